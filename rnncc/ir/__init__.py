@@ -1,0 +1,1 @@
+"""The two dialects, their types and their meaning in NumPy."""

@@ -1,0 +1,189 @@
+"""Sizes known as formulas: `Dim`, an integer polynomial over named symbols such as T and N."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache, reduce
+
+Monomial = tuple[str, ...]
+"""Symbols of one product, sorted; `()` is the constant's."""
+
+_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|[-+*])")
+
+
+class Dim:
+    """An immutable polynomial with integer coefficients: `Dim.of("T") * 4 + 1`.
+
+    Equal polynomials compare and hash equal; a constant one equals the int it holds.
+    """
+
+    __slots__ = ("_hash", "terms")
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __init__(self, terms: Iterable[tuple[Monomial, int]]) -> None:
+        kept = ((m, c) for m, c in terms if c)
+        self.terms = tuple(sorted(kept, key=lambda term: (-len(term[0]), term[0])))
+        self._hash = hash(self.terms)
+
+    @staticmethod
+    def of(value: Dim | int | str) -> Dim:
+        """The polynomial of an int or of one symbol's name."""
+        if isinstance(value, Dim):
+            return value
+        if isinstance(value, str):
+            return Dim([((value,), 1)])
+        return _constant(int(value))
+
+    @staticmethod
+    def parse(text: str) -> Dim:
+        """The inverse of `str`; raises `ValueError` on anything else."""
+        return _parse(text)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether no symbol occurs."""
+        return not self.terms or (len(self.terms) == 1 and not self.terms[0][0])
+
+    @property
+    def symbols(self) -> frozenset[str]:
+        """The names that occur."""
+        return frozenset(name for monomial, _ in self.terms for name in monomial)
+
+    def coefficient(self, monomial: Monomial = ()) -> int:
+        """The factor of one product of symbols."""
+        return dict(self.terms).get(monomial, 0)
+
+    def evaluate(self, env: Mapping[str, int]) -> int:
+        """The value where every symbol has one; raises `KeyError` for a missing symbol."""
+        total = 0
+        for monomial, factor in self.terms:
+            for name in monomial:
+                factor *= env[name]
+            total += factor
+        return total
+
+    def substitute(self, env: Mapping[str, Dim | int]) -> Dim:
+        """Replace some symbols by formulas."""
+        total = _constant(0)
+        for monomial, factor in self.terms:
+            product = _constant(factor)
+            for name in monomial:
+                product = product * Dim.of(env.get(name, name))
+            total = total + product
+        return total
+
+    def divide(self, other: Dim | int) -> Dim | None:
+        """The exact quotient, or None where there is none."""
+        divisor = Dim.of(other)
+        if not divisor.terms:
+            return None
+        (lead, factor), rest, quotient = divisor.terms[0], self, _constant(0)
+        while rest.terms:
+            monomial, coefficient = rest.terms[0]
+            remaining = _without(monomial, lead)
+            if remaining is None or coefficient % factor:
+                return None
+            step = Dim([(remaining, coefficient // factor)])
+            quotient, rest = quotient + step, rest - step * divisor
+        return quotient
+
+    def __add__(self, other: Dim | int) -> Dim:
+        total = dict(self.terms)
+        for monomial, factor in Dim.of(other).terms:
+            total[monomial] = total.get(monomial, 0) + factor
+        return Dim(total.items())
+
+    def __mul__(self, other: Dim | int) -> Dim:
+        total: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in Dim.of(other).terms:
+                monomial = tuple(sorted(left + right))
+                total[monomial] = total.get(monomial, 0) + a * b
+        return Dim(total.items())
+
+    def __neg__(self) -> Dim:
+        return self * -1
+
+    def __sub__(self, other: Dim | int) -> Dim:
+        return self + Dim.of(other) * -1
+
+    def __rsub__(self, other: int) -> Dim:
+        return Dim.of(other) - self
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, int):
+            other = _constant(other)
+        return isinstance(other, Dim) and self.terms == other.terms
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __int__(self) -> int:
+        if not self.is_static:
+            raise TypeError(f"{self} is not a number")
+        return self.terms[0][1] if self.terms else 0
+
+    __index__ = __int__
+
+    def __str__(self) -> str:
+        text = " + ".join(_term(monomial, factor) for monomial, factor in self.terms) or "0"
+        return text.replace("+ -", "- ")
+
+    def __repr__(self) -> str:
+        return f"Dim({self})"
+
+
+def product(dims: Iterable[Dim | int]) -> Dim:
+    """The number of elements of a shape."""
+    return reduce(lambda a, b: a * b, dims, _constant(1)) if dims else _constant(1)
+
+
+def _term(monomial: Monomial, factor: int) -> str:
+    if not monomial:
+        return str(factor)
+    if factor in (1, -1):
+        return ("-" if factor < 0 else "") + "*".join(monomial)
+    return "*".join((str(factor), *monomial))
+
+
+def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
+    """The monomial divided by another, None where it does not divide."""
+    rest = list(monomial)
+    for name in part:
+        if name not in rest:
+            return None
+        rest.remove(name)
+    return tuple(rest)
+
+
+@lru_cache(maxsize=4096)
+def _constant(value: int) -> Dim:
+    return Dim([((), value)])
+
+
+@lru_cache(maxsize=4096)
+def _parse(text: str) -> Dim:
+    position, total, term, sign, expects = 0, _constant(0), _constant(1), 1, True
+    stripped = text.rstrip()
+    while position < len(stripped):
+        match = _TOKEN.match(stripped, position)
+        if match is None:
+            raise ValueError(f"{text!r} is not a size formula")
+        token, position = match.group(1), match.end()
+        if expects and token in "+-" and term == 1:
+            sign = -sign if token == "-" else sign
+        elif expects and token not in "+-*":
+            term, expects = term * (int(token) if token.isdigit() else Dim.of(token)), False
+        elif not expects and token == "*":
+            expects = True
+        elif not expects and token in "+-":
+            total, term, expects = total + term * sign, _constant(1), True
+            sign = -1 if token == "-" else 1
+        else:
+            raise ValueError(f"{text!r} is not a size formula")
+    if expects:
+        raise ValueError(f"{text!r} is not a size formula")
+    return total + term * sign
