@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache, reduce
 
 Monomial = tuple[str, ...]
-"""Symbols of one product, sorted; `()` is the constant's."""
+"""Symbols of one product, in reading order; `()` is the constant's."""
 
 _TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|[-+*])")
 
@@ -24,7 +24,7 @@ class Dim:
     def __init__(self, terms: Iterable[tuple[Monomial, int]]) -> None:
         kept = ((m, c) for m, c in terms if c)
         self.terms = tuple(sorted(kept, key=lambda term: (-len(term[0]), term[0])))
-        self._hash = hash(self.terms)
+        self._hash = hash(int(self) if self.is_static else self.terms)
 
     @staticmethod
     def of(value: Dim | int | str) -> Dim:
@@ -98,7 +98,7 @@ class Dim:
         total: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in Dim.of(other).terms:
-                monomial = tuple(sorted(left + right))
+                monomial = tuple(sorted(left + right, key=_reading_order))
                 total[monomial] = total.get(monomial, 0) + a * b
         return Dim(total.items())
 
@@ -139,6 +139,11 @@ class Dim:
 def product(dims: Iterable[Dim | int]) -> Dim:
     """The number of elements of a shape."""
     return reduce(lambda a, b: a * b, dims, _constant(1)) if dims else _constant(1)
+
+
+def _reading_order(name: str) -> tuple[bool, str]:
+    """Time first: T*N rather than N*T."""
+    return name != "T", name
 
 
 def _term(monomial: Monomial, factor: int) -> str:

@@ -1,0 +1,1 @@
+"""The ops of the `rnn` dialect, one file a family."""

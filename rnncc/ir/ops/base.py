@@ -1,0 +1,172 @@
+"""What every `rnn` op has: a type rule (`infer`) and its meaning in NumPy (`evaluate`)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import NUMPY, Tensor, dims_of, dtype_of, shape_text
+
+Array = np.ndarray[Any, Any]
+Properties = Mapping[str, Attribute]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What evaluation needs beside arrays: a size for each symbol, and the float type to use."""
+
+    sizes: Mapping[str, int]
+    real: type[np.floating[Any]] = np.float32
+
+    def shape(self, dims: Sequence[Dim]) -> tuple[int, ...]:
+        return tuple(d.evaluate(self.sizes) for d in dims)
+
+    def numpy_type(self, dtype: str) -> type[Any]:
+        return self.real if dtype == "f32" else NUMPY[dtype]
+
+
+def expect(ok: bool, message: str) -> None:
+    """Raise `VerifyException` unless `ok`."""
+    if not ok:
+        raise VerifyException(message)
+
+
+def expect_float(type_: Tensor) -> None:
+    expect(dtype_of(type_) in ("f32", "f64"), f"operand is {dtype_of(type_)}, expected a float")
+
+
+class RnnOp(IRDLOperation, ABC):
+    """An op without regions and with one result.
+
+    Subclasses declare operands and properties and give `infer` and `evaluate`.
+    """
+
+    y = result_def()
+    traits = traits_def(Pure())
+
+    def __init__(self, *operands: SSAValue, **properties: Attribute) -> None:
+        type_ = self.infer(properties, *(v.type for v in operands))  # type: ignore[arg-type]
+        self.construct(operands, type_, properties)
+
+    def construct(
+        self, operands: Sequence[SSAValue], type_: Tensor, properties: Properties
+    ) -> None:
+        """Initialise with a known result type."""
+        super().__init__(operands=operands, result_types=[type_], properties=properties)
+
+    @classmethod
+    @abstractmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        """The result's type; raises `VerifyException` for operands that do not fit."""
+
+    @abstractmethod
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        """The op's meaning."""
+
+    def verify_(self) -> None:
+        want = self.infer(self.properties, *(v.type for v in self.operands))  # type: ignore[arg-type]
+        expect(self.y.type == want, f"result is {self.y.type}, the type rule gives {want}")
+
+
+class Variadic(RnnOp, ABC):
+    """An op over a list of values."""
+
+    def construct(
+        self, operands: Sequence[SSAValue], type_: Tensor, properties: Properties
+    ) -> None:
+        IRDLOperation.__init__(
+            self, operands=[list(operands)], result_types=[type_], properties=properties
+        )
+
+
+class Source(RnnOp, ABC):
+    """An op without operands: its type is given, not inferred."""
+
+    def __init__(self, type_: Tensor, **properties: Attribute) -> None:
+        self.construct([], type_, properties)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        raise AssertionError("a source has no type rule")
+
+    def verify_(self) -> None:
+        dims_of(self.y)
+
+
+class Elementwise(RnnOp, ABC):
+    """All operands and the result have one shape."""
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        first = dims_of(types[0])
+        for other in types[1:]:
+            message = f"shapes differ: {shape_text(first)} and {shape_text(dims_of(other))}"
+            expect(dims_of(other) == first, message)
+        return cls.infer_element(properties, *types)
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        """The result's type, given operands of one shape; by default all types agree."""
+        names = [dtype_of(t) for t in types]
+        expect(len(set(names)) == 1, f"element types differ: {', '.join(names)}")
+        return types[0]
+
+
+class Unary(Elementwise, ABC):
+    """y = f(x), float to float."""
+
+    x = operand_def()
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect_float(types[0])
+        return types[0]
+
+
+class Binary(Elementwise, ABC):
+    """y = f(a, b)."""
+
+    a = operand_def()
+    b = operand_def()
+
+
+def dims_attr(dims: Sequence[Dim | int]) -> ArrayAttr[StringAttr]:
+    return ArrayAttr(StringAttr(str(d)) for d in dims)
+
+
+def dim_attr(dim: Dim | int) -> StringAttr:
+    return StringAttr(str(dim))
+
+
+def ints_attr(values: Sequence[int]) -> ArrayAttr[IntAttr]:
+    return ArrayAttr(IntAttr(v) for v in values)
+
+
+def get_dims(attribute: Attribute) -> tuple[Dim, ...]:
+    assert isinstance(attribute, ArrayAttr)
+    return tuple(get_dim(item) for item in attribute.data)  # type: ignore[arg-type]
+
+
+def get_dim(attribute: Attribute) -> Dim:
+    assert isinstance(attribute, StringAttr)
+    return Dim.parse(attribute.data)
+
+
+def get_ints(attribute: Attribute) -> tuple[int, ...]:
+    assert isinstance(attribute, ArrayAttr)
+    return tuple(item.data for item in attribute.data)  # type: ignore[union-attr]
+
+
+def get_text(attribute: Attribute) -> str:
+    assert isinstance(attribute, StringAttr)
+    return attribute.data

@@ -1,0 +1,277 @@
+"""Elementwise ops: every operand and the result have one shape."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def
+
+from rnncc.ir.ops.base import (
+    Array,
+    Binary,
+    Context,
+    Elementwise,
+    Properties,
+    Unary,
+    expect,
+    expect_float,
+    get_text,
+)
+from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
+
+COMPARISONS = {
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+}
+LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+_ERF = np.vectorize(math.erf, otypes=[np.float64])
+
+
+@irdl_op_definition
+class Neg(Unary):
+    """y = -x"""
+
+    name = "rnn.neg"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.negative(arrays[0])
+
+
+@irdl_op_definition
+class Abs(Unary):
+    """y = |x|"""
+
+    name = "rnn.abs"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.abs(arrays[0])
+
+
+@irdl_op_definition
+class Sqrt(Unary):
+    """y = √x; NaN below zero"""
+
+    name = "rnn.sqrt"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.sqrt(arrays[0])
+
+
+@irdl_op_definition
+class Exp(Unary):
+    """y = eˣ"""
+
+    name = "rnn.exp"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.exp(arrays[0])
+
+
+@irdl_op_definition
+class Log(Unary):
+    """y = ln x; -∞ at zero, NaN below"""
+
+    name = "rnn.log"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.log(arrays[0])
+
+
+@irdl_op_definition
+class Tanh(Unary):
+    """y = tanh x"""
+
+    name = "rnn.tanh"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.tanh(arrays[0])
+
+
+@irdl_op_definition
+class Sigmoid(Unary):
+    """y = 1 / (1 + e⁻ˣ)"""
+
+    name = "rnn.sigmoid"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return 1 / (1 + np.exp(-arrays[0]))
+
+
+@irdl_op_definition
+class Relu(Unary):
+    """y = max(x, 0)"""
+
+    name = "rnn.relu"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.maximum(arrays[0], 0)
+
+
+@irdl_op_definition
+class Erf(Unary):
+    """y = 2/√π ∫₀ˣ e^(-t²) dt"""
+
+    name = "rnn.erf"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return _ERF(arrays[0]).astype(arrays[0].dtype)
+
+
+@irdl_op_definition
+class Add(Binary):
+    """y = a + b"""
+
+    name = "rnn.add"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.add(*arrays)
+
+
+@irdl_op_definition
+class Sub(Binary):
+    """y = a - b"""
+
+    name = "rnn.sub"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.subtract(*arrays)
+
+
+@irdl_op_definition
+class Mul(Binary):
+    """y = a · b"""
+
+    name = "rnn.mul"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.multiply(*arrays)
+
+
+@irdl_op_definition
+class Div(Binary):
+    """y = a / b, floats only"""
+
+    name = "rnn.div"
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect_float(types[0])
+        return super().infer_element(properties, *types)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.divide(*arrays)
+
+
+@irdl_op_definition
+class Maximum(Binary):
+    """y = max(a, b); NaN if either is"""
+
+    name = "rnn.maximum"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.maximum(*arrays)
+
+
+@irdl_op_definition
+class Minimum(Binary):
+    """y = min(a, b); NaN if either is"""
+
+    name = "rnn.minimum"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.minimum(*arrays)
+
+
+@irdl_op_definition
+class Compare(Binary):
+    """y = a ? b as i1, with ? one of lt, le, gt, ge, eq, ne; only ne holds for NaN"""
+
+    name = "rnn.compare"
+    kind = prop_def(StringAttr)
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        kind = get_text(properties["kind"])
+        expect(kind in COMPARISONS, f"kind {kind!r} is not one of {', '.join(COMPARISONS)}")
+        super().infer_element(properties, *types)
+        return tensor(dims_of(types[0]), "i1")
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return COMPARISONS[self.kind.data](*arrays)
+
+
+@irdl_op_definition
+class Logical(Binary):
+    """y = a ? b over i1, with ? one of and, or, xor"""
+
+    name = "rnn.logical"
+    kind = prop_def(StringAttr)
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        kind = get_text(properties["kind"])
+        expect(kind in LOGIC, f"kind {kind!r} is not one of {', '.join(LOGIC)}")
+        expect(dtype_of(types[0]) == "i1", f"operand is {dtype_of(types[0])}, expected i1")
+        return super().infer_element(properties, *types)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return LOGIC[self.kind.data](*arrays)
+
+
+@irdl_op_definition
+class Not(Unary):
+    """y = not x over i1"""
+
+    name = "rnn.not"
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect(dtype_of(types[0]) == "i1", f"operand is {dtype_of(types[0])}, expected i1")
+        return types[0]
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.logical_not(arrays[0])
+
+
+@irdl_op_definition
+class Select(Elementwise):
+    """y = a where the condition holds, else b"""
+
+    name = "rnn.select"
+    condition = operand_def()
+    a = operand_def()
+    b = operand_def()
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        condition, a, b = types
+        expect(dtype_of(condition) == "i1", f"condition is {dtype_of(condition)}, expected i1")
+        return super().infer_element(properties, a, b)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.where(*arrays)
+
+
+@irdl_op_definition
+class Cast(Unary):
+    """y = x as another element type; float to integer truncates, anything to i1 is x ≠ 0"""
+
+    name = "rnn.cast"
+    dtype = prop_def(StringAttr)
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        return tensor(dims_of(types[0]), get_text(properties["dtype"]))
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return arrays[0].astype(context.numpy_type(self.dtype.data))
+
+
+OPS = [Neg, Abs, Sqrt, Exp, Log, Tanh, Sigmoid, Relu, Erf, Add, Sub, Mul, Div, Maximum, Minimum]
+OPS += [Compare, Logical, Not, Select, Cast]
