@@ -1,0 +1,254 @@
+"""A builder of `rnn` code: one method an op, NumPy broadcasting, and locations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.builder import Builder, InsertPoint
+from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntAttr, ModuleOp, NameLoc, StringAttr, f64
+from xdsl.ir import Block, Operation, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from rnncc.errors import CompileError, Location
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
+from rnncc.ir.ops.control import Net, Scan, Yield, row_type
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Broadcast, Concat, ReverseSegments, Reshape, Slice, Transpose
+from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
+from rnncc.ir.program import Program
+from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
+
+Values = Sequence[SSAValue]
+Body = Callable[["Build", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
+DTYPES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
+
+
+class Build:
+    """Appends ops to a block; each gets the location that is set at that moment.
+
+    Every method raises `CompileError` at that location where shapes or types do not fit.
+    """
+
+    def __init__(self, block: Block, location: Location | None = None) -> None:
+        self.block = block
+        self.loc = location or Location()
+        self._builder = Builder(InsertPoint.at_end(block))
+        self._inputs: list[str] = []
+        self._name = ""
+
+    @staticmethod
+    def net(name: str) -> Build:
+        """Start a net."""
+        build = Build(Block())
+        build._name = name
+        return build
+
+    def input(self, name: str, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
+        """A model input of that blob name."""
+        value = self.block.insert_arg(tensor(dims, dtype), len(self.block.args))
+        self._inputs.append(name)
+        return value
+
+    def finish(
+        self,
+        outputs: Mapping[str, SSAValue],
+        arrays: Mapping[str, np.ndarray[Any, Any]] | None = None,
+        source: str = "",
+    ) -> Program:
+        """End the net."""
+        self._builder.insert(Yield(list(outputs.values())))
+        net = Net(self._name, self._inputs, list(outputs), self.block)
+        return Program(ModuleOp([net]), dict(arrays or {}), self._name, source)
+
+    # Sources
+
+    def param(self, name: str, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
+        return self._insert(Param(tensor(dims, dtype), param_name=StringAttr(name)))
+
+    def constant(self, array: np.ndarray[Any, Any], dtype: str | None = None) -> SSAValue:
+        """A small literal array; its own dtype unless one is given."""
+        return self._insert(Constant.of(np.asarray(array), dtype or DTYPES[array.dtype]))
+
+    def fill(self, value: float, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
+        return self._insert(Fill(tensor(dims, dtype), value=FloatAttr(float(value), f64)))
+
+    def iota(self, dims: Sequence[Dim | int | str], axis: int, dtype: str = "i32") -> SSAValue:
+        return self._insert(Iota(tensor(dims, dtype), axis=IntAttr(axis)))
+
+    def size(self, dim: Dim, dtype: str = "i64") -> SSAValue:
+        return self._insert(Size.of(dim, dtype))
+
+    # Elementwise
+
+    def neg(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Neg, x)
+
+    def abs(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Abs, x)
+
+    def sqrt(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Sqrt, x)
+
+    def exp(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Exp, x)
+
+    def log(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Log, x)
+
+    def tanh(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Tanh, x)
+
+    def sigmoid(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Sigmoid, x)
+
+    def relu(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Relu, x)
+
+    def erf(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Erf, x)
+
+    def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(ew.Add, *self.broadcast_together(a, b))
+
+    def sub(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(ew.Sub, *self.broadcast_together(a, b))
+
+    def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(ew.Mul, *self.broadcast_together(a, b))
+
+    def div(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(ew.Div, *self.broadcast_together(a, b))
+
+    def maximum(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(ew.Maximum, *self.broadcast_together(a, b))
+
+    def minimum(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(ew.Minimum, *self.broadcast_together(a, b))
+
+    def compare(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(ew.Compare, *self.broadcast_together(a, b), kind=StringAttr(kind))
+
+    def logical(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(ew.Logical, *self.broadcast_together(a, b), kind=StringAttr(kind))
+
+    def logical_not(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Not, x)
+
+    def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(ew.Select, *self.broadcast_together(condition, a, b))
+
+    def cast(self, x: SSAValue, dtype: str) -> SSAValue:
+        """x as another element type; x itself where it has that type."""
+        return x if dtype_of(x) == dtype else self._op(ew.Cast, x, dtype=StringAttr(dtype))
+
+    # Shapes
+
+    def reshape(self, x: SSAValue, dims: Sequence[Dim | int | str]) -> SSAValue:
+        new = tuple(Dim.of(d) for d in dims)
+        return x if dims_of(x) == new else self._op(Reshape, x, dims=dims_attr(new))
+
+    def transpose(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
+        if list(perm) == list(range(len(dims_of(x)))):
+            return x
+        return self._op(Transpose, x, perm=ints_attr(perm))
+
+    def broadcast(
+        self, x: SSAValue, dims: Sequence[Dim | int | str], axes: Sequence[int]
+    ) -> SSAValue:
+        """x's axis i becomes axis axes[i] of a tensor of shape `dims`."""
+        new = tuple(Dim.of(d) for d in dims)
+        if dims_of(x) == new:
+            return x
+        return self._op(Broadcast, x, dims=dims_attr(new), axes=ints_attr(axes))
+
+    def broadcast_together(self, *values: SSAValue) -> list[SSAValue]:
+        """Broadcast as NumPy does: trailing axes line up, sizes are equal or 1."""
+        rank = max(len(dims_of(v)) for v in values)
+        dims = [Dim.of(1)] * rank
+        for value in values:
+            for axis, size in enumerate(dims_of(value), rank - len(dims_of(value))):
+                if size not in (1, dims[axis]) and dims[axis] != 1:
+                    shapes = " and ".join(shape_text(dims_of(v)) for v in values)
+                    raise CompileError(self.loc, f"shapes do not broadcast: {shapes}")
+                dims[axis] = size if dims[axis] == 1 else dims[axis]
+        axes = [range(rank - len(dims_of(v)), rank) for v in values]
+        return [self.broadcast(v, dims, a) for v, a in zip(values, axes, strict=True)]
+
+    def slice(self, x: SSAValue, axis: int, start: Dim | int, size: Dim | int) -> SSAValue:
+        """x[start : start + size] along an axis."""
+        start, size = Dim.of(start), Dim.of(size)
+        if start == 0 and 0 <= axis < len(dims_of(x)) and dims_of(x)[axis] == size:
+            return x
+        attributes = {"start": dim_attr(start), "size": dim_attr(size)}
+        return self._op(Slice, x, axis=IntAttr(axis), **attributes)
+
+    def concat(self, values: Sequence[SSAValue], axis: int) -> SSAValue:
+        return values[0] if len(values) == 1 else self._op(Concat, *values, axis=IntAttr(axis))
+
+    def reverse_segments(self, x: SSAValue, lengths: SSAValue) -> SSAValue:
+        return self._op(ReverseSegments, x, lengths)
+
+    # Sums
+
+    def matmul(
+        self, a: SSAValue, b: SSAValue, transpose_a: bool = False, transpose_b: bool = False
+    ) -> SSAValue:
+        flags = {
+            "transpose_a": BoolAttr.from_bool(transpose_a),
+            "transpose_b": BoolAttr.from_bool(transpose_b),
+        }
+        return self._op(Matmul, a, b, **flags)
+
+    def reduce(self, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+        return self._op(Reduce, x, kind=StringAttr(kind), axes=ints_attr(sorted(axes)))
+
+    # Control
+
+    def scan(
+        self,
+        consts: Values,
+        inits: Values,
+        xs: Values,
+        body: Body,
+        reverse: bool = False,
+        length: Dim | None = None,
+    ) -> tuple[list[SSAValue], list[SSAValue]]:
+        """Loop over time; `body(inner, consts, carry, rows) -> (carry, rows of ys)`.
+
+        `length` is needed only where xs is empty. The body may use nothing but its arguments.
+        """
+        types = [*(v.type for v in (*consts, *inits)), *(row_type(x) for x in xs)]
+        block = Block(arg_types=types)
+        args, k, c = list(block.args), len(consts), len(consts) + len(inits)
+        for arg, value in zip(args, (*consts, *inits, *xs), strict=True):
+            arg.name_hint = value.name_hint
+        inner = Build(block, self.loc)
+        carry, rows = body(inner, args[:k], args[k:c], args[c:])
+        inner._builder.insert(Yield([*carry, *rows]))
+        steps = dims_of(xs[0])[0] if length is None else length
+        try:
+            scan = Scan(consts, inits, xs, block, steps, reverse)
+            scan.verify_()
+        except VerifyException as error:
+            raise CompileError(self.loc, str(error)) from error
+        self._locate(scan)
+        self._builder.insert(scan)
+        return list(scan.finals), list(scan.ys)
+
+    def _op(self, op: type[RnnOp], *operands: SSAValue, **properties: Any) -> SSAValue:
+        try:
+            return self._insert(op(*operands, **properties))
+        except VerifyException as error:
+            raise CompileError(self.loc, str(error)) from error
+
+    def _insert(self, op: RnnOp) -> SSAValue:
+        self._locate(op)
+        return self._builder.insert(op).y
+
+    def _locate(self, op: Operation) -> None:
+        if str(self.loc):
+            op.location = NameLoc(StringAttr(str(self.loc)))

@@ -1,0 +1,92 @@
+"""The meaning of a program, in NumPy: the oracle of every test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Block, SSAValue
+
+from rnncc.ir.ops.base import Array, Context, RnnOp
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.source import Param
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of, dtype_of
+
+
+def run(
+    program: Program,
+    inputs: Mapping[str, Array],
+    real: type[np.floating[Any]] = np.float32,
+    sizes: Mapping[str, int] | None = None,
+) -> dict[str, Array]:
+    """Evaluate a net.
+
+    Args:
+        inputs: an array for each input, and for each parameter that the program holds none of.
+        real: the float type to compute in; float64 for finite differences.
+        sizes: values of symbols that no array's shape shows.
+    Returns:
+        output name -> array.
+    """
+    known = dict(sizes or {})
+    arrays = {**program.arrays, **inputs}
+    types = {**program.net.inputs, **{name: op.y for name, op in program.params.items()}}
+    for name, value in types.items():
+        for dim, size in zip(dims_of(value), np.shape(arrays[name]), strict=True):
+            if len(dim.symbols) == 1 and dim == type(dim).of(next(iter(dim.symbols))):
+                known.setdefault(str(dim), size)
+    context = Context(known, real)
+    cast = {n: _cast(context, types[n], a) for n, a in arrays.items() if n in types}
+    args = [cast[name] for name in program.net.inputs]
+    with np.errstate(all="ignore"):
+        values = _run_block(context, cast, program.net.body.block, args)
+    return dict(zip(program.net.outputs, values, strict=True))
+
+
+def _cast(context: Context, value: SSAValue, array: Array) -> Array:
+    want = context.shape(dims_of(value))
+    assert np.shape(array) == want, f"array of shape {np.shape(array)}, expected {want}"
+    return np.asarray(array, context.numpy_type(dtype_of(value)))
+
+
+def _run_block(
+    context: Context, params: Mapping[str, Array], block: Block, args: Sequence[Array]
+) -> list[Array]:
+    env: dict[SSAValue, Array] = dict(zip(block.args, args, strict=True))
+    for op in block.ops:
+        match op:
+            case Yield():
+                return [env[v] for v in op.values]
+            case Param():
+                env[op.y] = params[op.param_name.data]
+            case Scan():
+                operands = ([env[v] for v in group] for group in (op.consts, op.inits, op.xs))
+                results = _run_scan(context, params, op, *operands)
+                env.update(zip((*op.finals, *op.ys), results, strict=True))
+            case RnnOp():
+                env[op.y] = op.evaluate(context, *(env[v] for v in op.operands))
+            case _:
+                raise AssertionError(f"{op.name} has no meaning here")
+    raise AssertionError("block has no yield")
+
+
+def _run_scan(
+    context: Context,
+    params: Mapping[str, Array],
+    op: Scan,
+    consts: list[Array],
+    carry: list[Array],
+    xs: list[Array],
+) -> list[Array]:
+    steps = range(op.steps.evaluate(context.sizes))
+    ys = [
+        np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in op.ys
+    ]
+    for t in reversed(steps) if op.reverse else steps:
+        out = _run_block(context, params, op.body.block, [*consts, *carry, *(x[t] for x in xs)])
+        carry, rows = out[: len(carry)], out[len(carry) :]
+        for y, row in zip(ys, rows, strict=True):
+            y[t] = row
+    return [*carry, *ys]

@@ -1,0 +1,161 @@
+"""Ops with regions: the net itself and loops over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    AttrSizedResultSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import dim_attr, expect, get_dim
+from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
+
+
+@irdl_op_definition
+class Yield(IRDLOperation):
+    """Ends a region and hands its values out."""
+
+    name = "rnn.yield"
+    values = var_operand_def()
+    traits = traits_def(IsTerminator(), Pure())
+
+    def __init__(self, values: Sequence[SSAValue]) -> None:
+        super().__init__(operands=[list(values)])
+
+
+@irdl_op_definition
+class Net(IRDLOperation):
+    """A whole net: one block whose arguments are the named inputs and whose yield is the outputs"""
+
+    name = "rnn.net"
+    sym_name = prop_def(StringAttr)
+    input_names = prop_def(ArrayAttr)
+    output_names = prop_def(ArrayAttr)
+    body = region_def("single_block")
+    traits = traits_def(IsolatedFromAbove())
+
+    def __init__(
+        self, name: str, inputs: Sequence[str], outputs: Sequence[str], body: Block
+    ) -> None:
+        properties: dict[str, Attribute] = {
+            "sym_name": StringAttr(name),
+            "input_names": ArrayAttr(StringAttr(n) for n in inputs),
+            "output_names": ArrayAttr(StringAttr(n) for n in outputs),
+        }
+        super().__init__(properties=properties, regions=[Region(body)])
+
+    @property
+    def inputs(self) -> dict[str, SSAValue]:
+        """Input name -> block argument."""
+        return dict(zip(names_of(self.input_names), self.body.block.args, strict=True))
+
+    @property
+    def outputs(self) -> dict[str, SSAValue]:
+        """Output name -> value."""
+        return dict(zip(names_of(self.output_names), terminator(self.body.block), strict=True))
+
+    def verify_(self) -> None:
+        expect(len(self.input_names) == len(self.body.block.args), "an input has no name")
+        expect(len(self.output_names) == len(terminator(self.body.block)), "an output has no name")
+
+
+@irdl_op_definition
+class Scan(IRDLOperation):
+    """Run the body once a time step, first row of `xs` first; last first with `reverse`.
+
+    body: (consts..., carry..., row of each of xs...) -> (carry..., row of each of ys...).
+    The carry starts as `inits` and ends as `finals`; `ys` are the rows in order of time.
+    """
+
+    name = "rnn.scan"
+    consts = var_operand_def()
+    inits = var_operand_def()
+    xs = var_operand_def()
+    length = prop_def(StringAttr)
+    reverse = prop_def(BoolAttr)
+    finals = var_result_def()
+    ys = var_result_def()
+    body = region_def("single_block")
+    irdl_options = (
+        AttrSizedOperandSegments(as_property=True),
+        AttrSizedResultSegments(as_property=True),
+    )
+    traits = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
+
+    def __init__(
+        self,
+        consts: Sequence[SSAValue],
+        inits: Sequence[SSAValue],
+        xs: Sequence[SSAValue],
+        body: Block,
+        length: Dim,
+        reverse: bool = False,
+    ) -> None:
+        rows = terminator(body)[len(inits) :]
+        ys = [tensor([length, *dims_of(row)], dtype_of(row)) for row in rows]
+        super().__init__(
+            operands=[list(consts), list(inits), list(xs)],
+            result_types=[[v.type for v in inits], ys],
+            regions=[Region(body)],
+            properties={"length": dim_attr(length), "reverse": BoolAttr.from_bool(reverse)},
+        )
+
+    @property
+    def steps(self) -> Dim:
+        """How many time steps it takes."""
+        return get_dim(self.length)
+
+    @property
+    def groups(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue]]:
+        """The body's arguments for consts, carry and rows of xs."""
+        args, k = self.body.block.args, len(self.consts)
+        c = k + len(self.inits)
+        return args[:k], args[k:c], args[c:]
+
+    @property
+    def yields(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue]]:
+        """The body's values for the carry and the rows of ys."""
+        values = terminator(self.body.block)
+        return values[: len(self.inits)], values[len(self.inits) :]
+
+    def verify_(self) -> None:
+        for x in self.xs:
+            expect(dims_of(x)[:1] == (self.steps,), f"a sequence of {dims_of(x)}, not {self.steps}")
+        want = [v.type for v in (*self.consts, *self.inits)] + [row_type(x) for x in self.xs]
+        got = [v.type for v in self.body.block.args]
+        expect(got == want, f"the body takes {got}, expected {want}")
+        carry, rows = self.yields
+        expect([v.type for v in carry] == [v.type for v in self.inits], "the carry changes type")
+        expect([v.type for v in rows] == [row_type(y) for y in self.ys], "ys differ from the body")
+
+
+def terminator(block: Block) -> tuple[SSAValue, ...]:
+    """The values that a block's yield hands out."""
+    last = block.last_op
+    assert isinstance(last, Yield), "a block ends in rnn.yield"
+    return tuple(last.values)
+
+
+def row_type(value: SSAValue) -> Tensor:
+    """The type of one time step of a sequence."""
+    return tensor(dims_of(value)[1:], dtype_of(value))
+
+
+def names_of(attribute: ArrayAttr[StringAttr]) -> list[str]:
+    return [name.data for name in attribute.data]
+
+
+OPS = [Net, Scan, Yield]

@@ -1,0 +1,185 @@
+"""Ops that rearrange elements and compute nothing."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
+
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import (
+    Array,
+    Context,
+    Properties,
+    RnnOp,
+    Variadic,
+    expect,
+    get_dim,
+    get_dims,
+    get_ints,
+)
+from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
+
+
+def _axis(properties: Properties, rank: int) -> int:
+    attribute = properties["axis"]
+    assert isinstance(attribute, IntAttr)
+    expect(0 <= attribute.data < rank, f"axis {attribute.data} of a tensor of rank {rank}")
+    return attribute.data
+
+
+@irdl_op_definition
+class Reshape(RnnOp):
+    """y = x's elements, row-major, in another shape"""
+
+    name = "rnn.reshape"
+    x = operand_def()
+    dims = prop_def(ArrayAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        old, new = dims_of(types[0]), get_dims(properties["dims"])
+        expect(
+            product(old) == product(new),
+            f"{shape_text(old)} has {product(old)} elements, {shape_text(new)} has {product(new)}",
+        )
+        return tensor(new, dtype_of(types[0]))
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.reshape(arrays[0], context.shape(dims_of(self.y)))
+
+
+@irdl_op_definition
+class Transpose(RnnOp):
+    """y's axis i is x's axis perm[i]"""
+
+    name = "rnn.transpose"
+    x = operand_def()
+    perm = prop_def(ArrayAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        dims, perm = dims_of(types[0]), get_ints(properties["perm"])
+        expect(sorted(perm) == list(range(len(dims))), f"{perm} does not permute {len(dims)} axes")
+        return tensor([dims[axis] for axis in perm], dtype_of(types[0]))
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.transpose(arrays[0], get_ints(self.perm))
+
+
+@irdl_op_definition
+class Broadcast(RnnOp):
+    """y = x repeated: x's axis i becomes y's axis axes[i], of the same size or grown from 1"""
+
+    name = "rnn.broadcast"
+    x = operand_def()
+    dims = prop_def(ArrayAttr)
+    axes = prop_def(ArrayAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        old, new = dims_of(types[0]), get_dims(properties["dims"])
+        axes = get_ints(properties["axes"])
+        expect(len(axes) == len(old), f"{len(axes)} axes for a tensor of rank {len(old)}")
+        expect(list(axes) == sorted(set(axes)), f"axes {axes} do not increase")
+        for size, axis in zip(old, axes, strict=True):
+            expect(0 <= axis < len(new), f"axis {axis} of a tensor of rank {len(new)}")
+            expect(size in (1, new[axis]), f"size {size} does not broadcast to {new[axis]}")
+        return tensor(new, dtype_of(types[0]))
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        shape = context.shape(dims_of(self.y))
+        wide = [1] * len(shape)
+        for size, axis in zip(arrays[0].shape, get_ints(self.axes), strict=True):
+            wide[axis] = size
+        return np.broadcast_to(arrays[0].reshape(wide), shape)
+
+
+@irdl_op_definition
+class Slice(RnnOp):
+    """y = x[..., start : start + size, ...] along one axis"""
+
+    name = "rnn.slice"
+    x = operand_def()
+    axis = prop_def(IntAttr)
+    start = prop_def(StringAttr)
+    size = prop_def(StringAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        dims = list(dims_of(types[0]))
+        axis = _axis(properties, len(dims))
+        start, size = get_dim(properties["start"]), get_dim(properties["size"])
+        rest = dims[axis] - start - size
+        inside = not any(d.is_static and int(d) < 0 for d in (start, size, rest))
+        expect(inside, f"slice of {size} from {start} along an axis of {dims[axis]}")
+        dims[axis] = size
+        return tensor(dims, dtype_of(types[0]))
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        start = get_dim(self.start).evaluate(context.sizes)
+        size = get_dim(self.size).evaluate(context.sizes)
+        index = [slice(None)] * arrays[0].ndim
+        index[self.axis.data] = slice(start, start + size)
+        return arrays[0][tuple(index)]
+
+
+@irdl_op_definition
+class Concat(Variadic):
+    """y = the operands one after another along one axis"""
+
+    name = "rnn.concat"
+    xs = var_operand_def()
+    axis = prop_def(IntAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect(len(types) > 0, "nothing to concatenate")
+        first = dims_of(types[0])
+        axis = _axis(properties, len(first))
+        total = Dim.of(0)
+        for type_ in types:
+            dims = dims_of(type_)
+            same = len(dims) == len(first) and dtype_of(type_) == dtype_of(types[0])
+            same = same and all(
+                i == axis or a == b for i, (a, b) in enumerate(zip(dims, first, strict=False))
+            )
+            expect(same, f"shapes differ beside axis {axis}: {first} and {dims}")
+            total = total + dims[axis]
+        return tensor([*first[:axis], total, *first[axis + 1 :]], dtype_of(types[0]))
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.concatenate(arrays, self.axis.data)
+
+
+@irdl_op_definition
+class ReverseSegments(RnnOp):
+    """y[t, n] = x[len[n] - 1 - t, n] for t < len[n], else x[t, n]; lengths beyond T are an error"""
+
+    name = "rnn.reverse_segments"
+    x = operand_def()
+    lengths = operand_def()
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        x, lengths = types
+        expect(dtype_of(lengths) == "i32", f"lengths are {dtype_of(lengths)}, expected i32")
+        dims = dims_of(x)
+        expect(len(dims) >= 2, f"data of shape {shape_text(dims)}, expected T x N x ...")
+        expect(
+            dims_of(lengths) == (dims[1],),
+            f"lengths of shape {shape_text(dims_of(lengths))} for data {shape_text(dims)}",
+        )
+        return x
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        x, lengths = arrays
+        result = np.array(x)
+        for column, length in enumerate(lengths):
+            if not 0 <= length <= len(x):
+                raise ValueError(f"length {length} of a sequence of {len(x)} steps")
+            result[:length, column] = x[:length, column][::-1]
+        return result
+
+
+OPS = [Reshape, Transpose, Broadcast, Slice, Concat, ReverseSegments]

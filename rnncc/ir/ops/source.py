@@ -1,0 +1,97 @@
+"""Ops without operands: parameters, constants, sizes."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, StringAttr, f64
+from xdsl.irdl import irdl_op_definition, prop_def
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import Array, Context, Source, dim_attr, expect, get_dim
+from rnncc.ir.types import dims_of, dtype_of, tensor
+
+
+@irdl_op_definition
+class Param(Source):
+    """y = the parameter `name`; its array, where known, is in the program's side table"""
+
+    name = "rnn.param"
+    param_name = prop_def(StringAttr)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        raise AssertionError("the interpreter looks parameters up")
+
+
+@irdl_op_definition
+class Constant(Source):
+    """y = a small literal array, row-major"""
+
+    name = "rnn.constant"
+    values = prop_def(ArrayAttr)
+
+    @staticmethod
+    def of(array: Array, dtype: str) -> Constant:
+        values = ArrayAttr(FloatAttr(float(v), f64) for v in np.ravel(array))
+        return Constant(tensor(array.shape, dtype), values=values)
+
+    def array(self) -> Array:
+        """The values as float64, bool or int64, in the result's shape."""
+        numbers = [v.value.data for v in self.values.data]  # type: ignore[union-attr]
+        shape = [int(d) for d in dims_of(self.y)]
+        kind = {"f": np.float64, "i": np.int64}[dtype_of(self.y)[0]]
+        return np.array(numbers, kind).reshape(shape)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return self.array().astype(context.numpy_type(dtype_of(self.y)))
+
+    def verify_(self) -> None:
+        size = prod(int(d) for d in dims_of(self.y))
+        expect(len(self.values) == size, f"{len(self.values)} values for {size} elements")
+
+
+@irdl_op_definition
+class Fill(Source):
+    """y = one value everywhere"""
+
+    name = "rnn.fill"
+    value = prop_def(FloatAttr)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        shape = context.shape(dims_of(self.y))
+        return np.full(shape, self.value.value.data, context.numpy_type(dtype_of(self.y)))
+
+
+@irdl_op_definition
+class Iota(Source):
+    """y[..., i, ...] = i along one axis"""
+
+    name = "rnn.iota"
+    axis = prop_def(IntAttr)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        shape = context.shape(dims_of(self.y))
+        index = np.arange(shape[self.axis.data], dtype=context.numpy_type(dtype_of(self.y)))
+        wide = [1] * len(shape)
+        wide[self.axis.data] = -1
+        return np.broadcast_to(index.reshape(wide), shape)
+
+
+@irdl_op_definition
+class Size(Source):
+    """y = the value of a size formula, rank 0"""
+
+    name = "rnn.size"
+    dim = prop_def(StringAttr)
+
+    @staticmethod
+    def of(dim: Dim, dtype: str) -> Size:
+        return Size(tensor((), dtype), dim=dim_attr(dim))
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        value = get_dim(self.dim).evaluate(context.sizes)
+        return np.array(value, context.numpy_type(dtype_of(self.y)))
+
+
+OPS = [Param, Constant, Fill, Iota, Size]

@@ -1,0 +1,48 @@
+"""A net in the `rnn` dialect with the arrays of its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from rnncc.ir.ops.control import Net
+from rnncc.ir.ops.source import Param
+from rnncc.ir.types import dims_of
+
+
+@dataclass
+class Program:
+    """A module that holds one `rnn.net`, and the side table of parameter values.
+
+    Attributes:
+        arrays: parameter name -> array; a parameter that is missing here is an input of the model.
+        source: the file it came from, for messages.
+    """
+
+    module: ModuleOp
+    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    name: str = "net"
+    source: str = ""
+
+    @property
+    def net(self) -> Net:
+        op = self.module.body.block.first_op
+        assert isinstance(op, Net)
+        return op
+
+    @property
+    def params(self) -> dict[str, Param]:
+        """Parameter name -> its op, in the order of the net."""
+        return {op.param_name.data: op for op in self.net.walk() if isinstance(op, Param)}
+
+    @property
+    def symbols(self) -> list[str]:
+        """T, N, then the net's further size symbols in order of appearance."""
+        found = ["T", "N"]
+        for value in (*self.net.inputs.values(), *(p.y for p in self.params.values())):
+            for dim in dims_of(value):
+                found += sorted(dim.symbols - set(found))
+        return found
