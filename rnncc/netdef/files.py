@@ -1,0 +1,131 @@
+"""NetDef files, in binary and in text form, told apart by what they contain."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from rnncc.errors import CompileError, Location
+from rnncc.netdef.netdef_pb2 import Argument, NetDef
+
+MAX_BYTES = 1 << 31
+"""The format's own limit on the size of a message."""
+
+MAX_NESTING = 64
+"""How many braces of a text may be open at once."""
+
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_TEXT_ERROR = re.compile(r"(\d+):\d+ : (.*)", re.DOTALL)
+
+
+@runtime_checkable
+class Message(Protocol):
+    """Any library's NetDef message, such as Caffe2's own."""
+
+    def SerializeToString(self) -> bytes: ...  # noqa: N802
+
+
+def load(source: str | Path | bytes | Message, name: str = "<bytes>") -> NetDef:
+    """Read a net from a path, from bytes, or from a NetDef message (ours is returned as it is).
+
+    Args:
+        name: what to call it in messages where `source` is no path.
+    Raises:
+        CompileError: no such file, damaged, a syntax error (with its line), names not in UTF-8.
+    """
+    if isinstance(source, (str, Path)):
+        name, data = str(source), _read(Path(source))
+    elif isinstance(source, bytes):
+        data = source
+    elif isinstance(source, NetDef):
+        check_text(source, name)
+        return source
+    elif isinstance(source, Message):
+        data = source.SerializeToString()
+    else:
+        raise CompileError(name, f"{type(source).__name__} is not a path, bytes or a NetDef")
+    net = _parse(data, name)
+    check_text(net, name)
+    return net
+
+
+def save(net: NetDef, path: str | Path, text: bool = False) -> None:
+    """Write a net: binary, or in text form."""
+    data = text_format.MessageToString(net).encode() if text else net.SerializeToString()
+    Path(path).write_bytes(data)
+
+
+def parse_text(text: str, location: Location | str) -> NetDef:
+    """Parse the text form; raises `CompileError` with the line of a syntax error."""
+    _check_nesting(text, location)
+    try:
+        return text_format.Parse(text, NetDef())
+    except text_format.ParseError as error:
+        match = _TEXT_ERROR.match(str(error))
+        where, what = (f"line {match[1]}: ", match[2]) if match else ("", str(error))
+        what = what.replace('"rnncc.caffe2.', '"')
+        raise CompileError(location, f"{where}{what[:200].rstrip('.')}", "text form") from error
+    except (RecursionError, ValueError) as error:
+        raise CompileError(location, "the text form is damaged") from error
+
+
+def check_text(net: NetDef, location: Location | str, depth: int = 0) -> None:
+    """Raise `CompileError` unless every name in the net, and in nets it holds, is UTF-8."""
+    if depth > MAX_NESTING:
+        raise CompileError(location, f"nets are nested more than {MAX_NESTING} deep")
+    lists = [[net.name, net.type], net.external_input, net.external_output]
+    for op in net.op:
+        lists += [op.input, op.output, [op.name, op.type, op.engine]]
+        for arg in op.arg:
+            lists.append([arg.name])
+            for inner in _nets(arg):
+                check_text(inner, location, depth + 1)
+    for strings in lists:
+        for text in strings:
+            # protobuf hands bytes out where a string field is not UTF-8
+            if isinstance(text, bytes):
+                raise CompileError(location, f"the name {text!r} is not UTF-8")  # type: ignore[unreachable]
+
+
+def _nets(arg: Argument) -> list[NetDef]:
+    return [*([arg.n] if arg.HasField("n") else []), *arg.nets]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if path.is_file() and path.stat().st_size >= MAX_BYTES:
+            raise CompileError(str(path), f"is larger than {MAX_BYTES} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise CompileError(str(path), error.strerror or str(error)) from error
+    except ValueError as error:
+        raise CompileError(repr(str(path)), str(error)) from error
+
+
+def _parse(data: bytes, name: str) -> NetDef:
+    """Binary files hold control characters (tags and lengths of fields), texts do not."""
+    if not data.strip():
+        raise CompileError(name, "is empty", "a NetDef with operators is expected")
+    if not _CONTROL.search(data):
+        try:
+            return parse_text(data.decode(), name)
+        except UnicodeDecodeError:
+            pass
+    try:
+        return NetDef.FromString(data)
+    except (DecodeError, RecursionError) as error:
+        what = "is no NetDef: damaged, cut short, or another kind of file"
+        raise CompileError(name, what) from error
+
+
+def _check_nesting(text: str, location: Location | str) -> None:
+    """The text parser recurses: bound its depth before it starts."""
+    depth = 0
+    for brace in re.findall(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|#.*|[{}<>]', text):
+        depth += {"{": 1, "<": 1, "}": -1, ">": -1}.get(brace, 0)
+        if depth > MAX_NESTING:
+            raise CompileError(location, f"braces are nested more than {MAX_NESTING} deep")

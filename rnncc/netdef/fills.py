@@ -1,0 +1,205 @@
+"""Init nets: the shapes that their fill operators declare, and then the arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod, sqrt
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from rnncc.errors import CompileError, Location
+from rnncc.netdef.arguments import Arguments
+from rnncc.netdef.files import Message, load
+from rnncc.netdef.netdef_pb2 import NetDef, OperatorDef, TensorProto
+
+Array = np.ndarray[Any, Any]
+
+MAX_BYTES = 1 << 30
+"""How much memory the parameters of one net may take."""
+
+DTYPES = {
+    TensorProto.FLOAT: np.float32,
+    TensorProto.INT32: np.int32,
+    TensorProto.INT64: np.int64,
+    TensorProto.BOOL: np.bool_,
+    TensorProto.DOUBLE: np.float64,
+}
+
+
+@dataclass(frozen=True)
+class Fill:
+    """A parameter that an init net declares; `array(seed)` computes it."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    location: Location
+    array: Callable[[int], Array]
+
+
+def parameters(init: str | bytes | Message, seed: int = 0) -> dict[str, Array]:
+    """The arrays an init net makes, by blob name; random fills depend on seed and name alone.
+
+    Raises:
+        CompileError: an operator that is no fill, or wrong, or more than a gigabyte in all.
+    """
+    return {fill.name: fill.array(seed) for fill in declared_fills(load(init)).values()}
+
+
+def declared_fills(init: NetDef, file: str = "") -> dict[str, Fill]:
+    """Every parameter's shape and type, allocating nothing; the last fill of a blob counts."""
+    fills: dict[str, Fill] = {}
+    total = 0
+    for index, op in enumerate(init.op):
+        name = op.output[0] if op.output else ""
+        location = Location(file, f'op {index} ({op.type} "{name}")')
+        fills[name] = fill = _declare(op, location)
+        total += prod(fill.shape) * fill.dtype.itemsize
+        if total > MAX_BYTES:
+            size = " x ".join(map(str, fill.shape))
+            raise CompileError(location, f"{size} elements: parameters take more than 1 GiB")
+    return fills
+
+
+def _declare(op: OperatorDef, location: Location) -> Fill:
+    if op.type not in FILLS:
+        hint = "an init net may hold: " + ", ".join(FILLS)
+        raise CompileError(location, "is no fill operator", hint)
+    if len(op.output) != 1:
+        raise CompileError(location, f"has {len(op.output)} outputs, expected 1")
+    args = Arguments(op, location)
+    if op.input or args.flag("input_as_shape"):
+        raise CompileError(location, "takes its shape from another blob, which an init net cannot")
+    return FILLS[op.type](op.output[0], args)
+
+
+def fill_shape(args: Arguments) -> tuple[int, ...]:
+    """The `shape` argument, checked."""
+    shape = tuple(int(size) for size in args.ints("shape"))
+    if any(size < 0 for size in shape):
+        raise CompileError(args.location, f"shape {list(shape)} has a negative size")
+    return shape
+
+
+def fill_constant(args: Arguments) -> tuple[np.dtype[Any], float]:
+    """ConstantFill's element type and value."""
+    kind = args.int("dtype", TensorProto.FLOAT)
+    if kind not in DTYPES:
+        names = ", ".join(TensorProto.DataType.Name(k) for k in DTYPES)
+        raise CompileError(args.location, f"element type {kind} is not supported", names)
+    dtype = np.dtype(DTYPES[kind])  # type: ignore[index]
+    if dtype.kind == "f":
+        return dtype, args.float("value", 0.0)
+    value = args.int("value", 0)
+    if dtype.kind == "i" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+        raise CompileError(args.location, f"value {value} does not fit {dtype}")
+    return dtype, bool(value) if dtype.kind == "b" else value
+
+
+def _constant(name: str, args: Arguments) -> Fill:
+    shape = fill_shape(args)
+    dtype, value = fill_constant(args)
+    return Fill(name, shape, dtype, args.location, lambda _: np.full(shape, value, dtype))
+
+
+def _given(dtype: type[Any], field: str) -> Callable[[str, Arguments], Fill]:
+    def declare(name: str, args: Arguments) -> Fill:
+        shape = fill_shape(args)
+        values = args.floats("values") if field == "floats" else args.ints("values")
+        if len(values) != prod(shape):
+            what = f"{len(values)} values for shape {list(shape)} of {prod(shape)} elements"
+            raise CompileError(args.location, what)
+        return Fill(name, shape, np.dtype(dtype), args.location, lambda _: given(args))
+
+    def given(args: Arguments) -> Array:
+        values = args.floats("values") if field == "floats" else args.ints("values")
+        wide = np.float32 if field == "floats" else np.int64
+        return np.array(values, wide).astype(dtype).reshape(fill_shape(args))
+
+    return declare
+
+
+def _random(
+    draw: Callable[[np.random.Generator, tuple[int, ...], Arguments], Array],
+    check: Callable[[tuple[int, ...], Arguments], None],
+) -> Callable[[str, Arguments], Fill]:
+    """A random fill: its numbers depend on the seed and on the blob's name alone."""
+
+    def declare(name: str, args: Arguments) -> Fill:
+        shape = fill_shape(args)
+        check(shape, args)
+
+        def array(seed: int) -> Array:
+            generator = np.random.default_rng([seed, crc32(name.encode())])
+            return draw(generator, shape, args)
+
+        return Fill(name, shape, np.dtype(np.float32), args.location, array)
+
+    return declare
+
+
+def _xavier(generator: np.random.Generator, shape: tuple[int, ...], args: Arguments) -> Array:
+    bound = sqrt(3 / max(prod(shape[1:]), 1))
+    return _uniform_between(generator, shape, -bound, bound)
+
+
+def _msra(generator: np.random.Generator, shape: tuple[int, ...], args: Arguments) -> Array:
+    fan_out = prod(shape) // max(shape[1], 1)
+    deviation = np.float32(sqrt(2 / max(fan_out, 1)))
+    return generator.standard_normal(shape, np.float32) * deviation
+
+
+def _uniform(generator: np.random.Generator, shape: tuple[int, ...], args: Arguments) -> Array:
+    return _uniform_between(generator, shape, args.float("min", 0.0), args.float("max", 1.0))
+
+
+def _gaussian(generator: np.random.Generator, shape: tuple[int, ...], args: Arguments) -> Array:
+    mean, deviation = np.float32(args.float("mean", 0.0)), np.float32(args.float("std", 1.0))
+    return generator.standard_normal(shape, np.float32) * deviation + mean
+
+
+def _uniform_between(
+    generator: np.random.Generator, shape: tuple[int, ...], low: float, high: float
+) -> Array:
+    array = generator.random(shape, np.float32)
+    array *= np.float32(high - low)
+    array += np.float32(low)
+    return array
+
+
+def _rank_at_least(rank: int) -> Callable[[tuple[int, ...], Arguments], None]:
+    def check(shape: tuple[int, ...], args: Arguments) -> None:
+        if len(shape) < rank:
+            raise CompileError(args.location, f"shape {list(shape)} has a rank below {rank}")
+
+    return check
+
+
+def _check_uniform(shape: tuple[int, ...], args: Arguments) -> None:
+    low, high = args.float("min", 0.0), args.float("max", 1.0)
+    if not low < high:
+        raise CompileError(args.location, f"min {low:g} is not below max {high:g}")
+
+
+def _check_gaussian(shape: tuple[int, ...], args: Arguments) -> None:
+    mean, deviation = args.float("mean", 0.0), args.float("std", 1.0)
+    if not (np.isfinite(mean) and np.isfinite(deviation) and deviation > 0):
+        raise CompileError(args.location, f"mean {mean:g} and std {deviation:g} are no Gaussian")
+
+
+FILLS: dict[str, Callable[[str, Arguments], Fill]] = {
+    "GivenTensorFill": _given(np.float32, "floats"),
+    "GivenTensorDoubleFill": _given(np.float64, "floats"),
+    "GivenTensorIntFill": _given(np.int32, "ints"),
+    "GivenTensorInt64Fill": _given(np.int64, "ints"),
+    "GivenTensorBoolFill": _given(np.bool_, "ints"),
+    "ConstantFill": _constant,
+    "XavierFill": _random(_xavier, _rank_at_least(1)),
+    "MSRAFill": _random(_msra, _rank_at_least(2)),
+    "UniformFill": _random(_uniform, _check_uniform),
+    "GaussianFill": _random(_gaussian, _check_gaussian),
+}
+"""The operators an init net may hold."""
