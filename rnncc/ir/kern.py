@@ -34,12 +34,12 @@ from xdsl.irdl import (
     var_operand_def,
     var_result_def,
 )
-from xdsl.traits import IsTerminator, Pure
+from xdsl.traits import Pure
 
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import dim_attr, dims_attr, expect, get_dim, get_dims
 from rnncc.ir.ops.control import terminator
-from rnncc.ir.types import ITEM_BYTES, dtype_of, tensor
+from rnncc.ir.types import ITEM_BYTES, tensor
 
 ROLES = ("input", "output", "param", "state", "scratch")
 
@@ -447,10 +447,6 @@ def dense(dims: Sequence[Dim]) -> tuple[Dim, ...]:
 def packed_elements(slots: int, units: int, depth: int, lanes: int) -> int:
     """How many elements packed weights take, with the slack of one vector."""
     return slots * units * depth + lanes
-
-
-def scalar_dtype(value: SSAValue) -> str:
-    return dtype_of(value)
 
 
 OPS = [Func, Buffer, Row, For, Index, Map, Reduce, Gemm, Pack, Reverse]

@@ -1,0 +1,55 @@
+"""A net in the `kern` dialect with the arrays that go into the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Buffer, Func
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output of the model: blob name, shape, element type."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    dtype: str
+
+
+@dataclass
+class KernelProgram:
+    """A module that holds one `kern.func`.
+
+    Attributes:
+        arrays: label of a `param` buffer -> its elements, flat, packed as the kernels read them.
+        inputs, outputs: in the order of the library's structs; a buffer's label is the port's name.
+        parameters: the ports that were packed in.
+        workspace, weights: bytes, once planned.
+    """
+
+    module: ModuleOp
+    name: str
+    source: str
+    symbols: list[str]
+    inputs: list[Port]
+    outputs: list[Port]
+    parameters: list[Port]
+    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    workspace: Dim = field(default_factory=lambda: Dim.of(0))
+    weights: int = 0
+
+    @property
+    def func(self) -> Func:
+        op = self.module.body.block.first_op
+        assert isinstance(op, Func)
+        return op
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        """Every buffer, in order of declaration."""
+        return [op for op in self.func.walk() if isinstance(op, Buffer)]
