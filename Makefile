@@ -1,0 +1,33 @@
+# Needs Python >= 3.11, make and cc. Everything is installed into .venv, once, and again when pyproject.toml changes.
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint clean
+
+demo: .venv/installed
+	$(BIN)/rnncc demo
+
+test: .venv/installed-test
+	$(BIN)/pytest -n 2 -m "not slow"
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "rnncc needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+.venv/installed: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+.venv/installed-test: pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	touch $@ .venv/installed

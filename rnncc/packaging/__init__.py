@@ -1,0 +1,1 @@
+"""From an object file in memory to the files that people use: library, header, wrapper."""

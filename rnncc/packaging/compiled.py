@@ -1,0 +1,44 @@
+"""The result of code generation, and the files made of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A model as object code.
+
+    Attributes:
+        name: a C identifier; the prefix of every exported symbol.
+        metadata: what `NAME_metadata` tells (docs/abi.md).
+        object_code: a relocatable, position-independent object, the weights included.
+        triple: the machine it is for.
+    """
+
+    name: str
+    metadata: dict[str, Any]
+    object_code: bytes
+    triple: str
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """The files of a model; None for what was not asked for."""
+
+    library: Path | None = None
+    header: Path | None = None
+    wrapper: Path | None = None
+    object: Path | None = None
+    archive: Path | None = None
+    pkg_config: Path | None = None
+    cmake: Path | None = None
+
+    @property
+    def paths(self) -> list[Path]:
+        """Those that exist."""
+        every = (self.library, self.header, self.wrapper, self.object)
+        more = (self.archive, self.pkg_config, self.cmake)
+        return [path for path in every + more if path is not None]

@@ -1,0 +1,129 @@
+"""Links an object into a shared library, with whichever linker the machine has."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rnncc.errors import CompileError
+
+_CHOICES = "install a C compiler (cc or clang), lld, or `pip install ziglang`; or set CC"
+_TIMEOUT = 120
+
+_FLAGS = (
+    "-z noexecstack -z relro -z now --gc-sections --hash-style=gnu --build-id=none --strip-all"
+).split()
+_DRIVER_FLAGS = "-z defs --as-needed".split()
+
+
+@dataclass(frozen=True)
+class Linker:
+    """A command that links.
+
+    Attributes:
+        command: its first words.
+        is_driver: whether it is a C compiler, which hands on what stands behind `-Wl,`.
+    """
+
+    command: tuple[str, ...]
+    is_driver: bool = True
+
+    def shared(self, source: Path, out: Path, soname: str, script: Path) -> list[str]:
+        """The command line that makes a shared library of an object.
+
+        Start files are left out: they would bring constructors and a writable table.
+        """
+        flags = [f"--soname={soname}", f"--version-script={script}", *_FLAGS]
+        if not self.is_driver:
+            return [*self.command, "-shared", *flags, str(source), "-o", str(out)]
+        passed = [word for flag in (*flags, *_DRIVER_FLAGS) for word in ("-Xlinker", flag)]
+        start = [*self.command, "-shared", "-nostdlib", *passed]
+        return [*start, str(source), "-lm", "-lc", "-o", str(out)]
+
+
+def find_linker(triple: str) -> Linker:
+    """The first linker found that can link for a machine.
+
+    The order: `$CC`; for this machine cc, gcc, clang; for another one its own gcc (such as
+    aarch64-linux-gnu-gcc), then clang with lld; then lld alone; then the `ziglang` package.
+
+    Raises:
+        CompileError: none is found, with the choices.
+    """
+    if chosen := shlex.split(os.environ.get("CC", "")):
+        return Linker(tuple(chosen))
+    cpu, system = _machine(triple)
+    is_native = (cpu, system) == (_cpu(platform.machine()), platform.system().lower())
+    names = ("cc", "gcc", "clang") if is_native else (f"{triple}-gcc", f"{cpu}-{system}-gnu-gcc")
+    for name in names:
+        if path := shutil.which(name):
+            return Linker((path,))
+    lld = shutil.which("ld.lld")
+    if lld and (clang := shutil.which("clang")):
+        return Linker((clang, f"--target={triple}", "-fuse-ld=lld"))
+    if lld:
+        return Linker((lld,), is_driver=False)
+    if importlib.util.find_spec("ziglang"):
+        abi = triple.split("-")[3:] or ["gnu"]
+        target = "-".join((cpu, system, *abi))
+        return Linker((sys.executable, "-m", "ziglang", "cc", "-target", target))
+    raise CompileError("", f"found no linker for {triple}", _CHOICES)
+
+
+def link_shared(code: bytes, out: Path, name: str, triple: str) -> None:
+    """Write a shared library that exports `NAME_*` and needs nothing but libc and libm.
+
+    Args:
+        code: an ELF object.
+        out: the file to write; an older one is replaced in one step.
+        name: the prefix of the exported symbols.
+        triple: the machine that the object is for.
+
+    Raises:
+        CompileError: the object is not ELF, no linker is found, or the linker fails.
+    """
+    if code[:4] != b"\x7fELF":
+        raise CompileError(
+            "", f"cannot link for {triple}", "rnncc links for Linux; elsewhere take the object file"
+        )
+    linker = find_linker(triple)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".rnncc-") as folder:
+        source, script, made = (Path(folder) / part for part in ("model.o", "exports", out.name))
+        source.write_bytes(code)
+        script.write_text(f"{{ global: {name}_*; local: *; }};\n")
+        _run(linker.shared(source, made, out.name, script))
+        made.replace(out)
+
+
+def _run(command: list[str]) -> None:
+    """Run the linker; its first complaint becomes the error."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError("", f"the linker {command[0]} did not run: {error}", _CHOICES) from error
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()]
+        told = next((line for line in lines if "error" in line or "undefined" in line), None)
+        reason = told or (lines or ["no message"])[0]
+        raise CompileError("", f"the linker {command[0]} failed: {reason}")
+
+
+def _machine(triple: str) -> tuple[str, str]:
+    """The CPU and the system of a triple such as x86_64-unknown-linux-gnu."""
+    parts = triple.split("-")
+    system = next((part for part in parts[1:] if part.startswith("linux")), parts[-1])
+    return _cpu(parts[0]), system
+
+
+def _cpu(name: str) -> str:
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name.lower(), name.lower())

@@ -1,0 +1,12 @@
+"""Runs what rnncc compiled: needs NumPy alone, and nothing of the compiler.
+
+model = rnncc_runtime.load("build/liblstm.so")
+outputs = model.run({"x": x, "seq_lengths": lengths})
+"""
+
+from rnncc_runtime.arrays import TensorSpec
+from rnncc_runtime.errors import ArrayError, LoadError, ModelError, RunError
+from rnncc_runtime.library import load
+from rnncc_runtime.model import Model
+
+__all__ = ["ArrayError", "LoadError", "Model", "ModelError", "RunError", "TensorSpec", "load"]

@@ -1,0 +1,131 @@
+"""What a model's arrays must be, and the checks of the arrays that a caller gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import addressof, c_char
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rnncc_runtime.errors import ArrayError
+from rnncc_runtime.sizes import Size
+
+Array = np.ndarray[Any, Any]
+
+_DTYPES = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """What an array must be.
+
+    Attributes:
+        name: the net's own name for it.
+        shape: ints, symbols such as "T", or formulas such as "T*N + 1".
+        dtype: NumPy's dtype.
+    """
+
+    name: str
+    shape: tuple[int | str, ...]
+    dtype: np.dtype[Any]
+    sizes: tuple[Size, ...] = field(repr=False, compare=False)
+
+    @staticmethod
+    def read(entry: Mapping[str, Any]) -> TensorSpec:
+        """One entry of the metadata's inputs, outputs or parameters."""
+        shape = tuple(entry["shape"])
+        dtype = np.dtype(_DTYPES[entry["dtype"]])
+        return TensorSpec(entry["name"], shape, dtype, tuple(Size.parse(s) for s in shape))
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype} [{', '.join(map(str, self.shape))}]"
+
+
+Specs = dict[str, TensorSpec]
+
+
+def read_specs(entries: Sequence[Mapping[str, Any]]) -> Specs:
+    """Name -> spec, in the metadata's order."""
+    return {entry["name"]: TensorSpec.read(entry) for entry in entries}
+
+
+def check_inputs(inputs: Mapping[str, object], specs: Specs) -> list[Array]:
+    """The arrays in the order of the specs, of the right dtypes, contiguous (copied if need be)."""
+    if inputs.keys() != specs.keys():
+        raise ArrayError(_explain_names(inputs, specs))
+    arrays: list[Array] = []
+    for name, spec in specs.items():
+        array = _as_array(name, inputs[name])
+        if array.dtype != spec.dtype:
+            raise ArrayError(f"{name} is {array.dtype}, expected {spec.dtype}")
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned):
+            array = array.copy(order="C")
+        arrays.append(array)
+    return arrays
+
+
+def check_outputs(out: Mapping[str, Array], specs: Specs) -> list[Array | None]:
+    """The caller's arrays in the order of the specs, None for what is not wanted."""
+    unknown = [str(name) for name in out if name not in specs]
+    if unknown:
+        raise ArrayError(f"no output is named {_listed(unknown)}; outputs: {_listed(specs)}")
+    for name, array in out.items():
+        dtype = specs[name].dtype
+        if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArrayError(f"output {name} is a {type(array).__name__}, expected an array")
+        if array.dtype != dtype:
+            raise ArrayError(f"output {name} is {array.dtype}, expected {dtype}")
+        flags = array.flags
+        if not (flags.c_contiguous and flags.aligned and flags.writeable):
+            raise ArrayError(f"output {name} must be contiguous, aligned and writeable")
+    return [out.get(name) for name in specs]
+
+
+def check_apart(given: Sequence[Array], results: Sequence[Array | None], names: list[str]) -> None:
+    """Refuse an output that shares memory with an input or with another output.
+
+    Args:
+        names: of the inputs, then of the outputs.
+    """
+    ranges = [(0, 0) if a is None else (address(a), a.nbytes) for a in (*given, *results)]
+    for i in range(len(given), len(ranges)):
+        start, size = ranges[i]
+        for j in range(i):
+            other_start, other_size = ranges[j]
+            if max(start, other_start) < min(start + size, other_start + other_size):
+                other = f"input {names[j]}" if j < len(given) else f"output {names[j]}"
+                raise ArrayError(f"output {names[i]} overlaps {other} in memory")
+
+
+def address(array: Array) -> int:
+    """Where a contiguous array's first byte lies."""
+    memory: Any = array  # a buffer, but Python 3.11 has no type that says so
+    try:  # three times as fast as `ctypes.data`, but refuses empty and read-only arrays
+        return addressof(c_char.from_buffer(memory))
+    except (TypeError, ValueError):
+        return array.ctypes.data
+
+
+def _as_array(name: str, value: object) -> Array:
+    if type(value) is np.ndarray:
+        return value
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        kind = type(value).__name__
+        raise ArrayError(f"{name} is a {kind} that is not an array: {error}") from error
+
+
+def _explain_names(inputs: Mapping[str, object], specs: Specs) -> str:
+    missing = [name for name in specs if name not in inputs]
+    unknown = [str(name) for name in inputs if name not in specs]
+    parts = [f"missing: {_listed(missing)}"] if missing else []
+    parts += [f"unknown: {_listed(unknown)}"] if unknown else []
+    return f"inputs {'; '.join(parts)} (the model's inputs: {_listed(specs)})"
+
+
+def _listed(names: Sequence[str] | Specs) -> str:
+    return ", ".join(names) or "none"

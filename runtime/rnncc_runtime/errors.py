@@ -1,0 +1,37 @@
+"""What can go wrong while a compiled model is loaded or run; every message is one line."""
+
+from __future__ import annotations
+
+CODES = {
+    1: "an input or the workspace is NULL",
+    2: "a size is negative or too large",
+    3: "a sequence length is beyond T",
+}
+"""What the codes of `include/rnncc.h` mean."""
+
+
+class ModelError(Exception):
+    """Base of the errors of this package."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))
+
+
+class LoadError(ModelError):
+    """The file is not a library made by rnncc, or not one for this machine."""
+
+
+class ArrayError(ModelError, ValueError):
+    """An array is missing, unknown, or has the wrong dtype, shape or place in memory."""
+
+
+class RunError(ModelError):
+    """The compiled code refused to run.
+
+    Attributes:
+        code: the number it returned, one of `include/rnncc.h`.
+    """
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code

@@ -1,0 +1,31 @@
+/* The codes that every library made by rnncc returns. C99 and C++. */
+#ifndef RNNCC_H
+#define RNNCC_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum rnncc_error {
+    RNNCC_OK = 0,
+    RNNCC_NULL_POINTER = 1, /* the inputs, one of them, or a workspace that is needed */
+    RNNCC_BAD_SIZE = 2,     /* T, N or a further size is negative or too large */
+    RNNCC_BAD_LENGTH = 3    /* a sequence length beyond T where the net cannot allow it */
+};
+
+/* One line for a code; never NULL. */
+static inline const char *rnncc_error_string(int code) {
+    switch (code) {
+    case RNNCC_OK: return "no error";
+    case RNNCC_NULL_POINTER: return "an input or the workspace is NULL";
+    case RNNCC_BAD_SIZE: return "a size is negative or too large";
+    case RNNCC_BAD_LENGTH: return "a sequence length is beyond T";
+    default: return "unknown error code";
+    }
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,251 @@
+"""Model.run: sizes, checks, memory, threads, on a model made by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rnncc_runtime
+from rnncc_runtime import ArrayError, LoadError, Model, RunError
+
+from rnncc.packaging.link import link_shared
+from tests import samples
+
+Arrays = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def model(twice_library: Path) -> Model:
+    return rnncc_runtime.load(twice_library)
+
+
+def inputs(t: int = 4, n: int = 2) -> Arrays:
+    x = np.arange(t * n * 3, dtype=np.float32).reshape(t, n, 3)
+    return {"in/x": x, "lengths": np.full(n, t, np.int32)}
+
+
+def test_specs(model: Model) -> None:
+    assert model.inputs["in/x"].shape == ("T", "N", 3)
+    assert model.inputs["lengths"].dtype == np.int32
+    assert list(model.outputs) == ["y", "padded"]
+    assert list(model.parameters) == ["w"]
+    assert "in/x: float32 [T, N, 3]" in str(model)
+
+
+@pytest.mark.parametrize(("t", "n"), [(4, 2), (1, 1), (0, 2), (3, 0), (50, 33)])
+def test_outputs(model: Model, t: int, n: int) -> None:
+    given = inputs(t, n)
+    result = model.run(given)
+    np.testing.assert_array_equal(result["y"], 2 * given["in/x"])
+    np.testing.assert_array_equal(result["padded"], np.full(t * n + 1, 7, np.float32))
+
+
+def test_out_computes_only_what_is_asked_for(model: Model) -> None:
+    given, y = inputs(), np.empty((4, 2, 3), np.float32)
+    result = model.run(given, out={"y": y})
+    assert result.keys() == {"y"}
+    assert result["y"] is y
+    np.testing.assert_array_equal(y, 2 * given["in/x"])
+
+
+def test_other_layouts_are_copied(model: Model) -> None:
+    given = inputs()
+    expected = 2 * given["in/x"]
+    given["in/x"] = np.asfortranarray(given["in/x"])
+    given["lengths"] = np.repeat(given["lengths"], 2)[::2]
+    np.testing.assert_array_equal(model.run(given)["y"], expected)
+    given["in/x"] = given["in/x"].tolist()
+    with pytest.raises(ArrayError, match="in/x is float64, expected float32"):
+        model.run(given)
+
+
+def test_read_only_and_unaligned_inputs(model: Model) -> None:
+    given = inputs()
+    memory = np.zeros(given["in/x"].nbytes + 1, np.uint8)
+    unaligned = memory[1:].view(np.float32).reshape(4, 2, 3)
+    unaligned[:] = given["in/x"]
+    given["lengths"].flags.writeable = False
+    np.testing.assert_array_equal(model.run({**given, "in/x": unaligned})["y"], 2 * given["in/x"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"in/x": None}, "inputs missing: in/x (the model's inputs: in/x, lengths)"),
+        ({"z": 1}, "inputs unknown: z (the model's inputs: in/x, lengths)"),
+        ({"in/x": np.zeros((4, 2, 3))}, "in/x is float64, expected float32"),
+        ({"in/x": np.zeros((4, 2, 3), ">f4")}, "in/x is >f4, expected float32"),
+        ({"in/x": [[1.0], []]}, "in/x is a list that is not an array"),
+        ({"lengths": np.zeros(5, np.int32)}, "N is 2 in in/x but 5 in lengths"),
+        ({"lengths": np.zeros(2, np.int64)}, "lengths is int64, expected int32"),
+        ({"in/x": np.zeros((4, 2, 4), np.float32)}, "axis 2 is 4, expected 3"),
+        ({"in/x": np.zeros((4, 6), np.float32)}, "in/x has shape [4, 6], expected [T, N, 3]"),
+        ({"in/x": np.float32(1)}, "in/x has shape [], expected [T, N, 3]"),
+    ],
+)
+def test_wrong_inputs(model: Model, change: Arrays, message: str) -> None:
+    given = {name: value for name, value in {**inputs(), **change}.items() if value is not None}
+    with pytest.raises(ArrayError) as caught:
+        model.run(given)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def _read_only(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ({"q": np.zeros(3)}, "no output is named q; outputs: y, padded"),
+        ({"y": np.zeros((4, 2, 3))}, "output y is float64, expected float32"),
+        ({"y": None}, "output y is a NoneType, expected an array"),
+        ({"y": np.zeros((4, 2, 2), np.float32)}, "output y has shape [4, 2, 2]: axis 2 is 2"),
+        ({"y": np.zeros((5, 2, 3), np.float32)}, "T is 4 in in/x but 5 in output y"),
+        ({"padded": np.zeros(8, np.float32)}, "expected T*N + 1 = 9 (N = 2, T = 4)"),
+        ({"y": np.zeros((3, 2, 4), np.float32).T}, "must be contiguous"),
+        ({"y": _read_only(np.zeros((4, 2, 3), np.float32))}, "writeable"),
+    ],
+)
+def test_wrong_outputs(model: Model, out: Arrays, message: str) -> None:
+    with pytest.raises(ArrayError) as caught:
+        model.run(inputs(), out=out)
+    assert message in str(caught.value)
+
+
+def test_outputs_lie_apart(model: Model) -> None:
+    given, memory = inputs(), np.zeros(24 + 9, np.float32)
+    y, padded = memory[:24].reshape(4, 2, 3), memory[24:]
+    model.run(given, out={"y": y, "padded": padded})
+    with pytest.raises(ArrayError, match="output y overlaps input in/x in memory"):
+        model.run(given, out={"y": given["in/x"]})
+    with pytest.raises(ArrayError, match="output padded overlaps output y in memory"):
+        model.run(given, out={"y": y, "padded": memory[20:29]})
+
+
+def test_refusal_by_the_code(model: Model) -> None:
+    given = inputs()
+    given["lengths"][1] = 5
+    with pytest.raises(RunError, match=r"beyond T \(T = 4, N = 2\)") as caught:
+        model.run(given)
+    assert caught.value.code == 3
+
+
+def test_size_that_the_code_refuses() -> None:
+    model = Model(samples.metadata(), lambda *_: 0, lambda *_: 2**64 - 1)
+    with pytest.raises(RunError, match="too large") as caught:
+        model.run(inputs())
+    assert caught.value.code == 2
+
+
+def test_symbol_that_no_array_has() -> None:
+    metadata = samples.metadata()
+    metadata["inputs"] = metadata["inputs"][1:]
+    model = Model(metadata, lambda *_: 0, lambda *_: 0)
+    with pytest.raises(ArrayError, match="determines T"):
+        model.run({"lengths": np.zeros(2, np.int32)})
+    result = model.run({"lengths": np.zeros(2, np.int32)}, {"y": np.empty((5, 2, 3), np.float32)})
+    assert result["y"].shape == (5, 2, 3)
+
+
+def test_input_and_output_of_one_name() -> None:
+    metadata = samples.metadata()
+    metadata["outputs"][0]["name"] = "in/x"
+    model = Model(metadata, lambda *_: 0, lambda *_: 0)
+    assert model.run(inputs())["in/x"].shape == (4, 2, 3)
+
+
+def test_metadata_of_another_format() -> None:
+    with pytest.raises(LoadError, match="format 2, expected 1"):
+        Model({**samples.metadata(), "format": 2}, lambda *_: 0, lambda *_: 0)
+
+
+def test_eight_threads_share_a_model(model: Model) -> None:
+    wrong: list[object] = []
+
+    def work(seed: int) -> None:
+        random = np.random.default_rng(seed)
+        for _ in range(200):
+            given = inputs(int(random.integers(0, 9)), int(random.integers(1, 5)))
+            given["in/x"] = random.random(given["in/x"].shape, np.float32)
+            if not np.array_equal(model.run(given)["y"], 2 * given["in/x"]):
+                wrong.append(given)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_repeated_calls_allocate_nothing_that_grows(model: Model) -> None:
+    given = inputs(500, 20)
+    out = model.run(given)
+    tracemalloc.start()
+    try:
+        for _ in range(10):
+            model.run(given, out=out)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 20_000
+
+
+def test_a_library_built_anew_is_loaded_anew(tmp_path: Path) -> None:
+    path = tmp_path / "libtwice.so"
+    code = samples.compiled().object_code
+    link_shared(code, path, "twice", samples.TRIPLE)
+    old = rnncc_runtime.load(path)
+    changed = code.replace(b"padded", b"PADDED")
+    link_shared(
+        changed,
+        path,
+        "twice",
+        samples.TRIPLE,
+    )
+    new = rnncc_runtime.load(path)
+    assert list(old.outputs) == ["y", "padded"]
+    assert list(new.outputs) == ["y", "PADDED"]
+    np.testing.assert_array_equal(new.run(inputs())["PADDED"], old.run(inputs())["padded"])
+
+
+def test_what_cannot_be_loaded(tmp_path: Path, twice_library: Path) -> None:
+    with pytest.raises(LoadError, match="no such file"):
+        rnncc_runtime.load(tmp_path / "libnone.so")
+    text = tmp_path / "libtext.so"
+    text.write_text("not a library")
+    with pytest.raises(LoadError, match="libtext"):
+        rnncc_runtime.load(text)
+    renamed = tmp_path / "libother.so"
+    renamed.write_bytes(twice_library.read_bytes())
+    with pytest.raises(LoadError, match="no model named other"):
+        rnncc_runtime.load(renamed)
+    assert rnncc_runtime.load(renamed, name="twice").name == "twice"
+
+
+def test_needs_numpy_alone(twice_library: Path) -> None:
+    code = f"""if True:
+        import sys, rnncc_runtime
+        rnncc_runtime.load({str(twice_library)!r})
+        assert not {{"rnncc", "llvmlite", "xdsl", "google"}} & set(sys.modules)
+    """
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_command(twice_library: Path) -> None:
+    def call(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "rnncc_runtime", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (Path(call("--include").stdout.strip()) / "rnncc.h").is_file()
+    assert "padded: float32 [T*N + 1]" in call(str(twice_library)).stdout
+    assert call("none.so").stderr == "rnncc_runtime: error: none.so: no such file\n"

@@ -1,0 +1,68 @@
+"""Symbols solved from shapes."""
+
+from __future__ import annotations
+
+import pytest
+from rnncc_runtime import ArrayError, LoadError
+from rnncc_runtime.sizes import Size, solve
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (7, 7),
+        ("T", 5),
+        ("T*N + 1", 16),
+        ("2*T - N", 7),
+        ("-T + 9", 4),
+        ("T * T*3", 75),
+        ("4096 + 6144*N", 4096 + 6144 * 3),
+    ],
+)
+def test_formula(text: int | str, value: int) -> None:
+    assert Size.parse(text).evaluate({"T": 5, "N": 3}) == value
+
+
+@pytest.mark.parametrize("text", ["", "T +", "T N", "T**2", "1.5", "(T)", "T; import os", "2T"])
+def test_damaged_formula_is_refused(text: str) -> None:
+    with pytest.raises(LoadError, match="is not a size"):
+        Size.parse(text)
+
+
+def shapes(**arrays: tuple[list[int | str], list[int]]):
+    return [(n, tuple(map(Size.parse, spec)), tuple(got)) for n, (spec, got) in arrays.items()]
+
+
+def test_symbols_and_formulas() -> None:
+    given = shapes(x=(["T", "N", 4], [5, 3, 4]), y=(["T*N + 2*S"], [21]), z=(["S + 1"], [4]))
+    assert solve(given, ["T", "N", "S"]) == {"T": 5, "N": 3, "S": 3}
+
+
+def test_zero_is_a_size() -> None:
+    assert solve(shapes(x=(["T", "N"], [0, 3])), ["T", "N"]) == {"T": 0, "N": 3}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            shapes(x=(["T", "N"], [2, 3]), h0=(["N", 4], [4, 4])),
+            "N is 3 in x but 4 in h0",
+        ),
+        (
+            shapes(x=(["T", 4], [2, 5])),
+            "x has shape [2, 5]: axis 1 is 5, expected 4",
+        ),
+        (shapes(x=(["T", 4], [2])), "x has shape [2], expected [T, 4]"),
+        (
+            shapes(x=(["T"], [2]), y=(["2*T + 1"], [4])),
+            "y has shape [4]: axis 0 is 4, expected 2*T + 1 = 5 (T = 2)",
+        ),
+        (shapes(y=(["S*T"], [6])), "no array given has a shape that determines T"),
+        (shapes(y=(["2*T"], [7])), "no array given has a shape that determines T"),
+    ],
+)
+def test_wrong_shapes(given: list[object], message: str) -> None:
+    with pytest.raises(ArrayError) as caught:
+        solve(given, ["T"])  # pyright: ignore[reportArgumentType]
+    assert str(caught.value) == message
