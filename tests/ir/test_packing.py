@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rnncc.ir.kern import packed_elements
+from rnncc.ir.packing import pack, unpack
+
+sizes = st.integers(1, 9)
+
+
+@given(slots=st.integers(1, 4), units=sizes, depth=sizes, panel=sizes, slack=st.integers(0, 16))
+def test_unpack_inverts_pack(slots: int, units: int, depth: int, panel: int, slack: int) -> None:
+    matrices = list(np.arange(slots * units * depth, dtype="f4").reshape(slots, units, depth))
+    flat = pack(matrices, panel, slack)
+    assert flat.size == packed_elements(slots, units, depth, slack)
+    assert not flat[flat.size - slack :].any()
+    np.testing.assert_array_equal(unpack(flat, slots, units, depth, panel), matrices)
+
+
+@given(slots=st.integers(1, 3), units=sizes, depth=sizes, panel=sizes)
+def test_order_of_the_elements(slots: int, units: int, depth: int, panel: int) -> None:
+    """Panel after panel; inside, k, then slot, then unit."""
+    matrices = np.arange(slots * units * depth).reshape(slots, units, depth)
+    want = [
+        matrices[slot, unit, k]
+        for first in range(0, units, panel)
+        for k in range(depth)
+        for slot in range(slots)
+        for unit in range(first, min(first + panel, units))
+    ]
+    assert pack(list(matrices), panel, 0).tolist() == want
+
+
+def test_weights_of_no_depth_pack_to_slack() -> None:
+    flat = pack([np.zeros((5, 0), "f4")], 4, 8)
+    assert flat.size == 8
+    assert unpack(flat, 1, 5, 0, 4)[0].shape == (5, 0)
