@@ -32,4 +32,5 @@ def unpack(flat: Array, slots: int, units: int, depth: int, panel: int) -> list[
     panels = flat[:border].reshape(whole // panel, depth, slots, panel)
     rest = flat[border:end].reshape(depth, slots, units - whole)
     front = panels.transpose(2, 0, 3, 1).reshape(slots, whole, depth)
-    return list(np.concatenate([front, rest.transpose(1, 2, 0)], axis=1))
+    matrices: Array = np.concatenate([front, rest.transpose(1, 2, 0)], axis=1)
+    return list(matrices)
