@@ -1,6 +1,6 @@
-"""A model made by hand through llvmlite: what the compiler would make of y = 2x, z = sum of y's rows.
+"""A model made by hand through llvmlite: y = 2x, with the C ABI of docs/abi.md.
 
-It has the C ABI of docs/abi.md, a formula among its shapes, and a seq_lengths that it checks.
+It has a formula among its shapes, lengths that it checks, and an output that may be NULL.
 """
 
 from __future__ import annotations
@@ -126,11 +126,26 @@ def source(name: str = "twice") -> str:
 
 
 def compiled(name: str = "twice", triple: str = TRIPLE) -> Compiled:
+    """The model for any machine that LLVM knows."""
+    return Compiled(name, metadata(name), _object(source(name), triple), triple)
+
+
+def needing(function: str) -> bytes:
+    """An object that calls a function it does not have."""
+    text = f"""
+    declare void @{function}()
+    define void @twice_run() {{
+      call void @{function}()
+      ret void
+    }}
+    """
+    return _object(text, TRIPLE)
+
+
+def _object(text: str, triple: str) -> bytes:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    target = llvm.Target.from_triple(triple)
-    machine = target.create_target_machine(reloc="pic", codemodel="small", opt=2)
-    module = llvm.parse_assembly(source(name))
+    machine = llvm.Target.from_triple(triple).create_target_machine(reloc="pic", opt=2)
+    module = llvm.parse_assembly(text)
     module.triple = triple
-    code = machine.emit_object(module)
-    return Compiled(name, metadata(name), code, triple)
+    return machine.emit_object(module)

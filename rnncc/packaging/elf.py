@@ -49,9 +49,11 @@ class Elf:
         if data[:6] != b"\x7fELF\x02\x01":
             raise ValueError("not a 64-bit little-endian ELF file")
         self.data = data
-        header = _HEADER.unpack_from(data)
+        header: tuple[int, ...] = _HEADER.unpack_from(data)
         table, count, names_at = header[5], header[11], header[12]
-        raw = [_SECTION.unpack_from(data, table + i * _SECTION.size) for i in range(count)]
+        raw: list[tuple[int, ...]] = [
+            _SECTION.unpack_from(data, table + i * _SECTION.size) for i in range(count)
+        ]
         names = raw[names_at][4] if count else 0
         self.sections = [
             Section(self._text(names + r[0]), r[1], r[2], r[4], r[5], r[6]) for r in raw

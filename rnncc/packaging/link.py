@@ -17,6 +17,8 @@ from rnncc.errors import CompileError
 
 _CHOICES = "install a C compiler (cc or clang), lld, or `pip install ziglang`; or set CC"
 _TIMEOUT = 120
+_TELLING = ("undefined reference", "undefined symbol", "error:", "")
+"""What the line of a linker's output that says most has in it, in this order."""
 
 _FLAGS = (
     "-z noexecstack -z relro -z now --gc-sections --hash-style=gnu --build-id=none --strip-all"
@@ -112,10 +114,9 @@ def _run(command: list[str]) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompileError("", f"the linker {command[0]} did not run: {error}", _CHOICES) from error
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()]
-        told = next((line for line in lines if "error" in line or "undefined" in line), None)
-        reason = told or (lines or ["no message"])[0]
-        raise CompileError("", f"the linker {command[0]} failed: {reason}")
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        told = (line for word in _TELLING for line in lines if word in line)
+        raise CompileError("", f"the linker {command[0]} failed: {next(told)}")
 
 
 def _machine(triple: str) -> tuple[str, str]:

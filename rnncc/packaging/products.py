@@ -1,0 +1,93 @@
+"""Writes the files of a compiled model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from rnncc.errors import CompileError
+from rnncc.packaging import texts
+from rnncc.packaging.compiled import Artifacts, Compiled
+
+KINDS = {
+    "so": "shared library",
+    "h": "C header",
+    "py": "Python module over rnncc_runtime",
+    "o": "object file",
+    "a": "static library",
+    "pc": "pkg-config file",
+    "cmake": "CMake package",
+}
+"""The files there are, in the order in which they are written."""
+
+DEFAULT_KINDS = frozenset({"so", "h", "py"})
+
+
+def write_products(
+    compiled: Compiled, out: Path, kinds: Iterable[str] = DEFAULT_KINDS
+) -> Artifacts:
+    """Write files into a folder, which is made if need be; each replaces an older one at once.
+
+    Args:
+        compiled: the model.
+        out: the folder.
+        kinds: keys of `KINDS`.
+
+    Raises:
+        CompileError: a kind is unknown, the folder cannot be written, or linking fails.
+    """
+    wanted = set(kinds)
+    if unknown := sorted(wanted - KINDS.keys()):
+        raise CompileError("", f"no product is named {', '.join(unknown)}", f"{', '.join(KINDS)}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return _write(compiled, out, wanted)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CompileError(str(error.filename or out), f"cannot write: {reason}") from error
+
+
+def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
+    name, metadata, code = compiled.name, compiled.metadata, compiled.object_code
+
+    def text(kind: str, file: str, make: Callable[[], str]) -> Path | None:
+        return _replace(out / file, make().encode()) if kind in wanted else None
+
+    return Artifacts(
+        library=_library(compiled, out / f"lib{name}.so") if "so" in wanted else None,
+        header=text("h", f"{name}.h", lambda: texts.header(metadata)),
+        wrapper=text("py", f"{name}.py", lambda: texts.wrapper(metadata)),
+        object=_replace(out / f"{name}.o", code) if "o" in wanted else None,
+        archive=_archive(compiled, out / f"lib{name}.a") if "a" in wanted else None,
+        pkg_config=text("pc", f"{name}.pc", lambda: texts.pkg_config(metadata)),
+        cmake=text(
+            "cmake",
+            f"{name}Config.cmake",
+            lambda: texts.cmake_package(metadata, "so" in wanted, "a" in wanted),
+        ),
+    )
+
+
+def _library(compiled: Compiled, path: Path) -> Path:
+    from rnncc.packaging.link import link_shared
+
+    link_shared(compiled.object_code, path, compiled.name, compiled.triple)
+    return path
+
+
+def _archive(compiled: Compiled, path: Path) -> Path:
+    from rnncc.packaging.ar import archive
+
+    try:
+        return _replace(path, archive(f"{compiled.name}.o", compiled.object_code))
+    except ValueError as error:
+        hint = "rnncc makes static libraries for 64-bit ELF systems; elsewhere take the object file"
+        raise CompileError("", f"cannot archive for {compiled.triple}: {error}", hint) from error
+
+
+def _replace(path: Path, content: bytes) -> Path:
+    """Write a file in one step: whoever has the old one open keeps it whole."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(content)
+    return partial.replace(path)

@@ -1,0 +1,79 @@
+"""The text files that go with a library: header, Python wrapper, pkg-config, CMake package."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rnncc.packaging.names import c_names
+
+_C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"}
+_NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
+
+
+def header(metadata: Mapping[str, Any]) -> str:
+    """`NAME.h`: C99 and C++, in need of no other file of ours."""
+    taken = ("inputs", "outputs", "workspace")
+    sizes = ", ".join(f"int64_t {symbol}" for symbol in c_names(metadata["symbols"], taken))
+    guard = f"RNNCC_MODEL_{metadata['name']}_H"
+    return _render("header.h.j2", metadata, sizes=sizes, guard=guard)
+
+
+def wrapper(metadata: Mapping[str, Any]) -> str:
+    """`NAME.py`: loads the library beside it, needs rnncc_runtime."""
+    titles = {"Inputs": "inputs", "Outputs": "outputs", "Packed parameters": "parameters"}
+    groups = [(title, _entries(metadata[key])) for title, key in titles.items()]
+    return _render("wrapper.py.j2", metadata, groups=groups)
+
+
+def pkg_config(metadata: Mapping[str, Any]) -> str:
+    """`NAME.pc`, for the folder it lies in."""
+    return _render("package.pc.j2", metadata)
+
+
+def cmake_package(metadata: Mapping[str, Any], has_library: bool, has_archive: bool) -> str:
+    """`NAMEConfig.cmake`, for the folder it lies in."""
+    return _render("Config.cmake.j2", metadata, has_library=has_library, has_archive=has_archive)
+
+
+def _render(template: str, metadata: Mapping[str, Any], **more: object) -> str:
+    values = {
+        **{key: metadata[key] for key in ("name", "target", "cpu", "workspace")},
+        **{key: _entries(metadata[key]) for key in ("inputs", "outputs", "parameters")},
+        "version": metadata["rnncc"],
+        **more,
+    }
+    return _environment().get_template(template).render(values)
+
+
+def _entries(entries: list[dict[str, Any]]) -> list[dict[str, str]]:
+    return [
+        {
+            "title": _harmless(entry["name"]),
+            "c_name": entry.get("c_name", ""),
+            "c_type": _C_TYPES[entry["dtype"]],
+            "dtype": _NUMPY[entry["dtype"]],
+            "shape": f"[{', '.join(map(str, entry['shape']))}]",
+        }
+        for entry in entries
+    ]
+
+
+def _harmless(name: str) -> str:
+    """A blob's name as it may stand in a C comment and in a Python docstring."""
+    return re.sub(r"[^\w/.:@+-]", lambda found: rf"\x{ord(found[0]):02x}", name, flags=re.ASCII)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("rnncc.packaging"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
