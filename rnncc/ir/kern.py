@@ -257,6 +257,11 @@ class Kernel(IRDLOperation):
     def in_accesses(self) -> list[Access]:
         return [get_access(a) for a in self.accesses.data[: len(self.ins)]]
 
+    def read_at(self, operand: int) -> Access | None:
+        """The access of the operand of that number, None where it is not one of `ins`."""
+        number = operand - (len(self.operands) - len(self.ins) - len(self.outs))
+        return self.in_accesses[number] if 0 <= number < len(self.ins) else None
+
     @property
     def out_accesses(self) -> list[Access]:
         return [get_access(a) for a in self.accesses.data[len(self.ins) :]]
@@ -351,7 +356,7 @@ class Gemm(Kernel):
         """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel."""
         depth, slots, panel = geometry
         super().__init__(
-            operands=[[b for b, _ in ins], [b for b, _ in outs], a[0], weights],
+            operands=[a[0], weights, [b for b, _ in ins], [b for b, _ in outs]],
             properties={
                 "domain": dims_attr(domain),
                 "depth": IntAttr(depth),

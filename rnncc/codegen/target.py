@@ -1,0 +1,36 @@
+"""What the lowering and the code generator need to know of a machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine to generate code for.
+
+    Attributes:
+        triple, cpu, features: as LLVM names them.
+        lanes: float32 elements of a vector register.
+        registers: vector registers.
+        fma: whether it multiplies and adds in one rounding.
+        cache: bytes of the cache next to the core that intermediate results should stay in.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    lanes: int
+    registers: int
+    fma: bool
+    cache: int = 256 * 1024
+
+    def panel(self, slots: int, units: int) -> int:
+        """How many units a panel of packed weights holds: about four vectors over all slots."""
+        vectors = max(1, 4 // slots)
+        return self.lanes * min(vectors, -(-units // self.lanes))
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a register tile that is four vectors wide."""
+        return 6 if self.registers >= 32 else 3

@@ -1,0 +1,1 @@
+"""From `rnn` to `kern`: which values get a buffer, what is fused into which kernel, the loops."""

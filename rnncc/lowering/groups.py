@@ -1,0 +1,265 @@
+"""Which values of a block get a buffer, and which of them one kernel computes together.
+
+In: a block of `rnn` ops and the values wanted of it. Out: a `Schedule`: level by level, the ops
+that stand alone (products, reductions, scans, ...), then groups of elementwise values.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.base import Elementwise, Source
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments
+from rnncc.ir.ops.source import Param
+from rnncc.ir.types import dims_of
+from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed
+
+EXPENSIVE = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
+"""Worth a buffer rather than a second evaluation."""
+DEPTH = 48
+"""Longest chain of elementwise ops computed without a buffer in between."""
+
+Terminal = SSAValue | Operation
+"""Who reads a value in the end: a value with a buffer, or an op that stands alone."""
+
+
+@dataclass
+class Item:
+    """A value that gets a buffer; `dest` where one is given already."""
+
+    value: SSAValue
+    dest: Placed | None = None
+
+
+@dataclass
+class Group:
+    """Values of one shape and level, computed by one kernel, with at most one product in it."""
+
+    level: int
+    dims: tuple[Dim, ...]
+    items: list[Item] = field(default_factory=list)
+    product: Matmul | None = None
+    alone: bool = False
+    """Whether it only stores its product."""
+
+
+@dataclass
+class Schedule:
+    """What to emit, in order; `chunked`: a scan -> groups computed in its chunks of time."""
+
+    steps: list[Operation | Group]
+    chunked: dict[Scan, list[Group]]
+
+
+def schedule(block: Block, wanted: Sequence[Item], known: Iterable[SSAValue]) -> Schedule:
+    """Group a block's work. `known` values (arguments, parameters) have a place already."""
+    return _Scheduler(block, wanted, known).run()
+
+
+class _Scheduler:
+    def __init__(self, block: Block, wanted: Sequence[Item], known: Iterable[SSAValue]) -> None:
+        self.ops = [op for op in block.ops if not isinstance(op, Yield)]
+        self.wanted = wanted
+        self.known = set(known)
+        self.roots: dict[SSAValue, None] = dict.fromkeys(item.value for item in wanted)
+        self.levels: dict[SSAValue, int] = {}
+        self.readers: dict[SSAValue, dict[Terminal, bool]] = {}
+
+    def run(self) -> Schedule:
+        self._force_roots()
+        self._measure()
+        while new := list(self._costly_values()):
+            self.roots.update(dict.fromkeys(new))
+            self._measure()
+        groups = self._group()
+        chunked = self._chunked(groups)
+        inside = {id(group) for several in chunked.values() for group in several}
+        return Schedule(self._order([g for g in groups if id(g) not in inside]), chunked)
+
+    def _force_roots(self) -> None:
+        """Operands that kernels address, and every so many ops of a long elementwise chain."""
+        depth: dict[SSAValue, int] = defaultdict(int)
+        for op in self.ops:
+            for value in _addressed(op):
+                base = base_of(value)
+                if is_lazy(base.owner):  # type: ignore[arg-type]
+                    self.roots[base] = None
+            for value in _read_each_step(op):
+                base = base_of(value)
+                if isinstance(base.owner, Elementwise):
+                    self.roots[base] = None
+            if isinstance(op, Elementwise):
+                depth[op.y] = 1 + max(depth[v] for v in op.operands)
+                if depth[op.y] > DEPTH:
+                    self.roots[op.y], depth[op.y] = None, 0
+            elif is_view(op):
+                depth[op.results[0]] = depth[op.operands[0]]
+
+    def _measure(self) -> None:
+        """Levels, forwards; final readers, backwards."""
+        self.levels = {}
+        for op in self.ops:
+            level = max((self.level(v) for v in op.operands), default=0)
+            if is_anchor(op):
+                level += 1
+            elif is_view(op) and not is_unit_reshape(op) and self._is_lazy_root(op.operands[0]):
+                level += 1
+            for result in op.results:
+                self.levels[result] = level
+        self.readers = {}
+        for op in reversed(self.ops):
+            for result in op.results:
+                self.readers[result] = self._final_readers(result)
+
+    def level(self, value: SSAValue) -> int:
+        return self.levels.get(value, 0)
+
+    def _is_lazy_root(self, value: SSAValue) -> bool:
+        while is_unit_reshape(op := value.owner):  # type: ignore[arg-type]
+            value = op.operands[0]  # type: ignore[union-attr]
+        return value in self.roots and is_lazy(value.owner)  # type: ignore[arg-type]
+
+    def _final_readers(self, value: SSAValue) -> dict[Terminal, bool]:
+        """Final reader -> whether it reads each element many times (through a broadcast)."""
+        found: dict[Terminal, bool] = {}
+        if value in self.roots:
+            found[value] = False
+        for use in value.uses:
+            op = use.operation
+            if isinstance(op, Yield):
+                continue
+            if is_anchor(op):
+                found[op] = found.get(op, False)
+            elif op.results[0] in self.roots:
+                found[op.results[0]] = found.get(op.results[0], False) or isinstance(op, Broadcast)
+            else:
+                for reader, repeated in self.readers[op.results[0]].items():
+                    repeated = repeated or isinstance(op, Broadcast)
+                    found[reader] = found.get(reader, False) or repeated
+        return found
+
+    def _costly_values(self) -> Iterator[SSAValue]:
+        """Values not to be computed twice, nor to be carried across levels as expressions."""
+        for op in self.ops:
+            if not isinstance(op, EXPENSIVE) or op.y in self.roots:
+                continue
+            readers = self.readers[op.y]
+            keys = {self._key(r) if isinstance(r, SSAValue) else r for r in readers}
+            late = any(isinstance(r, SSAValue) and self.level(r) != self.level(op.y) for r in readers)
+            if len(keys) > 1 or late or any(readers.values()):
+                yield op.y
+
+    def _key(self, root: SSAValue) -> tuple[int, tuple[Dim, ...]]:
+        return self.level(root), squeezed(dims_of(root))
+
+    def _group(self) -> list[Group]:
+        groups: dict[object, Group] = {}
+        dests: dict[SSAValue, list[Item]] = defaultdict(list)
+        for item in self.wanted:
+            dests[item.value].append(item)
+        products = {op.y: op for op in self.ops if is_product(op)}
+        for value in self._in_order([*self.roots, *products]):
+            if value in products and value not in self.roots and self._fusable(value):
+                continue
+            alone = value in products and not self._fusable(value)
+            key = value if alone else self._key(value)
+            group = groups.setdefault(key, Group(self.level(value), dims_of(value)))
+            group.items += dests.get(value) or [Item(value)]
+            if alone:
+                group.product, group.alone = products[value], True
+        for value, op in products.items():
+            if self._fusable(value):
+                self._fuse(op, groups[self._key(next(iter(self.readers[value])))], groups)  # type: ignore[arg-type]
+        return list(groups.values())
+
+    def _in_order(self, values: Iterable[SSAValue]) -> list[SSAValue]:
+        place = {result: i for i, op in enumerate(self.ops) for result in op.results}
+        return sorted(dict.fromkeys(values), key=lambda v: place.get(v, -1))
+
+    def _fusable(self, value: SSAValue) -> bool:
+        """Whether all that reads a product is one group of its own level."""
+        readers = self.readers[value]
+        if not readers or not all(isinstance(r, SSAValue) for r in readers):
+            return False
+        keys = {self._key(r) for r in readers if isinstance(r, SSAValue)}
+        return len(keys) == 1 and next(iter(keys))[0] == self.level(value)
+
+    def _fuse(self, op: Matmul, group: Group, groups: dict[object, Group]) -> None:
+        """Give a group its product; the first takes the place, others stand alone before it."""
+        if group.product is None and _epilogue_fits(op, group):
+            group.product = op
+        elif op.y not in self.roots:
+            groups[op.y] = Group(group.level, dims_of(op.y), [Item(op.y)], op, alone=True)
+
+    def _chunked(self, groups: list[Group]) -> dict[Scan, list[Group]]:
+        """Groups that only feed a scan's sequences, row by row of time."""
+        found: dict[Scan, list[Group]] = defaultdict(list)
+        for group in groups:
+            users = {use.operation for item in group.items for use in item.value.uses}
+            scan = next(iter(users)) if len(users) == 1 else None
+            if not isinstance(scan, Scan) or any(item.dest for item in group.items):
+                continue
+            only = {*scan.consts, *scan.inits}
+            timed = all(dims_of(item.value)[:1] == (scan.steps,) for item in group.items)
+            if timed and not any(item.value in only for item in group.items):
+                if group.dims[:1] == (scan.steps,) and not scan.steps == 1:
+                    found[scan].append(group)
+        return found
+
+    def _order(self, groups: list[Group]) -> list[Operation | Group]:
+        anchors = [op for op in self.ops if is_anchor(op) and not is_product(op)]
+        steps: list[tuple[int, int, Operation | Group]] = []
+        steps += [(self.level(op.results[0]) if op.results else 0, 0, op) for op in anchors]
+        steps += [(group.level, 1 if group.alone else 2, group) for group in groups]
+        return [step for _, _, step in sorted(steps, key=lambda s: s[:2])]
+
+
+def is_anchor(op: Operation) -> bool:
+    """Whether an op stands alone rather than as an expression inside a kernel."""
+    return isinstance(op, Matmul | Reduce | Scan | Concat | ReverseSegments)
+
+
+def is_lazy(op: Operation | Block) -> bool:
+    """Whether an op can be computed inside any kernel that reads it."""
+    return isinstance(op, Elementwise) or (isinstance(op, Source) and not isinstance(op, Param))
+
+
+def is_product(op: Operation) -> bool:
+    """Whether an op is a product with one matrix of known size: `kern.gemm` computes it."""
+    if not isinstance(op, Matmul) or len(dims_of(op.b)) != 2:
+        return False
+    return all(d.is_static and int(d) > 0 for d in dims_of(op.b))
+
+
+def _epilogue_fits(op: Matmul, group: Group) -> bool:
+    """The group's points are rows of the product times units."""
+    rows, units = dims_of(op.y)[:-1], group.dims[-1:]
+    same_rows = squeezed(group.dims[:-1]) == squeezed(rows)
+    return bool(units) and units[0].is_static and same_rows
+
+
+def _addressed(op: Operation) -> list[SSAValue]:
+    """Operands whose memory an op reads directly."""
+    match op:
+        case Matmul():
+            return [op.a, op.b]
+        case Scan():
+            return list(op.inits)
+        case ReverseSegments():
+            return [op.x, op.lengths]
+        case Reshape() if not is_unit_reshape(op):
+            return [op.x]
+        case _:
+            return []
+
+
+def _read_each_step(op: Operation) -> list[SSAValue]:
+    return [*op.consts, *op.xs] if isinstance(op, Scan) else []

@@ -1,0 +1,185 @@
+"""Loops over time: where a scan's state lives, and which work comes along in chunks of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.builder import Builder, InsertPoint
+from xdsl.dialects.builtin import IntAttr
+from xdsl.ir import Block, SSAValue
+
+from rnncc.ir import kern
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.kern import Access, Buffer, dense
+from rnncc.ir.ops.base import dim_attr
+from rnncc.ir.ops.control import Scan, Yield, row_type
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.lowering.groups import Group, Item
+from rnncc.lowering.maps import ZERO, Placed, strip_units
+
+if TYPE_CHECKING:
+    from rnncc.lowering.lower import Lowering
+
+MIN_ROWS, MAX_ROWS = 12, 192
+"""Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""
+
+
+@dataclass
+class Home:
+    """The buffer that holds a sequence or a state, row by row of `size` elements."""
+
+    place: Placed
+    size: Dim
+    row: SSAValue | None = None
+
+
+def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
+    """A loop over time; groups that only feed its sequences are computed chunk by chunk."""
+    inits = [lowering.pointer(v) for v in op.inits]
+    sequences = [_sequence(lowering, y) if y.first_use else None for y in op.ys]
+    homes = _homes(lowering, op, sequences)
+    if chunked:
+        first, extent = lowering.fresh_index("t"), lowering.fresh_index("t")
+        target, rows = _chunk_size(lowering, chunked)
+        inner = Block(arg_types=[v.type for v in inits])
+        lowering.builders.append(Builder(InsertPoint.at_end(inner)))
+        time = (Dim.of(first), Dim.of(extent))
+        for group in chunked:
+            _emit_ahead(lowering, group, time, target, rows)
+        finals = _emit_steps(lowering, op, homes, sequences, list(inner.args), *time)
+        lowering.builder.insert(Yield(finals))
+        lowering.builders.pop()
+        chunk = (extent, target, rows)
+        loop = kern.For(first, ZERO, op.steps, inits, inner, bool(op.reverse), chunk)
+        finals = list(lowering.builder.insert(loop).finals)
+    else:
+        finals = _emit_steps(lowering, op, homes, sequences, inits, ZERO, op.steps)
+    for result, buffer in zip(op.finals, finals, strict=True):
+        lowering.places[result] = Placed.densely(buffer, dims_of(result))
+
+
+def _sequence(lowering: Lowering, y: SSAValue) -> Home:
+    place = lowering.output_of.get(y) or lowering.scratch(y)
+    lowering.places[y] = place
+    return Home(place, product(dims_of(y)[1:]))
+
+
+def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[Home]:
+    """Where each carried value lives: in the sequence that shows it, or in a state of its own."""
+    carry, rows = ([strip_units(v) for v in group] for group in op.yields)
+    homes: list[Home] = []
+    for value, final in zip(carry, op.finals, strict=True):
+        shown = [s for s, row in zip(sequences, rows, strict=True) if s and row == value]
+        free = [s for s in shown if s not in homes]
+        if free and value not in op.body.block.args:
+            homes.append(free[0])
+        else:
+            size = product(dims_of(final))
+            place = lowering.declare("state", "state", dtype_of(final), [Dim.of(2), size])
+            homes.append(Home(place, size))
+    return homes
+
+
+def _chunk_size(lowering: Lowering, groups: list[Group]) -> tuple[int, Dim]:
+    """About how many rows to compute ahead so that they stay in cache, and rows a step."""
+    rows = product(groups[0].dims[1:-1])
+    width = sum(int(d) if (d := g.dims[-1]).is_static else 64 for g in groups for _ in g.items)
+    fit = lowering.target.cache // 2 // (4 * max(width, 1))
+    return min(max(fit // 12 * 12, MIN_ROWS), MAX_ROWS), rows
+
+
+def _emit_ahead(
+    lowering: Lowering, group: Group, time: tuple[Dim, Dim], target: int, rows: Dim
+) -> None:
+    """A chunk's worth of a group; its buffers hold one chunk, its places count from time 0."""
+    outs: list[tuple[SSAValue, Placed]] = []
+    for item in group.items:
+        per_step = product(dims_of(item.value)[1:])
+        spread = (rows + target) * product(dims_of(item.value)[1:]).divide(rows) if (  # type: ignore
+            per_step.divide(rows) is not None
+        ) else per_step * (target + 1)
+        place = lowering.scratch(item.value, [spread])
+        outs.append((item.value, Placed.densely(place.buffer, dims_of(item.value))))
+    if group.product is None:
+        lowering.emit_map(outs, group.dims, time)
+    else:
+        lowering.emit_product(group.product, outs, group.dims, time)
+    for value, place in outs:
+        strides = place.access.strides
+        lowering.places[value] = Placed(place.buffer, Access(-strides[0] * time[0], strides))
+
+
+def _emit_steps(
+    lowering: Lowering,
+    op: Scan,
+    homes: list[Home],
+    sequences: list[Home | None],
+    inits: list[SSAValue],
+    first: Dim,
+    count: Dim,
+) -> list[SSAValue]:
+    """The loop over single steps; returns the buffers of the last state."""
+    index = lowering.fresh_index("t")
+    body = Block(arg_types=[v.type for v in inits])
+    lowering.builders.append(Builder(InsertPoint.at_end(body)))
+    consts, carry, rows = op.groups
+    lowering.outer.update({a: (v, None) for a, v in zip(consts, op.consts, strict=True)})
+    lowering.outer.update({a: (v, Dim.of(index)) for a, v in zip(rows, op.xs, strict=True)})
+    for argument, buffer in zip(carry, body.args, strict=True):
+        lowering.places[argument] = Placed.densely(buffer, dims_of(argument))
+    finals = _emit_body(lowering, op, homes, sequences, Dim.of(index))
+    for home, buffer in zip(homes, body.args, strict=True):
+        _set_ring(home, buffer)
+    lowering.builder.insert(Yield(finals))
+    lowering.builders.pop()
+    loop = kern.For(index, first, count, inits, body, bool(op.reverse))
+    return list(lowering.builder.insert(loop).finals)
+
+
+def _emit_body(
+    lowering: Lowering, op: Scan, homes: list[Home], sequences: list[Home | None], t: Dim
+) -> list[SSAValue]:
+    """One step: every new state and row of ys goes to its place."""
+    carry, rows = ([strip_units(v) for v in group] for group in op.yields)
+    wanted: list[Item] = []
+    for home in dict.fromkeys(map(id, [*homes, *(s for s in sequences if s)])):
+        found = next(h for h in [*homes, *sequences] if id(h) == home)
+        assert found is not None
+        found.row = lowering.builder.insert(kern.Row(found.place.buffer, t, found.size)).y
+    for value, home in zip(carry, homes, strict=True):
+        assert home.row is not None
+        wanted.append(Item(value, Placed.densely(home.row, dims_of(value))))
+    for value, sequence in zip(rows, sequences, strict=True):
+        if sequence and not any(sequence is home for home in homes):
+            assert sequence.row is not None
+            wanted.append(Item(value, Placed.densely(sequence.row, dims_of(value))))
+    lowering.lower_block(op.body.block, wanted)
+    return [home.row for home in homes if home.row is not None]
+
+
+def _set_ring(home: Home, previous: SSAValue) -> None:
+    """Keep one row of a state where it can be updated in place, else two."""
+    buffer = home.place.buffer.owner
+    assert isinstance(buffer, Buffer)
+    if buffer.role.data == "scratch":
+        return
+    rows = 1 if _in_place(home, previous) else 2
+    buffer.properties["ring"] = IntAttr(rows)
+    if buffer.role.data == "state":
+        buffer.properties["size"] = dim_attr(home.size * rows)
+
+
+def _in_place(home: Home, previous: SSAValue) -> bool:
+    """Whether the state is read only where, and by the kernel by which, it is replaced."""
+    for use in previous.uses:
+        kernel = use.operation
+        if not isinstance(kernel, kern.Map | kern.Gemm):
+            return False
+        written = list(zip(kernel.outs, kernel.out_accesses, strict=True))
+        if (home.row, kernel.read_at(use.index)) not in written:
+            return False
+    return True
+
+
+__all__ = ["dense", "emit_scan", "row_type"]

@@ -1,0 +1,381 @@
+"""The walk from `rnn` to `kern`.
+
+In: a program after its passes. Out: a kernel program whose buffers have no offsets yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.builder import Builder, InsertPoint
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.codegen.target import Target
+from rnncc.ir import kern
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.kern import Access, Buffer
+from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.ops.control import Net, Scan, Yield, terminator
+from rnncc.ir.ops.elementwise import Mul
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Concat, ReverseSegments
+from rnncc.ir.ops.source import Constant, Param
+from rnncc.ir.program import Program
+from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.lowering.groups import Group, Item, schedule
+from rnncc.lowering.loops import emit_scan
+from rnncc.lowering.maps import (
+    ZERO,
+    AxisIndex,
+    IndexMap,
+    Placed,
+    aligned,
+    identity,
+    is_view,
+    strip_units,
+    view_placed,
+)
+from rnncc.lowering.region import CannotFuse, Region
+from rnncc.lowering.stand_ins import give_stand_ins
+from rnncc.lowering.weights import Weights
+
+
+def lower(program: Program, target: Target) -> KernelProgram:
+    """Kernels over buffers for a whole net."""
+    net = program.net
+    unknown = {n: op for n, op in program.params.items() if n not in program.arrays}
+    result = KernelProgram(
+        ModuleOp([]),
+        program.name,
+        program.source,
+        program.symbols,
+        [_port(n, v) for n, v in net.inputs.items()] + [_port(n, p.y) for n, p in unknown.items()],
+        [_port(n, v) for n, v in net.outputs.items()],
+        [_port(n, op.y) for n, op in program.params.items() if n not in unknown],
+    )
+    lowering = Lowering(program, result, target)
+    func = lowering.run(net)
+    result.module.body.block.add_op(func)
+    give_stand_ins(result)
+    _drop_unused(result)
+    return result
+
+
+def _drop_unused(result: KernelProgram) -> None:
+    """Forget parameters that only their packed form is read of."""
+    for buffer in result.buffers:
+        if buffer.role.data == "param" and not buffer.y.first_use:
+            result.arrays.pop(buffer.label.data)
+            buffer.detach()
+            buffer.erase()
+
+
+class Lowering:
+    """The state of the walk: places of values, and the blocks that are being filled.
+
+    Attributes:
+        places: value -> where it is.
+        outer: a loop body's argument -> the outer value it stands for, and the row's index if it
+            is a row of a sequence.
+    """
+
+    def __init__(self, program: Program, result: KernelProgram, target: Target) -> None:
+        self.program, self.result, self.target = program, result, target
+        self.places: dict[SSAValue, Placed] = {}
+        self.outer: dict[SSAValue, tuple[SSAValue, Dim | None]] = {}
+        self.depths: dict[Block, int] = {}
+        self.builders: list[Builder] = []
+        self.output_of: dict[SSAValue, Placed] = {}
+        self._declared = 0
+        self._indices = 0
+        self._labels: dict[str, int] = {}
+        self._params: dict[str, Placed] = {}
+        self.weights = Weights(self)
+
+    def run(self, net: Net) -> kern.Func:
+        entry = Block()
+        self.builders.append(Builder(InsertPoint.at_end(entry)))
+        for port, value in zip(self.result.inputs, net.inputs.values(), strict=False):
+            self.places[value] = self.declare(port.name, "input", port.dtype, port.dims)
+        wanted: list[Item] = []
+        for port, value in zip(self.result.outputs, net.outputs.values(), strict=True):
+            place = self.declare(port.name, "output", port.dtype, port.dims)
+            value = strip_units(value)
+            if self._writes_output(value):
+                self.output_of[value] = Placed.densely(place.buffer, dims_of(value))
+            else:
+                wanted.append(Item(value, Placed.densely(place.buffer, dims_of(value))))
+        self.lower_block(net.body.block, wanted)
+        self.builder.insert(Yield([]))
+        return kern.Func(self.result.name, self.result.symbols, entry)
+
+    def _writes_output(self, value: SSAValue) -> bool:
+        """Whether an op can put this value straight into an output not taken yet."""
+        op = value.owner
+        alone = isinstance(op, Concat | Reduce | ReverseSegments)
+        sequence = isinstance(op, Scan) and value in op.ys
+        return (alone or sequence) and value not in self.output_of
+
+    @property
+    def builder(self) -> Builder:
+        return self.builders[-1]
+
+    # Buffers
+
+    def declare(self, label: str, role: str, dtype: str, dims: Sequence[Dim]) -> Placed:
+        """A new buffer at the start of the function, dense in the given shape."""
+        count = self._labels.get(label, 0)
+        self._labels[label] = count + 1
+        unique = f"{label}.{count}" if count else label
+        op = Buffer(unique, role, dtype, product(dims))
+        entry = self.builders[0]
+        first = entry.insertion_point.block.first_op
+        after = self._last_declared
+        point = InsertPoint.after(after) if after else (
+            InsertPoint.before(first) if first else entry.insertion_point
+        )
+        Builder(point).insert(op)
+        self._last_declared = op
+        return Placed.densely(op.y, dims)
+
+    _last_declared: Buffer | None = None
+
+    def scratch(self, value: SSAValue, dims: Sequence[Dim] | None = None) -> Placed:
+        """A scratch buffer for a value."""
+        op = value.owner
+        label = value.name_hint or (op.name.split(".")[1] if isinstance(op, Operation) else "copy")
+        return self.declare(label, "scratch", dtype_of(value), dims or dims_of(value))
+
+    def fresh_index(self, stem: str) -> str:
+        """A new loop index; `t` first, then `t1`, ..."""
+        self._indices += 1
+        taken = set(self.result.symbols)
+        name = stem if self._indices == 1 else f"{stem}{self._indices - 1}"
+        while name in taken:
+            name = f"_{name}"
+        return name
+
+    # Places of values
+
+    def resolve(self, value: SSAValue, index: IndexMap) -> tuple[SSAValue, IndexMap]:
+        """A loop body's argument as the outer value it stands for."""
+        while value in self.outer:
+            value, row = self.outer[value]
+            if row is not None:
+                index = (AxisIndex(row), *index)
+        return value, index
+
+    def find(self, value: SSAValue) -> Placed | None:
+        """The place of a value that has one."""
+        if value not in self.places and isinstance(op := value.owner, Param):
+            self.places[value] = self._param(op)
+        return self.places.get(value)
+
+    def place(self, value: SSAValue) -> Placed:
+        """The place of any value; computed now where it has none."""
+        if (found := self.find(value)) is not None:
+            return found
+        if value in self.outer:
+            outer, row = self.outer[value]
+            place = self.place(outer)
+            if row is None:
+                return place
+            offset = place.access.offset + place.access.strides[0] * row
+            return Placed(place.buffer, Access(offset, place.access.strides[1:]))
+        op = value.owner
+        if is_view(op):  # type: ignore[arg-type]
+            placed = view_placed(op, self.place(op.operands[0]))  # type: ignore[union-attr, arg-type]
+            if placed is not None:
+                return placed
+        return self.copy(value)
+
+    def copy(self, value: SSAValue) -> Placed:
+        """A dense copy of a value, made where the value is defined."""
+        op = value.owner
+        if isinstance(op, Constant):
+            self.places[value] = self._constant(op)
+            return self.places[value]
+        dest = self.scratch(value)
+        source = value
+        if is_view(op) and view_placed(op, Placed.densely(dest.buffer, dims_of(op.operands[0]))):  # type: ignore
+            source = op.operands[0]  # type: ignore[union-attr]
+        depth = self.depths[op if isinstance(op, Block) else op.parent]  # type: ignore[index]
+        inner = self.builders[depth + 1 :]
+        del self.builders[depth + 1 :]
+        dense = Placed.densely(dest.buffer, dims_of(source))
+        self.emit_group(Group(0, dims_of(source), [Item(source, dense)]))
+        self.builders += inner
+        self.places[value] = dest
+        return dest
+
+    def dense(self, value: SSAValue) -> Placed:
+        """The place of a value, row-major without gaps."""
+        placed = self.place(value)
+        if placed.is_dense(dims_of(value)):
+            return placed
+        dest = self.scratch(value)
+        self.emit_map([(value, dest)], dims_of(value))
+        return dest
+
+    def pointer(self, value: SSAValue) -> SSAValue:
+        """A dense value as a buffer that starts at its first element."""
+        placed = self.dense(value)
+        if placed.access.offset == 0:
+            return placed.buffer
+        return self.builder.insert(kern.Row(placed.buffer, placed.access.offset, Dim.of(1))).y
+
+    def _param(self, op: Param) -> Placed:
+        """Known parameters are constants of the library, others inputs; declared once a name."""
+        name = op.param_name.data
+        if name not in self._params:
+            array = self.program.arrays.get(name)
+            role = "input" if array is None else "param"
+            self._params[name] = self.declare(name, role, dtype_of(op.y), dims_of(op.y))
+            if array is not None:
+                self.weights.keep(self._params[name].buffer, array)
+        return self._params[name]
+
+    def _constant(self, op: Constant) -> Placed:
+        placed = self.declare("constant", "param", dtype_of(op.y), dims_of(op.y))
+        self.weights.keep(placed.buffer, op.array().astype(NUMPY[dtype_of(op.y)]))
+        return placed
+
+    # Kernels
+
+    def lower_block(self, block: Block, wanted: list[Item]) -> None:
+        """Emit a block's work into the current builder."""
+        self.depths[block] = len(self.builders) - 1
+        known = [v for v in block.args] + [op.y for op in block.ops if isinstance(op, Param)]
+        plan = schedule(block, wanted, known)
+        for step in plan.steps:
+            match step:
+                case Group():
+                    self.emit_group(step)
+                case Scan():
+                    emit_scan(self, step, plan.chunked.get(step, []))
+                case Concat():
+                    self._emit_concat(step)
+                case Reduce():
+                    self._emit_reduce(step)
+                case Matmul():
+                    self._emit_batched(step)
+                case ReverseSegments():
+                    self._emit_reverse(step)
+                case _:
+                    raise AssertionError(f"{step.name} stands alone and has no kernel")
+
+    def emit_group(self, group: Group) -> None:
+        """One kernel for a group's values."""
+        outs = [(i.value, i.dest or self.scratch(i.value)) for i in group.items]
+        if group.product is None:
+            self.emit_map(outs, group.dims)
+        else:
+            self.emit_product(group.product, outs, group.dims)
+        for value, dest in reversed(outs):
+            self.places[value] = dest
+
+    def emit_map(
+        self,
+        outs: Sequence[tuple[SSAValue, Placed]],
+        dims: Sequence[Dim],
+        time: tuple[Dim, Dim] | None = None,
+    ) -> None:
+        """`time`: first step and number of steps of the chunk that is computed."""
+        first, domain = _chunk(dims, time)
+        region = self._region(len(dims))
+        values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
+        stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
+        self.builder.insert(kern.Map(domain, region.ins, stores, region.finish(values)))
+
+    def emit_product(
+        self,
+        op: Matmul,
+        outs: Sequence[tuple[SSAValue, Placed]],
+        dims: Sequence[Dim],
+        time: tuple[Dim, Dim] | None = None,
+    ) -> None:
+        """A product with its epilogue; apart from each other where they do not fit together."""
+        first, domain = _chunk(dims, time)
+        rows = dims_of(op.y)[:-1]
+        region = self._region(len(dims), (op, aligned(dims[:-1], rows, first)))
+        try:
+            values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
+        except CannotFuse:
+            self.emit_group(Group(0, dims_of(op.y), [Item(op.y)], op, alone=True))
+            self.emit_map(outs, dims, time)
+            return
+        stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
+        place = self.place(op.a)
+        *leading, m, k = place.access.strides
+        m, k = (k, m) if op.transpose_a else (m, k)
+        by_row = Placed(place.buffer, Access(place.access.offset, (*leading, m)))
+        row_access = by_row.over(aligned(dims[:-1], rows, first), len(dims) - 1)
+        a = (place.buffer, Access(row_access.offset, (*row_access.strides, k)))
+        packed, geometry = self.weights.packed(op, region.slots, int(dims[-1]))
+        body = region.finish(values)
+        self.builder.insert(kern.Gemm(domain, a, packed, geometry, region.ins, stores, body))
+
+    def _region(self, rank: int, product: tuple[Matmul, IndexMap] | None = None) -> Region:
+        return Region(rank, self.resolve, self.find, self.place, product)
+
+    def _alone(self, value: SSAValue) -> Placed:
+        """The place for the result of an op that stands alone."""
+        self.places[value] = self.output_of.get(value) or self.scratch(value)
+        return self.places[value]
+
+    def _emit_concat(self, op: Concat) -> None:
+        dest, axis, start = self._alone(op.y), op.axis.data, ZERO
+        for value in op.xs:
+            access = dest.access.shifted(dest.access.strides[axis] * start)
+            self.emit_map([(value, Placed(dest.buffer, access))], dims_of(value))
+            start = start + dims_of(value)[axis]
+
+    def _emit_reduce(self, op: Reduce) -> None:
+        axes = {a.data for a in op.axes}  # type: ignore[union-attr]
+        dims = dims_of(op.x)
+        order = [a for a in range(len(dims)) if a not in axes] + sorted(axes)
+        domain = [dims[a] for a in order]
+        at = identity(domain)
+        region = self._region(len(domain))
+        value = region.value(op.x, tuple(at[order.index(a)] for a in range(len(dims))))
+        dest = self._alone(op.y)
+        out = (dest.buffer, dest.over(at[: len(dims) - len(axes)], len(domain)))
+        body = region.finish([value])
+        kernel = kern.Reduce(op.kind.data, len(axes), domain, region.ins, out, body)
+        self.builder.insert(kernel)
+
+    def _emit_batched(self, op: Matmul) -> None:
+        """A product of two computed tensors: a sum of products, element by element."""
+        *_, n = dims_of(op.y)
+        rows = dims_of(op.y)[:-1]
+        depth = dims_of(op.a)[-2 if op.transpose_a else -1]
+        domain = [*rows, n, depth]
+        at = identity(domain)
+        m, column, k = at[len(rows) - 1], at[-2], at[-1]
+        left = (*at[: len(rows) - 1], *((k, m) if op.transpose_a else (m, k)))
+        batch = at[: len(rows) - 1] if len(dims_of(op.b)) > 2 else ()
+        right = (*batch, *((column, k) if op.transpose_b else (k, column)))
+        region = self._region(len(domain))
+        factors = region.value(op.a, left), region.value(op.b, right)
+        dest = self._alone(op.y)
+        out = (dest.buffer, dest.over(at[:-1], len(domain)))
+        body = region.finish([region.insert(Mul(*factors))])
+        self.builder.insert(kern.Reduce("sum", 1, domain, region.ins, out, body))
+
+    def _emit_reverse(self, op: ReverseSegments) -> None:
+        x, lengths, dest = self.pointer(op.x), self.pointer(op.lengths), self._alone(op.y)
+        steps, columns, *rest = dims_of(op.x)
+        self.builder.insert(kern.Reverse(x, lengths, dest.buffer, (steps, columns, product(rest))))
+
+
+def _chunk(dims: Sequence[Dim], time: tuple[Dim, Dim] | None) -> tuple[Dim, list[Dim]]:
+    """The first index along time, and the domain, of all steps or of a chunk of them."""
+    return (time[0], [time[1], *dims[1:]]) if time else (ZERO, list(dims))
+
+
+def _port(name: str, value: SSAValue) -> Port:
+    return Port(name, dims_of(value), dtype_of(value))
+
+
+__all__ = ["Lowering", "lower", "terminator"]

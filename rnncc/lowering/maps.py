@@ -1,0 +1,133 @@
+"""How a point of a kernel's domain selects an element of a value, through views and buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Access, dense
+from rnncc.ir.ops.base import get_dim, get_ints
+from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
+from rnncc.ir.types import dims_of
+
+ZERO = Dim.of(0)
+
+
+@dataclass(frozen=True)
+class AxisIndex:
+    """The index along one axis: an offset, plus the domain's index along `axis` if given."""
+
+    offset: Dim = ZERO
+    axis: int | None = None
+
+    def shifted(self, by: Dim) -> AxisIndex:
+        return AxisIndex(self.offset + by, self.axis)
+
+
+IndexMap = tuple[AxisIndex, ...]
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where a value's elements are: a buffer, and an access over the value's own axes."""
+
+    buffer: SSAValue
+    access: Access
+
+    @staticmethod
+    def densely(buffer: SSAValue, dims: Sequence[Dim]) -> Placed:
+        return Placed(buffer, Access(ZERO, dense(dims)))
+
+    def is_dense(self, dims: Sequence[Dim]) -> bool:
+        """Whether the elements lie row-major without gaps (axes of size 1 do not count)."""
+        pairs = zip(dims, self.access.strides, dense(dims), strict=True)
+        return all(size == 1 or have == want for size, have, want in pairs)
+
+    def over(self, index: IndexMap, rank: int) -> Access:
+        """The access over a domain of `rank` axes whose points map to the value's by `index`."""
+        offset, strides = self.access.offset, [ZERO] * rank
+        for stride, at in zip(self.access.strides, index, strict=True):
+            offset = offset + stride * at.offset
+            if at.axis is not None:
+                strides[at.axis] = strides[at.axis] + stride
+        return Access(offset, tuple(strides))
+
+
+def identity(dims: Sequence[Dim], first: Dim = ZERO) -> IndexMap:
+    """A value of the domain's own shape; `first` is added along its first axis."""
+    index = tuple(AxisIndex() if d == 1 else AxisIndex(ZERO, i) for i, d in enumerate(dims))
+    return (index[0].shifted(first), *index[1:]) if index else index
+
+
+def aligned(domain: Sequence[Dim], dims: Sequence[Dim], first: Dim = ZERO) -> IndexMap:
+    """A value whose shape is the domain's but for axes of size 1."""
+    wide = iter(at for at, d in zip(identity(domain, first), domain, strict=True) if d != 1)
+    return tuple(AxisIndex() if d == 1 else next(wide) for d in dims)
+
+
+def squeezed(dims: Sequence[Dim]) -> tuple[Dim, ...]:
+    """A shape without its axes of size 1."""
+    return tuple(d for d in dims if d != 1)
+
+
+def is_unit_reshape(op: Operation | None) -> bool:
+    """Whether an op only adds or drops axes of size 1."""
+    return isinstance(op, Reshape) and squeezed(dims_of(op.x)) == squeezed(dims_of(op.y))
+
+
+def is_view(op: Operation | None) -> bool:
+    return isinstance(op, Reshape | Transpose | Broadcast | Slice)
+
+
+def strip_units(value: SSAValue) -> SSAValue:
+    """The value under reshapes that only add or drop axes of size 1."""
+    while is_unit_reshape(op := value.owner):  # type: ignore[arg-type]
+        value = op.operands[0]  # type: ignore[union-attr]
+    return value
+
+
+def base_of(value: SSAValue) -> SSAValue:
+    """The value under all views."""
+    while is_view(op := value.owner):  # type: ignore[arg-type]
+        value = op.operands[0]  # type: ignore[union-attr]
+    return value
+
+
+def through_view(op: Operation, index: IndexMap) -> IndexMap | None:
+    """Which element of a view's operand an element of its result is; None for other reshapes."""
+    old = dims_of(op.operands[0])
+    match op:
+        case Transpose():
+            at: list[AxisIndex] = [AxisIndex()] * len(old)
+            for axis, source in enumerate(get_ints(op.perm)):
+                at[source] = index[axis]
+            return tuple(at)
+        case Broadcast():
+            new = dims_of(op.y)
+            axes = zip(old, get_ints(op.axes), strict=True)
+            return tuple(index[a] if size == new[a] else AxisIndex() for size, a in axes)
+        case Slice():
+            start, axis = get_dim(op.start), op.axis.data
+            moved = index[axis].shifted(start)
+            return (*index[:axis], moved, *index[axis + 1 :])
+        case Reshape() if is_unit_reshape(op):
+            pairs = zip(index, dims_of(op.y), strict=True)
+            wide = iter([at for at, d in pairs if d != 1])
+            return tuple(AxisIndex() if d == 1 else next(wide) for d in old)
+        case _:
+            return None
+
+
+def view_placed(op: Operation, placed: Placed) -> Placed | None:
+    """Where a view's result is, given its operand's place; None where it must be copied."""
+    old, new = dims_of(op.operands[0]), dims_of(op.results[0])
+    if isinstance(op, Reshape) and not is_unit_reshape(op):
+        if not placed.is_dense(old):
+            return None
+        return Placed(placed.buffer, Access(placed.access.offset, dense(new)))
+    index = through_view(op, tuple(AxisIndex(ZERO, i) for i in range(len(new))))
+    assert index is not None
+    return Placed(placed.buffer, placed.over(index, len(new)))

@@ -1,0 +1,121 @@
+"""The body of a kernel: values of a block as scalar expressions at one point of a domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.builder import Builder, InsertPoint
+from xdsl.ir import Block, SSAValue
+
+from rnncc.ir.kern import Access, Index
+from rnncc.ir.ops.base import Elementwise
+from rnncc.ir.ops.control import Yield
+from rnncc.ir.ops.elementwise import Add
+from rnncc.ir.ops.linear import Matmul
+from rnncc.ir.ops.source import Constant, Fill, Iota, Size
+from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, is_view, through_view
+
+Resolve = Callable[[SSAValue, IndexMap], tuple[SSAValue, IndexMap]]
+"""Replaces a loop body's argument by the outer value it stands for."""
+
+
+class CannotFuse(Exception):
+    """A product is read in a way that its kernel's registers do not offer."""
+
+
+class Region:
+    """Builds a kernel's body and collects what it reads.
+
+    Args:
+        rank: axes of the domain.
+        product: the product whose sums the kernel holds in registers, and the index of its rows.
+        find: the place of a value in memory, or None where it is to be computed here.
+        place: the place of a value that cannot be computed here.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        resolve: Resolve,
+        find: Callable[[SSAValue], Placed | None],
+        place: Callable[[SSAValue], Placed],
+        product: tuple[Matmul, IndexMap] | None = None,
+    ) -> None:
+        self.block = Block()
+        self.ins: list[tuple[SSAValue, Access]] = []
+        self.slots: list[int] = []
+        self._rank = rank
+        self._product, self._rows = product or (None, ())
+        self._resolve, self._find, self._place = resolve, find, place
+        self._builder = Builder(InsertPoint.at_end(self.block))
+        self._memo: dict[tuple[SSAValue, IndexMap], SSAValue] = {}
+        self._arguments: dict[tuple[SSAValue, Access], SSAValue] = {}
+
+    def finish(self, values: Sequence[SSAValue]) -> Block:
+        self._builder.insert(Yield(list(values)))
+        return self.block
+
+    def value(self, value: SSAValue, index: IndexMap) -> SSAValue:
+        """The scalar that `value` holds at `index`."""
+        value, index = self._resolve(value, index)
+        key = (value, index)
+        if key not in self._memo:
+            self._memo[key] = self._compute(value, index)
+        return self._memo[key]
+
+    def insert(self, op: Elementwise | Size | Fill) -> SSAValue:
+        return self._builder.insert(op).y
+
+    def _compute(self, value: SSAValue, index: IndexMap) -> SSAValue:
+        if self._product is not None and value == self._product.y:
+            return self._slot(index)
+        if (placed := self._find(value)) is not None:
+            return self._load(placed, index)
+        op = value.owner
+        match op:
+            case Elementwise():
+                operands = [self.value(v, index) for v in op.operands]
+                return self.insert(type(op)(*operands, **op.properties))
+            case Constant() if not dims_of(value):
+                return self._builder.insert(op.clone()).y
+            case Fill():
+                return self.insert(Fill(tensor((), dtype_of(value)), value=op.value))
+            case Size():
+                return self.insert(Size(value.type, dim=op.dim))  # type: ignore[arg-type]
+            case Iota():
+                return self._position(index[op.axis.data], dtype_of(value))
+            case _ if is_view(op) and (inner := through_view(op, index)) is not None:  # type: ignore[arg-type]
+                return self.value(op.operands[0], inner)  # type: ignore[union-attr]
+            case _:
+                return self._load(self._place(value), index)
+
+    def _position(self, at: AxisIndex, dtype: str) -> SSAValue:
+        """An axis index as a number."""
+        offset = self.insert(Size.of(at.offset, dtype))  # type: ignore[arg-type]
+        if at.axis is None:
+            return offset
+        index = self._builder.insert(Index(at.axis, dtype)).y
+        return index if at.offset == 0 else self.insert(Add(offset, index))
+
+    def _load(self, placed: Placed, index: IndexMap) -> SSAValue:
+        key = (placed.buffer, placed.over(index, self._rank))
+        if key not in self._arguments:
+            dtype = placed.buffer.type.dtype.data  # type: ignore[union-attr]
+            argument = self.block.insert_arg(tensor((), dtype), len(self.block.args))
+            self._arguments[key] = argument
+            self.ins.append(key)
+        return self._arguments[key]
+
+    def _slot(self, index: IndexMap) -> SSAValue:
+        """A product's sum, held in registers: row for row, at a fixed distance in its columns."""
+        assert self._product is not None
+        *rows, last = index
+        units = (self._rank - 1, None)
+        if tuple(rows) != self._rows or last.axis not in units or not last.offset.is_static:
+            raise CannotFuse
+        start = int(last.offset)
+        if start not in self.slots:
+            self.block.insert_arg(tensor((), dtype_of(self._product.y)), len(self.slots))
+            self.slots.append(start)
+        return self.block.args[self.slots.index(start)]

@@ -1,0 +1,39 @@
+"""What stands in for an output that the caller does not want: nothing, a few rows, or all of it."""
+
+from __future__ import annotations
+
+from xdsl.dialects.builtin import IntAttr
+from xdsl.ir import Operation
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Buffer, Kernel, Row
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.ops.base import dim_attr, get_dim
+
+
+def give_stand_ins(program: KernelProgram) -> None:
+    """Set `fallback` on every output, and drop the ring where the whole sequence is needed."""
+    for buffer in program.buffers:
+        if buffer.role.data == "output":
+            fallback, ring = _stand_in(buffer)
+            buffer.properties["fallback"] = dim_attr(fallback)
+            buffer.properties.pop("ring", None)
+            if ring:
+                buffer.properties["ring"] = IntAttr(ring)
+
+
+def _stand_in(buffer: Buffer) -> tuple[Dim, int]:
+    """Elements needed when the output is absent, and as how many rows; 0: not row by row."""
+    users = {use.operation for use in buffer.y.uses}
+    rows = [op for op in users if isinstance(op, Row)]
+    if rows and len(rows) == len(users):
+        kept = buffer.rows_kept or 1
+        return get_dim(rows[0].stride) * kept, kept
+    if not rows and all(_writes_nothing_else(op, buffer) for op in users):
+        return Dim.of(0), 0
+    return buffer.elements, 0
+
+
+def _writes_nothing_else(op: Operation, buffer: Buffer) -> bool:
+    writes = isinstance(op, Kernel) and list(op.outs) == [buffer.y]
+    return writes and list(op.operands).count(buffer.y) == 1

@@ -1,0 +1,97 @@
+"""Packed weights: arrays of the library where they are known, packed at the call where not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.ir import kern
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Access, Buffer
+from rnncc.ir.ops.linear import Matmul
+from rnncc.ir.packing import pack
+from rnncc.ir.types import dims_of, dtype_of
+
+if TYPE_CHECKING:
+    from rnncc.lowering.lower import Lowering
+
+Geometry = tuple[int, int, int]
+"""Depth, slots, panel: see `kern.gemm`."""
+
+
+class Weights:
+    """Arrays that the library holds, and the packed forms made of them, each made once."""
+
+    def __init__(self, lowering: Lowering) -> None:
+        self._lowering = lowering
+        self._arrays: dict[SSAValue, np.ndarray[Any, Any]] = {}
+        self._packed: dict[object, SSAValue] = {}
+
+    def keep(self, buffer: SSAValue, array: np.ndarray[Any, Any]) -> None:
+        """Make an array the contents of a `param` buffer."""
+        flat = np.ascontiguousarray(array).reshape(-1)
+        assert isinstance(buffer.owner, Buffer)
+        self._arrays[buffer] = flat
+        self._lowering.result.arrays[buffer.owner.label.data] = flat
+
+    def packed(self, op: Matmul, starts: list[int], units: int) -> tuple[SSAValue, Geometry]:
+        """The right operand's columns from each of `starts` on, `units` of them, packed."""
+        lowering = self._lowering
+        place = lowering.place(op.b)
+        row, column = (0, 1) if op.transpose_b else (1, 0)
+        depth = int(dims_of(op.b)[column])
+        strides = place.access.strides[row], place.access.strides[column]
+        sources = [Access(place.access.offset + strides[0] * s, strides) for s in starts]
+        panel = lowering.target.panel(len(starts), units)
+        key = (place.buffer, tuple(sources), units, depth, panel)
+        if key not in self._packed:
+            if place.buffer in self._arrays:
+                made = self._pack_now(place.buffer, sources, units, depth, panel)
+            else:
+                made = self._pack_later(place.buffer, sources, units, depth, panel)
+                if not self._is_fixed(place.buffer):
+                    return made, (depth, len(starts), panel)
+            self._packed[key] = made
+        return self._packed[key], (depth, len(starts), panel)
+
+    def _is_fixed(self, buffer: SSAValue) -> bool:
+        return isinstance(buffer.owner, Buffer) and buffer.owner.role.data == "input"
+
+    def _pack_now(
+        self, buffer: SSAValue, sources: list[Access], units: int, depth: int, panel: int
+    ) -> SSAValue:
+        flat, lanes = self._arrays[buffer], self._lowering.target.lanes
+        matrices = [_matrix(flat, source, units, depth) for source in sources]
+        made = pack(matrices, panel, lanes)
+        label = f"{buffer.owner.label.data}.packed"  # type: ignore[union-attr]
+        place = self._lowering.declare(label, "param", _dtype(buffer), [Dim.of(len(made))])
+        self.keep(place.buffer, made)
+        return place.buffer
+
+    def _pack_later(
+        self, buffer: SSAValue, sources: list[Access], units: int, depth: int, panel: int
+    ) -> SSAValue:
+        """Packed when the library is called: at its start for inputs, else before this kernel."""
+        lowering = self._lowering
+        size = kern.packed_elements(len(sources), units, depth, lowering.target.lanes)
+        place = lowering.declare("packed", "scratch", _dtype(buffer), [Dim.of(size)])
+        op = kern.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
+        (lowering.builders[0] if self._is_fixed(buffer) else lowering.builder).insert(op)
+        return place.buffer
+
+
+def _matrix(
+    flat: np.ndarray[Any, Any], access: Access, units: int, depth: int
+) -> np.ndarray[Any, Any]:
+    """A view of the elements that an access over (unit, k) selects."""
+    strides = [int(s) * flat.itemsize for s in access.strides]
+    return np.lib.stride_tricks.as_strided(flat[int(access.offset) :], (units, depth), strides)
+
+
+def _dtype(buffer: SSAValue) -> str:
+    return kern.buffer_dtype(buffer)
+
+
+__all__ = ["Geometry", "Weights", "dtype_of"]
