@@ -7,7 +7,16 @@ from typing import Any
 
 import numpy as np
 from xdsl.builder import Builder, InsertPoint
-from xdsl.dialects.builtin import BoolAttr, FloatAttr, IntAttr, ModuleOp, NameLoc, StringAttr, f64
+from xdsl.dialects.builtin import (
+    BoolAttr,
+    FloatAttr,
+    IntAttr,
+    ModuleOp,
+    NameLoc,
+    NoneAttr,
+    StringAttr,
+    f64,
+)
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
@@ -251,4 +260,4 @@ class Build:
 
     def _locate(self, op: Operation) -> None:
         if str(self.loc):
-            op.location = NameLoc(StringAttr(str(self.loc)))
+            op.location = NameLoc(StringAttr(str(self.loc)), NoneAttr())
