@@ -1,0 +1,54 @@
+"""Which buffers may take the memory of another: a kernel writes where it has just read.
+
+A kernel reads a point's inputs before it writes the point's outputs, so a buffer that dies in a
+kernel may hand its memory to one that is born there, if both are accessed alike.
+"""
+
+from __future__ import annotations
+
+from rnncc.ir.kern import Buffer, Gemm, Map
+from rnncc.planning.lifetimes import Lifetime
+from rnncc.planning.uses import Timeline, Use
+
+OWNED = ("scratch", "state")
+"""Roles whose memory is the workspace's alone."""
+
+
+def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buffer]:
+    """Heir -> the buffer whose memory it takes."""
+    heirs: dict[Buffer, Buffer] = {}
+    given: set[Buffer] = set()
+    for heir, uses in line.uses.items():
+        births = [use for use in uses if use.position == alive[heir].first]
+        if len(births) != 1 or not births[0].writes:
+            continue
+        for use in _reads(line, births[0]):
+            giver = use.buffer
+            if giver not in given and _may_give(line, alive, use, births[0]):
+                heirs[heir] = giver
+                given.add(giver)
+                break
+    return heirs
+
+
+def _reads(line: Timeline, write: Use) -> list[Use]:
+    """What the same kernel reads."""
+    if not isinstance(write.op, Map | Gemm):
+        return []
+    return [
+        use
+        for uses in line.uses.values()
+        for use in uses
+        if use.position == write.position and not use.writes
+    ]
+
+
+def _may_give(line: Timeline, alive: dict[Buffer, Lifetime], read: Use, write: Use) -> bool:
+    """Whether the read buffer dies here, is read just where the other is written, and fits."""
+    giver, heir = read.buffer, write.buffer
+    touches = [use for use in line.uses[giver] if use.position == write.position]
+    owned = giver.role.data in OWNED and heir.role.data in OWNED
+    alike = read.footprint is not None and read.footprint == write.footprint
+    same_size = giver.bytes == heir.bytes and giver.dtype == heir.dtype
+    dies = alive[giver].last == write.position
+    return owned and alike and same_size and dies and len(touches) == 1

@@ -1,0 +1,130 @@
+"""Give every buffer its offset: in the workspace, or in the packed weights.
+
+In: a kernel program. Out: the same program with `offset` on its buffers and the sizes of both
+memories, and the `Plan` that says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Buffer
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.ops.base import dim_attr
+from rnncc.ir.types import ITEM_BYTES
+from rnncc.planning.inplace import OWNED, inherited
+from rnncc.planning.lifetimes import Lifetime, lifetimes
+from rnncc.planning.placement import Block, place
+from rnncc.planning.uses import timeline
+
+WEIGHT_LINE = 64
+"""Packed weights start at multiples of this many bytes."""
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One buffer's place. `shares`: the label of the buffer whose memory it takes over."""
+
+    buffer: Buffer
+    size: Dim
+    lifetime: Lifetime | None
+    offset: Dim
+    shares: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Where everything is.
+
+    Attributes:
+        buffers: those that the workspace holds, in order of declaration.
+        blocks: the memory they take; buffers that share it count once.
+        workspace, weights: bytes.
+    """
+
+    buffers: list[Planned]
+    params: list[Planned]
+    blocks: list[Block]
+    workspace: Dim
+    weights: int
+
+    def bound(self, sizes: Mapping[str, int]) -> int:
+        """The most bytes alive at one position: no layout can take less."""
+        live = [(b.lifetime, max(b.size.evaluate(sizes), 0)) for b in self.blocks]
+        starts = {lifetime.first for lifetime, _ in live}
+        return max((_alive(live, position) for position in starts), default=0)
+
+    def peak(self, sizes: Mapping[str, int]) -> int:
+        """The bytes that the workspace takes."""
+        return self.workspace.evaluate(sizes)
+
+
+def plan(program: KernelProgram) -> Plan:
+    """Lay out workspace and weights; sets each buffer's `offset` and the program's sizes.
+
+    The workspace holds scratch, state, and what stands in for absent outputs. It must start at a
+    multiple of 64 bytes.
+    """
+    params, weights = _place_params(program)
+    buffers, blocks, workspace = _place_workspace(program)
+    for buffer in program.buffers:
+        if buffer.role.data in OWNED:
+            buffer.offset = dim_attr(0)  # of those that hold nothing
+    for planned in (*params, *buffers):
+        planned.buffer.offset = dim_attr(planned.offset)
+    program.workspace, program.weights = workspace, weights
+    return Plan(buffers, params, blocks, workspace, weights)
+
+
+def workspace_bytes(buffer: Buffer) -> Dim:
+    """What a buffer takes of the workspace: an output only what stands in for it."""
+    if buffer.role.data in OWNED:
+        return buffer.bytes
+    return buffer.stand_in * ITEM_BYTES[buffer.dtype]
+
+
+def _place_params(program: KernelProgram) -> tuple[list[Planned], int]:
+    """One after another."""
+    placed: list[Planned] = []
+    end = 0
+    for buffer in program.buffers:
+        if buffer.role.data == "param":
+            start = -(-end // WEIGHT_LINE) * WEIGHT_LINE
+            placed.append(Planned(buffer, buffer.bytes, None, Dim.of(start)))
+            end = start + int(buffer.bytes)
+    return placed, end
+
+
+def _place_workspace(program: KernelProgram) -> tuple[list[Planned], list[Block], Dim]:
+    line = timeline(program.func)
+    alive = lifetimes(line)
+    held = [b for b in program.buffers if b in alive and workspace_bytes(b) != 0]
+    heirs = inherited(line, alive)
+    owners = {buffer: _owner(buffer, heirs) for buffer in held}
+    spans: dict[Buffer, Lifetime] = {}
+    for buffer, owner in owners.items():
+        spans[owner] = spans.get(owner, alive[buffer]).joined(alive[buffer])
+    blocks = {owner: Block(workspace_bytes(owner), span) for owner, span in spans.items()}
+    offsets, workspace = place(list(blocks.values()))
+    starts = dict(zip(blocks, offsets, strict=True))
+    placed = [
+        Planned(b, workspace_bytes(b), alive[b], starts[owners[b]], _label(heirs.get(b)))
+        for b in held
+    ]
+    return placed, list(blocks.values()), workspace
+
+
+def _owner(buffer: Buffer, heirs: Mapping[Buffer, Buffer]) -> Buffer:
+    while buffer in heirs:
+        buffer = heirs[buffer]
+    return buffer
+
+
+def _label(buffer: Buffer | None) -> str | None:
+    return None if buffer is None else buffer.label.data
+
+
+def _alive(live: list[tuple[Lifetime, int]], position: int) -> int:
+    return sum(size for lifetime, size in live if lifetime.first <= position <= lifetime.last)

@@ -1,0 +1,124 @@
+"""Offsets for blocks of memory whose sizes are formulas and whose lifetimes are known.
+
+A formula is held as one coefficient a monomial. One block lies below another for certain where
+its end is at most the other's start in every coefficient, since symbols are never negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+from rnncc.ir.dims import Dim, Monomial
+from rnncc.planning.lifetimes import Lifetime
+
+Vector = tuple[int, ...]
+
+GRAIN = 16
+"""Sizes and offsets are multiples of this many bytes in every coefficient."""
+LINE = 64
+"""Offsets of blocks that take a line of the cache or more a row are multiples of this."""
+LARGE = 512
+"""From this coefficient on, rounding to a line costs little."""
+TYPICAL = {"T": 50, "N": 8}
+"""Sizes at which the orders of placement are compared; other symbols count 50."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Bytes, and when they must be the block's own."""
+
+    size: Dim
+    lifetime: Lifetime
+
+
+@dataclass(frozen=True)
+class _Placed:
+    start: Vector
+    end: Vector
+    lifetime: Lifetime
+
+
+def place(blocks: Sequence[Block]) -> tuple[list[Dim], Dim]:
+    """An offset for each block, and the bytes that all of them take.
+
+    Blocks alive at once never overlap, whatever the symbols' values. Every offset is a multiple of
+    16 in each coefficient, that of a large block and the total of 64. First fit, in several orders;
+    the one that takes least at typical sizes is kept.
+    """
+    found = {m for block in blocks for m, _ in block.size.terms}
+    monomials = sorted(found, key=lambda m: (-len(m), m))
+    weights = [_typical(m) for m in monomials]
+    sizes = [tuple(_up(max(b.size.coefficient(m), 0), GRAIN) for m in monomials) for b in blocks]
+    values = [_dot(size, weights) for size in sizes]
+    by_size = sorted(range(len(blocks)), key=lambda i: (-values[i], blocks[i].lifetime.first))
+    by_class = sorted(by_size, key=lambda i: [not c for c in sizes[i]])
+    by_start = sorted(by_size, key=lambda i: blocks[i].lifetime.first)
+    layouts = [_first_fit(order, blocks, sizes) for order in (by_class, by_size, by_start)]
+    offsets, total = min(layouts, key=lambda layout: _dot(layout[1], weights))
+    return [_formula(monomials, offset) for offset in offsets], _formula(monomials, total)
+
+
+def _first_fit(
+    order: Sequence[int], blocks: Sequence[Block], sizes: Sequence[Vector]
+) -> tuple[list[Vector], Vector]:
+    """Offsets in the blocks' own order, and the total."""
+    offsets: list[Vector] = [()] * len(blocks)
+    placed: list[_Placed] = []
+    total = _zero(sizes)
+    for i in order:
+        size, lifetime = sizes[i], blocks[i].lifetime
+        others = sorted(
+            (p for p in placed if p.lifetime.overlaps(lifetime)), key=lambda p: (p.start, p.end)
+        )
+        offsets[i] = start = _lowest(size, others)
+        end = _sum(start, size)
+        placed.append(_Placed(start, end, lifetime))
+        total = _join(total, end)
+    return offsets, tuple(_up(c, LINE) for c in total)
+
+
+def _lowest(size: Vector, others: Sequence[_Placed]) -> Vector:
+    """The first start that is clear of the others, going up past one at a time."""
+    grain = LINE if max(size, default=0) >= LARGE else GRAIN
+    start = (0,) * len(size)
+    while blocker := next((p for p in others if not _apart(start, size, p)), None):
+        start = tuple(_up(c, grain) for c in _join(start, blocker.end))
+    return start
+
+
+def _apart(start: Vector, size: Vector, other: _Placed) -> bool:
+    return _below(other.end, start) or _below(_sum(start, size), other.start)
+
+
+def _below(a: Vector, b: Vector) -> bool:
+    return all(x <= y for x, y in zip(a, b, strict=True))
+
+
+def _sum(a: Vector, b: Vector) -> Vector:
+    return tuple(x + y for x, y in zip(a, b, strict=True))
+
+
+def _join(a: Vector, b: Vector) -> Vector:
+    return tuple(max(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _dot(a: Vector, b: Sequence[int]) -> int:
+    return sum(x * y for x, y in zip(a, b, strict=True))
+
+
+def _zero(sizes: Sequence[Vector]) -> Vector:
+    return (0,) * len(sizes[0]) if sizes else ()
+
+
+def _up(value: int, grain: int) -> int:
+    return -(-value // grain) * grain
+
+
+def _typical(monomial: Monomial) -> int:
+    return prod(TYPICAL.get(name, 50) for name in monomial)
+
+
+def _formula(monomials: Sequence[Monomial], vector: Vector) -> Dim:
+    return Dim(zip(monomials, vector, strict=True))

@@ -1,0 +1,166 @@
+"""Where a function reads and writes its buffers: positions on one line, and which elements.
+
+In: a `kern.func`. Out: a `Timeline`. Names for a buffer (rows, block arguments, loop results) are
+followed to the buffers that they may stand for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.kern import (
+    Access,
+    Buffer,
+    For,
+    Func,
+    Gemm,
+    Kernel,
+    Pack,
+    Reduce,
+    Reverse,
+    Row,
+    dense,
+)
+from rnncc.ir.ops.base import get_dim, get_dims
+
+Targets = dict[Buffer, Dim | None]
+"""The buffers that a value may stand for, each with the offset into it where that is known."""
+
+ZERO = Dim.of(0)
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """The elements offset + Σ stride · index, index from 0 below size on each axis."""
+
+    offset: Dim
+    axes: tuple[tuple[Dim, Dim], ...]
+
+
+@dataclass(frozen=True)
+class Use:
+    """One read or write of a buffer; `footprint` is None where the elements are not known."""
+
+    buffer: Buffer
+    op: Operation
+    position: int
+    loops: tuple[For, ...]
+    writes: bool
+    footprint: Footprint | None
+
+
+@dataclass
+class Timeline:
+    """Uses in order, by buffer; the positions at which each loop starts and ends."""
+
+    uses: dict[Buffer, list[Use]] = field(default_factory=lambda: defaultdict(list))
+    spans: dict[For, tuple[int, int]] = field(default_factory=dict[For, tuple[int, int]])
+    end: int = 0
+
+
+def timeline(func: Func) -> Timeline:
+    """Number the ops of a function and collect what they read and write."""
+    line = Timeline()
+    _visit(func.body.block, (), _targets(func), line)
+    return line
+
+
+def _visit(
+    block: Block, loops: tuple[For, ...], targets: dict[SSAValue, Targets], line: Timeline
+) -> None:
+    for op in block.ops:
+        position = line.end
+        line.end += 1
+        if isinstance(op, For):
+            _visit(op.body.block, (*loops, op), targets, line)
+            line.spans[op] = (position, line.end)
+            line.end += 1
+            continue
+        for value, writes, access, dims in accesses(op):
+            known = targets[value]
+            for buffer, shift in known.items():
+                sure = shift if len(known) == 1 else None
+                footprint = None if sure is None else _footprint(access.shifted(sure), dims)
+                line.uses[buffer].append(Use(buffer, op, position, loops, writes, footprint))
+
+
+def _footprint(access: Access, dims: Sequence[Dim]) -> Footprint:
+    pairs = zip(dims, access.strides, strict=True)
+    return Footprint(access.offset, tuple((size, stride) for size, stride in pairs if size != 1))
+
+
+Touch = tuple[SSAValue, bool, Access, tuple[Dim, ...]]
+"""A value, whether it is written, the access, and the domain it runs over."""
+
+
+def accesses(op: Operation) -> Iterator[Touch]:
+    """What a kernel touches; nothing for other ops."""
+    match op:
+        case Kernel():
+            yield from _kernel_accesses(op)
+        case Pack():
+            dims = (Dim.of(op.units.data), Dim.of(op.depth.data))
+            for value, access in zip(op.ins, op.in_accesses, strict=True):
+                yield value, False, access, dims
+            yield _flat(op.out, True, product(dims) * len(op.ins))
+        case Reverse():
+            dims = get_dims(op.dims)
+            yield op.x, False, Access(ZERO, dense(dims)), dims
+            yield _flat(op.lengths, False, dims[1])
+            yield op.out, True, Access(ZERO, dense(dims)), dims
+        case _:
+            return
+
+
+def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
+    if isinstance(op, Gemm):
+        offset, *strides = get_dims(op.a_access)
+        depth = Dim.of(op.depth.data)
+        yield op.a, False, Access(offset, tuple(strides)), (*op.dims[:-1], depth)
+        yield _flat(op.weights, False, depth * op.slots.data * op.units)
+    for value, access in zip(op.ins, op.in_accesses, strict=True):
+        yield value, False, access, op.dims
+    kept = op.dims[: len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)]
+    for value, access in zip(op.outs, op.out_accesses, strict=True):
+        yield value, True, Access(access.offset, access.strides[: len(kept)]), kept
+
+
+def _flat(value: SSAValue, writes: bool, elements: Dim) -> Touch:
+    return value, writes, Access(ZERO, (Dim.of(1),)), (elements,)
+
+
+def _targets(func: Func) -> dict[SSAValue, Targets]:
+    """Follow every name, round loops until nothing new is found."""
+    found: dict[SSAValue, Targets] = defaultdict(dict)
+    ops = [op for op in func.walk() if isinstance(op, Buffer | Row | For)]
+    size = -1
+    while size != (size := sum(len(targets) for targets in found.values())):
+        for op in ops:
+            match op:
+                case Buffer():
+                    found[op.y] = {op: ZERO}
+                case Row():
+                    found[op.y] = {b: _row_shift(op, b, s) for b, s in found[op.buffer].items()}
+                case For():
+                    _carry(op, found)
+    return found
+
+
+def _row_shift(row: Row, buffer: Buffer, shift: Dim | None) -> Dim | None:
+    if shift is None or buffer.rows_kept is not None:
+        return None
+    return shift + get_dim(row.index) * get_dim(row.stride)
+
+
+def _carry(loop: For, found: dict[SSAValue, Targets]) -> None:
+    """A carried name may stand for what enters the loop and for what any turn hands on."""
+    places = zip(loop.inits, loop.yields, loop.body.block.args, loop.finals, strict=True)
+    for init, handed, *names in places:
+        for buffer in (*found[init], *found[handed]):
+            for name in names:
+                found[name][buffer] = None

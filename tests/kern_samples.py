@@ -1,0 +1,132 @@
+"""Kernel programs built by hand, and a short way to write kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from xdsl.dialects.builtin import IntAttr, ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Access, Buffer, For, Func, Gemm, Map, Row, buffer_type, dense
+from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.ops.base import dim_attr
+from rnncc.ir.ops.control import Yield
+from rnncc.ir.packing import pack
+from rnncc.ir.types import tensor
+
+T, N = Dim.of("T"), Dim.of("N")
+Size = Dim | int
+Body = Callable[..., Sequence[SSAValue]]
+
+
+def row_major(dims: Sequence[Size], offset: Size = 0) -> Access:
+    return Access(Dim.of(offset), dense([Dim.of(d) for d in dims]))
+
+
+def strided(*strides: Size, offset: Size = 0) -> Access:
+    return Access(Dim.of(offset), tuple(Dim.of(s) for s in strides))
+
+
+class Kern:
+    """Appends to a function or to a loop's body."""
+
+    def __init__(self, block: Block | None = None) -> None:
+        self.block = block or Block()
+
+    def add(self, op: Operation) -> Operation:
+        self.block.add_op(op)
+        return op
+
+    def buffer(
+        self,
+        label: str,
+        role: str,
+        size: Size,
+        dtype: str = "f32",
+        ring: int | None = None,
+        stand_in: Size | None = None,
+    ) -> SSAValue:
+        op = Buffer(label, role, dtype, Dim.of(size))
+        op.ring = None if ring is None else IntAttr(ring)
+        op.fallback = None if stand_in is None else dim_attr(stand_in)
+        return self.add(op).results[0]
+
+    def row(self, buffer: SSAValue, index: Size, stride: Size) -> SSAValue:
+        return self.add(Row(buffer, Dim.of(index), Dim.of(stride))).results[0]
+
+    def map(
+        self,
+        domain: Sequence[Size],
+        ins: Sequence[tuple[SSAValue, Access]],
+        outs: Sequence[tuple[SSAValue, Access]],
+        body: Body,
+    ) -> Operation:
+        return self.add(Map([Dim.of(d) for d in domain], ins, outs, region(ins, body)))
+
+    def copy(self, domain: Sequence[Size], source: SSAValue, target: SSAValue) -> Operation:
+        access = row_major(domain)
+        return self.map(domain, [(source, access)], [(target, access)], lambda b, x: [x])
+
+    def gemm(
+        self,
+        domain: Sequence[Size],
+        a: tuple[SSAValue, Access],
+        weights: SSAValue,
+        geometry: tuple[int, int, int],
+        ins: Sequence[tuple[SSAValue, Access]],
+        outs: Sequence[tuple[SSAValue, Access]],
+        body: Body,
+    ) -> Operation:
+        block = region(ins, body, slots=geometry[1])
+        dims = [Dim.of(d) for d in domain]
+        return self.add(Gemm(dims, a, weights, geometry, ins, outs, block))
+
+    def loop(
+        self,
+        index: str,
+        count: Size,
+        inits: Sequence[SSAValue],
+        body: Callable[..., Sequence[SSAValue]],
+        start: Size = 0,
+        reverse: bool = False,
+        chunk: tuple[str, int, Dim] | None = None,
+    ) -> Sequence[SSAValue]:
+        """`body` takes a `Kern` and the carried buffers, and gives the next ones."""
+        inner = Kern(Block(arg_types=[v.type for v in inits]))
+        inner.add(Yield(list(body(inner, *inner.block.args))))
+        loop = For(index, Dim.of(start), Dim.of(count), inits, inner.block, reverse, chunk)
+        return self.add(loop).results
+
+    def program(
+        self,
+        inputs: Sequence[Port] = (),
+        outputs: Sequence[Port] = (),
+        arrays: dict[str, np.ndarray] | None = None,
+    ) -> KernelProgram:
+        self.add(Yield([]))
+        module = ModuleOp([Func("main", ["T", "N"], self.block)])
+        return KernelProgram(
+            module, "main", "by hand", ["T", "N"], list(inputs), list(outputs), [], arrays or {}
+        )
+
+
+def region(
+    ins: Sequence[tuple[SSAValue, Access]], body: Body, slots: int = 0, dtype: str = "f32"
+) -> Block:
+    """A kernel's region: the sums of a product's slots, then a value an input."""
+    types = [tensor((), dtype)] * slots
+    types += [tensor((), value.type.dtype.data) for value, _ in ins]  # type: ignore[attr-defined]
+    block = Block(arg_types=types)
+    results = list(body(Build(block), *block.args))
+    block.add_op(Yield(results))
+    return block
+
+
+def port(name: str, *dims: Size, dtype: str = "f32") -> Port:
+    return Port(name, tuple(Dim.of(d) for d in dims), dtype)
+
+
+__all__ = ["Kern", "N", "T", "buffer_type", "pack", "port", "region", "row_major", "strided"]
