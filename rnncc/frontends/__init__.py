@@ -1,0 +1,1 @@
+"""Readers of other formats; each is imported only when it is used."""

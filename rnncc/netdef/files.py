@@ -29,7 +29,7 @@ class Message(Protocol):
     def SerializeToString(self) -> bytes: ...  # noqa: N802
 
 
-def load(source: str | Path | bytes | Message, name: str = "<bytes>") -> NetDef:
+def load(source: str | Path | bytes | Message | object, name: str = "<bytes>") -> NetDef:
     """Read a net from a path, from bytes, or from a NetDef message (ours is returned as it is).
 
     Args:

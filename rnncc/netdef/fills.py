@@ -77,8 +77,8 @@ def _declare(op: OperatorDef, location: Location) -> Fill:
 
 
 def fill_shape(args: Arguments) -> tuple[int, ...]:
-    """The `shape` argument, checked."""
-    shape = tuple(int(size) for size in args.ints("shape"))
+    """The arguments `shape` and `extra_shape`, checked."""
+    shape = tuple(int(size) for size in (*args.ints("shape"), *args.ints("extra_shape")))
     if any(size < 0 for size in shape):
         raise CompileError(args.location, f"shape {list(shape)} has a negative size")
     return shape
@@ -94,7 +94,8 @@ def fill_constant(args: Arguments) -> tuple[np.dtype[Any], float]:
     if dtype.kind == "f":
         return dtype, args.float("value", 0.0)
     value = args.int("value", 0)
-    if dtype.kind == "i" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+    bound = 1 << (8 * dtype.itemsize - 1)
+    if dtype.kind == "i" and not -bound <= value < bound:
         raise CompileError(args.location, f"value {value} does not fit {dtype}")
     return dtype, bool(value) if dtype.kind == "b" else value
 

@@ -1,0 +1,179 @@
+"""The importer: resolves names, infers shapes, and only then builds the program."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR, NAMES
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.frontends.caffe2.solve import solve
+from rnncc.frontends.caffe2.table import OPERATORS, REFUSED
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.program import Program
+from rnncc.netdef import Fill, NetDef, declared_fills, load
+from rnncc.netdef.files import Message
+
+Source = str | Path | bytes | Message
+Sizes = Mapping[str, Sequence[int | str | None] | str]
+
+_SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+
+
+def import_net(
+    net: Source,
+    init: Source | None = None,
+    shapes: Sizes | None = None,
+    name: str | None = None,
+    seed: int = 0,
+) -> Program:
+    """Read a Caffe2 net.
+
+    Args:
+        net: its path, its bytes or its message; binary or text form.
+        init: the net that fills its parameters; those it does not fill become inputs.
+        shapes: shapes of inputs, of numbers, symbols' names and None for what is to be inferred:
+            `{"x": ("T", "N", 40)}` or `{"x": "T,N,40"}`.
+        name: the program's name; by default the file's stem, or the net's own name.
+        seed: for random fills of `init`.
+    Returns:
+        A program whose inputs are the external inputs that `init` does not fill, in their order.
+    Raises:
+        CompileError: anything wrong, damaged or not supported.
+    """
+    file = str(net) if isinstance(net, (str, Path)) else ""
+    message = load(net, "<net>")
+    location = Location(file or "<net>")
+    fills = dict[str, Fill]()
+    if init is not None:
+        init_file = str(init) if isinstance(init, (str, Path)) else "<init>"
+        fills = declared_fills(load(init, init_file), init_file)
+    graph = Graph(message, fills, location)
+    s = Shapes()
+    graph.declare(s, shapes or {})
+    solve(s, graph.operators, graph.starts, location)
+    title = name or (Path(file).stem if file else "") or message.name or "net"
+    return graph.emit(s, title, seed)
+
+
+class Graph:
+    """A net with its names resolved: operators over SSA blobs.
+
+    Attributes:
+        starts: the blobs that stand at the net's start: inputs, then parameters.
+        outputs: the external outputs.
+    """
+
+    def __init__(self, net: NetDef, fills: Mapping[str, Fill], location: Location) -> None:
+        self.location = location
+        self.fills = fills
+        if not net.op:
+            raise CompileError(location, "holds no operators")
+        for what in ("external_input", "external_output"):
+            self._check_names(what, getattr(net, what))
+        self.inputs = [name for name in _external_inputs(net) if name not in fills]
+        scope: Scope = {name: Blob(name) for name in (*self.inputs, *fills)}
+        self.starts = dict(scope)
+        maker = GraphMaker(OPERATORS, REFUSED, location)
+        self.operators: list[Operator] = maker.operators_of(net, scope)
+        self.outputs = {name: self._output(name, scope) for name in net.external_output}
+        if not self.outputs:
+            raise CompileError(location, "declares no external_output")
+        self.starts = {
+            name: blob for name, blob in self.starts.items() if name in self.inputs or blob.uses
+        }
+
+    def declare(self, s: Shapes, shapes: Sizes) -> None:
+        """State the shapes of parameters, and those the user gives."""
+        for name, fill in self.fills.items():
+            s.location = fill.location
+            blob = self.starts.get(name)
+            if blob is not None:
+                s.expect(blob, fill.shape, NAMES[fill.dtype.name])
+                small = len(fill.shape) == 1 and fill.shape[0] <= MAX_VECTOR
+                if small and fill.dtype.kind == "i":
+                    s.expect_value(blob, fill.array(0).tolist(), NAMES[fill.dtype.name])
+        for name, sizes in shapes.items():
+            s.location = Location(self.location.file, f"--shape {name}")
+            if name not in self.starts:
+                known = ", ".join(self.starts)
+                raise CompileError(s.location, "is no input of the net", f"inputs: {known}")
+            s.expect(self.starts[name], [_size(s, size) for size in _split(sizes)])
+
+    def emit(self, s: Shapes, name: str, seed: int) -> Program:
+        """Build the program."""
+        b = Build.net(name)
+        e = Emitter(b, s)
+        for title in self.inputs:
+            blob = self.starts[title]
+            e[blob] = b.input(title, s.known(blob), blob.dtype or "f32")
+        arrays = dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]()
+        for title, fill in self.fills.items():
+            if title in self.starts:
+                blob = self.starts[title]
+                b.loc = fill.location
+                e[blob] = b.param(title, s.known(blob), blob.dtype or "f32")
+                arrays[title] = fill.array(seed)
+        for op in self.operators:
+            b.loc = op.location
+            op.build(e)
+        b.loc = self.location
+        outputs = {title: e[blob] for title, blob in self.outputs.items()}
+        return b.finish(outputs, arrays, self.location.file)
+
+    def _check_names(self, what: str, names: Sequence[str]) -> None:
+        if "" in names:
+            raise CompileError(self.location, f"{what} holds an empty name")
+        if len(set(names)) < len(names):
+            twice = next(name for name in names if list(names).count(name) > 1)
+            raise CompileError(self.location, f'{what} lists "{twice}" twice')
+
+    def _output(self, name: str, scope: Scope) -> Blob:
+        blob = scope.get(name)
+        if blob is None:
+            raise CompileError(self.location, f'no operator writes the external output "{name}"')
+        if blob.opaque:
+            what = f'the external output "{name}" holds nothing at inference'
+            raise CompileError(self.location, what)
+        blob.uses += 1
+        return blob
+
+
+def _external_inputs(net: NetDef) -> list[str]:
+    """The declared inputs; where none are, what operators read before any writes it."""
+    if net.external_input:
+        return list(net.external_input)
+    found, written = dict[str, None](), set[str]()
+    for op in net.op:
+        found.update(dict.fromkeys(name for name in op.input if name not in written))
+        written.update(op.output)
+    return list(found)
+
+
+def _split(sizes: Sequence[int | str | None] | str) -> Sequence[int | str | None]:
+    if isinstance(sizes, str):
+        return [part.strip() for part in sizes.split(",")] if sizes.strip() else []
+    return sizes
+
+
+def _size(s: Shapes, size: int | str | None) -> Dim:
+    """A number, a symbol, or None or `?` for what is to be inferred."""
+    if size is None or size == "?":
+        return s.fresh()
+    if isinstance(size, str) and _SYMBOL.match(size):
+        return Dim.of(size)
+    try:
+        number = int(size)
+    except (TypeError, ValueError):
+        number = -1
+    if number < 1:
+        what = f"{size!r} is no size"
+        raise CompileError(s.location, what, "sizes are numbers from 1, names such as N, or ?")
+    return Dim.of(number)

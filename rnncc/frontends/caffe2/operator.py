@@ -1,0 +1,153 @@
+"""What every importer class is: one Caffe2 operator's shape rule and its translation to `rnn`."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
+
+from xdsl.ir import SSAValue
+
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.netdef import Arguments, OperatorDef
+
+if TYPE_CHECKING:
+    from rnncc.frontends.caffe2.graph import GraphMaker
+
+_UNPRINTABLE = re.compile(r"[^A-Za-z0-9_]")
+
+ANY = 1 << 30
+"""No upper bound on a number of operands."""
+
+
+@dataclass(eq=False)
+class Blob:
+    """One SSA version of a blob; what inference has found stands in `shape`, `dtype`, `value`.
+
+    Attributes:
+        value: the content, of a vector of sizes that is known at compile time.
+        opaque: it exists for training alone; reading it is an error.
+        uses: how many operators and outputs read it.
+    """
+
+    name: str
+    shape: Dims | None = None
+    dtype: str | None = None
+    value: Dims | None = None
+    opaque: bool = False
+    uses: int = 0
+
+
+@dataclass
+class Emitter:
+    """A builder with the values of the blobs built so far."""
+
+    b: Build
+    shapes: Shapes
+    values: dict[Blob, SSAValue] = field(default_factory=dict[Blob, SSAValue])
+
+    def __getitem__(self, blob: Blob) -> SSAValue:
+        """The value of a blob; a vector of sizes is built when first asked for."""
+        if blob not in self.values:
+            self.values[blob] = self._sizes(blob)
+        return self.values[blob]
+
+    def __setitem__(self, blob: Blob, value: SSAValue) -> None:
+        self.values[blob] = value
+        if value.name_hint is None:
+            value.name_hint = _UNPRINTABLE.sub("_", f"{blob.name}_")[:64].rstrip("_0123456789")
+
+    def dims(self, blob: Blob) -> Dims:
+        """A blob's shape."""
+        return self.shapes.known(blob)
+
+    def _sizes(self, blob: Blob) -> SSAValue:
+        sizes = self.shapes.value(blob)
+        assert sizes is not None, f"{blob.name} was not built"
+        dtype = blob.dtype or "i64"
+        parts = [self.b.reshape(self.b.size(size, dtype), (1,)) for size in sizes]
+        return self.b.concat(parts, 0)
+
+
+class Operator(ABC):
+    """One operator of a net.
+
+    Subclasses say how many inputs and outputs there may be, read their arguments in `setup`,
+    state their shapes in `infer` (called until nothing new follows) and translate in `build`.
+    """
+
+    inputs: ClassVar[tuple[int, int]] = (1, 1)
+    outputs: ClassVar[tuple[int, int]] = (1, 1)
+
+    def __init__(
+        self,
+        op: OperatorDef,
+        inputs: Sequence[Blob],
+        outputs: Sequence[Blob],
+        location: Location,
+        maker: GraphMaker,
+    ) -> None:
+        self.op = op
+        self.xs = list(inputs)
+        self.ys = list(outputs)
+        self.location = location
+        self.args = Arguments(op, location)
+        for kind, blobs, (least, most) in (
+            ("inputs", inputs, self.inputs),
+            ("outputs", outputs, self.outputs),
+        ):
+            if not least <= len(blobs) <= most:
+                raise self.error(f"has {len(blobs)} {kind}, expected {_range(least, most)}")
+        self.setup(maker)
+
+    def setup(self, maker: GraphMaker) -> None:  # noqa: B027
+        """Read the arguments; raises `CompileError` where they are wrong."""
+
+    @abstractmethod
+    def infer(self, s: Shapes) -> None:
+        """State what follows about the shapes of inputs and outputs from each other."""
+
+    def assume(self, s: Shapes, level: int) -> None:  # noqa: B027
+        """Where inference is stuck, choose: level 0 ranks of sequences, 1 of rows, 2 the rest."""
+
+    def extent(self, s: Shapes) -> tuple[Dim | None, Dim | None]:
+        """The sizes that this operator shows to be time (T) and batch (N)."""
+        return None, None
+
+    def fixed(self, s: Shapes) -> Iterable[Dim]:
+        """The sizes that must be numbers, not symbols."""
+        return ()
+
+    @abstractmethod
+    def build(self, e: Emitter) -> None:
+        """Emit ops and set the outputs' values."""
+
+    def nested(self) -> Sequence[Operator]:
+        """The operators of nets inside, in order."""
+        return ()
+
+    def captured(self) -> Sequence[Blob]:
+        """The blobs whose values `build` reads."""
+        return self.xs
+
+    def error(self, what: str, hint: str | None = None) -> CompileError:
+        """An error at this operator."""
+        return CompileError(self.location, what, hint)
+
+    def axis(self, name: str, default: int, rank: int, extra: int = 0) -> int:
+        """An axis argument, counted from the front; `extra` more positions than axes."""
+        axis = self.args.int(name, default)
+        if not -rank - extra <= axis < rank + extra:
+            raise self.error(f"argument {name!r} is {axis}, but the tensor has rank {rank}")
+        return axis + rank + extra if axis < 0 else axis
+
+
+def _range(least: int, most: int) -> str:
+    if least == most:
+        return str(least)
+    return f"at least {least}" if most == ANY else f"{least} to {most}"

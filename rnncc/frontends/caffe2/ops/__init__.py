@@ -1,0 +1,1 @@
+"""Caffe2's operators, one class each, one file a family."""

@@ -1,0 +1,216 @@
+"""Recurrent units: the elementwise part of a step, and whole layers in PyTorch's layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of
+
+
+class Unit(Operator):
+    """A step of a gated cell: states (1, N, D), gates (1, N, gates * D), [lengths], timestep."""
+
+    gates: int
+    states: int
+
+    def setup(self, maker: GraphMaker) -> None:
+        self.has_lengths = self.args.flag("sequence_lengths", default=True)
+        want = self.states + 2 + self.has_lengths
+        if len(self.xs) != want:
+            hint = f"sequence_lengths is {int(self.has_lengths)}"
+            raise self.error(f"has {len(self.xs)} inputs, expected {want}", hint)
+        self.drops = self.args.flag("drop_states")
+        self.gate_blob = self.xs[self.states]
+
+    def infer(self, s: Shapes) -> None:
+        cell = self.xs[self.states - 1]
+        if s.dims(cell) is None:
+            s.expect(cell, (1, s.fresh(), s.fresh()))
+        dims = s.known(cell)
+        s.expect(cell, (1, dims[1], dims[2]) if len(dims) == 3 else (1, *dims[:2]), "f32")
+        for state in (*self.xs[: self.states], *self.ys):
+            s.expect(state, dims, "f32")
+        s.expect(self.gate_blob, (1, dims[1], dims[2] * self.gates), "f32")
+        if self.has_lengths:
+            s.expect(self.xs[-2], (dims[1],), "i32")
+        s.expect(self.xs[-1], (1,), "i32")
+
+    def extent(self, s: Shapes) -> tuple[Dim | None, Dim | None]:
+        return None, s.known(self.batch)[1]
+
+    def fixed(self, s: Shapes) -> Iterable[Dim]:
+        return [s.known(self.batch)[2]]
+
+    @property
+    def batch(self) -> Blob:
+        """A blob of shape (1, N, D)."""
+        return self.xs[self.states - 1]
+
+    def slices(self, e: Emitter) -> list[SSAValue]:
+        """The gates, one (1, N, D) each."""
+        size = e.dims(self.batch)[2]
+        gates = e[self.gate_blob]
+        return [e.b.slice(gates, 2, size * i, size) for i in range(self.gates)]
+
+    def keep(self, e: Emitter, blob: Blob, new: SSAValue) -> SSAValue:
+        """The new state where the step is inside the sequence, else the old one or zero."""
+        if not self.has_lengths:
+            return new
+        n = e.dims(self.batch)[1]
+        step = e.b.reshape(e[self.xs[-1]], (1, 1, 1))
+        inside = e.b.compare("lt", step, e.b.reshape(e[self.xs[-2]], (1, n, 1)))
+        return e.b.select(inside, new, e.b.fill(0.0, ()) if self.drops else e[blob])
+
+
+class LSTMUnit(Unit):
+    """C = f C' + i g, H = o tanh(C); gates i, f, o sigmoid (f with forget_bias), g tanh."""
+
+    inputs = (4, 5)
+    outputs = (2, 2)
+    gates = 4
+    states = 2
+
+    def setup(self, maker: GraphMaker) -> None:
+        super().setup(maker)
+        self.forget_bias = self.args.float("forget_bias", 0.0)
+
+    def build(self, e: Emitter) -> None:
+        b = e.b
+        i, f, o, g = self.slices(e)
+        if self.forget_bias:
+            f = b.add(f, b.fill(self.forget_bias, ()))
+        cell = b.add(b.mul(b.sigmoid(f), e[self.xs[1]]), b.mul(b.sigmoid(i), b.tanh(g)))
+        hidden = b.mul(b.sigmoid(o), b.tanh(cell))
+        e[self.ys[0]] = self.keep(e, self.xs[0], hidden)
+        e[self.ys[1]] = self.keep(e, self.xs[1], cell)
+
+
+class GRUUnit(Unit):
+    """H = u H' + (1 - u) o; gates reset (not used here), u sigmoid, o tanh."""
+
+    inputs = (3, 4)
+    gates = 3
+    states = 1
+
+    def build(self, e: Emitter) -> None:
+        b = e.b
+        _, update, output = self.slices(e)
+        update, output = b.sigmoid(update), b.tanh(output)
+        rest = b.mul(output, b.sub(b.fill(1.0, ()), update))
+        hidden = b.add(b.mul(e[self.xs[0]], update), rest)
+        e[self.ys[0]] = self.keep(e, self.xs[0], hidden)
+
+
+class InferenceLSTM(Operator):
+    """Y, H, C = a stack of LSTM layers in PyTorch's layout: w_ih, w_hh [, b_ih, b_hh] for each
+    layer and direction, gates i, f, g, o."""
+
+    inputs = (5, ANY)
+    outputs = (3, 3)
+
+    def setup(self, maker: GraphMaker) -> None:
+        self.layers = self.args.int("num_layers", 1)
+        self.directions = 1 + self.args.flag("bidirectional")
+        self.each = 2 + 2 * self.args.flag("has_biases", default=True)
+        self.batch_first = self.args.flag("batch_first")
+        want = 3 + self.layers * self.directions * self.each
+        if self.layers < 1 or len(self.xs) != want:
+            raise self.error(f"has {len(self.xs)} inputs, expected {want}: x, h, c and parameters")
+
+    def _weights(self, layer: int, direction: int) -> list[Blob]:
+        start = 3 + (layer * self.directions + direction) * self.each
+        return self.xs[start : start + self.each]
+
+    def infer(self, s: Shapes) -> None:
+        x, h, c = self.xs[:3]
+        for blob in (x, h):
+            if s.dims(blob) is None:
+                s.expect(blob, [s.fresh() for _ in range(3)])
+        for blob in self.xs:
+            s.expect_dtype(blob, "f32")
+        t, n, d = self._sizes(s)
+        hidden = s.known(h)[-1]
+        s.expect(x, (n, t, d) if self.batch_first else (t, n, d))
+        states = (self.layers * self.directions, n, hidden)
+        for blob in (h, c, *self.ys[1:]):
+            s.expect(blob, states, "f32")
+        wide = hidden * self.directions
+        s.expect(self.ys[0], (n, t, wide) if self.batch_first else (t, n, wide), "f32")
+        for layer in range(self.layers):
+            for direction in range(self.directions):
+                w, u, *biases = self._weights(layer, direction)
+                s.expect(w, (hidden * 4, wide if layer else d))
+                s.expect(u, (hidden * 4, hidden))
+                for bias in biases:
+                    s.expect(bias, (hidden * 4,))
+
+    def _sizes(self, s: Shapes) -> tuple[Dim, Dim, Dim]:
+        dims = s.known(self.xs[0])
+        if len(dims) != 3:
+            raise self.error(f"data of shape {s.text(dims)}, expected 3 axes")
+        t, n, d = dims
+        return (n, t, d) if self.batch_first else (t, n, d)
+
+    def extent(self, s: Shapes) -> tuple[Dim | None, Dim | None]:
+        return self._sizes(s)[:2]
+
+    def fixed(self, s: Shapes) -> Iterable[Dim]:
+        return [self._sizes(s)[2], s.known(self.xs[1])[-1]]
+
+    def build(self, e: Emitter) -> None:
+        b = e.b
+        flip = (1, 0, 2)
+        rows = b.transpose(e[self.xs[0]], flip) if self.batch_first else e[self.xs[0]]
+        lasts: tuple[list[SSAValue], list[SSAValue]] = ([], [])
+        for layer in range(self.layers):
+            outputs = list[SSAValue]()
+            for direction in range(self.directions):
+                index = layer * self.directions + direction
+                starts = [b.slice(e[x], 0, index, 1) for x in self.xs[1:3]]
+                weights = [e[w] for w in self._weights(layer, direction)]
+                finals, y = _lstm_layer(b, rows, starts, weights, reverse=direction == 1)
+                outputs.append(y)
+                for kept, last in zip(lasts, finals, strict=True):
+                    kept.append(last)
+            rows = b.concat(outputs, 2)
+        e[self.ys[0]] = b.transpose(rows, flip) if self.batch_first else rows
+        for blob, kept in zip(self.ys[1:], lasts, strict=True):
+            e[blob] = b.concat(kept, 0)
+
+
+def _lstm_layer(
+    b: Build, x: SSAValue, starts: list[SSAValue], weights: list[SSAValue], reverse: bool
+) -> tuple[list[SSAValue], SSAValue]:
+    """One direction of one layer: x [T, N, D], starts (1, N, H); final states and rows of h."""
+    w, u, *biases = weights
+    gates = b.matmul(x, w, transpose_b=True)
+    for bias in biases:
+        gates = b.add(gates, bias)
+    size = dims_of(starts[0])[2]
+
+    def step(
+        inner: Build, consts: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
+    ) -> tuple[list[SSAValue], list[SSAValue]]:
+        h, c = carry
+        joined = inner.add(inner.matmul(h, consts[0], transpose_b=True), rows[0])
+        i, f, g, o = (inner.slice(joined, 2, size * k, size) for k in range(4))
+        cell = inner.add(inner.mul(inner.sigmoid(f), c), inner.mul(inner.sigmoid(i), inner.tanh(g)))
+        hidden = inner.mul(inner.sigmoid(o), inner.tanh(cell))
+        return [hidden, cell], [inner.reshape(hidden, dims_of(hidden)[1:])]
+
+    finals, ys = b.scan([u], starts, [gates], step, reverse=reverse)
+    return finals, ys[0]
+
+
+OPERATORS: dict[str, type[Operator]] = {
+    "LSTMUnit": LSTMUnit,
+    "GRUUnit": GRUUnit,
+    "InferenceLSTM": InferenceLSTM,
+}

@@ -1,0 +1,316 @@
+"""Elementwise operators: of one tensor, and of two with Caffe2's two ways of broadcasting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import ClassVar
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.netdef import TensorProto
+
+UnaryFunction = Callable[[Build, SSAValue], SSAValue]
+BinaryFunction = Callable[[Build, SSAValue, SSAValue], SSAValue]
+
+TYPES = {
+    TensorProto.FLOAT: "f32",
+    TensorProto.DOUBLE: "f64",
+    TensorProto.INT32: "i32",
+    TensorProto.INT64: "i64",
+    TensorProto.BOOL: "i1",
+}
+"""Caffe2's element types by ours."""
+
+MAX_POWER = 8
+
+
+class Unary(Operator):
+    """Y[...] = f(X[...]), of floats."""
+
+    function: ClassVar[UnaryFunction]
+
+    def infer(self, s: Shapes) -> None:
+        s.same_shape(self.xs[0], self.ys[0])
+        s.same_dtype(self.xs[0], self.ys[0])
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = type(self).function(e.b, e[self.xs[0]])
+
+
+def unary(name: str, function: UnaryFunction) -> type[Unary]:
+    """An operator of one tensor."""
+    return type(name, (Unary,), {"function": staticmethod(function)})
+
+
+class Clip(Unary):
+    """Y = minimum(maximum(X, min), max), either bound may be left out."""
+
+    def build(self, e: Emitter) -> None:
+        y = e[self.xs[0]]
+        if "min" in self.args:
+            y = e.b.maximum(y, e.b.fill(self.args.float("min", 0.0), ()))
+        if "max" in self.args:
+            y = e.b.minimum(y, e.b.fill(self.args.float("max", 0.0), ()))
+        e[self.ys[0]] = y
+
+
+class Scale(Unary):
+    """Y = X * scale."""
+
+    def build(self, e: Emitter) -> None:
+        factor = e.b.fill(self.args.float("scale", 1.0), ())
+        e[self.ys[0]] = e.b.mul(e[self.xs[0]], factor)
+
+
+class Power(Unary):
+    """Y = X ** exponent, for whole exponents up to 8 and for halves."""
+
+    def setup(self, maker: GraphMaker) -> None:
+        exponent = self.args.float("exponent", 0.0)
+        if abs(exponent) not in (0.5, *map(float, range(1, MAX_POWER + 1))):
+            what = f"argument 'exponent' is {exponent:g}, which is not supported"
+            raise self.error(what, f"0.5 and whole numbers from 1 to {MAX_POWER} are, either sign")
+        self.exponent = exponent
+
+    def build(self, e: Emitter) -> None:
+        x, power = e[self.xs[0]], abs(self.exponent)
+        y = e.b.sqrt(x) if power == 0.5 else reduce(e.b.mul, [x] * int(power))
+        e[self.ys[0]] = e.b.div(e.b.fill(1.0, ()), y) if self.exponent < 0 else y
+
+
+class Not(Unary):
+    """Y = not X, of booleans."""
+
+    def infer(self, s: Shapes) -> None:
+        s.same_shape(self.xs[0], self.ys[0])
+        s.expect_dtype(self.xs[0], "i1")
+        s.expect_dtype(self.ys[0], "i1")
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.logical_not(e[self.xs[0]])
+
+
+class Cast(Operator):
+    """Y = X as the element type `to`, a number of DataType or its name."""
+
+    def setup(self, maker: GraphMaker) -> None:
+        names = {TensorProto.DataType.Name(k).lower(): k for k in TYPES}
+        held = self.op.arg[[a.name for a in self.op.arg].index("to")] if "to" in self.args else None
+        if held is None:
+            raise self.error("lacks the argument 'to'")
+        to = self.args.str("to").lower() if held.HasField("s") else self.args.int("to", 0)
+        kind = names.get(to) if isinstance(to, str) else to
+        if kind not in TYPES:
+            raise self.error(f"casts to {to}, which is not supported", ", ".join(names))
+        self.to = TYPES[kind]  # type: ignore[index]
+
+    def infer(self, s: Shapes) -> None:
+        s.same_shape(self.xs[0], self.ys[0])
+        s.expect_dtype(self.ys[0], self.to)
+        value = s.value(self.xs[0])
+        if value is not None and self.to in ("i32", "i64"):
+            s.expect_value(self.ys[0], value, self.to)
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.cast(e[self.xs[0]], self.to)
+
+
+class Identity(Operator):
+    """Y = X; what only matters to devices and gradients."""
+
+    outputs = (0, 1)
+
+    def infer(self, s: Shapes) -> None:
+        s.same_shape(self.xs[0], *self.ys)
+        s.same_dtype(self.xs[0], *self.ys)
+        value = s.value(self.xs[0])
+        for y in self.ys:
+            if value is not None:
+                s.expect_value(y, value, self.xs[0].dtype or "i64")
+
+    def build(self, e: Emitter) -> None:
+        for y in self.ys:
+            e[y] = e[self.xs[0]]
+
+
+class Nary(Operator):
+    """Y = X0 op X1 op ..., all of one shape."""
+
+    inputs = (1, ANY)
+    function: ClassVar[BinaryFunction]
+
+    def infer(self, s: Shapes) -> None:
+        s.same_shape(*self.xs, self.ys[0])
+        s.same_dtype(*self.xs, self.ys[0])
+
+    def build(self, e: Emitter) -> None:
+        values = [e[x] for x in self.xs]
+        function = type(self).function
+        e[self.ys[0]] = reduce(lambda a, b: function(e.b, a, b), values)
+
+
+def nary(name: str, function: BinaryFunction) -> type[Nary]:
+    """An operator of any number of tensors of one shape."""
+    return type(name, (Nary,), {"function": staticmethod(function)})
+
+
+class Binary(Operator):
+    """C = A op B.
+
+    With `broadcast` (the legacy way) B is a contiguous part of A's axes that starts at `axis`, by
+    default a suffix, where leading and trailing axes of size 1 spread. Without it as in NumPy.
+    """
+
+    inputs = (2, 2)
+    function: ClassVar[BinaryFunction]
+    result: ClassVar[str | None] = None
+    operand: ClassVar[str | None] = None
+
+    def setup(self, maker: GraphMaker) -> None:
+        self.legacy = self.args.flag("broadcast")
+        if "axis_str" in self.args or (not self.legacy and self.args.int("axis", -1) != -1):
+            raise self.error("names an axis, which takes broadcast = 1 and a number")
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(*self.xs, *([] if self.result else self.ys))
+        for blobs, dtype in ((self.xs, self.operand), (self.ys, self.result)):
+            for blob in blobs if dtype else ():
+                s.expect_dtype(blob, dtype)  # type: ignore[arg-type]
+        self._shapes(s, assume=False)
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2:
+            a, b = (s.dims(x) for x in self.xs)
+            if (a is None) != (b is None):
+                s.same_shape(*self.xs)
+            elif a is None and s.dims(self.ys[0]) is not None:
+                s.same_shape(self.ys[0], *self.xs)
+            self._shapes(s, assume=True)
+
+    def _shapes(self, s: Shapes, assume: bool) -> None:
+        if self.legacy:
+            s.same_shape(self.xs[0], self.ys[0])
+        a, b = (s.dims(x) for x in self.xs)
+        if a is None or b is None:
+            return
+        if self.legacy:
+            self._legacy(s, a, b, assume)
+        else:
+            s.expect(self.ys[0], self._together(s, a, b, assume))
+
+    def _legacy(self, s: Shapes, a: Dims, b: Dims, assume: bool) -> None:
+        """Equations between A's and B's axes; `assume` that open sizes of B are not 1."""
+        start, shown = self._start(len(a), len(b)), f"{s.text(b)} does not fit into {s.text(a)}"
+        if len(b) > len(a):
+            raise self.error(f"B of shape {shown}")
+        inner = [i for i, d in enumerate(b) if d != 1 and (assume or not s.is_open(d))]
+        if not inner:
+            return
+        for i in range(inner[0], inner[-1] + 1):
+            if not s.equal(b[i], a[start + i]):
+                raise self.error(
+                    f"broadcast dimension mismatch: B of shape {shown} at axis {start}"
+                )
+
+    def _start(self, rank_a: int, rank_b: int) -> int:
+        start = self.args.int("axis", -1)
+        start = rank_a - rank_b if start == -1 else start
+        if not 0 <= start <= max(rank_a - rank_b, 0):
+            raise self.error(f"argument 'axis' is {start}, for ranks {rank_a} and {rank_b}")
+        return start
+
+    def _together(self, s: Shapes, a: Dims, b: Dims, assume: bool) -> list[Dim]:
+        """The broadcast shape; sizes that may or may not be 1 stay open unless `assume`."""
+        rank = max(len(a), len(b))
+        one = Dim.of(1)
+        wide = [(one,) * (rank - len(d)) + d for d in (a, b)]
+        known = s.dims(self.ys[0])
+        if known is None or len(known) != rank:
+            known = tuple(s.fresh() for _ in range(rank))
+        result = list(known)
+        for axis, (left, right) in enumerate(zip(*wide, strict=True)):
+            if one in (left, right):
+                result[axis] = right if left == one else left
+            elif assume or not (s.is_open(left) or s.is_open(right)):
+                if not s.equal(left, right):
+                    raise self.error(f"shapes {s.text(a)} and {s.text(b)} do not broadcast")
+                result[axis] = left
+            else:
+                static = [d for d in (left, right) if not s.is_open(d)]
+                result[axis] = static[0] if static else result[axis]
+        return result
+
+    def build(self, e: Emitter) -> None:
+        a, b = (e[x] for x in self.xs)
+        if self.legacy:
+            rank_a, dims = len(e.dims(self.xs[0])), e.dims(self.xs[1])
+            after = rank_a - len(dims) - self._start(rank_a, len(dims))
+            b = e.b.reshape(b, (*dims, *[1] * after))
+        e[self.ys[0]] = type(self).function(e.b, a, b)
+
+
+def binary(
+    name: str, function: BinaryFunction, result: str | None = None, operand: str | None = None
+) -> type[Binary]:
+    """An operator of two tensors, with the element types of its result and operands if fixed."""
+    members = {"function": staticmethod(function), "result": result, "operand": operand}
+    return type(name, (Binary,), members)
+
+
+def _comparison(kind: str) -> type[Binary]:
+    return binary(kind.upper(), lambda b, x, y: b.compare(kind, x, y), result="i1")
+
+
+def _logical(name: str, kind: str) -> type[Binary]:
+    return binary(name, lambda b, x, y: b.logical(kind, x, y), result="i1", operand="i1")
+
+
+OPERATORS: dict[str, type[Operator]] = {
+    "Sigmoid": unary("Sigmoid", Build.sigmoid),
+    "Tanh": unary("Tanh", Build.tanh),
+    "Relu": unary("Relu", Build.relu),
+    "Exp": unary("Exp", Build.exp),
+    "Log": unary("Log", Build.log),
+    "Negative": unary("Negative", Build.neg),
+    "Sqrt": unary("Sqrt", Build.sqrt),
+    "Abs": unary("Abs", Build.abs),
+    "Erf": unary("Erf", Build.erf),
+    "Sqr": unary("Sqr", lambda b, x: b.mul(x, x)),
+    "Reciprocal": unary("Reciprocal", lambda b, x: b.div(b.fill(1.0, ()), x)),
+    "Swish": unary("Swish", lambda b, x: b.mul(x, b.sigmoid(x))),
+    "Clip": Clip,
+    "Scale": Scale,
+    "Pow": Power,
+    "Not": Not,
+    "Cast": Cast,
+    **dict.fromkeys(
+        (
+            "Copy",
+            "CopyFromCPUInput",
+            "CopyCPUToGPU",
+            "CopyGPUToCPU",
+            "EnsureCPUOutput",
+            "Alias",
+            "StopGradient",
+            "ZeroGradient",
+        ),
+        Identity,
+    ),
+    "Sum": nary("Sum", Build.add),
+    "Max": nary("Max", Build.maximum),
+    "Min": nary("Min", Build.minimum),
+    "Add": binary("Add", Build.add),
+    "Sub": binary("Sub", Build.sub),
+    "Mul": binary("Mul", Build.mul),
+    "Div": binary("Div", Build.div),
+    **{kind.upper(): _comparison(kind) for kind in ("lt", "le", "gt", "ge", "eq", "ne")},
+    "And": _logical("And", "and"),
+    "Or": _logical("Or", "or"),
+    "Xor": _logical("Xor", "xor"),
+}

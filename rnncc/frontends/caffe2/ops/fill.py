@@ -1,0 +1,113 @@
+"""Fill operators inside a net, and Dropout at inference."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.ops.elementwise import Identity
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.dims import Dim
+from rnncc.netdef.fills import FILLS, fill_constant, fill_shape
+
+NAMES = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "bool": "i1"}
+"""Our element types by NumPy's names."""
+
+MAX_LITERAL = 1 << 16
+"""How many elements a tensor written into a net may have; larger ones belong into the init net."""
+
+MAX_VECTOR = 64
+"""How long a vector of integers may be to count as sizes."""
+
+
+class ConstantFill(Operator):
+    """Y = value everywhere; of the shape given, of X's shape, or of the shape X contains."""
+
+    inputs = (0, 1)
+
+    def setup(self, maker: GraphMaker) -> None:
+        dtype, self.value = fill_constant(self.args)
+        self.dtype = NAMES[dtype.name]
+        self.shape = fill_shape(self.args)
+        if self.xs and self.args.ints("shape"):
+            raise self.error("has an input and the argument 'shape'")
+
+    def infer(self, s: Shapes) -> None:
+        s.expect_dtype(self.ys[0], self.dtype)
+        dims = self._dims(s)
+        if dims is None:
+            return
+        shape = (*dims, *(Dim.of(int(d)) for d in self.args.ints("extra_shape") if self.xs))
+        s.expect(self.ys[0], shape)
+        small = len(shape) == 1 and shape[0].is_static and int(shape[0]) <= MAX_VECTOR
+        if small and self.dtype in ("i32", "i64"):
+            s.expect_value(self.ys[0], [int(self.value)] * int(shape[0]), self.dtype)
+
+    def _dims(self, s: Shapes) -> Dims | None:
+        if not self.xs:
+            return tuple(Dim.of(d) for d in self.shape)
+        if self.args.flag("input_as_shape"):
+            return s.value(self.xs[0])
+        return s.dims(self.xs[0])
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and self.ys[0].shape is None and self._dims(s) is None:
+            what = f'needs the content of "{self.xs[0].name}", which is not known at compile time'
+            raise self.error(what)
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.fill(self.value, e.dims(self.ys[0]), self.dtype)
+
+
+class GivenTensorFill(Operator):
+    """Y = the values given."""
+
+    inputs = (0, 0)
+
+    def setup(self, maker: GraphMaker) -> None:
+        self.fill = FILLS[self.op.type](self.ys[0].name, self.args)
+        if np.prod(self.fill.shape, dtype=np.float64) > MAX_LITERAL:
+            what = f"holds more than {MAX_LITERAL} values"
+            raise self.error(what, "put large tensors into an init net")
+
+    def infer(self, s: Shapes) -> None:
+        shape, dtype = self.fill.shape, NAMES[self.fill.dtype.name]
+        s.expect(self.ys[0], shape, dtype)
+        if dtype in ("i32", "i64") and len(shape) == 1 and shape[0] <= MAX_VECTOR:
+            s.expect_value(self.ys[0], [int(v) for v in self._array()], dtype)
+
+    def _array(self) -> np.ndarray[Any, Any]:
+        return self.fill.array(0)
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.constant(self._array())
+
+
+class Dropout(Identity):
+    """Y = X: at inference nothing is dropped. The mask is not written."""
+
+    outputs = (1, 2)
+
+    def setup(self, maker: GraphMaker) -> None:
+        if not self.args.flag("is_test"):
+            raise self.error("drops at random: argument 'is_test' is not 1")
+        for mask in self.ys[1:]:
+            mask.opaque = True
+        del self.ys[1:]
+
+
+_GIVEN = [name for name in FILLS if name.startswith("GivenTensor")]
+
+OPERATORS: dict[str, type[Operator]] = {
+    "ConstantFill": ConstantFill,
+    **dict.fromkeys(_GIVEN, GivenTensorFill),
+    "Dropout": Dropout,
+}
+
+REFUSED = dict.fromkeys(
+    (name for name in FILLS if name not in OPERATORS),
+    "random numbers are drawn once, in an init net",
+)

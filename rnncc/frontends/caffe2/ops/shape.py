@@ -1,0 +1,335 @@
+"""Operators that rearrange: Split, Concat, Reshape, Squeeze, Transpose, Slice, Shape and others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rnncc.errors import CompileError
+from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.dims import Dim, product
+
+MAX_RANK = 16
+
+
+class Split(Operator):
+    """Y0, Y1, ... = X cut along an axis: in equal parts, or of sizes given."""
+
+    inputs = (1, 2)
+    outputs = (1, ANY)
+
+    def setup(self, maker: GraphMaker) -> None:
+        self.parts = [int(size) for size in self.args.ints("split")]
+        if self.parts and len(self.parts) != len(self.ys):
+            raise self.error(
+                f"argument 'split' has {len(self.parts)} sizes, {len(self.ys)} outputs"
+            )
+        if min(self.parts, default=0) < 0:
+            raise self.error(f"argument 'split' has a negative size: {self.parts}")
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], *self.ys)
+        known = next((d for b in (self.xs[0], *self.ys) if (d := s.dims(b)) is not None), None)
+        if known is None:
+            return
+        axis = _ordered_axis(self, len(known))
+        sizes = self._sizes(s, axis)
+        for y, size in zip(self.ys, sizes, strict=True):
+            s.expect(y, (*known[:axis], size, *known[axis + 1 :]))
+        s.expect(self.xs[0], (*known[:axis], sum(sizes, Dim.of(0)), *known[axis + 1 :]))
+
+    def _sizes(self, s: Shapes, axis: int) -> Sequence[Dim]:
+        if self.parts:
+            return [Dim.of(size) for size in self.parts]
+        if len(self.xs) == 2:
+            lengths = s.value(self.xs[1])
+            if lengths is None or len(lengths) != len(self.ys):
+                raise self.error("takes sizes that are not known at compile time")
+            return lengths
+        known = s.dims(self.ys[0])
+        whole = s.dims(self.xs[0])
+        part = known[axis] if known is not None else None
+        if part is None and whole is not None:
+            part = whole[axis].divide(len(self.ys))
+        return [s.fresh() if part is None else part] * len(self.ys)
+
+    def build(self, e: Emitter) -> None:
+        axis = _ordered_axis(self, len(e.dims(self.xs[0])))
+        start = Dim.of(0)
+        for y in self.ys:
+            size = e.dims(y)[axis]
+            e[y] = e.b.slice(e[self.xs[0]], axis, start, size)
+            start = start + size
+
+
+class Concat(Operator):
+    """Y = X0, X1, ... one after another along an axis, a new one with `add_axis`; their sizes."""
+
+    inputs = (1, ANY)
+    outputs = (1, 2)
+
+    def setup(self, maker: GraphMaker) -> None:
+        self.adds = self.args.flag("add_axis")
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(*self.xs, self.ys[0])
+        known = next((dims for x in self.xs if (dims := s.dims(x)) is not None), None)
+        whole = s.dims(self.ys[0])
+        if known is None and whole is not None:
+            axis = _ordered_axis(self, len(whole))
+            known = (*whole[:axis], *([] if self.adds else [s.fresh()]), *whole[axis + 1 :])
+        if known is None:
+            return
+        self._sized(s, known)
+
+    def _sized(self, s: Shapes, known: Dims) -> None:
+        axis = _ordered_axis(self, len(known), extra=int(self.adds))
+        sizes = list[Dim]()
+        for x in self.xs:
+            dims = s.dims(x)
+            size = dims[axis] if dims is not None and axis < len(dims) else s.fresh()
+            s.expect(x, known if self.adds else (*known[:axis], size, *known[axis + 1 :]))
+            sizes.append(Dim.of(1) if self.adds else size)
+        total = sum(sizes, Dim.of(0))
+        s.expect(self.ys[0], (*known[:axis], total, *known[axis + (not self.adds) :]))
+        for y in self.ys[1:]:
+            s.expect_value(y, sizes, "i32")
+
+    def build(self, e: Emitter) -> None:
+        rank = len(e.dims(self.xs[0]))
+        axis = _ordered_axis(self, rank, extra=int(self.adds))
+        values = [e[x] for x in self.xs]
+        if self.adds:
+            dims = e.dims(self.xs[0])
+            values = [e.b.reshape(v, (*dims[:axis], 1, *dims[axis:])) for v in values]
+        e[self.ys[0]] = e.b.concat(values, axis)
+
+
+class Reshape(Operator):
+    """Y = X's elements in another shape: 0 keeps an axis's size, one -1 takes what is left."""
+
+    inputs = (1, 2)
+    outputs = (1, 2)
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims, new = s.dims(self.xs[0]), self._new_shape(s)
+        if new is None:
+            return
+        if sum(d == -1 for d in new) > 1 or any(d.is_static and int(d) < -1 for d in new):
+            raise self.error(f"shape {s.text(new)} is none")
+        if dims is None:
+            if 0 not in new:
+                s.expect(self.ys[0], [s.fresh() if d == -1 else d for d in new])
+            return
+        s.expect(self.ys[0], self._result(s, dims, new))
+        if len(self.ys) == 2:
+            s.expect_value(self.ys[1], dims, "i64")
+
+    def _new_shape(self, s: Shapes) -> Dims | None:
+        if len(self.xs) == 2:
+            return s.value(self.xs[1])
+        if "shape" not in self.args:
+            raise self.error("lacks the argument 'shape'")
+        new = self.args.ints("shape")
+        if len(new) > MAX_RANK:
+            raise self.error(f"shape has {len(new)} axes")
+        return tuple(Dim.of(d) for d in new)
+
+    def _result(self, s: Shapes, dims: Dims, new: Dims) -> list[Dim]:
+        if any(d == 0 and i >= len(dims) for i, d in enumerate(new)):
+            raise self.error(f"shape {s.text(new)} keeps an axis that {s.text(dims)} has not")
+        result = [dims[i] if d == 0 else d for i, d in enumerate(new)]
+        total, given = product(dims), product(d for d in result if d != -1)
+        if -1 in result:
+            at = result.index(Dim.of(-1))
+            known = s.dims(self.ys[0])
+            left = total.divide(given)
+            left = left if left is not None else known[at] if known else s.fresh()
+            result[at], given = left, given * left
+        if not s.equal(given, total):
+            raise self.error(f"{s.text(dims)} does not reshape to {s.text(new)}")
+        return result
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and len(self.xs) == 2 and self.xs[1].value is None:
+            raise _unknown_content(self, self.xs[1].name)
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
+
+
+class Squeeze(Operator):
+    """Y = X without the axes `dims`, each of size 1."""
+
+    adds: ClassVar[bool] = False
+
+    def setup(self, maker: GraphMaker) -> None:
+        axes = [int(axis) for axis in self.args.ints("dims")]
+        if not axes or axes != sorted(set(axes)) or axes[0] < 0 or axes[-1] >= MAX_RANK:
+            raise self.error(f"argument 'dims' is {axes}, expected axes in rising order")
+        self.axes = axes
+
+    def infer(self, s: Shapes) -> None:
+        short, long = (self.xs[0], self.ys[0]) if self.adds else (self.ys[0], self.xs[0])
+        s.same_dtype(short, long)
+        known, rest = s.dims(long), s.dims(short)
+        if known is not None:
+            if self.axes[-1] >= len(known):
+                raise self.error(f"no axis {self.axes[-1]} in {s.text(known)}")
+            s.expect(long, [1 if i in self.axes else d for i, d in enumerate(known)])
+            s.expect(short, [d for i, d in enumerate(known) if i not in self.axes])
+        elif rest is not None:
+            if self.axes[-1] >= len(rest) + len(self.axes):
+                raise self.error(f"no axis {self.axes[-1]} beside {s.text(rest)}")
+            wide = list(rest)
+            for axis in self.axes:
+                wide.insert(axis, Dim.of(1))
+            s.expect(long, wide)
+
+    def build(self, e: Emitter) -> None:
+        e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
+
+
+class ExpandDims(Squeeze):
+    """Y = X with new axes `dims` of size 1."""
+
+    adds = True
+
+
+class Transpose(Operator):
+    """Y's axis i is X's axis axes[i]; all reversed by default."""
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        axes = [int(axis) for axis in self.args.ints("axes")]
+        known = s.dims(self.xs[0]) or s.dims(self.ys[0])
+        if known is None and not axes:
+            return
+        rank = len(axes) if known is None else len(known)
+        axes = axes or list(range(rank))[::-1]
+        if sorted(axes) != list(range(rank)):
+            raise self.error(f"axes {axes} do not permute the axes of a tensor of rank {rank}")
+        if s.dims(self.xs[0]) is None:
+            s.expect(self.xs[0], [s.fresh() for _ in axes])
+        dims = s.known(self.xs[0])
+        s.expect(self.ys[0], [dims[axis] for axis in axes])
+
+    def build(self, e: Emitter) -> None:
+        rank = len(e.dims(self.xs[0]))
+        axes = [int(axis) for axis in self.args.ints("axes")] or list(range(rank))[::-1]
+        e[self.ys[0]] = e.b.transpose(e[self.xs[0]], axes)
+
+
+class Slice(Operator):
+    """Y = X[starts : ends] axis by axis; a negative bound -k stands for size + 1 - k."""
+
+    inputs = (1, 3)
+
+    def setup(self, maker: GraphMaker) -> None:
+        if len(self.xs) == 2:
+            raise self.error("has 2 inputs, expected 1 or 3")
+
+    def infer(self, s: Shapes) -> None:
+        s.same_dtype(self.xs[0], self.ys[0])
+        dims = s.dims(self.xs[0])
+        bounds = self._bounds(s)
+        if dims is None or bounds is None or any(s.is_open(d) for d in dims):
+            if dims is not None and self.ys[0].shape is None:
+                s.expect(self.ys[0], [s.fresh() for _ in dims])
+            return
+        ranges = self._ranges(s, dims, bounds)
+        s.expect(self.ys[0], [size for _, size in ranges])
+        value = s.value(self.xs[0])
+        if value is not None:
+            start, size = (int(d) for d in ranges[0])
+            s.expect_value(self.ys[0], value[start : start + size], self.xs[0].dtype or "i64")
+
+    def _bounds(self, s: Shapes) -> tuple[list[int], list[int]] | None:
+        if len(self.xs) == 1:
+            return [int(v) for v in self.args.ints("starts")], [
+                int(v) for v in self.args.ints("ends")
+            ]
+        starts, ends = (s.value(x) for x in self.xs[1:])
+        if starts is None or ends is None or not all(d.is_static for d in (*starts, *ends)):
+            return None
+        return [int(d) for d in starts], [int(d) for d in ends]
+
+    def assume(self, s: Shapes, level: int) -> None:
+        if level == 2 and self._bounds(s) is None:
+            raise _unknown_content(self, self.xs[1].name)
+
+    def _ranges(
+        self, s: Shapes, dims: Dims, bounds: tuple[list[int], list[int]]
+    ) -> list[tuple[Dim, Dim]]:
+        """Start and size for each axis."""
+        starts, ends = bounds
+        if len(starts) != len(ends) or len(starts) > len(dims):
+            raise self.error(f"slices {s.text(dims)} from {starts} to {ends}")
+        ranges = [(Dim.of(0), d) for d in dims]
+        for axis, (start, end) in enumerate(zip(starts, ends, strict=True)):
+            size = dims[axis]
+            if start == 0 and end == -1:
+                continue
+            if not size.is_static:
+                what = f"slices axis {axis} of size {size} from {start} to {end}"
+                raise self.error(
+                    what, "an axis of symbolic size is sliced as a whole or not at all"
+                )
+            low, high = (min(b + int(size) + 1 if b < 0 else b, int(size)) for b in (start, end))
+            if not 0 <= low < high:
+                raise self.error(f"slices axis {axis} of size {size} from {start} to {end}")
+            ranges[axis] = (Dim.of(low), Dim.of(high - low))
+        return ranges
+
+    def build(self, e: Emitter) -> None:
+        bounds = self._bounds(e.shapes)
+        assert bounds is not None
+        y = e[self.xs[0]]
+        ranges = self._ranges(e.shapes, e.dims(self.xs[0]), bounds)
+        for axis, (start, size) in enumerate(ranges):
+            y = e.b.slice(y, axis, start, size)
+        e[self.ys[0]] = y
+
+
+class Shape(Operator):
+    """Y = the sizes of X's axes, or of the axes given, as int64."""
+
+    def infer(self, s: Shapes) -> None:
+        dims = s.dims(self.xs[0])
+        if dims is None:
+            return
+        axes = [int(axis) for axis in self.args.ints("axes")] or list(range(len(dims)))
+        if not all(0 <= axis < len(dims) for axis in axes):
+            raise self.error(f"axes {axes} of a tensor of rank {len(dims)}")
+        s.expect_value(self.ys[0], [dims[axis] for axis in axes], "i64")
+
+    def build(self, e: Emitter) -> None:
+        """The content is built where it is read."""
+
+
+def _ordered_axis(op: Operator, rank: int, extra: int = 0) -> int:
+    """The axis of Split and Concat: 1 by default, 3 in the order NHWC."""
+    default = 3 if op.args.str("order", "NCHW") == "NHWC" else 1
+    axis = op.args.int("axis", default)
+    if not -rank - extra <= axis < rank + extra:
+        raise op.error(f"argument 'axis' is {axis}, but the tensor has rank {rank}")
+    return axis + rank + extra if axis < 0 else axis
+
+
+def _unknown_content(op: Operator, name: str) -> CompileError:
+    return op.error(f'needs the content of "{name}", which is not known at compile time')
+
+
+OPERATORS: dict[str, type[Operator]] = {
+    "Split": Split,
+    "Concat": Concat,
+    "Reshape": Reshape,
+    "Squeeze": Squeeze,
+    "ExpandDims": ExpandDims,
+    "Transpose": Transpose,
+    "Slice": Slice,
+    "Shape": Shape,
+}
