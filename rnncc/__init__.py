@@ -1,3 +1,71 @@
-"""An ahead-of-time compiler for recurrent nets."""
+"""An ahead-of-time compiler for recurrent nets.
+
+    model = rnncc.compile("net.pb", init="init.pb")          # in memory
+    files = rnncc.build("net.pb", init="init.pb", out="build")  # libnet.so, net.h, net.py
+
+Importing this package is light: the compiler itself is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rnncc.errors import CompileError
+
+if TYPE_CHECKING:
+    from rnncc_runtime import Model
+
+    from rnncc.netdef import NetDef
+    from rnncc.packaging.compiled import Artifacts
+
+    Source = str | Path | bytes | NetDef
 
 __version__ = "0.1.0"
+__all__ = ["CompileError", "__version__", "build", "compile"]
+
+
+def compile(net: Source, init: Source | None = None, **options: Any) -> Model:
+    """Compile a net in memory, for this machine; needs no linker.
+
+    Args:
+        net: a Caffe2 net: a path, the file's bytes, or a NetDef message.
+        init: the net that fills its parameters; what it does not fill is an input of the model.
+        options: fields of `rnncc.options.Options`, such as shapes={"x": ("T", "N", 40)}.
+
+    Raises:
+        CompileError: the net is damaged, wrong, or has what rnncc does not support.
+    """
+    from rnncc import pipeline
+    from rnncc.options import Options
+
+    return pipeline.compile_in_memory(net, init, Options.of(net, options))
+
+
+def build(
+    net: Source,
+    init: Source | None = None,
+    out: str | Path = ".",
+    name: str | None = None,
+    products: Iterable[str] = ("so", "h", "py"),
+    **options: Any,
+) -> Artifacts:
+    """Compile a net into files: `libNAME.so`, `NAME.h`, `NAME.py`.
+
+    Args:
+        net, init, options: as for `compile`.
+        out: the folder to write into; made if need be.
+        name: NAME; without it the file's stem.
+        products: which files, among so, h, py, o, a, pc, cmake.
+
+    Raises:
+        CompileError: as for `compile`; or no linker is found; or a file cannot be written.
+    """
+    from rnncc import pipeline
+    from rnncc.options import Options
+    from rnncc.packaging.products import check_kinds, write_products
+
+    kinds = check_kinds(products)
+    compiled = pipeline.compile_object(net, init, Options.of(net, {**options, "name": name}))
+    return write_products(compiled, Path(out), kinds)

@@ -24,6 +24,14 @@ KINDS = {
 DEFAULT_KINDS = frozenset({"so", "h", "py"})
 
 
+def check_kinds(kinds: Iterable[str]) -> set[str]:
+    """The kinds as a set; raises `CompileError` for one that does not exist."""
+    wanted = set(kinds)
+    if unknown := sorted(wanted - KINDS.keys()):
+        raise CompileError("", f"no product is named {', '.join(unknown)}", ", ".join(KINDS))
+    return wanted
+
+
 def write_products(
     compiled: Compiled, out: Path, kinds: Iterable[str] = DEFAULT_KINDS
 ) -> Artifacts:
@@ -37,9 +45,7 @@ def write_products(
     Raises:
         CompileError: a kind is unknown, the folder cannot be written, or linking fails.
     """
-    wanted = set(kinds)
-    if unknown := sorted(wanted - KINDS.keys()):
-        raise CompileError("", f"no product is named {', '.join(unknown)}", f"{', '.join(KINDS)}")
+    wanted = check_kinds(kinds)
     try:
         out.mkdir(parents=True, exist_ok=True)
         return _write(compiled, out, wanted)
