@@ -1,0 +1,187 @@
+"""Elementary functions on float vectors as LLVM IR: exp, log, tanh, sigmoid, erf and relatives.
+
+In: values of `MathEmitter.type`. Out: the results, within the bounds that docs/math.md states; NaN
+gives NaN. No branch, no table, no library call; no result depends on the lane count. Coefficients
+come from tools/fit_polynomials.py, the reduction by ln 2 in two parts is Cody and Waite's (1980).
+"""
+
+from __future__ import annotations
+
+import math
+
+from llvmlite import ir
+
+from rnncc.codegen.vector import VectorEmitter
+
+INF = math.inf
+LOG2_E = math.log2(math.e)
+# ln 2 in two parts; the first has few enough bits for its product with an exponent to be exact.
+LN2_HIGH = 355 / 512
+LN2_LOW = math.log(2) - LN2_HIGH
+# Adding this leaves the nearest whole number in a float's low bits, biased as an exponent is.
+ROUNDER = 1.5 * 2**23 + 127
+EXPONENT_SHIFT = 23
+TWO_THIRDS_BITS = 0x3F2AAAAB
+
+EXP_P = (2.0, 0.999999881, 0.333330423, 0.0833365172, 0.0167373419, 0.00276427064)
+# The first float whose exponential is a normal float.
+EXP_START = -87.33654
+EXPM1_P = (0.49999997, 0.166665465, 0.0416674428, 0.0083662523, 0.00138699613)
+COTH_P = (2.0, 0.16666618, -0.00276601315)
+LOG_P = (
+    0.333332151,
+    -0.249998048,
+    0.200104386,
+    -0.166802078,
+    0.140054733,
+    -0.121877514,
+    0.1398599,
+    -0.128776774,
+)
+TANH_P = (-0.33331266, 0.13110282)
+TANH_END = 20.0
+# erf's slope at 0; its argument is divided by it, so that the leading terms below are exactly 1.
+SLOPE = 2 / math.sqrt(math.pi)
+ERF_P = (
+    0.0910795927,
+    -0.000183587341,
+    -0.000526961521,
+    6.10071402e-05,
+    1.33760591e-06,
+    -1.17717127e-06,
+    1.42589656e-07,
+    -7.76726683e-09,
+    1.64936578e-10,
+)
+ERF_TANH_P = (0.12837917, -0.4788981, 0.24377735, -0.12037574)
+ERF_END = 3.95
+
+
+class MathEmitter(VectorEmitter):
+    """`VectorEmitter` with the elementary functions."""
+
+    def exp(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """e**x as 2**(n-1) * (2 * e**r), n the nearest to x / ln 2; denormal results become 0.
+
+        With n - 1 the largest results need no second factor; the smallest n then needs a denormal.
+        """
+        held = self.minimum(b, x, self.splat(89.0))
+        rounder = self.splat(ROUNDER - 1)
+        biased = self.fma(b, held, self.splat(LOG2_E), rounder)
+        r = self._remainder(b, held, b.fsub(biased, rounder), -1.0)
+        twice = self.fma(b, r, self.polynomial(b, r, EXP_P), self.splat(2.0))
+        power, least = self.bits(b, self._power_of_two(b, biased)), self.splat_bits(1 << 22)
+        power = self.from_bits(b, b.select(b.icmp_signed(">", power, least), power, least))
+        vanishes = b.fcmp_ordered("<", x, self.splat(EXP_START))
+        return b.select(vanishes, self.splat(0.0), b.fmul(twice, power))
+
+    def expm1(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """e**x - 1 as 2 * (s*(e**r - 1) + (s - 1/2)), s = 2**(n-1), n the nearest to x / ln 2."""
+        held = self.clamp(b, x, -40.0, 89.0)
+        rounder = self.splat(ROUNDER - 1)
+        biased = self.fma(b, held, self.splat(LOG2_E), rounder)
+        r = self._remainder(b, held, b.fsub(biased, rounder), -1.0)
+        power = self._power_of_two(b, biased)
+        rest = self.fma(b, b.fmul(r, r), self.polynomial(b, r, EXPM1_P), r)
+        half = self.fma(b, power, rest, b.fsub(power, self.splat(0.5)))
+        return self.copy_sign(b, b.fmul(half, self.splat(2.0)), x)
+
+    def sigmoid(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """1 / (1 + e**-x) as (a + r) / ((a + r) + 2**n * (a - r)), one division.
+
+        Here -x = n ln 2 - r and a = r coth(r/2), even in r, for which e**-r = (a - r) / (a + r).
+        """
+        x = self.clamp(b, x, -89.0, 88.0)
+        rounder = self.splat(ROUNDER)
+        biased = self.fma(b, x, self.splat(-LOG2_E), rounder)
+        r = self._remainder(b, x, b.fsub(biased, rounder), 1.0)
+        even = self.polynomial(b, b.fmul(r, r), COTH_P)
+        above, below = b.fadd(even, r), b.fsub(even, r)
+        return b.fdiv(above, self.fma(b, self._power_of_two(b, biased), below, above))
+
+    def tanh(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """tanh(n ln 2 / 2 + r) by the addition theorem, n the nearest; odd, at most 1."""
+        sign, magnitude = self.split_sign(b, x)
+        magnitude = self.minimum(b, magnitude, self.splat(TANH_END))
+        power, r = self._half_steps(b, magnitude, 1.0)
+        square = b.fmul(r, r)
+        t = self.fma(b, b.fmul(square, r), self.polynomial(b, square, TANH_P), r)
+        return self.with_sign(b, sign, self._tanh_sum(b, power, t))
+
+    def erf(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """tanh of atanh(erf(x)), an odd polynomial on the range where erf is not yet 1."""
+        sign, magnitude = self.split_sign(b, x)
+        x = self.minimum(b, magnitude, self.splat(ERF_END))
+        square = b.fmul(x, x)
+        inner = self.fma(b, b.fmul(square, x), self.polynomial(b, square, ERF_P), x)
+        power, r = self._half_steps(b, inner, SLOPE)
+        t = self.fma(b, r, self.polynomial(b, b.fmul(r, r), ERF_TANH_P), r)
+        return self.with_sign(b, sign, self._tanh_sum(b, power, t))
+
+    def log(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """ln x as k ln 2 + ln m, m in [2/3, 4/3); denormals are scaled first, so they are right."""
+        denormal = b.fcmp_ordered("<", x, self.splat(2.0**-126))
+        scaled = b.select(denormal, b.fmul(x, self.splat(2.0**23)), x)
+        exponent, mantissa = self._split(b, scaled)
+        shift = b.select(denormal, self.splat(23.0), self.splat(0.0))
+        f = b.fsub(mantissa, self.splat(1.0))
+        result = self._log_sum(b, b.fsub(exponent, shift), f)
+        return self._log_edges(b, x, result, 0.0)
+
+    def log1p(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """ln(1 + x) as ln u + c/u, with u = 1 + x rounded and c what the rounding lost."""
+        one = self.splat(1.0)
+        u = b.fadd(x, one)
+        lost = b.fdiv(b.fsub(x, b.fsub(u, one)), u)
+        exponent, mantissa = self._split(b, u)
+        result = self._log_sum(b, exponent, b.fsub(mantissa, one), lost)
+        return self.copy_sign(b, self._log_edges(b, x, result, -1.0), x)
+
+    def _remainder(self, b: ir.IRBuilder, x: ir.Value, n: ir.Value, sign: float) -> ir.Value:
+        """x + sign * n * ln 2, as if exact."""
+        r = self.fma(b, n, self.splat(sign * LN2_HIGH), x)
+        return self.fma(b, n, self.splat(sign * LN2_LOW), r)
+
+    def _half_steps(self, b: ir.IRBuilder, x: ir.Value, scale: float) -> tuple[ir.Value, ir.Value]:
+        """2**-n and r with scale * x = n ln 2 / 2 + scale * r, n the nearest whole number.
+
+        One constant is enough here: as n grows, tanh forgets the error of n ln 2.
+        """
+        rounder = self.splat(ROUNDER)
+        biased = self.fma(b, x, self.splat(-2 * LOG2_E * scale), rounder)
+        step = self.splat(math.log(2) / 2 / scale)
+        return self._power_of_two(b, biased), self.fma(b, b.fsub(biased, rounder), step, x)
+
+    def _tanh_sum(self, b: ir.IRBuilder, power: ir.Value, t: ir.Value) -> ir.Value:
+        """tanh(n ln 2 / 2 + r) from power = 2**-n and t = tanh(r)."""
+        one = self.splat(1.0)
+        above, below = b.fadd(one, power), b.fsub(one, power)
+        return b.fdiv(self.fma(b, above, t, below), self.fma(b, below, t, above))
+
+    def _power_of_two(self, b: ir.IRBuilder, biased: ir.Value) -> ir.Value:
+        """2**n from n + ROUNDER: its low bits moved to the exponent; n = -127 gives 0, 128 inf."""
+        return self.from_bits(b, b.shl(self.bits(b, biased), self.splat_bits(EXPONENT_SHIFT)))
+
+    def _split(self, b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """k (as a float) and m with x = 2**k * m, m in [2/3, 4/3), for positive normal x."""
+        bits, shift = self.bits(b, x), self.splat_bits(EXPONENT_SHIFT)
+        k = b.ashr(b.sub(bits, self.splat_bits(TWO_THIRDS_BITS)), shift)
+        return b.sitofp(k, self.type), self.from_bits(b, b.sub(bits, b.shl(k, shift)))
+
+    def _log_sum(
+        self, b: ir.IRBuilder, k: ir.Value, f: ir.Value, rest: ir.Value | None = None
+    ) -> ir.Value:
+        """k ln 2 + ln(1 + f) + rest, added from the smallest term up."""
+        square = b.fmul(f, f)
+        cube, p = b.fmul(square, f), self.polynomial(b, f, LOG_P)
+        small = b.fmul(cube, p) if rest is None else self.fma(b, cube, p, rest)
+        small = self.fma(b, k, self.splat(LN2_LOW), small)
+        small = self.fma(b, square, self.splat(-0.5), small)
+        return self.fma(b, k, self.splat(LN2_HIGH), b.fadd(f, small))
+
+    def _log_edges(self, b: ir.IRBuilder, x: ir.Value, result: ir.Value, pole: float) -> ir.Value:
+        """`result` inside (pole, inf); -inf at the pole, NaN below it and for NaN, inf at inf."""
+        end = b.fcmp_ordered("==", x, self.splat(pole))
+        outside = b.select(end, self.splat(-INF), self.splat(math.nan))
+        result = b.select(b.fcmp_ordered(">", x, self.splat(pole)), result, outside)
+        return b.select(b.fcmp_ordered("==", x, self.splat(INF)), x, result)

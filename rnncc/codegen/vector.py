@@ -1,0 +1,157 @@
+"""Arithmetic on one float vector as LLVM IR: the base that the elementary functions stand on.
+
+In: values of `VectorEmitter.type` and an IRBuilder. Out: the results' values. Nothing here
+branches, touches memory or calls a library, and no result depends on the lane count.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from llvmlite import ir
+
+SIGN_BIT = 0x80000000
+
+
+@dataclass(frozen=True)
+class Vector:
+    """What arithmetic is emitted for.
+
+    Args:
+        lanes: floats in one value; 1 is a plain scalar.
+        fma: the target has fused multiply-add; without it a*b + c is a multiply and an add.
+        dtype: the element type.
+    """
+
+    lanes: int
+    fma: bool = True
+    dtype: Literal["f32"] = "f32"
+
+
+class VectorEmitter:
+    """Emits elementwise arithmetic into `module`; every method takes the builder first.
+
+    `type` is the LLVM type of a value (float or <lanes x float>), `integer` the type of its bits.
+    """
+
+    def __init__(self, module: ir.Module, vector: Vector) -> None:
+        self.module = module
+        self.vector = vector
+        lanes = vector.lanes
+        self.type: ir.Type = ir.VectorType(ir.FloatType(), lanes) if lanes > 1 else ir.FloatType()
+        self.integer: ir.Type = (
+            ir.VectorType(ir.IntType(32), lanes) if lanes > 1 else ir.IntType(32)
+        )
+
+    def splat(self, value: float) -> ir.Constant:
+        """The constant `value`, rounded to float32, in every lane."""
+        return self._constant(self.type, struct.unpack("f", struct.pack("f", value))[0])
+
+    def splat_bits(self, value: int) -> ir.Constant:
+        """The 32-bit integer `value` in every lane."""
+        return self._constant(self.integer, value)
+
+    def broadcast(self, b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
+        """A run-time float in every lane."""
+        if self.vector.lanes == 1:
+            return scalar
+        index = ir.IntType(32)
+        undefined = ir.Constant(self.type, ir.Undefined)
+        lane = b.insert_element(undefined, scalar, index(0))
+        mask = ir.Constant(ir.VectorType(index, self.vector.lanes), [0] * self.vector.lanes)
+        return b.shuffle_vector(lane, undefined, mask)
+
+    def fma(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
+        """x*y + z, rounded once where the target can, else twice."""
+        if self.vector.fma:
+            return self._intrinsic(b, "fma", x, y, z)
+        return b.fadd(b.fmul(x, y), z)
+
+    def polynomial(self, b: ir.IRBuilder, x: ir.Value, terms: Sequence[float]) -> ir.Value:
+        """terms[0] + terms[1]*x + terms[2]*x**2 + ...
+
+        Horner's rule; from five terms on the even and the odd ones apart, which halves the chain of
+        dependent operations.
+        """
+        if len(terms) < 5:
+            return self._horner(b, x, terms)
+        square = b.fmul(x, x)
+        odd = self._horner(b, square, terms[1::2])
+        return self.fma(b, odd, x, self._horner(b, square, terms[::2]))
+
+    def minimum(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The smaller of two; NaN if either is. Which zero minimum(-0, 0) gives is open."""
+        return self._extremum(b, "<", x, y)
+
+    def maximum(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+        """The larger of two; NaN if either is. Which zero maximum(-0, 0) gives is open."""
+        return self._extremum(b, ">", x, y)
+
+    def clamp(self, b: ir.IRBuilder, x: ir.Value, low: float, high: float) -> ir.Value:
+        """x held within [low, high]; NaN stays."""
+        return self.maximum(b, self.splat(low), self.minimum(b, self.splat(high), x))
+
+    def sqrt(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """The square root, correctly rounded; NaN below zero, sqrt(-0) = -0."""
+        return self._intrinsic(b, "sqrt", x)
+
+    def abs(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """|x|, exact."""
+        return self._intrinsic(b, "fabs", x)
+
+    def round(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """The nearest whole number, ties to even (NumPy's rint)."""
+        return self._intrinsic(b, "roundeven", x)
+
+    def copy_sign(self, b: ir.IRBuilder, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
+        """|magnitude| with the sign of `sign`."""
+        return self._intrinsic(b, "copysign", magnitude, sign)
+
+    def bits(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """The float's bits as an integer."""
+        return b.bitcast(x, self.integer)
+
+    def split_sign(self, b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The sign bit, as an integer, and |x|."""
+        bits = self.bits(b, x)
+        magnitude = b.and_(bits, self.splat_bits(SIGN_BIT - 1))
+        return b.and_(bits, self.splat_bits(SIGN_BIT)), self.from_bits(b, magnitude)
+
+    def with_sign(self, b: ir.IRBuilder, sign: ir.Value, magnitude: ir.Value) -> ir.Value:
+        """A value without sign, given one from `split_sign`."""
+        return self.from_bits(b, b.or_(sign, self.bits(b, magnitude)))
+
+    def from_bits(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """The float that has these bits."""
+        return b.bitcast(x, self.type)
+
+    def _constant(self, type: ir.Type, value: float | int) -> ir.Constant:
+        lanes = self.vector.lanes
+        return ir.Constant(type, [value] * lanes if lanes > 1 else value)
+
+    def _horner(self, b: ir.IRBuilder, x: ir.Value, terms: Sequence[float]) -> ir.Value:
+        result: ir.Value = self.splat(terms[-1])
+        for term in reversed(terms[:-1]):
+            result = self.fma(b, result, x, self.splat(term))
+        return result
+
+    def _extremum(self, b: ir.IRBuilder, order: str, x: ir.Value, y: ir.Value) -> ir.Value:
+        """One instruction where either side is a constant: put first, since a NaN in y wins."""
+        if isinstance(y, ir.Constant):
+            x, y = y, x
+        chosen = b.select(b.fcmp_ordered(order, x, y), x, y)
+        if isinstance(x, ir.Constant):
+            return chosen
+        return b.select(b.fcmp_unordered("uno", x, x), x, chosen)
+
+    def _intrinsic(self, b: ir.IRBuilder, name: str, *operands: ir.Value) -> ir.Value:
+        suffix = "f32" if self.vector.lanes == 1 else f"v{self.vector.lanes}f32"
+        full = f"llvm.{name}.{suffix}"
+        function = self.module.globals.get(full)
+        if function is None:
+            function_type = ir.FunctionType(self.type, [self.type] * len(operands))
+            function = ir.Function(self.module, function_type, full)
+        return b.call(function, operands)
