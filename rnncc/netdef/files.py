@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from rnncc.errors import CompileError, Location
@@ -19,6 +18,7 @@ MAX_NESTING = 64
 """How many braces of a text may be open at once."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_TEXT_START = re.compile(rb"(\s|#.*\n)*\w+\s*[:{<]")
 _TEXT_ERROR = re.compile(r"(\d+):\d+ : (.*)", re.DOTALL)
 
 
@@ -55,12 +55,16 @@ def load(source: str | Path | bytes | Message | object, name: str = "<bytes>") -
 
 def save(net: NetDef, path: str | Path, text: bool = False) -> None:
     """Write a net: binary, or in text form."""
+    from google.protobuf import text_format  # costs 14 ms, and binary files need none of it
+
     data = text_format.MessageToString(net).encode() if text else net.SerializeToString()
     Path(path).write_bytes(data)
 
 
 def parse_text(text: str, location: Location | str) -> NetDef:
     """Parse the text form; raises `CompileError` with the line of a syntax error."""
+    from google.protobuf import text_format
+
     _check_nesting(text, location)
     try:
         return text_format.Parse(text, NetDef())
@@ -107,10 +111,10 @@ def _read(path: Path) -> bytes:
 
 
 def _parse(data: bytes, name: str) -> NetDef:
-    """Binary files hold control characters (tags and lengths of fields), texts do not."""
+    """Texts start with a field's name and hold no control characters, as tags of fields are."""
     if not data.strip():
         raise CompileError(name, "is empty", "a NetDef with operators is expected")
-    if not _CONTROL.search(data):
+    if _TEXT_START.match(data) and not _CONTROL.search(data):
         try:
             return parse_text(data.decode(), name)
         except UnicodeDecodeError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.operator import Blob, Operator
@@ -67,6 +66,8 @@ class GraphMaker:
             return self.operators[op.type]
         if op.type in self.refused:
             raise CompileError(location, "is not supported", self.refused[op.type])
+        from difflib import get_close_matches
+
         close = get_close_matches(op.type[:40], self.operators, 3)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
         hint += "known: " + ", ".join(sorted(self.operators))

@@ -60,7 +60,7 @@ class Emitter:
     def __setitem__(self, blob: Blob, value: SSAValue) -> None:
         self.values[blob] = value
         if value.name_hint is None:
-            value.name_hint = _UNPRINTABLE.sub("_", f"{blob.name}_")[:64].rstrip("_0123456789")
+            value.name_hint = _UNPRINTABLE.sub("_", blob.name[:64])
 
     def dims(self, blob: Blob) -> Dims:
         """A blob's shape."""

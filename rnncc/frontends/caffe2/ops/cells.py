@@ -59,14 +59,17 @@ class Unit(Operator):
         gates = e[self.gate_blob]
         return [e.b.slice(gates, 2, size * i, size) for i in range(self.gates)]
 
-    def keep(self, e: Emitter, blob: Blob, new: SSAValue) -> SSAValue:
-        """The new state where the step is inside the sequence, else the old one or zero."""
-        if not self.has_lengths:
-            return new
-        n = e.dims(self.batch)[1]
-        step = e.b.reshape(e[self.xs[-1]], (1, 1, 1))
-        inside = e.b.compare("lt", step, e.b.reshape(e[self.xs[-2]], (1, n, 1)))
-        return e.b.select(inside, new, e.b.fill(0.0, ()) if self.drops else e[blob])
+    def keep(self, e: Emitter, *new: SSAValue) -> None:
+        """The new states where the step is inside the sequence, else the old ones or zero."""
+        values = list(new)
+        if self.has_lengths:
+            n = e.dims(self.batch)[1]
+            step = e.b.reshape(e[self.xs[-1]], (1, 1, 1))
+            inside = e.b.compare("lt", step, e.b.reshape(e[self.xs[-2]], (1, n, 1)))
+            old = [e.b.fill(0.0, ()) if self.drops else e[x] for x in self.xs[: self.states]]
+            values = [e.b.select(inside, a, b) for a, b in zip(new, old, strict=True)]
+        for blob, value in zip(self.ys, values, strict=True):
+            e[blob] = value
 
 
 class LSTMUnit(Unit):
@@ -88,8 +91,7 @@ class LSTMUnit(Unit):
             f = b.add(f, b.fill(self.forget_bias, ()))
         cell = b.add(b.mul(b.sigmoid(f), e[self.xs[1]]), b.mul(b.sigmoid(i), b.tanh(g)))
         hidden = b.mul(b.sigmoid(o), b.tanh(cell))
-        e[self.ys[0]] = self.keep(e, self.xs[0], hidden)
-        e[self.ys[1]] = self.keep(e, self.xs[1], cell)
+        self.keep(e, hidden, cell)
 
 
 class GRUUnit(Unit):
@@ -105,7 +107,7 @@ class GRUUnit(Unit):
         update, output = b.sigmoid(update), b.tanh(output)
         rest = b.mul(output, b.sub(b.fill(1.0, ()), update))
         hidden = b.add(b.mul(e[self.xs[0]], update), rest)
-        e[self.ys[0]] = self.keep(e, self.xs[0], hidden)
+        self.keep(e, hidden)
 
 
 class InferenceLSTM(Operator):
