@@ -23,7 +23,7 @@ ROUNDER = 1.5 * 2**23 + 127
 EXPONENT_SHIFT = 23
 TWO_THIRDS_BITS = 0x3F2AAAAB
 
-EXP_P = (2.0, 0.999999881, 0.333330423, 0.0833365172, 0.0167373419, 0.00276427064)
+EXP_P = (2.0, 0.999999881, 0.333330452, 0.0833365843, 0.0167370643, 0.00276365946)
 # The first float whose exponential is a normal float.
 EXP_START = -87.33654
 EXPM1_P = (0.49999997, 0.166665465, 0.0416674428, 0.0083662523, 0.00138699613)
@@ -38,23 +38,29 @@ LOG_P = (
     0.1398599,
     -0.128776774,
 )
-TANH_P = (-0.33331266, 0.13110282)
+TANH_P = (-0.33331272, 0.131106347)
 TANH_END = 20.0
 # erf's slope at 0; its argument is divided by it, so that the leading terms below are exactly 1.
 SLOPE = 2 / math.sqrt(math.pi)
 ERF_P = (
     0.0910795927,
-    -0.000183587341,
-    -0.000526961521,
-    6.10071402e-05,
-    1.33760591e-06,
-    -1.17717127e-06,
-    1.42589656e-07,
-    -7.76726683e-09,
-    1.64936578e-10,
+    -0.000183587355,
+    -0.000526961463,
+    6.10070711e-05,
+    1.33764274e-06,
+    -1.17718139e-06,
+    1.42591134e-07,
+    -7.7673743e-09,
+    1.64939604e-10,
 )
-ERF_TANH_P = (0.12837917, -0.4788981, 0.24377735, -0.12037574)
+ERF_TANH_P = (0.128379166, -0.478898108, 0.24377726, -0.120370023)
 ERF_END = 3.95
+SIN_P = (-0.166666552, 0.00833218917, -0.000195182918)
+COS_P = (0.0416666456, -0.00138873106, 2.44325656e-05)
+# pi / 2 in two float64 parts; the first times a quarter turn's number is exact up to TURNS_END.
+QUARTER_HIGH = 1.570796325802803
+QUARTER_LOW = 9.920935796805404e-10
+TURNS_END = 2.0**23
 
 
 class MathEmitter(VectorEmitter):
@@ -136,6 +142,39 @@ class MathEmitter(VectorEmitter):
         exponent, mantissa = self._split(b, u)
         result = self._log_sum(b, exponent, b.fsub(mantissa, one), lost)
         return self.copy_sign(b, self._log_edges(b, x, result, -1.0), x)
+
+    def sin(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """sin x from the remainder by a quarter turn; NaN where |x| > 2**23."""
+        return self._circular(b, x, 0)
+
+    def cos(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """cos x = sin(x + a quarter turn); NaN where |x| > 2**23."""
+        return self._circular(b, x, 1)
+
+    def _circular(self, b: ir.IRBuilder, x: ir.Value, ahead: int) -> ir.Value:
+        """sin(x + ahead quarter turns)."""
+        quarter, r = self._quarter_turns(b, x)
+        quarter = b.add(quarter, self.splat_bits(ahead))
+        square = b.fmul(r, r)
+        sine = b.fmul(r, self.polynomial(b, square, (1.0, *SIN_P)))
+        cosine = self.polynomial(b, square, (1.0, -0.5, *COS_P))
+        odd = b.icmp_unsigned("!=", b.and_(quarter, self.splat_bits(1)), self.splat_bits(0))
+        bits = self.bits(b, b.select(odd, cosine, sine))
+        half = b.shl(b.and_(quarter, self.splat_bits(2)), self.splat_bits(30))
+        result = self.from_bits(b, b.xor(bits, half))
+        far = b.fcmp_ordered(">", self.abs(b, x), self.splat(TURNS_END))
+        return b.select(far, self.splat(math.nan), result)
+
+    def _quarter_turns(self, b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """n's low bits and r with x = n pi / 2 + r, n the nearest; by way of float64."""
+        wide, long = self.like(ir.DoubleType()), self.like(ir.IntType(64))
+        rounder = self.constant(wide, 1.5 * 2**52)
+        x = b.fpext(x, wide)
+        biased = b.fadd(b.fmul(x, self.constant(wide, 2 / math.pi)), rounder)
+        n = b.fsub(biased, rounder)
+        r = b.fsub(x, b.fmul(n, self.constant(wide, QUARTER_HIGH)))
+        r = b.fsub(r, b.fmul(n, self.constant(wide, QUARTER_LOW)))
+        return b.trunc(b.bitcast(biased, long), self.integer), b.fptrunc(r, self.type)
 
     def _remainder(self, b: ir.IRBuilder, x: ir.Value, n: ir.Value, sign: float) -> ir.Value:
         """x + sign * n * ln 2, as if exact."""

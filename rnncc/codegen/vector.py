@@ -40,19 +40,26 @@ class VectorEmitter:
     def __init__(self, module: ir.Module, vector: Vector) -> None:
         self.module = module
         self.vector = vector
-        lanes = vector.lanes
-        self.type: ir.Type = ir.VectorType(ir.FloatType(), lanes) if lanes > 1 else ir.FloatType()
-        self.integer: ir.Type = (
-            ir.VectorType(ir.IntType(32), lanes) if lanes > 1 else ir.IntType(32)
-        )
+        self.type = self.like(ir.FloatType())
+        self.integer = self.like(ir.IntType(32))
+
+    def like(self, element: ir.Type) -> ir.Type:
+        """The type of as many lanes of `element`."""
+        lanes = self.vector.lanes
+        return ir.VectorType(element, lanes) if lanes > 1 else element
+
+    def constant(self, type: ir.Type, value: float) -> ir.Constant:
+        """`value` in every lane of `type`."""
+        lanes = self.vector.lanes
+        return ir.Constant(type, [value] * lanes if lanes > 1 else value)
 
     def splat(self, value: float) -> ir.Constant:
         """The constant `value`, rounded to float32, in every lane."""
-        return self._constant(self.type, struct.unpack("f", struct.pack("f", value))[0])
+        return self.constant(self.type, struct.unpack("f", struct.pack("f", value))[0])
 
     def splat_bits(self, value: int) -> ir.Constant:
         """The 32-bit integer `value` in every lane."""
-        return self._constant(self.integer, value)
+        return self.constant(self.integer, value)
 
     def broadcast(self, b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
         """A run-time float in every lane."""
@@ -127,10 +134,6 @@ class VectorEmitter:
     def from_bits(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """The float that has these bits."""
         return b.bitcast(x, self.type)
-
-    def _constant(self, type: ir.Type, value: float | int) -> ir.Constant:
-        lanes = self.vector.lanes
-        return ir.Constant(type, [value] * lanes if lanes > 1 else value)
 
     def _horner(self, b: ir.IRBuilder, x: ir.Value, terms: Sequence[float]) -> ir.Value:
         result: ir.Value = self.splat(terms[-1])

@@ -1,0 +1,302 @@
+"""The elementary functions: accuracy, edges, equal lanes, objects that need no library."""
+
+import ctypes
+import functools
+import math
+import struct
+from collections.abc import Callable
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+from llvmlite import ir
+from numpy.typing import NDArray
+
+from rnncc.codegen.math import MathEmitter
+from rnncc.codegen.vector import Vector
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+# What docs/math.md promises, in ulps where the result is normal.
+BOUNDS = {
+    "exp": 1.5,
+    "expm1": 2.0,
+    "log": 1.0,
+    "log1p": 1.0,
+    "tanh": 2.5,
+    "sigmoid": 2.5,
+    "erf": 3.0,
+    "sin": 2.5,
+    "cos": 2.5,
+}
+LANES = (1, 4, 8, 16)
+TARGETS = {
+    "x86-64-v2": ("x86_64-unknown-linux-gnu", Vector(4, fma=False)),
+    "x86-64-v3": ("x86_64-unknown-linux-gnu", Vector(8)),
+    "x86-64-v4": ("x86_64-unknown-linux-gnu", Vector(16)),
+    "generic": ("aarch64-unknown-linux-gnu", Vector(4)),
+}
+TINY = 2.0**-126  # the smallest normal float
+TURNS = (88.72283, 88.722839, 88.3763, -87.33654, -87.33655, -86.99, -103.98, 9.02, 3.92, 2.0**23)
+SPECIAL = np.array(
+    [s * v for v in (0.0, 1.0, TINY, 1e-45, 3.4028235e38, np.inf, np.nan, *TURNS) for s in (1, -1)],
+    np.float32,
+)
+
+
+def loop(name: str, vector: Vector, triple: str, inputs: int = 1) -> ir.Module:
+    """A module with `loop(x, out, count)`: out[i] = f(x[i]), or f(x[i], x[count + i])."""
+    module = ir.Module()
+    module.triple = triple
+    emitter = MathEmitter(module, vector)
+    pointer, index, element = ir.PointerType(), ir.IntType(64), ir.FloatType()
+    kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, index])
+    function = ir.Function(module, kind, "loop")
+    x, out, count = function.args
+    entry, body, done = (function.append_basic_block() for _ in range(3))
+    b = ir.IRBuilder(entry)
+    b.branch(body)
+    b.position_at_end(body)
+    i = b.phi(index)
+    i.add_incoming(index(0), entry)
+    places = [i, b.add(i, count)][:inputs]
+    loaded = [
+        b.load(b.gep(x, [at], source_etype=element), typ=emitter.type, align=4) for at in places
+    ]
+    result = getattr(emitter, name)(b, *loaded)
+    b.store(result, b.gep(out, [i], source_etype=element), align=4)
+    following = b.add(i, index(vector.lanes))
+    i.add_incoming(following, body)
+    b.cbranch(b.icmp_unsigned("<", following, count), body, done)
+    b.position_at_end(done)
+    b.ret_void()
+    return module
+
+
+def machine(triple: str, cpu: str, features: str = "", jit: bool = False) -> llvm.TargetMachine:
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="small", jit=jit
+    )
+
+
+def optimised(module: ir.Module, target: llvm.TargetMachine) -> llvm.ModuleRef:
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    passes = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=3))
+    passes.getModulePassManager().run(parsed, passes)
+    return parsed
+
+
+@functools.cache
+def compiled(name: str, lanes: int, fma: bool, inputs: int = 1) -> Callable[[Floats], Floats]:
+    """The function over an array whose length is a multiple of `lanes` (times `inputs`)."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    triple = llvm.get_process_triple()
+    features = llvm.get_host_cpu_features().flatten()
+    target = machine(triple, llvm.get_host_cpu_name(), features, jit=True)
+    module = optimised(loop(name, Vector(lanes, fma), triple, inputs), target)
+    engine = llvm.create_mcjit_compiler(module, target)
+    engine.finalize_object()
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    call = kind(engine.get_function_address("loop"))
+
+    def run(x: Floats, keep: llvm.ExecutionEngine = engine) -> Floats:
+        x = np.ascontiguousarray(x, np.float32)
+        out = np.empty(x.size // inputs, np.float32)
+        assert out.size % lanes == 0
+        call(x.ctypes.data, out.ctypes.data, out.size)
+        return out
+
+    return run
+
+
+def padded(values: Floats) -> Floats:
+    return np.concatenate([values, np.zeros(-values.size % 16, np.float32)])
+
+
+def floats(first: int, last: int, step: int = 1) -> Floats:
+    """The floats whose bits are first, first + step, ..."""
+    return np.arange(first, last, step, dtype=np.uint64).astype(np.uint32).view(np.float32)
+
+
+def sigmoid(x: Doubles) -> Doubles:
+    return 1 / (1 + np.exp(-x))
+
+
+def erf(x: Doubles) -> Doubles:
+    result = np.where(np.isnan(x), x, np.copysign(1.0, x))
+    result = np.where(np.abs(x) < 1e-4, x * (2 / math.sqrt(math.pi)) * (1 - x * x / 3), result)
+    middle = (np.abs(x) >= 1e-4) & (np.abs(x) < 5)
+    result[middle] = [math.erf(v) for v in x[middle].tolist()]
+    return result
+
+
+OWN = {"sigmoid": sigmoid, "erf": erf}
+
+
+def reference(name: str, x: Floats) -> Doubles:
+    function = OWN[name] if name in OWN else getattr(np, name)
+    with np.errstate(all="ignore"):
+        return function(x.astype(np.float64))
+
+
+def check(name: str, fma: bool, x: Floats, exact: Doubles) -> float:
+    """Asserts NaN, inf and small results where they belong; returns the largest error in ulps."""
+    got = compiled(name, 8, fma)(x)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = exact.astype(np.float32)
+    expected_nan = np.isnan(wanted)
+    if name in ("sin", "cos"):
+        expected_nan |= np.abs(x) > 2.0**23
+    np.testing.assert_array_equal(np.isnan(got), expected_nan)
+    infinite = np.isinf(wanted) & ~expected_nan
+    np.testing.assert_array_equal(got[infinite], wanted[infinite])
+    finite = ~expected_nan & ~infinite
+    got, exact = got[finite].astype(np.float64), exact[finite]
+    small = np.abs(exact) < TINY
+    assert np.all(np.abs(got[small] - exact[small]) <= TINY)
+    ulp = np.ldexp(1.0, np.frexp(exact[~small])[1] - 24)
+    return float(np.max(np.abs(got[~small] - exact[~small]) / ulp, initial=0.0))
+
+
+@pytest.mark.parametrize("fma", [True, False])
+@pytest.mark.parametrize("name", BOUNDS)
+def test_error_stays_within_the_stated_bound(name: str, fma: bool) -> None:
+    """A sample of every binade, and the special values."""
+    x = padded(np.concatenate([SPECIAL, floats(0, 2**32, 2039)]))
+    assert check(name, fma, x, reference(name, x)) <= BOUNDS[name]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", BOUNDS)
+def test_error_of_every_float_stays_within_the_stated_bound(name: str) -> None:
+    """All floats, infinities and some NaNs included; the NaNs beyond are alike."""
+    worst = dict.fromkeys((True, False), 0.0)
+    chunk = 1 << 21
+    for sign in (0, 1 << 31):
+        for first in range(sign, sign + 0x7F800000 + chunk, chunk):
+            x = floats(first, first + chunk)
+            exact = reference(name, x)
+            for fma in worst:
+                worst[fma] = max(worst[fma], check(name, fma, x, exact))
+    print(f"{name}: {worst[True]:.3f} ulp with fused multiply-add, {worst[False]:.3f} without")
+    assert max(worst.values()) <= BOUNDS[name]
+
+
+@pytest.mark.parametrize("fma", [True, False])
+@pytest.mark.parametrize("name", BOUNDS)
+def test_result_is_the_same_for_every_lane_count(name: str, fma: bool) -> None:
+    x = padded(np.concatenate([SPECIAL, floats(0, 2**32, 65521)]))
+    scalar = compiled(name, 1, fma)(x)
+    for lanes in LANES[1:]:
+        vector = compiled(name, lanes, fma)(x)
+        same = (scalar.view(np.uint32) == vector.view(np.uint32)) | (
+            np.isnan(scalar) & np.isnan(vector)
+        )
+        assert same.all(), (lanes, x[~same][:4], scalar[~same][:4], vector[~same][:4])
+
+
+EDGES = {
+    "exp": [(np.inf, np.inf), (-np.inf, 0), (0, 1), (-0.0, 1), (89, np.inf), (-104, 0)],
+    "expm1": [(np.inf, np.inf), (-np.inf, -1), (0, 0), (-0.0, -0.0), (-100, -1)],
+    "log": [
+        (np.inf, np.inf),
+        (0, -np.inf),
+        (-0.0, -np.inf),
+        (-1, np.nan),
+        (-np.inf, np.nan),
+        (1, 0),
+    ],
+    "log1p": [(np.inf, np.inf), (-1, -np.inf), (-2, np.nan), (0, 0), (-0.0, -0.0)],
+    "tanh": [(np.inf, 1), (-np.inf, -1), (0, 0), (-0.0, -0.0), (20, 1), (1e-45, 1e-45)],
+    "sigmoid": [(np.inf, 1), (-np.inf, 0), (0, 0.5), (-0.0, 0.5), (100, 1), (-1e30, 0)],
+    "erf": [(np.inf, 1), (-np.inf, -1), (0, 0), (-0.0, -0.0), (4, 1), (1e30, 1)],
+    "sin": [(np.inf, np.nan), (0, 0), (-0.0, -0.0), (2.0**24, np.nan)],
+    "cos": [(np.inf, np.nan), (0, 1), (-0.0, 1), (-(2.0**24), np.nan)],
+}
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+@pytest.mark.parametrize("name", BOUNDS)
+def test_edges_are_exact(name: str, lanes: int) -> None:
+    cases = [*EDGES[name], (np.nan, np.nan), (-np.nan, np.nan)]
+    x = padded(np.array([x for x, _ in cases], np.float32))
+    got = compiled(name, lanes, True)(x)[: len(cases)]
+    wanted = np.array([y for _, y in cases], np.float32)
+    np.testing.assert_array_equal(got, wanted)
+    number = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(wanted[number]))
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_every_kind_of_nan_stays_nan(name: str) -> None:
+    x = np.concatenate([floats(0x7F800001, 2**31, 4099), floats(0xFF800001, 2**32, 4099)])
+    assert np.isnan(compiled(name, 8, True)(padded(x))[: x.size]).all()
+
+
+@pytest.mark.parametrize("fma", [True, False])
+@pytest.mark.parametrize("name", ["tanh", "erf", "sigmoid"])
+def test_bounded_functions_never_exceed_one(name: str, fma: bool) -> None:
+    x = floats(0, 0x7F800000, 509)
+    x = padded(x)
+    above, below = compiled(name, 8, fma)(x), compiled(name, 8, fma)(-x)
+    assert above.max() == 1
+    if name == "sigmoid":
+        assert below.min() == 0
+    else:
+        np.testing.assert_array_equal(below, -above)
+
+
+@pytest.mark.parametrize("name", ["minimum", "maximum"])
+def test_extrema_pass_nan_on(name: str) -> None:
+    x = padded(SPECIAL)
+    a, b = np.repeat(x, x.size), np.tile(x, x.size)
+    got = compiled(name, 8, True, inputs=2)(np.concatenate([a, b]))
+    np.testing.assert_array_equal(got, getattr(np, name)(a, b))
+
+
+@pytest.mark.parametrize(
+    ("name", "numpy_name"), [("sqrt", "sqrt"), ("abs", "abs"), ("round", "rint")]
+)
+def test_exact_functions_equal_numpy(name: str, numpy_name: str) -> None:
+    x = padded(np.concatenate([SPECIAL, floats(0, 2**32, 65521)]))
+    with np.errstate(invalid="ignore"):
+        wanted = getattr(np, numpy_name)(x)
+    np.testing.assert_array_equal(compiled(name, 8, True)(x), wanted)
+
+
+def undefined_symbols(elf: bytes) -> list[str]:
+    """Names that a 64-bit little-endian ELF object leaves to the linker."""
+    table, count = struct.unpack_from("<Q", elf, 0x28)[0], struct.unpack_from("<H", elf, 0x3C)[0]
+    sections = [struct.unpack_from("<IIQQQQII", elf, table + 64 * i) for i in range(count)]
+    names: list[str] = []
+    for _, kind, _, _, offset, size, link, _ in sections:
+        strings = sections[link][4]
+        for at in range(offset, offset + size, 24) if kind == 2 else ():
+            start, _, _, section = struct.unpack_from("<IBBH", elf, at)
+            if start and section == 0:
+                names.append(elf[strings + start : elf.index(b"\0", strings + start)].decode())
+    return names
+
+
+@pytest.mark.parametrize("cpu", TARGETS)
+@pytest.mark.parametrize("name", [*BOUNDS, "sqrt", "abs", "round"])
+def test_object_calls_no_library(name: str, cpu: str) -> None:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    triple, widest = TARGETS[cpu]
+    target = machine(triple, cpu)
+    for vector in (widest, Vector(1, widest.fma)):
+        elf = target.emit_object(optimised(loop(name, vector, triple), target))
+        assert undefined_symbols(elf) == []
+
+
+def test_undefined_symbols_are_found() -> None:
+    """Without fused multiply-add in the target, LLVM calls libm's: what the objects must avoid."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = machine("x86_64-unknown-linux-gnu", "x86-64-v2")
+    module = loop("exp", Vector(4, fma=True), target.triple)
+    assert undefined_symbols(target.emit_object(optimised(module, target))) == ["fmaf"]

@@ -1,0 +1,129 @@
+"""Fits the coefficients of rnncc/codegen/math.py and prints them as Python tuples.
+
+Each table is a weighted minimax fit (Lawson's reweighted least squares), repeated once for every
+coefficient: after each fit one more is rounded to float32 and held, so that the later ones make up
+for its rounding. Run `python tools/fit_polynomials.py`; needs NumPy alone, takes seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+ROUNDS = 120
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One table: target(z) ~ c0 + c1*z + ..., the error counted times `weight`.
+
+    `known` holds the first coefficients where they are given.
+    """
+
+    name: str
+    z: Array
+    target: Array
+    weight: Array
+    degree: int
+    known: tuple[float, ...] = ()
+
+
+def solve(fit: Fit, known: list[float]) -> tuple[Array, float]:
+    """The coefficients, lowest first, the first ones held at `known`; and the largest error."""
+    span = np.abs(fit.z).max()
+    units = span ** np.arange(fit.degree + 1)
+    columns = (fit.z / span)[:, None] ** np.arange(fit.degree + 1)
+    held = len(known)
+    result = np.zeros(fit.degree + 1)
+    result[:held] = known * units[:held]
+    rest = fit.target - columns[:, :held] @ result[:held]
+    best, least, lawson = result, math.inf, np.ones_like(span * fit.z)
+    for _ in range(ROUNDS):
+        gain = fit.weight * np.sqrt(lawson)
+        matrix = columns[:, held:] * gain[:, None]
+        result[held:] = np.linalg.lstsq(matrix, rest * gain, rcond=1e-15)[0]
+        error = np.abs(columns @ result - fit.target) * fit.weight
+        if error.max() < least:
+            best, least = result / units, float(error.max())
+        lawson *= error / error.max() + 1e-3
+        lawson /= lawson.sum()
+    return best, least
+
+
+def rounded(fit: Fit) -> tuple[list[float], float]:
+    """The float32 coefficients and the largest error that they leave."""
+    known = [float(np.float32(c)) for c in fit.known]
+    error = math.inf
+    while len(known) <= fit.degree:
+        coefficients, error = solve(fit, known)
+        known.append(float(np.float32(coefficients[len(known)])))
+    return known, error
+
+
+def interval(low: float, high: float) -> Array:
+    """Points of [low, high], dense at both ends, without 0 and its closest neighbours."""
+    x = low + (high - low) * (0.5 - 0.5 * np.cos(np.linspace(0, np.pi, 1501)))
+    return x[np.abs(x) > 1e-3 * (high - low)]
+
+
+def exponentials() -> list[Fit]:
+    """e**r for exp and expm1, r coth(r/2) for sigmoid; |r| up to half of ln 2."""
+    r = interval(-math.log(2) / 2, math.log(2) / 2)
+    twice = 2 * np.expm1(r) / r
+    beyond = (np.expm1(r) - r) / r**2
+    return [
+        Fit("EXP", r, twice, np.abs(r) * np.exp(-r) / 2, 5, (2.0,)),
+        Fit("EXPM1", r, beyond, r**2 / np.abs(np.expm1(r)), 4),
+        Fit("COTH", r**2, r / np.tanh(r / 2), np.abs(r) / 2, 2),
+    ]
+
+
+def logarithm() -> Fit:
+    """What ln(1 + f) has beyond f - f*f/2, by f cubed; 1 + f within [2/3, 4/3]."""
+    f = interval(-1 / 3, 1 / 3)
+    beyond = (np.log1p(f) - f + f * f / 2) / f**3
+    return Fit("LOG", f, beyond, np.abs(f**3 / np.log1p(f)), 7)
+
+
+def tangents() -> list[Fit]:
+    """tanh near 0 (|r| up to a quarter of ln 2) for tanh and for erf, and atanh(erf(x))."""
+    slope = 2 / math.sqrt(math.pi)
+    h = interval(0, math.log(2) / 4)
+    r = h / slope
+    ratio = np.tanh(h) / r
+    x = interval(0, 3.95)
+    inner = np.array([math.log((1 + math.erf(v)) / math.erfc(v)) / 2 for v in x])
+    # How much of inner's relative error reaches erf(x).
+    passed = inner / (np.sinh(inner) * np.cosh(inner))
+    scaled = inner / slope / x
+    return [
+        Fit("TANH", h**2, (np.tanh(h) / h - 1) / h**2, h**3 / np.tanh(h), 1),
+        Fit("ERF", x**2, (scaled - 1) / x**2, passed / scaled * x**2, 8),
+        Fit("ERF_TANH", r**2, ratio - 1, 1 / ratio, 3, (slope - 1,)),
+    ]
+
+
+def circular() -> list[Fit]:
+    """sin and cos within an eighth of a turn."""
+    r = interval(0, math.pi / 4)
+    z = r**2
+    return [
+        Fit("SIN", z, (np.sin(r) / r - 1) / z, r**3 / np.sin(r), 2),
+        Fit("COS", z, (np.cos(r) - 1 + z / 2) / z**2, z**2 / np.cos(r), 2),
+    ]
+
+
+def main() -> None:
+    """Prints every table with its error in units of 2**-24, half a float32's worst rounding."""
+    for fit in [*exponentials(), logarithm(), *tangents(), *circular()]:
+        coefficients, error = rounded(fit)
+        print(f"# relative error {error * 2**24:.3f} * 2**-24")
+        print(f"{fit.name}_P = ({', '.join(f'{c:.9g}' for c in coefficients)})")
+
+
+if __name__ == "__main__":
+    main()
