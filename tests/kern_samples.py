@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Access, Buffer, For, Func, Gemm, Map, Row, buffer_type, dense
+from rnncc.ir.kern import Access, Buffer, For, Func, Gemm, Map, Row, dense
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.ops.base import dim_attr
 from rnncc.ir.ops.control import Yield
@@ -129,4 +129,70 @@ def port(name: str, *dims: Size, dtype: str = "f32") -> Port:
     return Port(name, tuple(Dim.of(d) for d in dims), dtype)
 
 
-__all__ = ["Kern", "N", "T", "buffer_type", "pack", "port", "region", "row_major", "strided"]
+def lstm(hidden: int, depth: int, panel: int = 4, chunk: int = 8) -> KernelProgram:
+    """An LSTM: the input's products in chunks of time, then a step a turn; gates i, f, o, g.
+
+    hidden_all may be absent: a ring of two rows stands in for it.
+    """
+    step, k = N * hidden, Kern()
+    x = k.buffer("x", "input", T * N * depth)
+    h0, c0 = k.buffer("h0", "input", step), k.buffer("c0", "input", step)
+    w = k.buffer("w", "param", 4 * hidden * depth)
+    u = k.buffer("u", "param", 4 * hidden * hidden)
+    hidden_all = k.buffer("hidden_all", "output", T * step, ring=2, stand_in=step * 2)
+    last = k.buffer("hidden_last", "output", step)
+    cell = k.buffer("cell", "state", step)
+    gates = k.buffer("gates", "scratch", (N + chunk) * 4 * hidden)
+    k.copy([N, hidden], c0, cell)
+
+    def run_of_steps(k: Kern, h: SSAValue) -> Sequence[SSAValue]:
+        first, extent = Dim.of("t0"), Dim.of("run")
+        outs = [
+            (gates, strided(step * 4, 4 * hidden, 1, offset=slot * hidden)) for slot in range(4)
+        ]
+        k.gemm(
+            [extent, N, hidden],
+            (k.row(x, first, N * depth), row_major([extent, N, depth])),
+            w,
+            (depth, 4, panel),
+            [],
+            outs,
+            lambda b, *z: z,
+        )
+        return k.loop("t", extent, [h], one_step, start=first)
+
+    def one_step(k: Kern, h: SSAValue) -> Sequence[SSAValue]:
+        mine = k.row(gates, Dim.of("t") - Dim.of("t0"), step * 4)
+        out, access = k.row(hidden_all, Dim.of("t"), step), row_major([N, hidden])
+        ins = [(mine, strided(4 * hidden, 1, offset=slot * hidden)) for slot in range(4)]
+        ins.append((cell, access))
+        k.gemm(
+            [N, hidden],
+            (h, access),
+            u,
+            (hidden, 4, panel),
+            ins,
+            [(out, access), (cell, access)],
+            _lstm_cell,
+        )
+        return [out]
+
+    (h,) = k.loop("t0", T, [h0], run_of_steps, chunk=("run", chunk, N))
+    k.copy([N, hidden], h, last)
+    rng = np.random.default_rng(0)
+    shapes = {"w": depth, "u": hidden}
+    arrays = {
+        name: pack(list(rng.standard_normal((4, hidden, d)).astype("f4")), panel, 0)
+        for name, d in shapes.items()
+    }
+    inputs = [port("x", T, N, depth), port("h0", N, hidden), port("c0", N, hidden)]
+    outputs = [port("hidden_all", T, N, hidden), port("hidden_last", N, hidden)]
+    return k.program(inputs, outputs, arrays)
+
+
+def _lstm_cell(b: Build, *values: SSAValue) -> Sequence[SSAValue]:
+    """z of i, f, o, g; their input parts; the cell -> h, the next cell."""
+    i, f, o, g = (b.add(z, part) for z, part in zip(values[:4], values[4:8], strict=True))
+    kept = b.mul(b.sigmoid(f), values[8])
+    cell = b.add(kept, b.mul(b.sigmoid(i), b.tanh(g)))
+    return [b.mul(b.sigmoid(o), b.tanh(cell)), cell]

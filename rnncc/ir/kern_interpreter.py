@@ -1,0 +1,216 @@
+"""The meaning of a kernel program, in NumPy, over the memory that its library would use.
+
+Planned buffers lie in one workspace at their offsets, so that a wrong plan gives wrong results;
+that memory starts as NaN. Every access outside of its buffer is an `AssertionError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+import numpy as np
+from xdsl.ir import Attribute, Block, SSAValue
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import (
+    Access,
+    Buffer,
+    For,
+    Gemm,
+    Index,
+    Kernel,
+    Map,
+    Pack,
+    Reduce,
+    Reverse,
+    Row,
+    dense,
+    get_access,
+)
+from rnncc.ir.kern_memory import Memory, lay_out
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
+from rnncc.ir.ops.control import Yield
+from rnncc.ir.packing import pack, unpack
+from rnncc.ir.types import NUMPY, dtype_of
+
+Shape = tuple[int, ...]
+
+
+def run(
+    program: KernelProgram,
+    inputs: Mapping[str, Array],
+    sizes: Mapping[str, int] | None = None,
+    absent: Collection[str] = (),
+) -> dict[str, Array]:
+    """Run a program.
+
+    Args:
+        inputs: an array for each input port.
+        sizes: values of symbols that no input's shape shows.
+        absent: outputs for which the caller gives no memory.
+    Returns:
+        output name -> array, without the absent ones.
+    Raises:
+        AssertionError: an access outside of a buffer.
+        ValueError: a length outside 0..T.
+    """
+    context = Context(_sizes(program, inputs, sizes or {}))
+    memories = lay_out(program, inputs, context, absent)
+    with np.errstate(all="ignore"):
+        _Machine(context, memories).run_block(program.func.body.block)
+    shapes = {port.name: context.shape(port.dims) for port in program.outputs}
+    found = {b.label.data: m for b, m in memories.items() if b.role.data == "output" and m}
+    return {n: found[n].flat.reshape(s) for n, s in shapes.items() if n not in absent}
+
+
+def _sizes(
+    program: KernelProgram, inputs: Mapping[str, Array], given: Mapping[str, int]
+) -> dict[str, int]:
+    """The symbols' values: those given, then those that shapes show."""
+    known = dict(given)
+    for port in program.inputs:
+        for dim, size in zip(port.dims, np.shape(inputs[port.name]), strict=True):
+            if dim == Dim.of(next(iter(dim.symbols), 0)):
+                known.setdefault(str(dim), size)
+    return known
+
+
+class _Machine:
+    """What each buffer name stands for; symbols and loop indices are the context's sizes."""
+
+    def __init__(self, context: Context, memories: Mapping[Buffer, Memory | None]) -> None:
+        self.context = Context(sizes := dict(context.sizes))
+        self.sizes = sizes
+        self.names: dict[SSAValue, Memory | None] = {b.y: m for b, m in memories.items()}
+
+    def run_block(self, block: Block) -> None:
+        """Run a block's ops in order."""
+        for op in block.ops:
+            match op:
+                case Row():
+                    memory = self.names[op.buffer]
+                    index, stride = self._size(op.index), self._size(op.stride)
+                    self.names[op.y] = memory and memory.row(index, stride)
+                case For():
+                    self._run_for(op)
+                case Map():
+                    self._write(op, self._body(op))
+                case Reduce():
+                    self._run_reduce(op)
+                case Gemm():
+                    self._write(op, self._body(op, self._products(op)))
+                case Pack():
+                    self._run_pack(op)
+                case Reverse():
+                    self._run_reverse(op)
+                case Buffer() | Yield():
+                    pass
+                case _:
+                    raise AssertionError(f"{op.name} has no meaning here")
+
+    # Loops
+
+    def _run_for(self, loop: For) -> None:
+        carried = [self.names[v] for v in loop.inits]
+        for first, extent in self._turns(loop):
+            self.sizes[loop.index.data] = first
+            if loop.extent is not None:
+                self.sizes[loop.extent.data] = extent
+            self.names.update(zip(loop.body.block.args, carried, strict=True))
+            self.run_block(loop.body.block)
+            carried = [self.names[v] for v in loop.yields]
+        self.names.update(zip(loop.finals, carried, strict=True))
+
+    def _turns(self, loop: For) -> Iterator[tuple[int, int]]:
+        """The first step of each turn and how many it covers."""
+        start, count, most = self._size(loop.start), self._size(loop.count), 1
+        if loop.chunk is not None and loop.rows is not None:
+            most = max(1, loop.chunk.data // max(self._size(loop.rows), 1))
+        done = 0
+        while done < count:
+            extent = min(most, count - done)
+            yield start + (count - done - extent if loop.reverse else done), extent
+            done += extent
+
+    # Kernels
+
+    def _body(self, op: Kernel, sums: Sequence[Array] = ()) -> list[Array]:
+        """What the region yields, over the whole domain at once."""
+        shape = self.context.shape(op.dims)
+        pairs = zip(op.ins, op.in_accesses, strict=True)
+        reads = [self._view(buffer, access, shape).copy() for buffer, access in pairs]
+        values: dict[SSAValue, Array] = dict(zip(op.body.block.args, [*sums, *reads], strict=True))
+        for inner in op.body.block.ops:
+            match inner:
+                case Index():
+                    values[inner.y] = _indices(shape, inner)
+                case RnnOp():
+                    operands = (values[v] for v in inner.operands)
+                    values[inner.y] = inner.evaluate(self.context, *operands)
+                case _:
+                    assert isinstance(inner, Yield), f"{inner.name} in a kernel's region"
+        return [np.broadcast_to(values[v], shape) for v in op.yields]
+
+    def _write(self, op: Kernel, values: Sequence[Array]) -> None:
+        for buffer, access, value in zip(op.outs, op.out_accesses, values, strict=True):
+            if self.names[buffer] is None:
+                continue
+            strides = access.strides[: value.ndim]
+            view = self._view(buffer, Access(access.offset, strides), value.shape)
+            apart = all(s or n < 2 for s, n in zip(view.strides, view.shape, strict=True))
+            assert apart or not view.size, "several points write one element"
+            view[...] = value
+
+    def _run_reduce(self, op: Reduce) -> None:
+        (value,) = self._body(op)
+        axes = tuple(range(value.ndim - op.reduced.data, value.ndim))
+        ufunc = {"sum": np.add, "max": np.maximum, "min": np.minimum}[op.kind.data]
+        start = {"sum": 0, "max": -np.inf, "min": np.inf}[op.kind.data]
+        self._write(op, [ufunc.reduce(value, axis=axes, dtype=value.dtype, initial=start)])
+
+    def _products(self, op: Gemm) -> list[Array]:
+        depth, slots, units = op.depth.data, op.slots.data, op.units
+        rows = self.context.shape(op.dims[:-1])
+        a = self._view(op.a, get_access(op.a_access), (*rows, depth))
+        packed = self._flat(op.weights, slots * units * depth)
+        return [a @ w.T for w in unpack(packed, slots, units, depth, op.panel.data)]
+
+    def _run_pack(self, op: Pack) -> None:
+        shape = (op.units.data, op.depth.data)
+        pairs = zip(op.ins, op.in_accesses, strict=True)
+        packed = pack([self._view(b, access, shape) for b, access in pairs], op.panel.data, 0)
+        self._flat(op.out, packed.size)[...] = packed
+
+    def _run_reverse(self, op: Reverse) -> None:
+        dims = get_dims(op.dims)
+        steps, columns, _ = shape = self.context.shape(dims)
+        access = Access(Dim.of(0), dense(dims))
+        x, lengths = self._view(op.x, access, shape).copy(), self._flat(op.lengths, columns)
+        if ((lengths < 0) | (lengths > steps)).any():
+            raise ValueError(f"a length outside 0..{steps}")
+        out = self._view(op.out, access, shape)
+        out[...] = x
+        for n, length in enumerate(lengths):
+            out[:length, n] = x[:length, n][::-1]
+
+    # Memory
+
+    def _size(self, attribute: Attribute) -> int:
+        return get_dim(attribute).evaluate(self.sizes)
+
+    def _flat(self, buffer: SSAValue, elements: int) -> Array:
+        return self._view(buffer, Access(Dim.of(0), (Dim.of(1),)), (elements,))
+
+    def _view(self, buffer: SSAValue, access: Access, shape: Shape) -> Array:
+        memory = self.names[buffer]
+        assert memory is not None, "an absent output is read"
+        offset, *strides = self.context.shape((access.offset, *access.strides))
+        return memory.view(offset, shape, strides)
+
+
+def _indices(shape: Shape, op: Index) -> Array:
+    """The index along one axis, at every point of the domain."""
+    axis = op.axis.data
+    index = np.arange(shape[axis], dtype=NUMPY[dtype_of(op.y)])
+    return np.broadcast_to(index.reshape((-1,) + (1,) * (len(shape) - axis - 1)), shape)

@@ -1,0 +1,102 @@
+"""The memory of a kernel program as NumPy arrays: what the kern interpreter reads and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from rnncc.ir.kern import Buffer
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.ops.base import Array, Context, get_dim
+from rnncc.ir.types import ITEM_BYTES, NUMPY
+
+POISON = 0xFF
+"""The byte that fresh memory is made of: NaN as a float, -1 as an integer."""
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Elements of a buffer from `start` on; `ring`: how many rows of a sequence it holds."""
+
+    flat: Array
+    start: int = 0
+    ring: int | None = None
+
+    def row(self, index: int, stride: int) -> Memory:
+        """Row `index` of rows `stride` elements apart."""
+        place = index if self.ring is None else index % self.ring
+        return Memory(self.flat, self.start + place * stride)
+
+    def view(self, offset: int, shape: tuple[int, ...], strides: Sequence[int]) -> Array:
+        """The elements of an access; `AssertionError` where one of them is outside."""
+        if 0 in shape:
+            return np.empty(shape, self.flat.dtype)
+        reach = [(size - 1) * stride for size, stride in zip(shape, strides, strict=True)]
+        first = self.start + offset
+        low, high = first + sum(min(r, 0) for r in reach), first + sum(max(r, 0) for r in reach)
+        inside = low >= 0 and high < self.flat.size
+        assert inside, f"elements {low} to {high} of a buffer of {self.flat.size}"
+        item = self.flat.itemsize
+        return as_strided(self.flat[first:], shape, [stride * item for stride in strides])
+
+
+def lay_out(
+    program: KernelProgram,
+    inputs: Mapping[str, Array],
+    context: Context,
+    absent: Collection[str],
+) -> dict[Buffer, Memory | None]:
+    """The memory of each buffer; None for an absent output that nothing stands in for.
+
+    A buffer with an offset lies at that place of the workspace, or of the packed weights; others
+    have memory of their own.
+    """
+    workspace = np.full(program.workspace.evaluate(context.sizes), POISON, np.uint8)
+    weights = np.full(program.weights, POISON, np.uint8)
+    placed: dict[Buffer, Memory | None] = {}
+    for buffer in program.buffers:
+        label, elements = buffer.label.data, buffer.elements.evaluate(context.sizes)
+        match buffer.role.data:
+            case "input":
+                placed[buffer] = Memory(_filled(buffer, elements, inputs[label]))
+            case "param":
+                flat = _part(weights, buffer, elements, context)
+                flat[:] = _filled(buffer, elements, program.arrays[label])
+                placed[buffer] = Memory(flat)
+            case "output" if label not in absent:
+                placed[buffer] = Memory(_own(buffer, elements))
+            case "output" if buffer.stand_in == 0:
+                placed[buffer] = None
+            case role:
+                kept = buffer.stand_in if role == "output" else buffer.elements
+                flat = _part(workspace, buffer, kept.evaluate(context.sizes), context)
+                placed[buffer] = Memory(flat, ring=buffer.rows_kept)
+    return placed
+
+
+def _part(memory: Array, buffer: Buffer, elements: int, context: Context) -> Array:
+    """A buffer's elements at its offset, if it has one."""
+    if buffer.offset is None:
+        return _own(buffer, elements)
+    item = ITEM_BYTES[buffer.dtype]
+    start = get_dim(buffer.offset).evaluate(context.sizes)
+    end, label = start + elements * item, buffer.label.data
+    assert 0 <= start <= end <= memory.size, f"{label}: bytes {start} to {end} of {memory.size}"
+    assert start % item == 0, f"{label}: offset {start} is not aligned"
+    return memory[start:end].view(NUMPY[buffer.dtype])
+
+
+def _own(buffer: Buffer, elements: int) -> Array:
+    size = elements * ITEM_BYTES[buffer.dtype]
+    return np.full(size, POISON, np.uint8).view(NUMPY[buffer.dtype])
+
+
+def _filled(buffer: Buffer, elements: int, array: Array) -> Array:
+    """A copy, so that the caller's array stays as it is."""
+    flat = np.array(array, NUMPY[buffer.dtype]).ravel()
+    label = buffer.label.data
+    assert flat.size == elements, f"{label}: {flat.size} elements, expected {elements}"
+    return flat
