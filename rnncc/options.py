@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from rnncc.errors import CompileError
 from rnncc.packaging.names import c_name
 
-Shape = tuple[int | str, ...]
+Shape = Sequence[int | str | None] | str
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,8 @@ class Options:
 
     Attributes:
         name: a C identifier: the library's name and the prefix of its symbols.
-        shapes: blob name -> ints and symbols, where they cannot be inferred or should be fixed.
+        shapes: input -> its shape, such as ("T", "N", 40) or "T,N,40", where it cannot be inferred
+            or should be fixed; None or "?" leaves a size open.
         target: an LLVM triple; None is this machine.
         cpu: an LLVM CPU name or "native"; None is native for this machine, else the baseline.
         seed: of the random fills of an init net.
@@ -52,38 +52,12 @@ class Options:
             raise CompileError("", f"no option is named {', '.join(unknown)}", ", ".join(known))
         values = {key: value for key, value in given.items() if value is not None}
         values["name"] = _checked_name(values["name"]) if "name" in values else _name_of(net)
-        values["shapes"] = {b: _checked_shape(b, s) for b, s in values.get("shapes", {}).items()}
         if "dump_ir" in values:
             values["dump_ir"] = Path(values["dump_ir"])
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")
         return Options(**values)
-
-
-def parse_shape(text: str) -> tuple[str, Shape]:
-    """Read `BLOB=T,N,40`.
-
-    Raises:
-        CompileError: it has another form.
-    """
-    blob, equals, listed = text.rpartition("=")
-    if not equals or not blob:
-        raise CompileError("", f"shape {text!r} is not of the form BLOB=T,N,40")
-    parts = [part.strip() for part in listed.split(",")] if listed.strip() else []
-    return blob, _checked_shape(blob, [int(p) if p.isdecimal() else p for p in parts])
-
-
-def _checked_shape(blob: str, shape: Any) -> Shape:
-    if not isinstance(shape, (list, tuple)):
-        raise CompileError("", f"shape of {blob}: {shape!r} is not a tuple of sizes")
-    parts = tuple[int | str, ...](shape)  # pyright: ignore[reportUnknownArgumentType]
-    for part in parts:
-        is_size = isinstance(part, int) and 0 <= part < 2**31
-        if not is_size and not (isinstance(part, str) and re.fullmatch(r"[A-Za-z]\w*", part)):
-            hint = "sizes are numbers from 0 up or names such as T"
-            raise CompileError("", f"shape of {blob}: {part!r} is not a size", hint)
-    return parts
 
 
 def _checked_name(name: Any) -> str:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from rnncc.errors import CompileError
 from rnncc.packaging import texts
+from rnncc.packaging.ar import archive
 from rnncc.packaging.compiled import Artifacts, Compiled
+from rnncc.packaging.link import link_shared
 
 KINDS = {
     "so": "shared library",
@@ -76,15 +78,11 @@ def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
 
 
 def _library(compiled: Compiled, path: Path) -> Path:
-    from rnncc.packaging.link import link_shared
-
     link_shared(compiled.object_code, path, compiled.name, compiled.triple)
     return path
 
 
 def _archive(compiled: Compiled, path: Path) -> Path:
-    from rnncc.packaging.ar import archive
-
     try:
         return _replace(path, archive(f"{compiled.name}.o", compiled.object_code))
     except ValueError as error:

@@ -1,0 +1,282 @@
+"""The command line: thin commands over the library; errors are one line and end with status 2."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rnncc import CompileError, __version__
+from rnncc.errors import InternalError
+from rnncc.options import Options
+from rnncc.packaging.products import DEFAULT_KINDS, KINDS
+
+TEXTS = ("rnn", "kern", "llvm", "asm")
+EMITTED = (*TEXTS, "obj", "so")
+
+NET = click.argument("net", type=click.Path(path_type=Path))
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _example(command: str) -> str:
+    """Closes a --help text with a command that works in a clone."""
+    return f"\b\nExample:\n  {command}"
+
+
+def source_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of every command that reads a net."""
+    for option in (
+        click.option("--cpu", metavar="CPU", help="native, or a CPU that LLVM knows."),
+        click.option("--target", metavar="TRIPLE", help="The machine, if not this one."),
+        click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
+        click.option(
+            "--shape", "shapes", multiple=True, metavar="BLOB=T,N,40", help="An input's shape."
+        ),
+        click.option("--name", help="NAME; the file's stem without it."),
+        click.option("--init", type=click.Path(path_type=Path), help="The net of parameters."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="rnncc", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Compile recurrent nets to small libraries that need nothing but libc."""
+
+
+@cli.command(
+    epilog=_example("rnncc compile examples/lstm.pbtxt --init examples/lstm_init.pbtxt -o build")
+)
+@NET
+@source_options
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder; with --emit a file.")
+@click.option(
+    "--products",
+    metavar="KINDS",
+    help=f"Files to write, of {', '.join(KINDS)}; so,h,py without it.",
+)
+@click.option("--emit", type=click.Choice(EMITTED), help="Write one form of the net instead.")
+@click.option("--stop-after", metavar="PASS", help="With --emit rnn or kern: the last pass run.")
+@click.option("--dump-ir", metavar="DIR", help="Write the IR after every pass.")
+@click.option("--time-passes", is_flag=True, help="Print the time of every pass.")
+@click.option("--verify-each", is_flag=True, help="Verify the IR after every pass.")
+@click.option("-v", "--verbose", is_flag=True, help="Say what was written and how long it took.")
+def compile(
+    net: Path,
+    init: Path | None,
+    out: Path | None,
+    products: str | None,
+    emit: str | None,
+    verbose: bool,
+    **options: Any,
+) -> None:
+    """Compile NET to a shared library, a C header and a Python module."""
+    if options["stop_after"] and emit not in ("rnn", "kern"):
+        raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
+    if emit in (*TEXTS, "obj"):
+        _emit(net, init, out, emit, options)
+        return
+    from rnncc import pipeline
+    from rnncc.commands.tables import bytes_text, working
+    from rnncc.packaging.products import check_kinds, write_products
+
+    started = time.perf_counter()
+    kinds = check_kinds(["so"] if emit else _words(products) or DEFAULT_KINDS)
+    with working(f"compiling {net}"):
+        compiled = pipeline.compile_object(net, init, _options(net, options))
+        written = write_products(compiled, out or Path(), kinds)
+    if verbose or sys.stderr.isatty():
+        for path in written.paths:
+            click.echo(f"{path}  {bytes_text(path.stat().st_size)}", err=True)
+        click.echo(f"workspace  {compiled.metadata['workspace']} bytes", err=True)
+        click.echo(f"time  {time.perf_counter() - started:.2f} s", err=True)
+
+
+@cli.command(
+    epilog=_example(
+        "rnncc run examples/lstm.pbtxt --init examples/lstm_init.pbtxt -i examples/lstm.npz"
+    )
+)
+@click.argument("net_or_library", type=click.Path(path_type=Path))
+@source_options
+@click.option(
+    "-i", "--input", "inputs", multiple=True, metavar="FILE", help="x.npz, or NAME=x.npy."
+)
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="y.npz, or y.npy for one.")
+def run(
+    net_or_library: Path, init: Path | None, inputs: Sequence[str], out: Path | None, **options: Any
+) -> None:
+    """Run a net or a compiled library on arrays; without -o, print a summary of the outputs."""
+    from rnncc.commands import running
+
+    given = running.read_arrays(inputs)
+    if running.is_library(net_or_library):
+        model = running.load(net_or_library)
+    else:
+        from rnncc import pipeline
+
+        chosen = _options(net_or_library, options)
+        model = pipeline.compile_in_memory(net_or_library, init, chosen)
+    results = model.run(running.name_arrays(given, model))
+    if out is None:
+        running.print_arrays(results)
+    else:
+        running.write_arrays(results, out)
+
+
+@cli.command(epilog=_example("rnncc inspect examples/lstm.pbtxt --init examples/lstm_init.pbtxt"))
+@NET
+@source_options
+@JSON
+def inspect(net: Path, init: Path | None, as_json: bool, **options: Any) -> None:
+    """Show a net's operators, blobs, versions, shapes and parameters."""
+    from rnncc.commands import inspection
+
+    report = inspection.inspect(net, init, _options(net, options))
+    if as_json:
+        click.echo(json.dumps(report, indent=2))
+    else:
+        inspection.print_report(report)
+
+
+@cli.command(epilog=_example("rnncc plan examples/lstm.pbtxt --init examples/lstm_init.pbtxt"))
+@NET
+@source_options
+@JSON
+def plan(net: Path, init: Path | None, as_json: bool, **options: Any) -> None:
+    """Show where every buffer of the compiled net lies, and the workspace's size."""
+    from rnncc import pipeline
+    from rnncc.commands.tables import print_table
+    from rnncc.planning.report import plan_report
+
+    chosen = _options(net, options)
+    report = plan_report(pipeline.lower(pipeline.import_source(net, init, chosen), chosen))
+    rows = [(row.name, row.role, row.size, *row.live, row.offset) for row in report.rows]
+    columns = ["name", "role", "size", "first", "last", "offset"]
+    if as_json:
+        buffers = [dict(zip(columns, row, strict=True)) for row in rows]
+        click.echo(json.dumps({"workspace": report.workspace, "buffers": buffers}, indent=2))
+    else:
+        print_table("", columns, rows)
+        click.echo(f"workspace: {report.workspace} bytes")
+
+
+@cli.command(epilog=_example("rnncc demo"))
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="Write net and library there.")
+def demo(out: Path | None) -> None:
+    """Make a small net, compile it, run it, compare it with the interpreter, time it."""
+    from rnncc.commands import demo
+
+    demo.demo(out)
+
+
+@cli.command(epilog=_example("rnncc targets"))
+@JSON
+def targets(as_json: bool) -> None:
+    """List the machines that code can be generated for."""
+    from rnncc.commands import targets
+    from rnncc.commands.tables import print_table
+
+    rows = targets.rows()
+    if as_json:
+        click.echo(
+            json.dumps([dict(zip(targets.COLUMNS, row, strict=True)) for row in rows], indent=2)
+        )
+    else:
+        print_table("", targets.COLUMNS, rows)
+
+
+@cli.command(epilog=_example("rnncc ops"))
+@JSON
+def ops(as_json: bool) -> None:
+    """List the Caffe2 operators that nets may use, and those refused with a reason."""
+    from rnncc.commands.tables import print_table
+    from rnncc.frontends.caffe2 import OPERATORS, REFUSED
+
+    if as_json:
+        click.echo(json.dumps({"supported": sorted(OPERATORS), "refused": REFUSED}, indent=2))
+    else:
+        print_table("supported", ["operator"], [(name,) for name in sorted(OPERATORS)])
+        print_table("refused", ["operator", "why"], sorted(REFUSED.items()))
+
+
+def _emit(
+    net: Path, init: Path | None, out: Path | None, kind: str, options: dict[str, Any]
+) -> None:
+    """Write one form of the net to a file; texts without a file to stdout."""
+    from rnncc import pipeline
+
+    chosen = _options(net, options)
+    made = pipeline.emit(net, init, chosen, kind)
+    if isinstance(made, bytes) or out is not None:
+        path = out or Path(f"{chosen.name}.o")
+        path.write_bytes(made if isinstance(made, bytes) else made.encode())
+    else:
+        click.echo(made)
+
+
+def _options(net: Path, given: dict[str, Any]) -> Options:
+    shapes: dict[str, str] = {}
+    for text in given.pop("shapes", ()):
+        blob, equals, shape = text.rpartition("=")
+        if not equals or not blob:
+            raise CompileError("--shape", f"{text!r} is not of the form BLOB=T,N,40")
+        shapes[blob] = shape
+    return Options.of(net, {**given, "shapes": shapes})
+
+
+def _words(text: str | None) -> list[str]:
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit status: 0, 1 for a fault of rnncc, 2 for bad input."""
+    try:
+        cli.main(arguments, prog_name="rnncc", standalone_mode=False)
+        sys.stdout.flush()
+        return 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return 2
+    except (click.Abort, KeyboardInterrupt):
+        return _fail("interrupted", 130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        if os.environ.get("RNNCC_DEBUG"):
+            raise
+        return _explain(error)
+
+
+def _explain(error: Exception) -> int:
+    """Print one line for an error; 2 if the user can mend it."""
+    from rnncc_runtime import ModelError
+
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        where = f" (see {context.command_path} --help)" if context else ""
+        return _fail(error.format_message().rstrip(".") + where, 2)
+    if isinstance(error, (CompileError, ModelError)):
+        return _fail(str(error), 2)
+    if isinstance(error, OSError):
+        return _fail(f"{error.filename or 'file'}: {error.strerror or error}", 2)
+    if isinstance(error, MemoryError):
+        return _fail("out of memory", 1)
+    kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
+    told = f"internal error: {kind}{error}"
+    return _fail(f"{told} (RNNCC_DEBUG=1 shows where)", 1)
+
+
+def _fail(message: str, status: int) -> int:
+    click.echo(f"rnncc: error: {' '.join(message.split())}", err=True)
+    return status

@@ -1,0 +1,1 @@
+"""What stands behind the commands of the command line."""

@@ -1,0 +1,124 @@
+"""What `rnncc inspect` tells of a net: its operators, blobs and versions, shapes, parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rnncc.commands.tables import print_table, shape_text
+from rnncc.errors import CompileError
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.netdef import Argument, NetDef, OperatorDef, load, parse_text, ssa
+from rnncc.options import Options
+
+Report = dict[str, Any]
+
+
+def inspect(net: Path, init: Path | None, options: Options) -> Report:
+    """The net as plain data, ready for JSON.
+
+    Shapes are there where the net can be imported; else `problem` says why it cannot.
+
+    Raises:
+        CompileError: a file cannot be read.
+    """
+    message = load(net)
+    steps, versions = ssa(message)
+    operators = [
+        {"index": index, **_operator(op), "inputs": inputs, "outputs": outputs}
+        for index, (op, (inputs, outputs)) in enumerate(zip(message.op, steps, strict=True))
+    ]
+    report: Report = {"name": options.name, "file": str(net), "operators": operators}
+    known: Report = {}
+    try:
+        known = _shapes(net, init, options)
+    except CompileError as error:
+        report["problem"] = str(error)
+    report |= {key: known.get(key, []) for key in ("symbols", "inputs", "outputs", "parameters")}
+    report["blobs"] = [
+        {"name": name, "role": _role(name, message, known), "last_version": last}
+        for name, last in versions.items()
+    ]
+    return report
+
+
+def print_report(report: Report) -> None:
+    """Print the tables of a report."""
+    rows = [
+        (row["index"] if depth == 0 else "", "  " * depth + row["type"], *_blobs(row))
+        for depth, row in _flat(report["operators"])
+    ]
+    print_table("operators", ["op", "type", "inputs", "outputs"], rows)
+    for group in ("inputs", "outputs", "parameters"):
+        if report[group]:
+            rows = [(e["name"], e["dtype"], shape_text(e["shape"])) for e in report[group]]
+            print_table(group, ["name", "dtype", "shape"], rows)
+    rows = [(blob["name"], blob["role"], blob["last_version"]) for blob in report["blobs"]]
+    print_table("blobs", ["name", "role", "last version"], rows)
+    if "problem" in report:
+        print(f"no shapes: {report['problem']}")
+
+
+def _operator(op: OperatorDef) -> Report:
+    """Type, name, and the operators of step nets within."""
+    nets = [net for argument in op.arg for net in _nets(argument)]
+    inner = [
+        {"index": i, **_operator(o), "inputs": list(o.input), "outputs": list(o.output)}
+        for net in nets
+        for i, o in enumerate(net.op)
+    ]
+    return {"type": op.type, "name": op.name, **({"operators": inner} if inner else {})}
+
+
+def _nets(argument: Argument) -> list[NetDef]:
+    """The nets in an argument; a step net may also stand there as text."""
+    if argument.s and argument.name.endswith("step_net"):
+        return [parse_text(argument.s.decode(errors="replace"), argument.name)]
+    return [argument.n] if argument.HasField("n") else list(argument.nets)
+
+
+def _shapes(net: Path, init: Path | None, options: Options) -> Report:
+    from rnncc import pipeline
+
+    program = pipeline.import_source(net, init, options)
+    parameters = {name: op.y for name, op in program.params.items()}
+    return {
+        "symbols": list(program.symbols),
+        "inputs": _entries(program.net.inputs),
+        "outputs": _entries(program.net.outputs),
+        "parameters": _entries(parameters),
+    }
+
+
+def _entries(values: Mapping[str, Any]) -> list[Report]:
+    return [
+        {"name": name, "dtype": dtype_of(value), "shape": [_size(d) for d in dims_of(value)]}
+        for name, value in values.items()
+    ]
+
+
+def _size(dim: Dim) -> int | str:
+    return int(dim) if dim.is_static else str(dim)
+
+
+def _role(name: str, net: NetDef, known: Report) -> str:
+    if name in net.external_output:
+        return "output"
+    if name in {entry["name"] for entry in known.get("parameters", [])}:
+        return "parameter"
+    return "input" if name in net.external_input else "temporary"
+
+
+def _flat(operators: list[Report], depth: int = 0) -> Iterator[tuple[int, Report]]:
+    for operator in operators:
+        yield depth, operator
+        yield from _flat(operator.get("operators", []), depth + 1)
+
+
+def _blobs(row: Report) -> tuple[str, str]:
+    def text(blob: str | tuple[str, int]) -> str:
+        return blob if isinstance(blob, str) else f"{blob[0]}.{blob[1]}"
+
+    return ", ".join(map(text, row["inputs"])), ", ".join(map(text, row["outputs"]))

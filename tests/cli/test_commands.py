@@ -1,0 +1,195 @@
+"""Every command on the example net, and its errors: one line, status 2."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rnncc_runtime
+from click.testing import CliRunner
+
+from rnncc.cli import cli, main
+from rnncc.packaging.products import KINDS
+
+ROOT = Path(__file__).parents[2]
+NET = str(ROOT / "examples/lstm.pbtxt")
+INIT = ["--init", str(ROOT / "examples/lstm_init.pbtxt")]
+ARRAYS = str(ROOT / "examples/lstm.npz")
+OUTPUTS = {"probabilities", "hidden_last", "cell_last"}
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Holds every product of the example net."""
+    folder = tmp_path_factory.mktemp("lstm") / "build"
+    products = ["--products", ",".join(KINDS)]
+    assert main(["compile", NET, *INIT, "-o", str(folder), *products]) == 0
+    return folder
+
+
+def test_example_files_are_those_of_their_script(tmp_path: Path) -> None:
+    script = tmp_path / "make_lstm.py"
+    script.write_text((ROOT / "examples/make_lstm.py").read_text())
+    subprocess.run([sys.executable, script], check=True)
+    for name in ("lstm.pbtxt", "lstm_init.pbtxt", "lstm.npz"):
+        assert (tmp_path / name).read_bytes() == (ROOT / "examples" / name).read_bytes()
+
+
+@pytest.mark.parametrize("command", [name for name in cli.commands if name != "demo"])
+def test_example_of_help_works(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    printed = CliRunner().invoke(cli, [command, "--help"]).output
+    example = shlex.split(printed.split("Example:")[1])
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    assert example[0] == "rnncc"
+    assert main(example[1:]) == 0, capsys.readouterr().err
+
+
+def test_compile_writes_the_products(folder: Path) -> None:
+    written = {path.name for path in folder.iterdir()}
+    expected = {"liblstm.so", "lstm.h", "lstm.py", "lstm.o", "liblstm.a", "lstm.pc"}
+    assert written == {*expected, "lstmConfig.cmake"}
+
+
+def test_compile_is_quiet_in_a_pipe(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["compile", NET, *INIT, "-o", str(tmp_path)]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert main(["compile", NET, *INIT, "-o", str(tmp_path), "-v"]) == 0
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "liblstm.so" in told.err and "workspace" in told.err
+
+
+def test_name_and_shape(tmp_path: Path) -> None:
+    shape = ["--shape", "x=TIME,3,64"]
+    assert main(["compile", NET, *INIT, "--name", "net2", *shape, "-o", str(tmp_path)]) == 0
+    model = rnncc_runtime.load(tmp_path / "libnet2.so")
+    assert model.inputs["x"].shape == ("TIME", 3, 64)
+
+
+@pytest.mark.parametrize("of_library", [True, False])
+def test_run(folder: Path, tmp_path: Path, of_library: bool) -> None:
+    source = [str(folder / "liblstm.so")] if of_library else [NET, *INIT]
+    out = tmp_path / "y.npz"
+    assert main(["run", *source, "-i", ARRAYS, "-o", str(out)]) == 0
+    with np.load(out) as arrays:
+        assert set(arrays.files) == OUTPUTS
+        assert arrays["probabilities"].shape == (12, 1, 64)
+        np.testing.assert_allclose(arrays["probabilities"].sum(-1), 1, atol=1e-5)
+
+
+def test_run_from_single_arrays(folder: Path, tmp_path: Path, capsys: Capture) -> None:
+    words: list[str] = []
+    with np.load(ARRAYS) as arrays:
+        for name in arrays.files:
+            np.save(tmp_path / f"{name}.npy", arrays[name])
+            words += ["-i", f"{name}={tmp_path / name}.npy"]
+    assert main(["run", str(folder / "liblstm.so"), *words]) == 0
+    assert "probabilities" in capsys.readouterr().out
+    words[1] = words[1].removeprefix("x=")
+    assert main(["run", str(folder / "liblstm.so"), *words]) == 0
+
+
+def test_inspect(capsys: Capture) -> None:
+    assert main(["inspect", NET, *INIT, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [op["type"] for op in report["operators"]] == ["FC", "RecurrentNetwork", "FC", "Softmax"]
+    step = report["operators"][1]["operators"]
+    assert [op["type"] for op in step] == ["FC", "Sum", "LSTMUnit"]
+    assert report["inputs"][0] == {"name": "x", "dtype": "f32", "shape": ["T", "N", 64]}
+    assert report["symbols"] == ["T", "N"]
+    assert {"name": "i2h", "role": "temporary", "last_version": 1} in report["blobs"]
+    assert main(["inspect", NET]) == 0
+    assert "no shapes:" in capsys.readouterr().out
+
+
+def test_plan(capsys: Capture) -> None:
+    assert main(["plan", NET, *INIT, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["buffers"]
+    assert {"name", "role", "size", "first", "last", "offset"} == report["buffers"][0].keys()
+    assert main(["plan", NET, *INIT]) == 0
+    assert f"workspace: {report['workspace']} bytes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["rnn", "kern", "llvm", "asm"])
+def test_emit(kind: str, tmp_path: Path, capsys: Capture) -> None:
+    assert main(["compile", NET, *INIT, "--emit", kind]) == 0
+    text = capsys.readouterr().out
+    assert {"rnn": "rnn.scan", "kern": "kern.", "llvm": "define", "asm": "lstm_run:"}[kind] in text
+    assert main(["compile", NET, *INIT, "--emit", kind, "-o", str(tmp_path / "text")]) == 0
+    assert (tmp_path / "text").read_text().strip() == text.strip()
+
+
+def test_emit_object_and_library(tmp_path: Path) -> None:
+    assert main(["compile", NET, *INIT, "--emit", "obj", "-o", str(tmp_path / "a.o")]) == 0
+    assert (tmp_path / "a.o").read_bytes()[:4] == b"\x7fELF"
+    assert main(["compile", NET, *INIT, "--emit", "so", "-o", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.o", "liblstm.so"]
+
+
+def test_demo(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["demo", "-o", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "off the interpreter" in told
+    assert (tmp_path / "liblstm.so").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["compile"], "Missing argument 'NET' (see rnncc compile --help)"),
+        (["compile", "none.pb"], "none.pb: No such file or directory"),
+        (["compile", NET, "--bogus"], "No such option '--bogus'"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+        (["compile", NET, "--products", "so,exe"], "no product is named exe"),
+        (["compile", NET, "--name", "a-b"], "name 'a-b' is not a C identifier"),
+        (["compile", NET, "--shape", "x"], "--shape: 'x' is not of the form BLOB=T,N,40"),
+        (["compile", NET, *INIT, "--shape", "y=T"], "--shape y: is no input of the net"),
+        (["compile", NET, *INIT, "--seed", "-1"], "seed -1 is not a number from 0 up"),
+        (["compile", NET, *INIT, "--stop-after", "fuse"], "--stop-after: goes with --emit rnn"),
+        (["compile", NET, *INIT, "--cpu", "frob"], "frob"),
+        (["compile", NET, *INIT, "--target", "frob"], "frob"),
+        (["compile", NET, *INIT, "--emit", "rnn", "--stop-after", "frob"], "frob"),
+        (["compile", NET, *INIT, "-o", "/proc/none"], "/proc/none: cannot write"),
+        (["compile", ARRAYS], "lstm.npz"),
+        (["run", "none.so"], "none.so: No such file or directory"),
+        (["run", NET, *INIT, "-i", "none.npz"], "none.npz: No such file or directory"),
+        (["run", NET, *INIT, "-i", NET], "lstm.pbtxt: is no .npy or .npz file of plain arrays"),
+        (["run", NET, *INIT], "inputs missing: x, seq_lengths, h0, c0"),
+        (["run", NET, *INIT, "-i", ARRAYS, "-i", ARRAYS], "a second array is named 'x'"),
+        (["run", NET, *INIT, "-i", ARRAYS, "-o", "y.txt"], "y.txt: 3 outputs go into an .npz file"),
+        (["inspect", ARRAYS], "lstm.npz"),
+        (["plan", NET], "lstm.pbtxt: op 0"),
+    ],
+)
+def test_bad_input(words: list[str], message: str, capsys: Capture) -> None:
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert told.err.startswith("rnncc: error: ")
+    assert message in told.err
+    assert told.err.count("\n") == 1
+
+
+def test_a_fault_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("oops")
+
+    monkeypatch.delenv("RNNCC_DEBUG", raising=False)
+    monkeypatch.setattr("rnncc.pipeline.compile_object", broken)
+    assert main(["compile", NET, *INIT]) == 1
+    told = capsys.readouterr().err
+    assert told == "rnncc: error: internal error: KeyError: 'oops' (RNNCC_DEBUG=1 shows where)\n"
+    monkeypatch.setenv("RNNCC_DEBUG", "1")
+    with pytest.raises(KeyError):
+        main(["compile", NET, *INIT])
