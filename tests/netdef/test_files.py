@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from rnncc.errors import CompileError
 from rnncc.netdef import NetDef, load, save
 from tests.frontends.caffe2.nets import GOLDEN, net, op

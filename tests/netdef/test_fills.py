@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from rnncc.errors import CompileError
 from rnncc.netdef import NetDef, OperatorDef, TensorProto, parameters
 from tests.frontends.caffe2.nets import net, op

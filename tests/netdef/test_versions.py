@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+
 from rnncc.netdef import load, ssa
 from tests.frontends.caffe2.nets import GOLDEN, net, op
 
