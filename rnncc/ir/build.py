@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     f64,
 )
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from rnncc.errors import CompileError, Location
@@ -55,6 +55,20 @@ class Build:
         build = Build(Block())
         build._name = name
         return build
+
+    @staticmethod
+    def before(op: Operation) -> Build:
+        """Insert in front of an op, with its location."""
+        assert op.parent is not None, f"{op.name} is in no block"
+        at = op.location
+        location = Location(node=at.desc.data) if isinstance(at, NameLoc) else None
+        build = Build(op.parent, location)
+        build._builder = Builder(InsertPoint.before(op))
+        return build
+
+    def like(self, op: RnnOp, operands: Sequence[SSAValue], **changes: Attribute) -> SSAValue:
+        """The same op over other operands, with some properties changed."""
+        return self._op(type(op), *operands, **{**op.properties, **changes})
 
     def input(self, name: str, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
         """A model input of that blob name."""

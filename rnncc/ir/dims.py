@@ -138,7 +138,7 @@ class Dim:
 
 def product(dims: Iterable[Dim | int]) -> Dim:
     """The number of elements of a shape."""
-    return reduce(lambda a, b: a * b, dims, _constant(1)) if dims else _constant(1)
+    return _product(tuple(dims))
 
 
 def _reading_order(name: str) -> tuple[bool, str]:
@@ -162,6 +162,11 @@ def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
             return None
         rest.remove(name)
     return tuple(rest)
+
+
+@lru_cache(maxsize=4096)
+def _product(dims: tuple[Dim | int, ...]) -> Dim:
+    return reduce(lambda a, b: a * b, dims, _constant(1))
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,80 @@
+"""Local rewrites to fewer or simpler ops, until none applies; the rules are in `rules/`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.control import Net
+from rnncc.ir.rewriting import NetPass, blocks_of, is_used, replace, run_all
+from rnncc.passes.rules import reshapes, shapes, values
+
+RULES = {**shapes.RULES, **reshapes.RULES, **values.RULES}
+
+
+@dataclass(frozen=True)
+class Canonicalize(NetPass):
+    """Apply the rules of each op, then those of the ops it made and of its users.
+
+    Every rule keeps the value bit for bit, -0.0 and NaN included. A rule returns the value that
+    replaces its op's, or None where it does not apply.
+    """
+
+    name = "rnn-canonicalize"
+
+    def rewrite(self, net: Net) -> bool:
+        return run_all(_settle(block) for block in blocks_of(net.body.block))
+
+
+def _settle(block: Block) -> bool:
+    changed = False
+    work = list(block.ops)[::-1]
+    while work:
+        op = work.pop()
+        if op.parent is None or not op.results:
+            continue
+        if not any(is_used(result) for result in op.results):
+            work += _erase(op)
+            continue
+        new = _apply(op)
+        if new is not None:
+            work += [use.operation for use in (*op.results[0].uses, *new.uses)]
+            operands = op.operands
+            replace(op, [new])
+            work += _around(operands)
+            work += _made(new)
+            changed = True
+    return changed
+
+
+def _erase(op: Operation) -> list[Operation]:
+    """Remove a dead op; the ops that may now change."""
+    operands = op.operands
+    op.detach()
+    op.erase()
+    return _around(operands)
+
+
+def _around(values: Sequence[SSAValue]) -> list[Operation]:
+    """What makes some values and what still uses them."""
+    makers = [v.owner for v in values if isinstance(v.owner, Operation)]
+    return [*makers, *(use.operation for maker in makers for use in maker.results[0].uses)]
+
+
+def _apply(op: Operation) -> SSAValue | None:
+    for rule in RULES.get(type(op), ()) if isinstance(op, RnnOp) else ():
+        new = rule(op)
+        if new is not None:
+            return new
+    return None
+
+
+def _made(value: SSAValue) -> list[Operation]:
+    """The op of a value and those of its operands, which are the ones that a rule makes."""
+    if isinstance(value.owner, Block):
+        return []
+    owners = [x.owner for x in value.owner.operands]
+    return [value.owner, *(owner for owner in owners if isinstance(owner, Operation))]

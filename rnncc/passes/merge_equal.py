@@ -1,0 +1,41 @@
+"""Common subexpressions: equal ops over equal operands become one."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from xdsl.ir import Block
+
+from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.control import Net
+from rnncc.ir.rewriting import NetPass, blocks_of, replace, run_all
+
+
+@dataclass(frozen=True)
+class MergeEqual(NetPass):
+    """Within a block, an op that repeats an earlier one is replaced by it.
+
+    Attributes compare by bits, so that 0.0 and -0.0 stay apart.
+    """
+
+    name = "rnn-merge-equal"
+
+    def rewrite(self, net: Net) -> bool:
+        return run_all(_sweep(block) for block in blocks_of(net.body.block))
+
+
+def _sweep(block: Block) -> bool:
+    changed, seen = False, dict[Hashable, RnnOp]()
+    for op in list(block.ops):
+        if not isinstance(op, RnnOp):
+            continue
+        first = seen.setdefault(_key(op), op)
+        if first is not op:
+            replace(op, [first.y])
+            changed = True
+    return changed
+
+
+def _key(op: RnnOp) -> Hashable:
+    return type(op), tuple(op.operands), op.y.type, *op.properties.items()

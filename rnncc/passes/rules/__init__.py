@@ -1,0 +1,1 @@
+"""The rewrites that `canonicalize` applies, by what they are about."""

@@ -1,0 +1,175 @@
+"""Rewrites of transposes, broadcasts, slices, joins and what they feed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from xdsl.dialects.builtin import BoolAttr
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import RnnOp, get_dim, get_ints
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
+from rnncc.ir.ops.source import Fill
+from rnncc.ir.types import dims_of, dtype_of
+
+Rule = Callable[[Any], SSAValue | None]
+
+
+def is_natural(dim: Dim) -> bool:
+    """Whether a size is known to be at least 0 for all values of its symbols."""
+    return all(factor >= 0 for _, factor in dim.terms)
+
+
+def transpose(op: Transpose) -> SSAValue | None:
+    """Of a transpose → one; of nothing → x; of axes of size 1 alone → reshape; of a fill → fill"""
+    perm, inner, b = get_ints(op.perm), op.x.owner, Build.before(op)
+    if isinstance(inner, Transpose):
+        first = get_ints(inner.perm)
+        return b.transpose(inner.x, [first[axis] for axis in perm])
+    if isinstance(inner, Fill):
+        return b.fill(inner.value.value.data, dims_of(op.y), dtype_of(op.y))
+    moving = [axis for axis in perm if dims_of(op.x)[axis] != 1]
+    return b.reshape(op.x, dims_of(op.y)) if moving == sorted(moving) else None
+
+
+def broadcast(op: Broadcast) -> SSAValue | None:
+    """Of a broadcast → one; of a fill → fill; of no growth → reshape; of unit axes → without"""
+    dims, axes, inner = dims_of(op.y), get_ints(op.axes), op.x.owner
+    b = Build.before(op)
+    if isinstance(inner, Broadcast):
+        return b.broadcast(inner.x, dims, [axes[axis] for axis in get_ints(inner.axes)])
+    if isinstance(inner, Fill):
+        return b.fill(inner.value.value.data, dims, dtype_of(op.y))
+    if product(dims_of(op.x)) == product(dims):
+        return b.reshape(op.x, dims)
+    grown = [dims_of(op.x)[i] != dims[axis] for i, axis in enumerate(axes)]
+    if any(grown):
+        stay = [i for i, grows in enumerate(grown) if not grows]
+        narrow = b.reshape(op.x, [dims_of(op.x)[i] for i in stay])
+        return b.broadcast(narrow, dims, [axes[i] for i in stay])
+    kept = _added_units(dims_of(inner.x), dims_of(op.x)) if isinstance(inner, Reshape) else None
+    if isinstance(inner, Reshape) and kept is not None:
+        return b.broadcast(inner.x, dims, [axes[axis] for axis in kept])
+    return None
+
+
+def _added_units(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> list[int] | None:
+    """Where old's axes are in new, if new is old with axes of size 1 put in."""
+    kept: list[int] = []
+    for axis, size in enumerate(new):
+        if len(kept) < len(old) and size == old[len(kept)]:
+            kept.append(axis)
+        elif size != 1:
+            return None
+    return kept if len(kept) == len(old) else None
+
+
+def slice_of(op: Slice) -> SSAValue | None:
+    """Of everything → x; of a slice → one; of a concat → of its parts; of a broadcast or fill"""
+    axis, start, size = op.axis.data, get_dim(op.start), get_dim(op.size)
+    inner, b = op.x.owner, Build.before(op)
+    if start == 0 and dims_of(op.x)[axis] == size:
+        return op.x
+    if isinstance(inner, Slice) and inner.axis.data == axis:
+        return b.slice(inner.x, axis, get_dim(inner.start) + start, size)
+    if isinstance(inner, Concat) and inner.axis.data == axis:
+        return _slice_of_concat(b, inner, start, size)
+    if isinstance(inner, Fill):
+        return b.fill(inner.value.value.data, dims_of(op.y), dtype_of(op.y))
+    if isinstance(inner, Broadcast):
+        return _slice_of_broadcast(b, inner, op)
+    return None
+
+
+def _slice_of_concat(b: Build, concat: Concat, start: Dim, size: Dim) -> SSAValue | None:
+    """The part that holds the slice, or a concat of whole parts that are the slice."""
+    axis, offset, whole = concat.axis.data, Dim.of(0), list[SSAValue]()
+    for part in concat.xs:
+        extent = dims_of(part)[axis]
+        if is_natural(start - offset) and is_natural(offset + extent - start - size):
+            return b.slice(part, axis, start - offset, size)
+        if is_natural(offset - start) and is_natural(start + size - offset - extent):
+            whole.append(part)
+        offset = offset + extent
+    total = sum((dims_of(part)[axis] for part in whole), Dim.of(0))
+    return b.concat(whole, axis) if whole and total == size else None
+
+
+def _slice_of_broadcast(b: Build, inner: Broadcast, op: Slice) -> SSAValue:
+    axes, axis, x = get_ints(inner.axes), op.axis.data, inner.x
+    if axis in axes and dims_of(x)[axes.index(axis)] == dims_of(inner.y)[axis]:
+        x = b.like(op, [x], axis=type(op.axis)(axes.index(axis)))
+    return b.broadcast(x, dims_of(op.y), axes)
+
+
+def concat(op: Concat) -> SSAValue | None:
+    """Of one → it; of concats → one; without empty parts; of adjacent slices → slice"""
+    axis, b = op.axis.data, Build.before(op)
+    parts: list[SSAValue] = []
+    for x in op.xs:
+        nested = x.owner.xs if isinstance(x.owner, Concat) and x.owner.axis == op.axis else [x]
+        parts += [part for part in nested if dims_of(part)[axis] != 0]
+    joined: list[SSAValue] = []
+    for part in parts:
+        both = _join(b, joined[-1], part, axis) if joined else None
+        joined[-1:] = [both] if both is not None else [*joined[-1:], part]
+    if not joined or (joined == list(op.xs) and len(joined) > 1):
+        return None
+    return b.concat(joined, axis)
+
+
+def _join(b: Build, first: SSAValue, second: SSAValue, axis: int) -> SSAValue | None:
+    """Two neighbouring slices of one value, or two fills, as one."""
+    left, right = first.owner, second.owner
+    size = dims_of(first)[axis] + dims_of(second)[axis]
+    if isinstance(left, Slice) and isinstance(right, Slice):
+        same = left.x is right.x and left.axis.data == right.axis.data == axis
+        if same and get_dim(left.start) + get_dim(left.size) == get_dim(right.start):
+            return b.slice(left.x, axis, get_dim(left.start), size)
+    if isinstance(left, Fill) and isinstance(right, Fill) and left.value == right.value:
+        dims = (*dims_of(first)[:axis], size, *dims_of(first)[axis + 1 :])
+        return b.fill(left.value.value.data, dims, dtype_of(first))
+    return None
+
+
+def reduce_of(op: Reduce) -> SSAValue | None:
+    """Over axes of size 1 → reshape; max of max → one"""
+    axes, b, inner = get_ints(op.axes), Build.before(op), op.x.owner
+    if all(dims_of(op.x)[axis] == 1 for axis in axes):
+        return b.reshape(op.x, dims_of(op.y))
+    if isinstance(inner, Reduce) and inner.kind == op.kind and op.kind.data != "sum":
+        gone = get_ints(inner.axes)
+        kept = [axis for axis in range(len(dims_of(inner.x))) if axis not in gone]
+        return b.reduce(op.kind.data, inner.x, [*gone, *(kept[axis] for axis in axes)])
+    return None
+
+
+def matmul(op: Matmul) -> SSAValue | None:
+    """A transpose of an operand's last two axes → its flag"""
+    for index, flag in enumerate(("transpose_a", "transpose_b")):
+        inner = op.operands[index].owner
+        if isinstance(inner, Transpose) and _swaps_last(get_ints(inner.perm)):
+            operands = list(op.operands)
+            operands[index] = inner.x
+            flipped = BoolAttr.from_bool(not bool(op.properties[flag]))
+            return Build.before(op).like(op, operands, **{flag: flipped})
+    return None
+
+
+def _swaps_last(perm: tuple[int, ...]) -> bool:
+    n = len(perm)
+    return perm == (*range(n - 2), n - 1, n - 2)
+
+
+RULES: dict[type[RnnOp], tuple[Rule, ...]] = {
+    Transpose: (transpose,),
+    Broadcast: (broadcast,),
+    Slice: (slice_of,),
+    Concat: (concat,),
+    Reduce: (reduce_of,),
+    Matmul: (matmul,),
+}

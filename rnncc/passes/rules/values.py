@@ -1,0 +1,200 @@
+"""Rewrites of arithmetic: neutral elements, known conditions, ops on uniform values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.base import Context, Elementwise, RnnOp, get_dim
+from rnncc.ir.ops.shape import Broadcast, ReverseSegments
+from rnncc.ir.ops.source import Constant, Fill, Iota, Size
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
+
+Rule = Callable[[Any], SSAValue | None]
+_WIDE = Context({}, np.float64)
+
+
+def fill_value(value: SSAValue) -> float | None:
+    """The number that a fill repeats."""
+    return value.owner.value.value.data if isinstance(value.owner, Fill) else None
+
+
+def evaluate_fills(op: Elementwise) -> SSAValue | None:
+    """f(fill, fill) → fill"""
+    numbers = [fill_value(v) for v in op.operands]
+    if None in numbers:
+        return None
+    arrays = [
+        np.array(n, _WIDE.numpy_type(dtype_of(v)))
+        for n, v in zip(numbers, op.operands, strict=True)
+    ]
+    with np.errstate(all="ignore"):
+        result = float(op.evaluate(_WIDE, *arrays))
+    return Build.before(op).fill(result, dims_of(op.y), dtype_of(op.y))
+
+
+def below_broadcasts(op: Elementwise) -> SSAValue | None:
+    """f(broadcast a, broadcast b) → broadcast f(a, b): the same with fewer elements"""
+    owners = [v.owner for v in op.operands if not isinstance(v.owner, Fill)]
+    first = owners[0] if owners else None
+    if not isinstance(first, Broadcast):
+        return None
+    for owner in owners:
+        if not isinstance(owner, Broadcast) or owner.axes != first.axes:
+            return None
+        if dims_of(owner.x) != dims_of(first.x):
+            return None
+    b = Build.before(op)
+    small = [
+        v.owner.x
+        if isinstance(v.owner, Broadcast)
+        else b.fill(fill_value(v) or 0.0, dims_of(first.x), dtype_of(v))
+        for v in op.operands
+    ]
+    return b.like(first, [b.like(op, small)])
+
+
+def add(op: ew.Add) -> SSAValue | None:
+    """x + (-0.0) → x; x + 0 → x over integers. x + 0.0 would turn -0.0 into 0.0."""
+    for x, other in ((op.a, op.b), (op.b, op.a)):
+        number = fill_value(other)
+        if number == 0 and (dtype_of(x) not in FLOATS or math.copysign(1, number) < 0):
+            return x
+    return None
+
+
+def sub(op: ew.Sub) -> SSAValue | None:
+    """x - 0.0 → x"""
+    number = fill_value(op.b)
+    return op.a if number == 0 and math.copysign(1, number) > 0 else None
+
+
+def mul(op: ew.Mul) -> SSAValue | None:
+    """x · 1 → x"""
+    if fill_value(op.b) == 1:
+        return op.a
+    return op.b if fill_value(op.a) == 1 else None
+
+
+def div(op: ew.Div) -> SSAValue | None:
+    """x / 1 → x"""
+    return op.a if fill_value(op.b) == 1 else None
+
+
+def neg(op: ew.Neg) -> SSAValue | None:
+    """-(-x) → x"""
+    return op.x.owner.x if isinstance(op.x.owner, ew.Neg) else None
+
+
+def invert(op: ew.Not) -> SSAValue | None:
+    """not not x → x"""
+    return op.x.owner.x if isinstance(op.x.owner, ew.Not) else None
+
+
+def repeat(op: ew.Relu | ew.Abs) -> SSAValue | None:
+    """f(f(x)) → f(x)"""
+    return op.x if type(op.x.owner) is type(op) else None
+
+
+def extreme(op: ew.Maximum | ew.Minimum) -> SSAValue | None:
+    """max(x, x) → x"""
+    return op.a if op.a is op.b else None
+
+
+def logical(op: ew.Logical) -> SSAValue | None:
+    """x and true, x or false, x xor false, x and x, x or x → x; and, or of the other constant"""
+    neutral = {"and": 1, "or": 0, "xor": 0}[op.kind.data]
+    for x, other in ((op.a, op.b), (op.b, op.a)):
+        number = fill_value(other)
+        if number is not None and number == neutral:
+            return x
+        if number is not None and op.kind.data != "xor":
+            return other
+    return op.a if op.a is op.b and op.kind.data != "xor" else None
+
+
+def select(op: ew.Select) -> SSAValue | None:
+    """select(true, a, b) → a; select(c, a, a) → a; select(not c, a, b) → select(c, b, a)"""
+    known = fill_value(op.condition)
+    if known is not None:
+        return op.a if known else op.b
+    if op.a is op.b:
+        return op.a
+    if isinstance(op.condition.owner, ew.Not):
+        return Build.before(op).like(op, [op.condition.owner.x, op.b, op.a])
+    inner_a, inner_b = op.a.owner, op.b.owner
+    if isinstance(inner_a, ew.Select) and inner_a.condition is op.condition:
+        return Build.before(op).like(op, [op.condition, inner_a.a, op.b])
+    if isinstance(inner_b, ew.Select) and inner_b.condition is op.condition:
+        return Build.before(op).like(op, [op.condition, op.a, inner_b.b])
+    return None
+
+
+def cast(op: ew.Cast) -> SSAValue | None:
+    """x as its own type → x; a size as another type is that size"""
+    if dtype_of(op.x) == dtype_of(op.y):
+        return op.x
+    if isinstance(op.x.owner, Size) and dtype_of(op.y) != "i1":
+        return Build.before(op).size(get_dim(op.x.owner.dim), dtype_of(op.y))
+    return None
+
+
+def size(op: Size) -> SSAValue | None:
+    """A size without symbols → fill"""
+    dim = get_dim(op.dim)
+    return Build.before(op).fill(int(dim), (), dtype_of(op.y)) if dim.is_static else None
+
+
+def constant(op: Constant) -> SSAValue | None:
+    """The same number everywhere → fill"""
+    numbers = op.values.data
+    if not numbers or any(n != numbers[0] for n in numbers):
+        return None
+    return Build.before(op).fill(float(op.array().flat[0]), dims_of(op.y), dtype_of(op.y))
+
+
+def iota(op: Iota) -> SSAValue | None:
+    """Indices along an axis of size 1 → 0"""
+    if dims_of(op.y)[op.axis.data] != Dim.of(1):
+        return None
+    return Build.before(op).fill(0, dims_of(op.y), dtype_of(op.y))
+
+
+def reverse_twice(op: ReverseSegments) -> SSAValue | None:
+    """Reversing twice by the same lengths → x"""
+    inner = op.x.owner
+    if isinstance(inner, ReverseSegments) and inner.lengths is op.lengths:
+        return inner.x
+    return None
+
+
+_ELEMENTWISE: list[type[Elementwise]] = ew.OPS  # type: ignore[assignment]
+_OWN: dict[type[RnnOp], tuple[Rule, ...]] = {
+    ew.Add: (add,),
+    ew.Sub: (sub,),
+    ew.Mul: (mul,),
+    ew.Div: (div,),
+    ew.Neg: (neg,),
+    ew.Not: (invert,),
+    ew.Relu: (repeat,),
+    ew.Abs: (repeat,),
+    ew.Maximum: (extreme,),
+    ew.Minimum: (extreme,),
+    ew.Logical: (logical,),
+    ew.Select: (select,),
+    ew.Cast: (cast,),
+}
+RULES: dict[type[RnnOp], tuple[Rule, ...]] = {
+    **{op: (*_OWN.get(op, ()), evaluate_fills, below_broadcasts) for op in _ELEMENTWISE},
+    Size: (size,),
+    Constant: (constant,),
+    Iota: (iota,),
+    ReverseSegments: (reverse_twice,),
+}

@@ -1,0 +1,203 @@
+"""Makes a scan's groups as small as they can be: what is dead, equal or invariant leaves them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.ir import Block, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import get_ints
+from rnncc.ir.ops.control import Net, Yield
+from rnncc.ir.ops.shape import Broadcast
+from rnncc.ir.ops.source import Constant, Fill, Iota, Size
+from rnncc.ir.rewriting import Carry, Loop, Made, NetPass, Rows, is_used, run_all, scans_of
+from rnncc.ir.types import dims_of, dtype_of, tensor
+
+CHEAP = (Constant, Fill, Iota, Size, Broadcast)
+"""Ops that a body repeats rather than reads."""
+
+
+@dataclass(frozen=True)
+class SimplifyScans(NetPass):
+    """Per scan, innermost first:
+
+    - ys nobody uses and carries that neither a used final nor a live row needs are dropped;
+    - a carry that never changes, and a sequence of equal rows, become consts;
+    - equal consts, xs, carries and ys are merged; those nobody uses are dropped;
+    - consts that are cheap to make (fills, broadcasts, ...) are made in the body;
+    - leading axes of size 1 of carries and rows stay outside.
+    """
+
+    name = "rnn-simplify-scans"
+
+    def rewrite(self, net: Net) -> bool:
+        changed = False
+        for scan in scans_of(net.body.block):
+            if not any(is_used(result) for result in scan.results):
+                continue
+            loop = Loop(scan)
+            steps = (_drop_dead, _find_invariants, _merge, _sink, _squeeze, _drop_unused)
+            if run_all(step(loop) for step in steps):
+                loop.rebuild()
+                changed = True
+        return changed
+
+
+def _drop_dead(loop: Loop) -> bool:
+    ys = [y for y in loop.ys if _is_live(y.result)]
+    carries = [c for c in loop.carries if _is_live(c.final)]
+    needed = _needed([*(y.row for y in ys), *(c.next for c in carries)])
+    while more := [c for c in loop.carries if c not in carries and c.arg in needed]:
+        carries += more
+        needed |= _needed([c.next for c in more])
+    if len(carries) == len(loop.carries) and len(ys) == len(loop.ys):
+        return False
+    loop.ys = ys
+    loop.carries = [c for c in loop.carries if c in carries]
+    _trim(loop, needed)
+    return True
+
+
+def _is_live(result: SSAValue | None) -> bool:
+    return result is not None and is_used(result)
+
+
+def _trim(loop: Loop, needed: set[SSAValue]) -> None:
+    """Erase what only the dropped results needed, so that dropped carries have no uses."""
+    loop.yields.operands = [*(c.next for c in loop.carries), *(y.row for y in loop.ys)]
+    for op in reversed(list(loop.body.ops)):
+        if not isinstance(op, Yield) and not needed.intersection(op.results):
+            op.detach()
+            op.erase()
+
+
+def _needed(values: Iterable[SSAValue]) -> set[SSAValue]:
+    """Everything in the body that some values are computed from, themselves included."""
+    found, work = set[SSAValue](), list(values)
+    while work:
+        value = work.pop()
+        if value not in found:
+            found.add(value)
+            work += [] if isinstance(value.owner, Block) else value.owner.operands
+    return found
+
+
+def _find_invariants(loop: Loop) -> bool:
+    """Carries that never change and sequences of equal rows become consts."""
+    outer = {const.arg: const.outer for const in loop.consts}
+    still = [c for c in loop.carries if c.next is c.arg or outer.get(c.next) is c.init]
+    loop.carries = [c for c in loop.carries if c not in still]
+    for carry in still:
+        loop.swap(carry.arg, loop.add_const(carry.init))
+        if carry.final is not None:
+            carry.final.replace_all_uses_with(carry.init)
+    equal = [x for x in loop.xs if _is_one_row(loop, x)]
+    loop.xs = [x for x in loop.xs if x not in equal]
+    return bool(still or equal)
+
+
+def _is_one_row(loop: Loop, x: Rows) -> bool:
+    """Whether all rows are equal; that one is then made in the body."""
+    owner, b = x.outer.owner, Build.before(loop.first)
+    if isinstance(owner, Fill):
+        row = b.fill(owner.value.value.data, dims_of(x.arg), dtype_of(x.arg))
+    elif isinstance(owner, Broadcast) and 0 not in get_ints(owner.axes):
+        axes = [axis - 1 for axis in get_ints(owner.axes)]
+        row = b.broadcast(loop.add_const(owner.x), dims_of(x.arg), axes)
+    else:
+        return False
+    loop.swap(x.arg, row)
+    return True
+
+
+def _merge(loop: Loop) -> bool:
+    """One entry for each distinct value."""
+    before = _size(loop)
+    consts = {c.outer: c for c in reversed(loop.consts)}
+    for const in loop.consts:
+        loop.swap(const.arg, consts[const.outer].arg)
+    loop.consts = [c for c in loop.consts if consts[c.outer] is c]
+    xs = {x.outer: x for x in reversed(loop.xs)}
+    for x in loop.xs:
+        loop.swap(x.arg, xs[x.outer].arg)
+    loop.xs = [x for x in loop.xs if xs[x.outer] is x]
+    carries = {(c.init, c.next): c for c in reversed(loop.carries)}
+    same = [(c, carries[c.init, c.next]) for c in loop.carries]
+    loop.carries = [c for c, first in same if first is c]
+    for carry, first in same:
+        loop.swap(carry.arg, first.arg)
+        if carry.final is not None and first.final is not None:
+            carry.final.replace_all_uses_with(first.final)
+    _merge_ys(loop)
+    return before != _size(loop)
+
+
+def _merge_ys(loop: Loop) -> None:
+    """Equal rows are yielded once; rows of xs are there already."""
+    known, kept = {x.arg: x.outer for x in loop.xs}, list[Made]()
+    for y in loop.ys:
+        assert y.result is not None
+        if y.row in known:
+            y.result.replace_all_uses_with(known[y.row])
+        else:
+            known[y.row] = y.result
+            kept.append(y)
+    loop.ys = kept
+
+
+def _size(loop: Loop) -> int:
+    return len(loop.consts) + len(loop.carries) + len(loop.xs) + len(loop.ys)
+
+
+def _sink(loop: Loop) -> bool:
+    """Make cheap consts in the body."""
+    cheap = [c for c in loop.consts if isinstance(c.outer.owner, CHEAP) and is_used(c.arg)]
+    for const in cheap:
+        owner = const.outer.owner
+        assert isinstance(owner, CHEAP)
+        made = owner.clone({x: loop.add_const(x) for x in owner.operands})
+        loop.body.insert_op_before(made, loop.first)
+        loop.swap(const.arg, made.y)
+    return bool(cheap)
+
+
+def _squeeze(loop: Loop) -> bool:
+    """Carries and rows of shape [1, N, H] become [N, H], reshaped where they are used."""
+    changed, outside = False, Build.before(loop.scan)
+    for part in (*loop.carries, *loop.xs):
+        old = dims_of(part.arg)
+        new = _without_units(old)
+        if new == old:
+            continue
+        arg = loop.add_arg(tensor(new, dtype_of(part.arg)))
+        loop.swap(part.arg, Build.before(loop.first).reshape(arg, old))
+        part.arg = arg
+        if isinstance(part, Carry):
+            part.init = outside.reshape(part.init, new)
+            part.next = Build.before(loop.yields).reshape(part.next, new)
+        else:
+            part.outer = outside.reshape(part.outer, [loop.steps, *new])
+        changed = True
+    for made in loop.ys:
+        new = _without_units(dims_of(made.row))
+        changed |= new != dims_of(made.row)
+        made.row = Build.before(loop.yields).reshape(made.row, new)
+    return changed
+
+
+def _without_units(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Without leading axes of size 1; two axes stay."""
+    while len(dims) > 2 and dims[0] == 1:
+        dims = dims[1:]
+    return dims
+
+
+def _drop_unused(loop: Loop) -> bool:
+    """Consts and sequences that the body does not read."""
+    before = _size(loop)
+    loop.consts = [c for c in loop.consts if is_used(c.arg)]
+    loop.xs = [x for x in loop.xs if is_used(x.arg)]
+    return before != _size(loop)
