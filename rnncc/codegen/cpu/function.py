@@ -1,0 +1,265 @@
+"""The library's entry points, and the walk over a kernel program's loops.
+
+In: a planned kernel program. Out: textual LLVM IR that defines `NAME_call` (weights passed in),
+`NAME_workspace_bytes` and, for a library, `NAME_run` and `NAME_metadata` (docs/abi.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.codegen.cpu.gemm import emit_gemm
+from rnncc.codegen.cpu.map import emit_map
+from rnncc.codegen.cpu.moves import emit_pack, emit_reverse
+from rnncc.codegen.cpu.reduce import emit_reduce
+from rnncc.codegen.emit import I8, I32, I64, POINTER, Emit, Pointer, Value
+from rnncc.codegen.target import Target
+from rnncc.errors import CompileError
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Buffer, For, Gemm, Kernel, Map, Pack, Reduce, Reverse, Row
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.ops.base import get_dim
+from rnncc.ir.ops.control import Yield
+
+OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH = range(4)
+"""Error codes of include/rnncc.h."""
+LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
+"""Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits."""
+
+
+def emit_module(program: KernelProgram, target: Target, metadata: dict[str, Any]) -> ir.Module:
+    """All functions of a model."""
+    for port in (*program.inputs, *program.outputs, *program.parameters):
+        if port.dtype == "f64":
+            raise CompileError(program.source, f"{port.name} is float64: not supported")
+    module = ir.Module(program.name)
+    module.triple = target.triple
+    _workspace_bytes(module, program, target)
+    _call(module, program, target)
+    _metadata(module, program.name, metadata)
+    return module
+
+
+def add_library_entry(module: ir.Module, program: KernelProgram) -> None:
+    """`NAME_run`: `NAME_call` with the weights that the library holds."""
+    name = program.name
+    weights = ir.GlobalVariable(module, ir.ArrayType(I8, max(program.weights, 1)), f"{name}_weights")
+    weights.storage_class = ""
+    weights.global_constant = True
+    weights.linkage = "external"
+    signature = ir.FunctionType(I32, [POINTER] * 3 + [I64] * len(program.symbols))
+    run = ir.Function(module, signature, f"{name}_run")
+    builder = ir.IRBuilder(run.append_basic_block())
+    builder.ret(builder.call(module.get_global(f"{name}_call"), [weights, *run.args], tail="tail"))
+    module.get_global(f"{name}_call").linkage = "internal"
+
+
+def _metadata(module: ir.Module, name: str, metadata: dict[str, Any]) -> None:
+    text = bytearray(json.dumps(metadata).encode() + b"\0")
+    type_ = ir.ArrayType(I8, len(text))
+    constant = ir.GlobalVariable(module, type_, f"{name}_metadata_text")
+    constant.initializer = ir.Constant(type_, text)
+    constant.global_constant = True
+    constant.linkage = "private"
+    function = ir.Function(module, ir.FunctionType(POINTER, []), f"{name}_metadata")
+    ir.IRBuilder(function.append_basic_block()).ret(constant)
+
+
+def _workspace_bytes(module: ir.Module, program: KernelProgram, target: Target) -> None:
+    signature = ir.FunctionType(I64, [I64] * len(program.symbols))
+    function = ir.Function(module, signature, f"{program.name}_workspace_bytes")
+    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
+    emit.symbols = dict(zip(program.symbols, function.args, strict=True))
+    with emit.when(_bad_size(emit)):
+        emit.b.ret(I64(-1))
+    emit.b.ret(emit.dim(program.workspace))
+
+
+def _bad_size(emit: Emit) -> Value:
+    """Whether a symbol is negative or too large, or their product is."""
+    b = emit.b
+    bad: Value = ir.Constant(ir.IntType(1), 0)
+    product: Value = I64(1)
+    for value in emit.symbols.values():
+        out = b.icmp_unsigned(">", value, I64(LARGEST_SIZE))
+        least = b.select(b.icmp_signed("<", value, I64(1)), I64(1), value)
+        room = b.udiv(I64(LARGEST_PRODUCT), least)
+        bad = b.or_(bad, b.or_(out, b.icmp_unsigned(">", product, room)))
+        product = b.mul(product, least)
+    return bad
+
+
+def _call(module: ir.Module, program: KernelProgram, target: Target) -> None:
+    types = [POINTER] * 4 + [I64] * len(program.symbols)
+    function = ir.Function(module, ir.FunctionType(I32, types), f"{program.name}_call")
+    function.attributes.add("nounwind")
+    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
+    emit.symbols = dict(zip(program.symbols, function.args[4:], strict=True))
+    _Body(emit, program, function).run()
+
+
+class _Body:
+    """The function's body: checks, buffers, then kernels and loops in order."""
+
+    def __init__(self, emit: Emit, program: KernelProgram, function: ir.Function) -> None:
+        self.emit, self.program = emit, program
+        self.weights, self.inputs, self.outputs, self.workspace = function.args[:4]
+        self.pointers: dict[SSAValue, Pointer] = {}
+
+    def run(self) -> None:
+        self._fail_if(_bad_size(self.emit), BAD_SIZE)
+        self._declare()
+        self._block(self.program.func.body.block)
+        self.emit.b.ret(I32(OK))
+
+    def _fail(self, code: int) -> None:
+        self.emit.b.ret(I32(code))
+
+    def _fail_if(self, condition: Value, code: int) -> None:
+        with self.emit.when(condition):
+            self._fail(code)
+
+    def _declare(self) -> None:
+        """Pointers of all buffers; null ones that are needed end the call."""
+        b = self.emit.b
+        self._fail_if(self._is_null(self.inputs), NULL_POINTER)
+        self._fail_if(self._is_null(self.outputs), NULL_POINTER)
+        if self.program.workspace != 0:
+            empty = b.icmp_signed("==", self.emit.dim(self.program.workspace), I64(0))
+            missing = b.and_(self._is_null(self.workspace), b.not_(empty))
+            self._fail_if(missing, NULL_POINTER)
+        numbers = {port.name: i for i, port in enumerate(self.program.inputs)}
+        places = {port.name: i for i, port in enumerate(self.program.outputs)}
+        for op in self.program.buffers:
+            label = op.label.data
+            match op.role.data:
+                case "input":
+                    self.pointers[op.y] = self._input(op, numbers[label])
+                case "output":
+                    self.pointers[op.y] = self._output(op, places[label])
+                case "param":
+                    self.pointers[op.y] = self._within(op, self.weights)
+                case _:
+                    self.pointers[op.y] = self._within(op, self.workspace)
+
+    def _input(self, op: Buffer, number: int) -> Pointer:
+        base = self._field(self.inputs, number)
+        if op.y.first_use:
+            self._fail_if(self._is_null(base), NULL_POINTER)
+        return Pointer(base, op.dtype)
+
+    def _output(self, op: Buffer, number: int) -> Pointer:
+        base = self._field(self.outputs, number)
+        absent = self._is_null(base)
+        if op.stand_in == 0:
+            return Pointer(base, op.dtype, absent, None, skippable=True)
+        stand_in = self._within(op, self.workspace).base
+        chosen = self.emit.b.select(absent, stand_in, base)
+        return Pointer(chosen, op.dtype, absent, op.rows_kept)
+
+    def _within(self, op: Buffer, block: Value) -> Pointer:
+        """A buffer at its planned offset, in bytes."""
+        assert op.offset is not None, f"{op.label.data} has no offset"
+        offset = self.emit.dim(get_dim(op.offset))
+        return Pointer(self.emit.b.gep(block, [offset], source_etype=I8), op.dtype, None, op.rows_kept)
+
+    def _field(self, struct: Value, number: int) -> Value:
+        at = self.emit.b.gep(struct, [I64(number)], source_etype=POINTER)
+        return self.emit.b.load(at, typ=POINTER, align=8)
+
+    def _is_null(self, pointer: Value) -> Value:
+        return self.emit.b.icmp_unsigned("==", pointer, ir.Constant(POINTER, None))
+
+    def _block(self, block: Block) -> list[Pointer]:
+        for op in block.ops:
+            match op:
+                case Buffer():
+                    continue
+                case Yield():
+                    return [self.pointers[v] for v in op.values]
+                case Row():
+                    index, stride = (self.emit.dim(get_dim(d)) for d in (op.index, op.stride))
+                    row = self.emit.row(self.pointers[op.buffer], index, stride)
+                    self.pointers[op.y] = row
+                case For():
+                    self._for(op)
+                case _:
+                    self._guarded(op)
+        return []
+
+    def _guarded(self, op: Operation) -> None:
+        """A kernel; skipped when nothing that it writes is wanted."""
+        outs = [self.pointers[v] for v in op.outs] if isinstance(op, Kernel) else []
+        if outs and all(p.skippable for p in outs):
+            wanted = [self.emit.b.not_(p.absent) for p in outs]
+            for other in wanted[1:]:
+                wanted[0] = self.emit.b.or_(wanted[0], other)
+            with self.emit.when(wanted[0]):
+                self._kernel(op)
+        else:
+            self._kernel(op)
+
+    def _kernel(self, op: Operation) -> None:
+        emit = self.emit
+        match op:
+            case Map():
+                emit_map(emit, op, self._all(op.ins), self._all(op.outs))
+            case Reduce():
+                emit_reduce(emit, op, self._all(op.ins), self._all(op.outs))
+            case Gemm():
+                a, weights = self._all([op.a, op.weights])
+                emit_gemm(emit, op, a, weights, self._all(op.ins), self._all(op.outs))
+            case Pack():
+                emit_pack(emit, op, self._all(op.ins), self.pointers[op.out])
+            case Reverse():
+                emit_reverse(emit, op, *self._all([op.x, op.lengths, op.out]), self._fail)
+            case _:
+                raise AssertionError(f"{op.name} has no code")
+
+    def _all(self, values: Sequence[SSAValue]) -> list[Pointer]:
+        return [self.pointers[v] for v in values]
+
+    def _for(self, op: For) -> None:
+        """A loop over single steps or over chunks of steps."""
+        emit, b = self.emit, self.emit.b
+        start, count = emit.dim(get_dim(op.start)), emit.dim(get_dim(op.count))
+        size = self._chunk_steps(op) if op.chunk is not None else I64(1)
+        turns = count
+        if op.chunk is not None:
+            turns = b.sdiv(b.add(count, b.sub(size, I64(1))), size)
+        types = [self.pointers[v] for v in op.inits]
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            number = b.sub(b.sub(turns, I64(1)), i) if op.reverse else i
+            first = b.mul(number, size) if op.chunk is not None else number
+            symbols = {op.index.data: b.add(start, first)}
+            if op.extent is not None:
+                rest = b.sub(count, first)
+                symbols[op.extent.data] = b.select(b.icmp_signed("<", rest, size), rest, size)
+            for argument, base, like in zip(op.body.block.args, carried, types, strict=True):
+                self.pointers[argument] = Pointer(base, like.dtype)
+            with emit.symbols_set(symbols):
+                return [p.base for p in self._block(op.body.block)]
+
+        finals = emit.loop(turns, turn, [p.base for p in types])
+        for result, base, like in zip(op.finals, finals, types, strict=True):
+            self.pointers[result] = Pointer(base, like.dtype)
+
+    def _chunk_steps(self, op: For) -> Value:
+        """max(1, chunk // max(rows, 1))"""
+        assert op.chunk is not None and op.rows is not None
+        b = self.emit.b
+        rows = self.emit.dim(get_dim(op.rows))
+        rows = b.select(b.icmp_signed(">", rows, I64(1)), rows, I64(1))
+        steps = b.sdiv(I64(op.chunk.data), rows)
+        return b.select(b.icmp_signed(">", steps, I64(1)), steps, I64(1))
+
+
+def dimension_text(dim: Dim) -> int | str:
+    """A size as metadata shows it."""
+    return int(dim) if dim.is_static else str(dim)

@@ -1,0 +1,113 @@
+"""`kern.map`: loops over the domain, vectors along its last axis."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.nest import Nest, indexed_axes, make_nest
+from rnncc.codegen.cpu.region import RegionCode
+from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Map
+
+
+def emit_map(emit: Emit, op: Map, ins: list[Pointer], outs: list[Pointer]) -> None:
+    """Write the loops of a map."""
+    accesses = [*op.in_accesses, *op.out_accesses]
+    nest = make_nest(op.dims, accesses, indexed_axes(op))
+    code = _MapCode(emit, op, nest, [*ins, *outs])
+    emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row)
+
+
+class _MapCode:
+    """One row of the domain, in vectors where its last axis is dense."""
+
+    def __init__(self, emit: Emit, op: Map, nest: Nest, pointers: list[Pointer]) -> None:
+        self.emit, self.op, self.nest = emit, op, nest
+        self.bases = [
+            emit.at(p, emit.dim(a.offset)) for p, a in zip(pointers, nest.accesses, strict=True)
+        ]
+        self.steps = [a.strides[-1] if nest.dims else Dim.of(0) for a in nest.accesses]
+        self.count = len(op.ins)
+        dense = all(s in (0, 1) for s in self.steps[: self.count])
+        dense = dense and all(s == 1 for s in self.steps[self.count :])
+        self.lanes = emit.target.lanes if nest.dims and dense else 1
+        axis = nest.axes[-1] if nest.dims else None
+        arguments = op.body.block.args
+        varying = {v for v, s in zip(arguments, self.steps, strict=False) if s != 0}
+        self.code = RegionCode(emit, op.body.block, varying, axis)
+
+    def row(self, indices: list[Value]) -> None:
+        emit, nest = self.emit, self.nest
+        pointers = list(self.bases)
+        for loop, index in enumerate(indices):
+            for i, access in enumerate(nest.accesses):
+                if access.strides[loop] != 0:
+                    step = emit.b.mul(index, emit.dim(access.strides[loop]))
+                    pointers[i] = emit.at(pointers[i], step)
+        by_axis = dict(zip(nest.axes, indices, strict=False))
+        arguments = self.op.body.block.args
+        known = {
+            v: emit.load(pointers[i])
+            for i, v in enumerate(arguments)
+            if v not in self.code.varying
+        }
+        scalars = self.code.invariants(known, lambda axis: by_axis.get(axis, I64(0)))
+        count = emit.dim(nest.dims[-1]) if nest.dims else I64(1)
+        lanes = self.lanes
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            self._vector(pointers, scalars, by_axis, emit.b.mul(i, I64(lanes)), None)
+            return []
+
+        if isinstance(count, ir.Constant):
+            full, rest = divmod(count.constant, lanes)
+            emit.loop(I64(full), turn)
+            if rest:
+                mask = emit.first_lanes(rest, lanes)
+                self._vector(pointers, scalars, by_axis, I64(full * lanes), mask)
+            return
+        full = emit.b.sdiv(count, I64(lanes)) if lanes > 1 else count
+        emit.loop(full, turn)
+        if lanes > 1:
+            start = emit.b.mul(full, I64(lanes))
+            rest = emit.b.sub(count, start)
+            with emit.when(emit.b.icmp_signed(">", rest, I64(0))):
+                mask = emit.first_lanes(rest, lanes)
+                self._vector(pointers, scalars, by_axis, start, mask)
+
+    def _vector(
+        self,
+        pointers: list[Pointer],
+        scalars: dict[object, Value],
+        by_axis: dict[int, Value],
+        start: Value,
+        mask: Value | None,
+    ) -> None:
+        emit, lanes = self.emit, self.lanes
+        here = [
+            emit.at(p, emit.b.mul(start, emit.dim(s)) if s != 1 else start) if s != 0 else p
+            for p, s in zip(pointers, self.steps, strict=True)
+        ]
+        known = {
+            v: emit.load(here[i], lanes, mask)
+            for i, v in enumerate(self.op.body.block.args)
+            if v in self.code.varying
+        }
+
+        def index(axis: int) -> Value:
+            if self.nest.dims and axis == self.nest.axes[-1]:
+                return lane_numbers(emit, start, lanes)
+            return emit.splat(by_axis.get(axis, I64(0)), lanes)
+
+        values = self.code.vectors(scalars, known, index, lanes)  # type: ignore[arg-type]
+        for value, pointer in zip(values, here[self.count :], strict=True):
+            emit.store(value, pointer, lanes, mask)
+
+
+def lane_numbers(emit: Emit, start: Value, lanes: int) -> Value:
+    """start, start + 1, ... in the lanes."""
+    if lanes == 1:
+        return start
+    numbers = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
+    return emit.b.add(emit.splat(start, lanes), numbers)

@@ -1,0 +1,196 @@
+"""`kern.reduce`: sums, largest and smallest values, each in one fixed order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.map import lane_numbers
+from rnncc.codegen.cpu.region import RegionCode
+from rnncc.codegen.emit import I32, I64, VALUE, Emit, Pointer, Value, vector_type
+from rnncc.ir.kern import Reduce
+from rnncc.ir.types import dtype_of
+
+
+def emit_reduce(emit: Emit, op: Reduce, ins: list[Pointer], outs: list[Pointer]) -> None:
+    """Write the loops of a reduction.
+
+    Lanes run along the last axis that is kept, where memory is dense along it, and each sums by
+    itself; else along the last reduced axis, and are added up in the end; else there is one.
+    """
+    _ReduceCode(emit, op, ins, outs[0]).run()
+
+
+class _ReduceCode:
+    def __init__(self, emit: Emit, op: Reduce, ins: list[Pointer], out: Pointer) -> None:
+        self.emit, self.op, self.ins, self.out = emit, op, ins, out
+        self.kept = len(op.dims) - op.reduced.data
+        self.dtype = dtype_of(op.yields[0])
+        self.access = [*op.in_accesses, *op.out_accesses]
+        last_kept, last = self.kept - 1, len(op.dims) - 1
+        reads = self.access[:-1]
+        across = self.kept > 0 and self.access[-1].strides[last_kept] == 1
+        across = across and _dense(reads, last_kept)
+        along = not across and op.reduced.data > 0 and _dense(reads, last)
+        self.axis = last_kept if across else last if along else None
+        self.lanes = emit.target.lanes if self.axis is not None else 1
+        varying: set[SSAValue] = {
+            v
+            for v, a in zip(op.body.block.args, reads, strict=True)
+            if self.axis is not None and a.strides[self.axis] != 0
+        }
+        self.code = RegionCode(emit, op.body.block, varying, self.axis)
+        self.across, self.along = across, along
+
+    def run(self) -> None:
+        emit, dims = self.emit, self.op.dims
+        outer = dims[: self.kept - 1] if self.across else dims[: self.kept]
+        emit.nest([emit.dim(d) for d in outer], self._element if not self.across else self._row)
+
+    def _row(self, indices: list[Value]) -> None:
+        """A row of results, one a lane."""
+        self._in_vectors(
+            self.emit.dim(self.op.dims[self.kept - 1]),
+            lambda start, mask: self._result([*indices, start], mask),
+        )
+
+    def _element(self, indices: list[Value]) -> None:
+        self._result(indices, None)
+
+    def _result(self, kept: list[Value], mask: Value | None) -> None:
+        emit = self.emit
+        total = self._initial()
+        inner = self.op.dims[self.kept :]
+        total = self._sum(kept, list(inner), total, mask)
+        if self.along:
+            total = self._fold(total)
+        pointer = self._pointer(self.out, len(self.access) - 1, kept)
+        emit.store(total, pointer, self.lanes if self.across else 1, mask)
+
+    def _sum(self, indices: list[Value], dims: list[object], total: Value, mask: Value | None) -> Value:
+        """Loops over the reduced axes, outermost first."""
+        emit = self.emit
+        if not dims:
+            return self._combine(total, self._term(indices, mask), mask)
+        size = emit.dim(dims[0])  # type: ignore[arg-type]
+        if self.along and len(dims) == 1:
+            full = emit.b.sdiv(size, I64(self.lanes))
+            body = lambda i, c: [  # noqa: E731
+                self._sum([*indices, emit.b.mul(i, I64(self.lanes))], [], c[0], None)
+            ]
+            (total,) = emit.loop(full, body, [total])
+            start = emit.b.mul(full, I64(self.lanes))
+            rest = emit.first_lanes(emit.b.sub(size, start), self.lanes)
+            return self._sum([*indices, start], [], total, rest)
+        body = lambda i, c: [self._sum([*indices, i], dims[1:], c[0], mask)]  # noqa: E731
+        return emit.loop(size, body, [total])[0]
+
+    def _term(self, indices: list[Value], mask: Value | None) -> Value:
+        emit = self.emit
+        known: dict[SSAValue, Value] = {}
+        scalars: dict[SSAValue, Value] = {}
+        for i, value in enumerate(self.op.body.block.args):
+            pointer = self._pointer(self.ins[i], i, indices)
+            if value in self.code.varying:
+                known[value] = emit.load(pointer, self.lanes, mask)
+            else:
+                scalars[value] = emit.load(pointer)
+
+        def scalar_index(axis: int) -> Value:
+            return indices[axis]
+
+        def index(axis: int) -> Value:
+            if axis == self.axis:
+                return lane_numbers(emit, indices[axis], self.lanes)
+            return emit.splat(indices[axis], self.lanes)
+
+        scalars = self.code.invariants(scalars, scalar_index)
+        return self.code.vectors(scalars, known, index, self.lanes)[0]
+
+    def _pointer(self, pointer: Pointer, number: int, indices: list[Value]) -> Pointer:
+        emit, access = self.emit, self.access[number]
+        at = emit.at(pointer, emit.dim(access.offset))
+        for index, stride in zip(indices, access.strides, strict=False):
+            if stride != 0:
+                at = emit.at(at, emit.b.mul(index, emit.dim(stride)))
+        return replace(at, ring=None)
+
+    def _in_vectors(self, size: Value, body: object) -> None:
+        emit, lanes = self.emit, self.lanes
+        full = emit.b.sdiv(size, I64(lanes))
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            body(emit.b.mul(i, I64(lanes)), None)  # type: ignore[operator]
+            return []
+
+        emit.loop(full, turn)
+        start = emit.b.mul(full, I64(lanes))
+        rest = emit.b.sub(size, start)
+        with emit.when(emit.b.icmp_signed(">", rest, I64(0))):
+            body(start, emit.first_lanes(rest, lanes))  # type: ignore[operator]
+
+    def _initial(self) -> Value:
+        kind = self.op.kind.data
+        lanes = self.lanes
+        if self.dtype == "f32":
+            number = {"sum": 0.0, "max": -math.inf, "min": math.inf}[kind]
+            return self.emit.math(lanes).splat(number)
+        bits = VALUE[self.dtype].width  # type: ignore[attr-defined]
+        number = {"sum": 0, "max": -(1 << (bits - 1)), "min": (1 << (bits - 1)) - 1}[kind]
+        return self.emit.splat(ir.Constant(VALUE[self.dtype], number), lanes)
+
+    def _combine(self, total: Value, term: Value, mask: Value | None, lanes: int = 0) -> Value:
+        """One more term; along the reduced axis masked-off lanes keep what they have."""
+        emit, b = self.emit, self.emit.b
+        lanes = lanes or self.lanes
+        kind = self.op.kind.data
+        if self.dtype == "f32":
+            m = emit.math(lanes)
+            new = {
+                "sum": lambda: b.fadd(total, term),
+                "max": lambda: m.maximum(b, total, term),
+                "min": lambda: m.minimum(b, total, term),
+            }[kind]()
+        elif kind == "sum":
+            new = b.add(total, term)
+        else:
+            new = b.select(b.icmp_signed(">" if kind == "max" else "<", total, term), total, term)
+        keep = mask is not None and self.along
+        return b.select(mask, new, total) if keep else new
+
+    def _fold(self, total: Value) -> Value:
+        """The lanes as one: halves added, then halves of these, ..."""
+        b, lanes = self.emit.b, self.lanes
+        while lanes > 1:
+            lanes //= 2
+            type_ = ir.VectorType(I32, lanes)
+            undefined = ir.Constant(total.type, ir.Undefined)
+            low = b.shuffle_vector(total, undefined, ir.Constant(type_, list(range(lanes))))
+            high = ir.Constant(type_, list(range(lanes, 2 * lanes)))
+            high = b.shuffle_vector(total, undefined, high)
+            if lanes == 1:
+                low, high = (b.extract_element(v, I32(0)) for v in (low, high))
+                return self._combine(low, high, None, 1)
+            total = self._halves(low, high, lanes)
+        return total
+
+    def _halves(self, low: Value, high: Value, lanes: int) -> Value:
+        b, kind = self.emit.b, self.op.kind.data
+        if kind == "sum":
+            return b.fadd(low, high) if self.dtype == "f32" else b.add(low, high)
+        order = ">" if kind == "max" else "<"
+        if self.dtype != "f32":
+            return b.select(b.icmp_signed(order, low, high), low, high)
+        keeps = b.or_(b.fcmp_ordered(order, low, high), b.fcmp_unordered("uno", low, low))
+        return b.select(keeps, low, high)
+
+
+def _dense(accesses: list[object], axis: int) -> bool:
+    steps = [a.strides[axis] for a in accesses]  # type: ignore[attr-defined]
+    return any(s == 1 for s in steps) and all(s in (0, 1) for s in steps)
+
+
+__all__ = ["emit_reduce", "vector_type"]

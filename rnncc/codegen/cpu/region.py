@@ -1,0 +1,242 @@
+"""The body of a kernel as vector code: what does not vary along the lanes is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from llvmlite import ir
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.codegen.emit import VALUE, Emit, Value, vector_type
+from rnncc.codegen.math import MathEmitter
+from rnncc.errors import CompileError
+from rnncc.ir.kern import Index
+from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.base import get_dim
+from rnncc.ir.ops.control import Yield, terminator
+from rnncc.ir.ops.source import Constant, Fill, Size
+from rnncc.ir.types import dtype_of
+
+ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+class RegionCode:
+    """Emits a kernel's body.
+
+    Args:
+        varying: the arguments that differ from lane to lane.
+        lane_axis: the domain's axis that the lanes run along.
+    """
+
+    def __init__(
+        self, emit: Emit, block: Block, varying: set[SSAValue], lane_axis: int | None = None
+    ) -> None:
+        self.emit, self.block = emit, block
+        self.varying = set(varying)
+        self._ops = [op for op in block.ops if not isinstance(op, Yield)]
+        for op in self._ops:
+            own = isinstance(op, Index) and op.axis.data == lane_axis
+            if own or any(v in self.varying for v in op.operands):
+                self.varying.add(op.results[0])
+        self._fused = set(self._multiply_adds())
+
+    def _multiply_adds(self) -> list[Operation]:
+        """Products that are computed together with the sum that alone reads them."""
+        found: list[Operation] = []
+        for op in self._ops:
+            if isinstance(op, ew.Add | ew.Sub) and dtype_of(op.y) == "f32":
+                mul = next((v.owner for v in op.operands if self._fuses(v, op)), None)
+                if isinstance(mul, ew.Mul):
+                    found.append(mul)
+        return found
+
+    def _fuses(self, value: SSAValue, reader: Operation) -> bool:
+        alone = isinstance(value.owner, ew.Mul) and value.has_one_use()
+        return alone and (value in self.varying) == (reader.results[0] in self.varying)
+
+    def invariants(
+        self, known: Mapping[SSAValue, Value], index: Callable[[int], Value]
+    ) -> dict[SSAValue, Value]:
+        """The scalars that hold for all lanes, given the arguments that do not vary."""
+        env = dict(known)
+        for op in self._ops:
+            if op.results[0] not in self.varying and op not in self._fused:
+                env[op.results[0]] = self._op(op, env, 1, index)
+        return env
+
+    def vectors(
+        self,
+        scalars: Mapping[SSAValue, Value],
+        known: Mapping[SSAValue, Value],
+        index: Callable[[int], Value],
+        lanes: int,
+    ) -> list[Value]:
+        """The yielded vectors, given the varying arguments."""
+        env = dict(known)
+        wide: dict[SSAValue, Value] = {}
+
+        def get(value: SSAValue) -> Value:
+            if value in env:
+                return env[value]
+            if value not in wide:
+                wide[value] = self.emit.splat(scalars[value], lanes)
+            return wide[value]
+
+        lookup = _Lookup(get)
+        for op in self._ops:
+            if op.results[0] in self.varying and op not in self._fused:
+                env[op.results[0]] = self._op(op, lookup, lanes, index)
+        return [get(v) for v in terminator(self.block)]
+
+    def _op(
+        self, op: Operation, env: Mapping[SSAValue, Value], lanes: int, index: Callable[[int], Value]
+    ) -> Value:
+        math = self.emit.math(lanes)
+        match op:
+            case Constant() | Fill():
+                number = op.array().item() if isinstance(op, Constant) else op.value.value.data
+                return self._number(number, dtype_of(op.y), lanes)
+            case Size():
+                value = self.emit.dim(get_dim(op.dim))
+                return self.emit.splat(self._from_i64(value, dtype_of(op.y)), lanes)
+            case Index():
+                return self._from_i64(index(op.axis.data), dtype_of(op.y))
+            case ew.Add() | ew.Sub() if any(v.owner in self._fused for v in op.operands):
+                return self._multiply_add(op, env, math)
+            case _:
+                return _emit_op(self.emit, op, [env[v] for v in op.operands], math, lanes)
+
+    def _multiply_add(self, op: Operation, env: Mapping[SSAValue, Value], math: MathEmitter) -> Value:
+        """a·b + c, a·b - c or c - a·b in one rounding where the machine can."""
+        b = self.emit.b
+        first = op.operands[0].owner in self._fused
+        product, other = op.operands if first else reversed(tuple(op.operands))
+        x, y = (env[v] for v in product.owner.operands)  # type: ignore[union-attr]
+        z = env[other]
+        if isinstance(op, ew.Sub):
+            x, z = (x, b.fneg(z)) if first else (b.fneg(x), z)
+        return math.fma(b, x, y, z)
+
+    def _number(self, number: float, dtype: str, lanes: int) -> Value:
+        if dtype == "f32":
+            return self.emit.math(lanes).splat(number)
+        constant = ir.Constant(VALUE[dtype], int(number))
+        return self.emit.splat(constant, lanes)
+
+    def _from_i64(self, value: Value, dtype: str) -> Value:
+        b = self.emit.b
+        wide = value.type.count if isinstance(value.type, ir.VectorType) else 1
+        match dtype:
+            case "i64":
+                return value
+            case "i32":
+                return b.trunc(value, vector_type(VALUE["i32"], wide))
+            case "f32":
+                return b.sitofp(value, vector_type(VALUE["f32"], wide))
+            case _:
+                return b.icmp_unsigned("!=", value, ir.Constant(value.type, None))
+
+
+class _Lookup(dict[SSAValue, Value]):
+    """A mapping that computes its values."""
+
+    def __init__(self, get: Callable[[SSAValue], Value]) -> None:
+        super().__init__()
+        self._get = get
+
+    def __missing__(self, key: SSAValue) -> Value:
+        return self._get(key)
+
+
+def _emit_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter, lanes: int) -> Value:
+    """One elementwise op on scalars or vectors."""
+    b = emit.b
+    dtype = dtype_of(op.operands[0])
+    match op:
+        case ew.Select():
+            return b.select(*xs)
+        case ew.Compare():
+            return _compare(emit, op.kind.data, dtype, *xs)
+        case ew.Logical():
+            return {"and": b.and_, "or": b.or_, "xor": b.xor}[op.kind.data](*xs)
+        case ew.Not():
+            return b.not_(xs[0])
+        case ew.Cast():
+            return _cast(emit, xs[0], dtype, op.dtype.data, lanes)
+        case _ if dtype == "f32":
+            return _float_op(emit, op, xs, math)
+        case _:
+            return _integer_op(emit, op, xs)
+
+
+def _float_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter) -> Value:
+    b = emit.b
+    match op:
+        case ew.Add():
+            return b.fadd(*xs)
+        case ew.Sub():
+            return b.fsub(*xs)
+        case ew.Mul():
+            return b.fmul(*xs)
+        case ew.Div():
+            return b.fdiv(*xs)
+        case ew.Neg():
+            return b.fneg(xs[0])
+        case ew.Relu():
+            return math.maximum(b, xs[0], math.splat(0.0))
+        case ew.Maximum():
+            return math.maximum(b, *xs)
+        case ew.Minimum():
+            return math.minimum(b, *xs)
+        case ew.Abs() | ew.Sqrt() | ew.Exp() | ew.Log() | ew.Tanh() | ew.Sigmoid() | ew.Erf():
+            return getattr(math, op.name.split(".")[1])(b, xs[0])
+        case _:
+            raise AssertionError(f"{op.name} has no code")
+
+
+def _integer_op(emit: Emit, op: Operation, xs: list[Value]) -> Value:
+    b = emit.b
+    match op:
+        case ew.Add():
+            return b.add(*xs)
+        case ew.Sub():
+            return b.sub(*xs)
+        case ew.Mul():
+            return b.mul(*xs)
+        case ew.Maximum() | ew.Minimum():
+            order = ">" if isinstance(op, ew.Maximum) else "<"
+            signed = b.icmp_signed if dtype_of(op.y) != "i1" else b.icmp_unsigned
+            return b.select(signed(order, *xs), *xs)
+        case _:
+            raise CompileError(str(op.location), f"{op.name} of {dtype_of(op.operands[0])}")
+
+
+def _compare(emit: Emit, kind: str, dtype: str, x: Value, y: Value) -> Value:
+    b = emit.b
+    if dtype == "f32":
+        return (b.fcmp_unordered if kind == "ne" else b.fcmp_ordered)(ORDER[kind], x, y)
+    return (b.icmp_unsigned if dtype == "i1" else b.icmp_signed)(ORDER[kind], x, y)
+
+
+def _cast(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
+    b, type_ = emit.b, vector_type(VALUE[new], lanes)
+    if new == "i1":
+        zero = ir.Constant(x.type, None)
+        return b.fcmp_unordered("!=", x, zero) if old == "f32" else b.icmp_unsigned("!=", x, zero)
+    if new == "f32":
+        return b.uitofp(x, type_) if old == "i1" else b.sitofp(x, type_)
+    if old == "f32":
+        return _saturate(emit, x, type_, lanes)
+    if old == "i1":
+        return b.zext(x, type_)
+    return b.sext(x, type_) if (old, new) == ("i32", "i64") else b.trunc(x, type_)
+
+
+def _saturate(emit: Emit, x: Value, type_: ir.Type, lanes: int) -> Value:
+    """A float as an integer, towards zero; what does not fit becomes the nearest, NaN zero."""
+    bits = (type_.element if lanes > 1 else type_).width  # type: ignore[union-attr]
+    prefix = f"v{lanes}" if lanes > 1 else ""
+    name = f"llvm.fptosi.sat.{prefix}i{bits}.{prefix}f32"
+    signature = ir.FunctionType(type_, [x.type])
+    function = emit.module.globals.get(name) or ir.Function(emit.module, signature, name)
+    return emit.b.call(function, [x])

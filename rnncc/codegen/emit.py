@@ -1,0 +1,230 @@
+"""Writing LLVM IR: sizes as values, counted loops, pointers to buffers, typed vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llvmlite import ir
+
+from rnncc.codegen.math import MathEmitter
+from rnncc.codegen.target import Target
+from rnncc.codegen.vector import Vector
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import ITEM_BYTES
+
+I64, I32, I8, I1 = ir.IntType(64), ir.IntType(32), ir.IntType(8), ir.IntType(1)
+POINTER = ir.PointerType()
+FLOAT = ir.FloatType()
+MEMORY: dict[str, ir.Type] = {"f32": FLOAT, "i32": I32, "i64": I64, "i1": I8}
+"""Element types as they lie in memory; an i1 takes a byte."""
+VALUE: dict[str, ir.Type] = {**MEMORY, "i1": I1}
+
+Value = Any
+Body = Callable[[Value, list[Value]], Sequence[Value]]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A buffer as code sees it.
+
+    Attributes:
+        absent: whether the caller's pointer is null (of outputs).
+        ring: rows kept, see `kern.buffer`.
+        skippable: kernels that write nothing but absent skippable buffers are skipped.
+    """
+
+    base: Value
+    dtype: str
+    absent: Value | None = None
+    ring: int | None = None
+    skippable: bool = False
+
+
+class Emit:
+    """One function being written, for one machine."""
+
+    def __init__(self, module: ir.Module, target: Target, builder: ir.IRBuilder) -> None:
+        self.module, self.target, self.b = module, target, builder
+        self.scalar = MathEmitter(module, Vector(1, target.fma))
+        self.vector = MathEmitter(module, Vector(target.lanes, target.fma))
+        self.symbols: dict[str, Value] = {}
+        self._stack: Pointer | None = None
+
+    @property
+    def stack(self) -> Pointer:
+        """Room for the sums of one register tile, shared by all kernels of the function."""
+        if self._stack is None:
+            lanes, vectors = self.target.lanes, 4 * self.target.tile_rows
+            with self.b.goto_entry_block():
+                room = self.b.alloca(ir.ArrayType(FLOAT, vectors * lanes))
+                room.align = 64
+                room.type = POINTER  # llvmlite would make it a typed pointer
+                self._stack = Pointer(room, "f32")
+        return self._stack
+
+    def math(self, lanes: int) -> MathEmitter:
+        return self.scalar if lanes == 1 else self.vector
+
+    # Sizes
+
+    def dim(self, dim: Dim) -> Value:
+        """A size formula as an i64."""
+        total: Value = I64(dim.coefficient())
+        for monomial, factor in dim.terms:
+            if monomial:
+                term = self.symbols[monomial[0]]
+                for name in monomial[1:]:
+                    term = self.b.mul(term, self.symbols[name])
+                term = term if factor == 1 else self.b.mul(term, I64(factor))
+                total = term if _is_zero(total) else self.b.add(total, term)
+        return total
+
+    @contextmanager
+    def symbols_set(self, values: Mapping[str, Value]) -> Any:
+        """Loop indices as symbols, within a loop's body."""
+        before = self.symbols
+        self.symbols = {**before, **values}
+        yield
+        self.symbols = before
+
+    # Loops
+
+    def loop(self, count: Value, body: Body, carried: Sequence[Value] = ()) -> list[Value]:
+        """`body(i, carried) -> carried` for i from 0 below `count`; returns the last carried."""
+        if isinstance(count, ir.Constant) and count.constant in (0, 1):
+            return list(body(I64(0), list(carried))) if count.constant else list(carried)
+        b, entry = self.b, self.b.block
+        head, done = b.append_basic_block("loop"), b.append_basic_block("done")
+        b.cbranch(b.icmp_signed(">", count, I64(0)), head, done)
+        b.position_at_end(head)
+        index = b.phi(I64)
+        index.add_incoming(I64(0), entry)
+        values = [self._phi(v, entry) for v in carried]
+        new = body(index, list(values))
+        following = b.add(index, I64(1))
+        index.add_incoming(following, b.block)
+        for phi, value in zip(values, new, strict=True):
+            phi.add_incoming(value, b.block)
+        last = b.block
+        b.cbranch(b.icmp_signed("<", following, count), head, done)
+        b.position_at_end(done)
+        results = [self._phi(v, entry) for v in carried]
+        for phi, value in zip(results, new, strict=True):
+            phi.add_incoming(value, last)
+        return results
+
+    def _phi(self, value: Value, block: ir.Block) -> Value:
+        phi = self.b.phi(value.type)
+        phi.add_incoming(value, block)
+        return phi
+
+    def nest(self, counts: Sequence[Value], body: Callable[[list[Value]], None]) -> None:
+        """Nested loops; `body` gets all indices."""
+
+        def level(depth: int, indices: list[Value]) -> None:
+            if depth == len(counts):
+                body(indices)
+                return
+
+            def turn(i: Value, carried: list[Value]) -> list[Value]:
+                level(depth + 1, [*indices, i])
+                return []
+
+            self.loop(counts[depth], turn)
+
+        level(0, [])
+
+    @contextmanager
+    def when(self, condition: Value) -> Any:
+        """Code that runs only where the condition holds."""
+        with self.b.if_then(condition):
+            yield
+
+    # Memory
+
+    def at(self, pointer: Pointer, elements: Value) -> Pointer:
+        """The buffer from an element on."""
+        if _is_zero(elements):
+            return pointer
+        base = self.b.gep(pointer.base, [elements], source_etype=MEMORY[pointer.dtype])
+        return replace(pointer, base=base)
+
+    def row(self, pointer: Pointer, index: Value, stride: Value) -> Pointer:
+        """A row of a sequence, in its ring where the buffer keeps one."""
+        if pointer.ring is not None:
+            kept = self.b.and_(index, I64(pointer.ring - 1))
+            absent = pointer.absent
+            index = kept if absent is None else self.b.select(absent, kept, index)
+        return replace(self.at(pointer, self.b.mul(index, stride)), ring=None)
+
+    def load(self, pointer: Pointer, lanes: int = 1, mask: Value | None = None) -> Value:
+        """One element, or `lanes` neighbours; masked-off lanes are zero and not read."""
+        type_ = vector_type(MEMORY[pointer.dtype], lanes)
+        if mask is None:
+            value = self.b.load(pointer.base, typ=type_, align=align_of(pointer.dtype))
+        else:
+            zero = ir.Constant(type_, None)
+            value = self.masked("load", type_, pointer, mask, zero)
+        if pointer.dtype == "i1":
+            return self.b.icmp_unsigned("!=", value, ir.Constant(type_, None))
+        return value
+
+    def store(self, value: Value, pointer: Pointer, lanes: int = 1, mask: Value | None = None) -> None:
+        """The opposite of `load`; masked-off lanes are not written."""
+        type_ = vector_type(MEMORY[pointer.dtype], lanes)
+        if pointer.dtype == "i1":
+            value = self.b.zext(value, type_)
+        if mask is None:
+            self.b.store(value, pointer.base, align=align_of(pointer.dtype))
+        else:
+            self.masked("store", type_, pointer, mask, value)
+
+    def masked(self, kind: str, type_: ir.Type, pointer: Pointer, mask: Value, value: Value) -> Value:
+        """A masked load or store intrinsic."""
+        element = {"f32": "f32", "i32": "i32", "i64": "i64", "i1": "i8"}[pointer.dtype]
+        name = f"llvm.masked.{kind}.v{mask.type.count}{element}.p0"
+        align = I32(align_of(pointer.dtype))
+        if kind == "load":
+            signature = ir.FunctionType(type_, [POINTER, I32, mask.type, type_])
+            arguments = [pointer.base, align, mask, value]
+        else:
+            signature = ir.FunctionType(ir.VoidType(), [type_, POINTER, I32, mask.type])
+            arguments = [value, pointer.base, align, mask]
+        function = self.module.globals.get(name) or ir.Function(self.module, signature, name)
+        return self.b.call(function, arguments)
+
+    # Vectors
+
+    def splat(self, value: Value, lanes: int) -> Value:
+        """A scalar in every lane."""
+        if lanes == 1:
+            return value
+        type_ = ir.VectorType(value.type, lanes)
+        if isinstance(value, ir.Constant):
+            return ir.Constant(type_, [value.constant] * lanes)
+        undefined = ir.Constant(type_, ir.Undefined)
+        first = self.b.insert_element(undefined, value, I32(0))
+        return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), None))
+
+    def first_lanes(self, count: int | Value, lanes: int) -> Value:
+        """A mask of the first `count` lanes."""
+        if isinstance(count, int):
+            return ir.Constant(ir.VectorType(I1, lanes), [int(i < count) for i in range(lanes)])
+        numbers = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
+        return self.b.icmp_signed("<", numbers, self.splat(count, lanes))
+
+
+def vector_type(element: ir.Type, lanes: int) -> ir.Type:
+    return element if lanes == 1 else ir.VectorType(element, lanes)
+
+
+def align_of(dtype: str) -> int:
+    """Elements are aligned to their own size, vectors no more than that."""
+    return ITEM_BYTES[dtype]
+
+
+def _is_zero(value: Value) -> bool:
+    return isinstance(value, ir.Constant) and value.constant == 0
