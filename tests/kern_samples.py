@@ -106,6 +106,7 @@ class Kern:
         outputs: Sequence[Port] = (),
         arrays: dict[str, np.ndarray] | None = None,
     ) -> KernelProgram:
+        """End the function."""
         self.add(Yield([]))
         module = ModuleOp([Func("main", ["T", "N"], self.block)])
         return KernelProgram(

@@ -19,7 +19,6 @@ from rnncc.ir.kern import (
     Gemm,
     Index,
     Kernel,
-    Map,
     Pack,
     Reduce,
     Reverse,
@@ -94,20 +93,14 @@ class _Machine:
                     self.names[op.y] = memory and memory.row(index, stride)
                 case For():
                     self._run_for(op)
-                case Map():
-                    self._write(op, self._body(op))
-                case Reduce():
-                    self._run_reduce(op)
-                case Gemm():
-                    self._write(op, self._body(op, self._products(op)))
+                case Kernel():
+                    self._run_kernel(op)
                 case Pack():
                     self._run_pack(op)
                 case Reverse():
                     self._run_reverse(op)
-                case Buffer() | Yield():
-                    pass
                 case _:
-                    raise AssertionError(f"{op.name} has no meaning here")
+                    assert isinstance(op, Buffer | Yield), f"{op.name} has no meaning here"
 
     # Loops
 
@@ -135,6 +128,18 @@ class _Machine:
 
     # Kernels
 
+    def _run_kernel(self, op: Kernel) -> None:
+        """One that writes nothing but absent outputs is skipped."""
+        if all(self.names[out] is None for out in op.outs):
+            return
+        match op:
+            case Reduce():
+                self._write(op, [_reduced(op, *self._body(op))])
+            case Gemm():
+                self._write(op, self._body(op, self._products(op)))
+            case _:
+                self._write(op, self._body(op))
+
     def _body(self, op: Kernel, sums: Sequence[Array] = ()) -> list[Array]:
         """What the region yields, over the whole domain at once."""
         shape = self.context.shape(op.dims)
@@ -161,13 +166,6 @@ class _Machine:
             apart = all(s or n < 2 for s, n in zip(view.strides, view.shape, strict=True))
             assert apart or not view.size, "several points write one element"
             view[...] = value
-
-    def _run_reduce(self, op: Reduce) -> None:
-        (value,) = self._body(op)
-        axes = tuple(range(value.ndim - op.reduced.data, value.ndim))
-        ufunc = {"sum": np.add, "max": np.maximum, "min": np.minimum}[op.kind.data]
-        start = {"sum": 0, "max": -np.inf, "min": np.inf}[op.kind.data]
-        self._write(op, [ufunc.reduce(value, axis=axes, dtype=value.dtype, initial=start)])
 
     def _products(self, op: Gemm) -> list[Array]:
         depth, slots, units = op.depth.data, op.slots.data, op.units
@@ -207,6 +205,14 @@ class _Machine:
         assert memory is not None, "an absent output is read"
         offset, *strides = self.context.shape((access.offset, *access.strides))
         return memory.view(offset, shape, strides)
+
+
+def _reduced(op: Reduce, value: Array) -> Array:
+    """Over the domain's last axes; of no elements: 0, -∞ or ∞."""
+    axes = tuple(range(value.ndim - op.reduced.data, value.ndim))
+    ufunc = {"sum": np.add, "max": np.maximum, "min": np.minimum}[op.kind.data]
+    start = {"sum": 0, "max": -np.inf, "min": np.inf}[op.kind.data]
+    return ufunc.reduce(value, axis=axes, dtype=value.dtype, initial=start)
 
 
 def _indices(shape: Shape, op: Index) -> Array:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For
-from rnncc.ir.ops.base import get_dim
-from rnncc.planning.uses import Footprint, Timeline, Use
+from rnncc.planning.footprint import Footprint, covered
+from rnncc.planning.uses import Timeline, Use
 
 
 @dataclass(frozen=True)
@@ -66,81 +65,19 @@ def _is_covered(read: Use, writes: Sequence[Use], depth: int) -> bool:
     """Whether earlier writes of the same turn, of one loop or another around, fill the read."""
     for level in range(depth, len(read.loops) + 1):
         earlier = [
-            _range(w, level)
-            for w in writes
-            if w.position < read.position and _shared(w.loops, read.loops) == level
+            _footprint(write, level)
+            for write in writes
+            if write.position < read.position and _shared(write.loops, read.loops) == level
         ]
-        filled = [r for r in earlier if r is not None and r.gapless]
-        wanted = _range(read, level)
-        if wanted is not None and _fills(filled, wanted):
+        wanted = _footprint(read, level)
+        if wanted is not None and covered(wanted, [w for w in earlier if w is not None]):
             return True
     return False
 
 
-@dataclass(frozen=True)
-class _Range:
-    """Elements from `start` below `end`; whether all of them, once each."""
-
-    start: Dim
-    end: Dim
-    gapless: bool
-
-
-def _fills(written: Sequence[_Range], wanted: _Range) -> bool:
-    """Whether ranges, laid end to end in any order, cover the wanted one at every size."""
-    reach, left = wanted.start, list(written)
-    while not _at_most(wanted.end, reach):
-        following = [r for r in left if _at_most(r.start, reach) and _at_most(reach, r.end)]
-        if not following:
-            return False
-        left.remove(following[0])
-        reach = following[0].end
-    return True
-
-
-def _at_most(a: Dim, b: Dim) -> bool:
-    """Whether a ≤ b for sure, every symbol being zero or more."""
-    return all(factor >= 0 for _, factor in (b - a).terms)
-
-
-def _range(use: Use, level: int) -> _Range | None:
+def _footprint(use: Use, level: int) -> Footprint | None:
     """The elements of a use over all turns of its loops beyond `level`; None where not known."""
     footprint = use.footprint
     for loop in reversed(use.loops[level:]):
-        if footprint is None:
-            return None
-        footprint = _over_turns(footprint, loop)
-    if footprint is None or any(not _at_most(Dim.of(0), s) for _, s in footprint.axes):
-        return None
-    end = footprint.offset + 1
-    for size, stride in footprint.axes:
-        end = end + (size - 1) * stride
-    return _Range(footprint.offset, end, _is_gapless(footprint))
-
-
-def _over_turns(footprint: Footprint, loop: For) -> Footprint | None:
-    """The elements of all turns together: the loop's index becomes an axis."""
-    names = {loop.index.data} | ({loop.extent.data} if loop.extent is not None else set[str]())
-    if any(names & (size.symbols | stride.symbols) for size, stride in footprint.axes):
-        return None
-    if not names & footprint.offset.symbols:
-        return footprint
-    if loop.chunk is not None:
-        return None
-    index, start = loop.index.data, get_dim(loop.start)
-    first, second, third = (footprint.offset.substitute({index: start + i}) for i in range(3))
-    if third - second != second - first:
-        return None
-    return Footprint(first, (*footprint.axes, (get_dim(loop.count), second - first)))
-
-
-def _is_gapless(footprint: Footprint) -> bool:
-    """Whether the axes nest without gaps: each strides over all that the ones inside it span."""
-    span, left = Dim.of(1), list(footprint.axes)
-    while left:
-        inner = next((axis for axis in left if axis[1] == span), None)
-        if inner is None:
-            return False
-        left.remove(inner)
-        span = span * inner[0]
-    return True
+        footprint = footprint and footprint.over_turns(loop)
+    return footprint

@@ -7,7 +7,7 @@ followed to the buffers that they may stand for.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -27,19 +27,12 @@ from rnncc.ir.kern import (
     dense,
 )
 from rnncc.ir.ops.base import get_dim, get_dims
+from rnncc.planning.footprint import Footprint
 
 Targets = dict[Buffer, Dim | None]
 """The buffers that a value may stand for, each with the offset into it where that is known."""
 
 ZERO = Dim.of(0)
-
-
-@dataclass(frozen=True)
-class Footprint:
-    """The elements offset + Σ stride · index, index from 0 below size on each axis."""
-
-    offset: Dim
-    axes: tuple[tuple[Dim, Dim], ...]
 
 
 @dataclass(frozen=True)
@@ -85,13 +78,8 @@ def _visit(
             known = targets[value]
             for buffer, shift in known.items():
                 sure = shift if len(known) == 1 else None
-                footprint = None if sure is None else _footprint(access.shifted(sure), dims)
+                footprint = None if sure is None else Footprint.of(access.shifted(sure), dims)
                 line.uses[buffer].append(Use(buffer, op, position, loops, writes, footprint))
-
-
-def _footprint(access: Access, dims: Sequence[Dim]) -> Footprint:
-    pairs = zip(dims, access.strides, strict=True)
-    return Footprint(access.offset, tuple((size, stride) for size, stride in pairs if size != 1))
 
 
 Touch = tuple[SSAValue, bool, Access, tuple[Dim, ...]]

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+from itertools import combinations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rnncc.ir.dims import Dim
+from rnncc.planning.lifetimes import Lifetime
+from rnncc.planning.placement import Block, place
+
+MONOMIALS = [(), ("N",), ("T",), ("T", "N"), ("N", "S")]
+SIZES = [{"T": t, "N": n, "S": s} for t in (0, 1, 7) for n in (0, 1, 3) for s in (0, 5)]
+
+sizes = st.dictionaries(st.sampled_from(MONOMIALS), st.integers(1, 3000), max_size=3).map(
+    lambda terms: Dim(terms.items())
+)
+lifetimes = st.tuples(st.integers(0, 12), st.integers(0, 12)).map(
+    lambda pair: Lifetime(min(pair), max(pair))
+)
+
+
+@given(st.lists(st.builds(Block, sizes, lifetimes), max_size=12))
+def test_what_lives_at_once_lies_apart(blocks: list[Block]) -> None:
+    offsets, total = place(blocks)
+    for env in SIZES:
+        starts = [offset.evaluate(env) for offset in offsets]
+        ends = [s + b.size.evaluate(env) for s, b in zip(starts, blocks, strict=True)]
+        assert all(s % 16 == 0 for s in starts)
+        assert all(0 <= e <= total.evaluate(env) for e in ends)
+        for i, j in combinations(range(len(blocks)), 2):
+            if blocks[i].lifetime.overlaps(blocks[j].lifetime):
+                apart = ends[i] <= starts[j] or ends[j] <= starts[i]
+                assert apart or starts[i] == ends[i] or starts[j] == ends[j]
+
+
+@given(st.lists(lifetimes, min_size=1), st.sampled_from(["256", "64*N", "T*N*640 + N*64"]))
+def test_blocks_of_one_size_take_no_more_than_live_at_once(
+    alive: list[Lifetime], size: str
+) -> None:
+    unit = Dim.parse(size)
+    _, total = place([Block(unit, lifetime) for lifetime in alive])
+    most = max(sum(a.first <= at <= a.last for a in alive) for at in range(13))
+    assert total == unit * most
+
+
+@given(st.lists(st.builds(Block, st.integers(600, 9000).map(lambda c: Dim.of("N") * c), lifetimes)))
+def test_large_blocks_start_at_cache_lines(blocks: list[Block]) -> None:
+    offsets, total = place(blocks)
+    assert all(offset.coefficient(("N",)) % 64 == 0 for offset in [*offsets, total])
+
+
+def test_a_size_that_may_be_negative_takes_its_positive_part() -> None:
+    """T*N - N is -N at T = 0."""
+    offsets, total = place([Block(Dim.parse("64*T*N - 64*N"), Lifetime(0, 1))] * 2)
+    assert [str(offset) for offset in offsets] == ["0", "64*T*N"]
+    assert str(total) == "128*T*N"
+
+
+def test_nothing_takes_nothing() -> None:
+    assert place([]) == ([], Dim.of(0))
