@@ -148,12 +148,8 @@ class Shapes:
         )
         negative = any(d.is_static and int(d) < 0 for d in dims)
         if huge or negative or static == 0:
-            what = (
-                "elements in plenty" if huge else "a negative size" if negative else "no elements"
-            )
-            raise CompileError(
-                self.location, f'"{blob.name}" of shape {self.text(dims)} has {what}'
-            )
+            what = "is too large" if huge else "has a negative size" if negative else "is empty"
+            raise CompileError(self.location, f'"{blob.name}" of shape {self.text(dims)} {what}')
 
 
 def _solve(difference: Dim, name: str) -> Dim | None:

@@ -185,11 +185,14 @@ class Binary(Operator):
         self._shapes(s, assume=False)
 
     def assume(self, s: Shapes, level: int) -> None:
-        if level == 2:
-            a, b = (s.dims(x) for x in self.xs)
-            if (a is None) != (b is None):
+        a, b = (s.dims(x) for x in self.xs)
+        if self.legacy and level == 1 and b is None and a:
+            s.expect(self.xs[1], (a[self._start(len(a), 1)],))
+        elif level == 2:
+            scalar = self.legacy and b is not None and all(d == 1 for d in b)
+            if (a is None) != (b is None) and not scalar:
                 s.same_shape(*self.xs)
-            elif a is None and s.dims(self.ys[0]) is not None:
+            elif a is None and b is None:
                 s.same_shape(self.ys[0], *self.xs)
             self._shapes(s, assume=True)
 

@@ -40,6 +40,8 @@ class RecurrentNetwork(Operator):
         inside = maker.inside(self.location, frozenset(self.references))
         self.steps = inside.operators_of(self.structure.step, scope)
         self.written = {s.name: scope[s.write.internal] for s in self.structure.states}
+        for blob in self.written.values():
+            blob.uses += 1
 
     def nested(self) -> Sequence[Operator]:
         return self.steps
