@@ -38,7 +38,7 @@ LOG_P = (
     0.1398599,
     -0.128776774,
 )
-TANH_P = (-0.33331272, 0.131106347)
+TANH_P = (1.0, -0.33331272, 0.131106347)
 TANH_END = 20.0
 # erf's slope at 0; its argument is divided by it, so that the leading terms below are exactly 1.
 SLOPE = 2 / math.sqrt(math.pi)
@@ -107,22 +107,18 @@ class MathEmitter(VectorEmitter):
 
     def tanh(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """tanh(n ln 2 / 2 + r) by the addition theorem, n the nearest; odd, at most 1."""
-        sign, magnitude = self.split_sign(b, x)
-        magnitude = self.minimum(b, magnitude, self.splat(TANH_END))
-        power, r = self._half_steps(b, magnitude, 1.0)
-        square = b.fmul(r, r)
-        t = self.fma(b, b.fmul(square, r), self.polynomial(b, square, TANH_P), r)
-        return self.with_sign(b, sign, self._tanh_sum(b, power, t))
+        power, r = self._half_steps(b, self.clamp(b, x, -TANH_END, TANH_END), 1.0)
+        t = b.fmul(r, self.polynomial(b, b.fmul(r, r), TANH_P))
+        return self._tanh_sum(b, power, t)
 
     def erf(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """tanh of atanh(erf(x)), an odd polynomial on the range where erf is not yet 1."""
-        sign, magnitude = self.split_sign(b, x)
-        x = self.minimum(b, magnitude, self.splat(ERF_END))
+        x = self.clamp(b, x, -ERF_END, ERF_END)
         square = b.fmul(x, x)
         inner = self.fma(b, b.fmul(square, x), self.polynomial(b, square, ERF_P), x)
         power, r = self._half_steps(b, inner, SLOPE)
         t = self.fma(b, r, self.polynomial(b, b.fmul(r, r), ERF_TANH_P), r)
-        return self.with_sign(b, sign, self._tanh_sum(b, power, t))
+        return self._tanh_sum(b, power, t)
 
     def log(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """ln x as k ln 2 + ln m, m in [2/3, 4/3); denormals are scaled first, so they are right."""
@@ -182,19 +178,19 @@ class MathEmitter(VectorEmitter):
         return self.fma(b, n, self.splat(sign * LN2_LOW), r)
 
     def _half_steps(self, b: ir.IRBuilder, x: ir.Value, scale: float) -> tuple[ir.Value, ir.Value]:
-        """2**-n and r with scale * x = n ln 2 / 2 + scale * r, n the nearest whole number.
+        """2**n and r with scale * x = n ln 2 / 2 + scale * r, n the nearest whole number.
 
         One constant is enough here: as n grows, tanh forgets the error of n ln 2.
         """
         rounder = self.splat(ROUNDER)
-        biased = self.fma(b, x, self.splat(-2 * LOG2_E * scale), rounder)
-        step = self.splat(math.log(2) / 2 / scale)
+        biased = self.fma(b, x, self.splat(2 * LOG2_E * scale), rounder)
+        step = self.splat(-math.log(2) / 2 / scale)
         return self._power_of_two(b, biased), self.fma(b, b.fsub(biased, rounder), step, x)
 
     def _tanh_sum(self, b: ir.IRBuilder, power: ir.Value, t: ir.Value) -> ir.Value:
-        """tanh(n ln 2 / 2 + r) from power = 2**-n and t = tanh(r)."""
+        """tanh(n ln 2 / 2 + r) from power = 2**n and t = tanh(r); the signs keep a zero's sign."""
         one = self.splat(1.0)
-        above, below = b.fadd(one, power), b.fsub(one, power)
+        above, below = b.fadd(one, power), b.fneg(b.fsub(one, power))
         return b.fdiv(self.fma(b, above, t, below), self.fma(b, below, t, above))
 
     def _power_of_two(self, b: ir.IRBuilder, biased: ir.Value) -> ir.Value:

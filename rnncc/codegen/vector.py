@@ -13,8 +13,6 @@ from typing import Literal
 
 from llvmlite import ir
 
-SIGN_BIT = 0x80000000
-
 
 @dataclass(frozen=True)
 class Vector:
@@ -120,16 +118,6 @@ class VectorEmitter:
     def bits(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """The float's bits as an integer."""
         return b.bitcast(x, self.integer)
-
-    def split_sign(self, b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """The sign bit, as an integer, and |x|."""
-        bits = self.bits(b, x)
-        magnitude = b.and_(bits, self.splat_bits(SIGN_BIT - 1))
-        return b.and_(bits, self.splat_bits(SIGN_BIT)), self.from_bits(b, magnitude)
-
-    def with_sign(self, b: ir.IRBuilder, sign: ir.Value, magnitude: ir.Value) -> ir.Value:
-        """A value without sign, given one from `split_sign`."""
-        return self.from_bits(b, b.or_(sign, self.bits(b, magnitude)))
 
     def from_bits(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """The float that has these bits."""
