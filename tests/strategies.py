@@ -1,0 +1,232 @@
+"""Random small programs of the `rnn` dialect, and the check that two programs mean the same.
+
+Values stay tame: products are with numbers below 1 and exponentials of numbers in [-1, 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from xdsl.ir import SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of, dtype_of
+
+Array = np.ndarray[Any, Any]
+Draw = Callable[[st.SearchStrategy[Any]], Any]
+Pool = list[SSAValue]
+T, N = Dim.of("T"), Dim.of("N")
+SIZES = {"T": 4, "N": 3}
+
+
+def assert_same_meaning(
+    program: Program, change: Callable[[Program], object], rtol: float = 0.0, seed: int = 0
+) -> None:
+    """Interpret a program before and after a change, on several sizes; 0 compares bits."""
+    cases = [make_inputs(program, {**SIZES, "T": t}, seed + t) for t in (4, 1, 0)]
+    before = [run(program, inputs, np.float64, sizes) for sizes, inputs in cases]
+    change(program)
+    program.module.verify()
+    for (sizes, inputs), expected in zip(cases, before, strict=True):
+        known = {n: a for n, a in inputs.items() if n in program.net.inputs or n in program.params}
+        after = run(program, known, np.float64, sizes)
+        assert list(after) == list(expected)
+        for name, array in expected.items():
+            np.testing.assert_allclose(after[name], array, rtol=rtol, atol=rtol, err_msg=name)
+            if rtol == 0:
+                signs = [np.signbit(a) & ~np.isnan(a) for a in (after[name], array)]
+                np.testing.assert_array_equal(*signs, err_msg=f"signs of {name}")
+
+
+def make_inputs(
+    program: Program, sizes: dict[str, int], seed: int = 0
+) -> tuple[dict[str, int], dict[str, Array]]:
+    """Random inputs, and values of parameters that have none; lengths are up to T."""
+    rng = np.random.default_rng(seed)
+    values = {n: v for n, v in program.net.inputs.items() if n not in program.arrays}
+    values |= {n: p.y for n, p in program.params.items() if n not in program.arrays}
+    arrays: dict[str, Array] = {}
+    for name, value in values.items():
+        shape = [d.evaluate(sizes) for d in dims_of(value)]
+        if dtype_of(value) == "i32":
+            arrays[name] = rng.integers(0, sizes["T"] + 1, shape).astype(np.int32)
+        else:
+            arrays[name] = rng.uniform(-1, 1, shape)
+    return sizes, arrays
+
+
+@st.composite
+def programs(draw: Draw, scans: bool = True, known: bool = True) -> Program:
+    """A net of a few ops over a sequence, states, lengths and parameters (`known`: with values)."""
+    b = Build.net("random")
+    x, h = b.input("x", ["T", "N", 3]), b.input("h", ["N", 3])
+    pool = [x, h, b.input("c", [1, "N", 3]), b.input("v", [3])]
+    lengths = b.input("lengths", ["N"], "i32")
+    pool += [b.param("w", [3, 3]), b.param("u", [6, 3]), b.param("bias", [3])]
+    pool += [b.fill(draw(st.sampled_from([0.0, -0.0, 1.0, 0.5])), ["N", 3])]
+    if draw(st.booleans()):
+        pool.append(b.reverse_segments(x, lengths))
+    _grow(draw, b, pool, 5)
+    for _ in range(draw(st.integers(0, 2)) if scans else 0):
+        _scan(draw, b, pool, lengths, depth=1)
+        _grow(draw, b, pool, 3)
+    count = draw(st.integers(1, 3))
+    outputs = {f"y{i}": draw(st.sampled_from(pool)) for i in range(count)} | {"last": pool[-1]}
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    shapes = {"w": (3, 3), "u": (6, 3), "bias": (3,)}
+    arrays = {n: rng.uniform(-0.5, 0.5, s) for n, s in shapes.items()} if known else {}
+    return b.finish(outputs, arrays)
+
+
+def _grow(draw: Draw, b: Build, pool: Pool, most: int) -> None:
+    """Append ops over the pool's values; a draw that does not fit is left out."""
+    for _ in range(draw(st.integers(1, most))):
+        make = draw(st.sampled_from(MAKERS))
+        try:
+            y = make(draw, b, pool)
+        except CompileError:
+            continue
+        if len(dims_of(y)) <= 4:
+            pool.append(y)
+
+
+def _pick(draw: Draw, pool: Pool, least_rank: int = 0) -> SSAValue:
+    fitting = [v for v in pool if len(dims_of(v)) >= least_rank and dtype_of(v) == "f32"]
+    if not fitting:
+        raise CompileError("", f"no value of rank {least_rank}")
+    return draw(st.sampled_from(fitting))
+
+
+def _unary(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool)
+    f = draw(st.sampled_from([b.tanh, b.sigmoid, b.neg, b.abs, b.relu, lambda v: b.exp(b.tanh(v))]))
+    return f(x)
+
+
+def _binary(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x, y = _pick(draw, pool), _pick(draw, pool)
+    options = [b.add, b.add, b.sub, b.maximum, b.minimum, lambda p, q: b.mul(p, b.tanh(q))]
+    return draw(st.sampled_from(options))(x, y)
+
+
+def _with_constant(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool)
+    number = b.fill(draw(st.sampled_from([0.0, -0.0, 1.0, 0.5])), [])
+    return draw(st.sampled_from([b.add, b.sub, b.mul, b.maximum]))(x, number)
+
+
+def _choose(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x, y = _pick(draw, pool), _pick(draw, pool)
+    condition = b.compare(draw(st.sampled_from(["lt", "ge", "ne"])), x, y)
+    if draw(st.booleans()):
+        condition = b.logical_not(condition)
+    return b.select(condition, x, y)
+
+
+def _slice(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool, 1)
+    axis = draw(st.integers(0, len(dims_of(x)) - 1))
+    if not dims_of(x)[axis].is_static:
+        return x
+    extent = int(dims_of(x)[axis])
+    start = draw(st.integers(0, max(extent - 1, 0)))
+    return b.slice(x, axis, start, draw(st.integers(1, extent - start)))
+
+
+def _concat(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool, 1)
+    axis = draw(st.integers(0, len(dims_of(x)) - 1))
+    parts = [x] + [_pick(draw, pool, 1) for _ in range(draw(st.integers(1, 2)))]
+    return b.concat(parts, axis)
+
+
+def _reshape(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool)
+    dims = list(dims_of(x))
+    how = draw(st.sampled_from(["insert", "remove", "flatten", "split"]))
+    if how == "insert":
+        dims.insert(draw(st.integers(0, len(dims))), Dim.of(1))
+    elif how == "remove":
+        dims = [d for d in dims if d != 1]
+    elif how == "flatten" and len(dims) > 1:
+        dims = [dims[0] * dims[1], *dims[2:]]
+    elif how == "split" and dims and dims[0] == T * N:
+        dims = [T, N, *dims[1:]]
+    return b.reshape(x, dims)
+
+
+def _transpose(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool, 2)
+    return b.transpose(x, draw(st.permutations(range(len(dims_of(x))))))
+
+
+def _broadcast(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool)
+    axis = draw(st.integers(0, len(dims_of(x))))
+    dims = [*dims_of(x)[:axis], draw(st.sampled_from([T, N, Dim.of(2)])), *dims_of(x)[axis:]]
+    return b.broadcast(x, dims, [i for i in range(len(dims)) if i != axis])
+
+
+def _matmul(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x, y = _pick(draw, pool, 2), _pick(draw, pool, 2)
+    flags = [draw(st.booleans()), draw(st.booleans())]
+    return b.mul(b.matmul(x, y, *flags), b.fill(0.5, []))
+
+
+def _reduce(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool, 1)
+    axes = draw(st.sets(st.integers(0, len(dims_of(x)) - 1), min_size=1, max_size=2))
+    kind = draw(st.sampled_from(["sum", "max", "min"]))
+    small = all(dims_of(x)[axis].is_static for axis in axes)
+    return b.reduce(kind if small else "sum", x, sorted(axes))
+
+
+MAKERS = [_unary, _unary, _binary, _binary, _with_constant, _choose, _slice, _concat]
+MAKERS += [_reshape, _reshape, _transpose, _broadcast, _matmul, _matmul, _reduce]
+
+
+def _scan(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> None:
+    """A loop over some of the pool's values; its results join the pool."""
+    sequences = [v for v in pool if dims_of(v)[:1] == (T,)]
+    xs = draw(st.lists(st.sampled_from(sequences), max_size=2)) if sequences else []
+    inits = [_pick(draw, pool) for _ in range(draw(st.integers(0, 3)))]
+    consts = [_pick(draw, pool) for _ in range(draw(st.integers(0, 3)))]
+    masked = draw(st.booleans())
+
+    def body(inner: Build, ks: Pool, carry: Pool, rows: Pool) -> tuple[Pool, Pool]:
+        *ks, ends = ks
+        *rows, t = rows
+        local = [*ks, *carry, *rows]
+        if not local:
+            local.append(inner.fill(0.5, [3]))
+        _grow(draw, inner, local, 6)
+        if depth and draw(st.integers(0, 3)) == 0:
+            _scan(draw, inner, local, ends, depth - 1)
+        new = [_next(draw, inner, local, c, masked, t, ends) for c in carry]
+        return new, [_pick(draw, local) for _ in range(draw(st.integers(0, 2)))] + new[:1]
+
+    time = b.iota(["T"], 0)
+    reverse = draw(st.booleans())
+    finals, ys = b.scan([*consts, lengths], inits, [*xs, time], body, reverse)
+    pool += [*finals, *(y for y in ys if len(dims_of(y)) <= 4)]
+
+
+def _next(
+    draw: Draw, b: Build, local: Pool, old: SSAValue, masked: bool, t: SSAValue, ends: SSAValue
+) -> SSAValue:
+    """A new value for a carry, of its type; kept where the step is beyond the length."""
+    same = [v for v in local if v.type == old.type]
+    new = draw(st.sampled_from(same))
+    if draw(st.booleans()):
+        new = b.tanh(b.add(new, draw(st.sampled_from(same))))
+    if masked and dims_of(old)[-2:-1] == (N,):
+        live = b.reshape(b.compare("lt", t, ends), ["N", 1])
+        new = b.select(live, new, old)
+    return new
