@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from ctypes import addressof, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -122,25 +122,27 @@ class Model:
         given = check_inputs(inputs, self.inputs)
         results = check_outputs({} if out is None else out, self.outputs)
         sizes = self._sizes(given, results)
-        if out is not None:
-            check_apart(given, results, [*self.inputs, *self.outputs])
-        else:
+        if out is None:
             results = [
                 np.empty(shape, spec.dtype)
                 for spec, shape in zip(self.outputs.values(), sizes.outputs, strict=True)
             ]
-        self._call(sizes, given, results)
+        sources = [address(array) for array in given]
+        targets = [0 if array is None else address(array) for array in results]
+        if out is not None:
+            arrays = zip(sources + targets, [*given, *results], strict=True)
+            places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
+            check_apart([*self.inputs, *self.outputs], places, len(sources))
+        self._call(sizes, sources, targets)
         named = zip(self.outputs, results, strict=True)
         return {name: array for name, array in named if array is not None}
 
-    def _call(self, sizes: _Sizes, given: list[Array], results: Sequence[Array | None]) -> None:
+    def _call(self, sizes: _Sizes, sources: list[int], targets: list[int]) -> None:
         frame = self._frame
         if frame.size < sizes.workspace:
             frame.grow(sizes.workspace)
-        if given:
-            frame.inputs[:] = [address(array) for array in given]
-        if results:
-            frame.outputs[:] = [None if array is None else address(array) for array in results]
+        frame.inputs[: len(sources)] = sources
+        frame.outputs[: len(targets)] = targets
         code = self._run(
             frame.inputs_address, frame.outputs_address, frame.workspace_address, *sizes.symbols
         )
