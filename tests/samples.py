@@ -145,7 +145,9 @@ def needing(function: str) -> bytes:
 def _object(text: str, triple: str) -> bytes:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    machine = llvm.Target.from_triple(triple).create_target_machine(reloc="pic", opt=2)
+    machine = llvm.Target.from_triple(triple).create_target_machine(
+        reloc="pic", codemodel="small", opt=2
+    )
     module = llvm.parse_assembly(text)
     module.triple = triple
     return machine.emit_object(module)

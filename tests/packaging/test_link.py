@@ -137,3 +137,15 @@ def test_objects_of_other_systems(tmp_path: Path) -> None:
     code = samples.compiled(triple="arm64-apple-macosx11").object_code
     with pytest.raises(CompileError, match="rnncc links for Linux"):
         link_shared(code, tmp_path / "lib.so", "twice", "arm64-apple-macosx11")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("triple", [NATIVE, ARM, "aarch64-unknown-linux-musl"])
+def test_linking_with_zig(triple: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ziglang")
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CC", raising=False)
+    code = samples.compiled(triple=triple).object_code
+    link_shared(code, tmp_path / "lib.so", "twice", triple)
+    elf = Elf((tmp_path / "lib.so").read_bytes())
+    assert {symbol.name for symbol in elf.dynamic_symbols} == EXPORTED
