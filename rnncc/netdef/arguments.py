@@ -25,8 +25,12 @@ class Arguments:
     def __contains__(self, name: str) -> bool:
         return name in self._named
 
-    def float(self, name: str, default: float) -> float:
-        return self._single(name, "f", default)
+    def float(self, name: str, default: float, allow_nan: bool = False) -> float:
+        """A float; NaN is an error unless it makes sense."""
+        value: float = self._single(name, "f", default)
+        if value != value and not allow_nan:
+            raise self._error(name, "is NaN")
+        return value
 
     def int(self, name: str, default: int) -> int:
         return self._single(name, "i", default)

@@ -92,7 +92,7 @@ def fill_constant(args: Arguments) -> tuple[np.dtype[Any], float]:
         raise CompileError(args.location, f"element type {kind} is not supported", names)
     dtype = np.dtype(DTYPES[kind])  # type: ignore[index]
     if dtype.kind == "f":
-        return dtype, args.float("value", 0.0)
+        return dtype, args.float("value", 0.0, allow_nan=True)
     value = args.int("value", 0)
     bound = 1 << (8 * dtype.itemsize - 1)
     if dtype.kind == "i" and not -bound <= value < bound:

@@ -76,11 +76,11 @@ class GraphMaker:
     def _read(self, net: NetDef, index: int, name: str, scope: Scope, location: Location) -> Blob:
         if name not in scope:
             later = next((i for i in range(index, len(net.op)) if name in net.op[i].output), None)
-            what = f'reads "{name[:200]}", which '
+            what = f'reads "{name[:200]}"'
             if later is None:
-                raise CompileError(location, what + "is no input and no operator writes")
-            when = "it writes itself" if later == index else f"operator {later} writes after it"
-            raise CompileError(location, what + f"only {when}")
+                raise CompileError(location, f"{what}, which is no input and no operator writes")
+            when = "it writes it itself" if later == index else f"operator {later} writes it"
+            raise CompileError(location, f"{what} before {when}")
         blob = scope[name]
         if blob.opaque:
             raise CompileError(location, f'reads "{name}", which holds nothing at inference')

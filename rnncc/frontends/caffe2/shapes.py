@@ -5,6 +5,7 @@ Operators state equations again and again (`expect`, `equal`) until nothing new 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from rnncc.frontends.caffe2.operator import Blob
 
 Dims = tuple[Dim, ...]
+
+_VARIABLE = re.compile(r"\?\d+")
 
 MAX_ELEMENTS = 1 << 40
 """How many elements a tensor of static shape may have."""
@@ -137,7 +140,7 @@ class Shapes:
 
     def size_text(self, dim: Dim) -> str:
         """A size as messages show it."""
-        return "?" if self.is_open(dim) else str(self.resolve(dim))
+        return _VARIABLE.sub("?", str(self.resolve(dim)))
 
     def check(self, blob: Blob) -> None:
         """Raise `CompileError` for sizes that no tensor has."""

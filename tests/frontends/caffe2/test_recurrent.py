@@ -181,7 +181,7 @@ def test_basic_rnn_with_lengths() -> None:
     made = net([recurrent(step, inputs="x h0 lengths")], "x h0 lengths", "h_all")
     program = import_net(made, shapes={"x": "T,N,4"})
     assert str(program.net.inputs["lengths"].type) == 'tensor<?xi32, ["N"]>'
-    x, h, lengths = real(3, 2, 4), real(1, 2, 4), np.int32([3, 1])
+    x, h, lengths = real(3, 2, 4), real(1, 2, 4), np.array([3, 1], np.int32)
     want = sums(x, h[0])
     want[1:, 1] = want[0, 1]
     np.testing.assert_allclose(
@@ -193,7 +193,7 @@ def test_the_training_form_is_read_and_its_backward_net_ignored() -> None:
     backward = net([op("SumGradient", "a", "b")], "", "")
     made = sum_net(backward_step_net=backward)
     program = import_net(made, shapes={"x": "T,N,4"})
-    assert [name for name in program.net.outputs] == ["h_all", "h_last"]
+    assert list(program.net.outputs) == ["h_all", "h_last"]
     broken = sum_net(backward_step_net="op { nonsense }")
     with pytest.raises(CompileError, match="backward_step_net: line 1"):
         import_net(broken, shapes={"x": "T,N,4"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from math import inf
 from typing import ClassVar
 
 from xdsl.ir import SSAValue
@@ -51,21 +52,24 @@ def unary(name: str, function: UnaryFunction) -> type[Unary]:
 class Clip(Unary):
     """Y = minimum(maximum(X, min), max), either bound may be left out."""
 
+    def setup(self, maker: GraphMaker) -> None:
+        self.low, self.high = (self.args.float("min", -inf), self.args.float("max", inf))
+
     def build(self, e: Emitter) -> None:
         y = e[self.xs[0]]
-        if "min" in self.args:
-            y = e.b.maximum(y, e.b.fill(self.args.float("min", 0.0), ()))
-        if "max" in self.args:
-            y = e.b.minimum(y, e.b.fill(self.args.float("max", 0.0), ()))
+        y = y if self.low == -inf else e.b.maximum(y, e.b.fill(self.low, ()))
+        y = y if self.high == inf else e.b.minimum(y, e.b.fill(self.high, ()))
         e[self.ys[0]] = y
 
 
 class Scale(Unary):
     """Y = X * scale."""
 
+    def setup(self, maker: GraphMaker) -> None:
+        self.factor = self.args.float("scale", 1.0)
+
     def build(self, e: Emitter) -> None:
-        factor = e.b.fill(self.args.float("scale", 1.0), ())
-        e[self.ys[0]] = e.b.mul(e[self.xs[0]], factor)
+        e[self.ys[0]] = e.b.mul(e[self.xs[0]], e.b.fill(self.factor, ()))
 
 
 class Power(Unary):

@@ -53,6 +53,8 @@ class Split(Operator):
         part = known[axis] if known is not None else None
         if part is None and whole is not None:
             part = whole[axis].divide(len(self.ys))
+            if part is None and whole[axis].is_static:
+                raise self.error(f"{whole[axis]} does not split into {len(self.ys)} equal parts")
         return [s.fresh() if part is None else part] * len(self.ys)
 
     def build(self, e: Emitter) -> None:
@@ -119,7 +121,7 @@ class Reshape(Operator):
         if new is None:
             return
         if sum(d == -1 for d in new) > 1 or any(d.is_static and int(d) < -1 for d in new):
-            raise self.error(f"shape {s.text(new)} is none")
+            raise self.error(f"shape {s.text(new)} has more than one -1, or a size below")
         if dims is None:
             if 0 not in new:
                 s.expect(self.ys[0], [s.fresh() if d == -1 else d for d in new])
@@ -156,6 +158,12 @@ class Reshape(Operator):
     def assume(self, s: Shapes, level: int) -> None:
         if level == 2 and len(self.xs) == 2 and self.xs[1].value is None:
             raise _unknown_content(self, self.xs[1].name)
+        result = s.dims(self.ys[0])
+        if level == 2 and result is not None and any(s.is_open(d) for d in result):
+            dims = s.dims(self.xs[0])
+            if dims is not None and not any(s.is_open(d) for d in dims):
+                new = self._new_shape(s) or ()
+                raise self.error(f"{s.text(dims)} does not reshape to {s.text(new)}")
 
     def build(self, e: Emitter) -> None:
         e[self.ys[0]] = e.b.reshape(e[self.xs[0]], e.dims(self.ys[0]))
