@@ -130,22 +130,28 @@ class _Machine:
 
     def _run_kernel(self, op: Kernel) -> None:
         """One that writes nothing but absent outputs is skipped."""
-        if all(self.names[out] is None for out in op.outs):
-            return
-        match op:
-            case Reduce():
-                self._write(op, [_reduced(op, *self._body(op))])
-            case Gemm():
-                self._write(op, self._body(op, self._products(op)))
-            case _:
-                self._write(op, self._body(op))
-
-    def _body(self, op: Kernel, sums: Sequence[Array] = ()) -> list[Array]:
-        """What the region yields, over the whole domain at once."""
         shape = self.context.shape(op.dims)
+        kept = shape[: len(shape) - op.reduced.data] if isinstance(op, Reduce) else shape
+        targets = {
+            i: self._view(buffer, Access(access.offset, access.strides[: len(kept)]), kept)
+            for i, (buffer, access) in enumerate(zip(op.outs, op.out_accesses, strict=True))
+            if self.names[buffer] is not None
+        }
+        if not targets:
+            return
         pairs = zip(op.ins, op.in_accesses, strict=True)
-        reads = [self._view(buffer, access, shape).copy() for buffer, access in pairs]
-        values: dict[SSAValue, Array] = dict(zip(op.body.block.args, [*sums, *reads], strict=True))
+        reads = [self._view(buffer, access, shape) for buffer, access in pairs]
+        factors = self._factors(op) if isinstance(op, Gemm) else []
+        for target in targets.values():
+            _check_target(target, [] if isinstance(op, Reduce) else reads)
+            _check_apart(target, [*factors, *(reads if isinstance(op, Reduce) else [])])
+        values = self._body(op, shape, [*_products(op, factors), *(r.copy() for r in reads)])
+        for i, target in targets.items():
+            target[...] = _reduced(op, values[i]) if isinstance(op, Reduce) else values[i]
+
+    def _body(self, op: Kernel, shape: Shape, arguments: Sequence[Array]) -> list[Array]:
+        """What the region yields, over the whole domain at once."""
+        values: dict[SSAValue, Array] = dict(zip(op.body.block.args, arguments, strict=True))
         for inner in op.body.block.ops:
             match inner:
                 case Index():
@@ -157,37 +163,30 @@ class _Machine:
                     assert isinstance(inner, Yield), f"{inner.name} in a kernel's region"
         return [np.broadcast_to(values[v], shape) for v in op.yields]
 
-    def _write(self, op: Kernel, values: Sequence[Array]) -> None:
-        for buffer, access, value in zip(op.outs, op.out_accesses, values, strict=True):
-            if self.names[buffer] is None:
-                continue
-            strides = access.strides[: value.ndim]
-            view = self._view(buffer, Access(access.offset, strides), value.shape)
-            apart = all(s or n < 2 for s, n in zip(view.strides, view.shape, strict=True))
-            assert apart or not view.size, "several points write one element"
-            view[...] = value
-
-    def _products(self, op: Gemm) -> list[Array]:
-        depth, slots, units = op.depth.data, op.slots.data, op.units
+    def _factors(self, op: Gemm) -> list[Array]:
+        """A product's left operand and its packed weights."""
         rows = self.context.shape(op.dims[:-1])
-        a = self._view(op.a, get_access(op.a_access), (*rows, depth))
-        packed = self._flat(op.weights, slots * units * depth)
-        return [a @ w.T for w in unpack(packed, slots, units, depth, op.panel.data)]
+        a = self._view(op.a, get_access(op.a_access), (*rows, op.depth.data))
+        return [a, self._flat(op.weights, op.slots.data * op.units * op.depth.data)]
 
     def _run_pack(self, op: Pack) -> None:
         shape = (op.units.data, op.depth.data)
         pairs = zip(op.ins, op.in_accesses, strict=True)
-        packed = pack([self._view(b, access, shape) for b, access in pairs], op.panel.data, 0)
-        self._flat(op.out, packed.size)[...] = packed
+        sources = [self._view(b, access, shape) for b, access in pairs]
+        packed = pack(sources, op.panel.data, 0)
+        out = self._flat(op.out, packed.size)
+        _check_apart(out, sources)
+        out[...] = packed
 
     def _run_reverse(self, op: Reverse) -> None:
         dims = get_dims(op.dims)
         steps, columns, _ = shape = self.context.shape(dims)
         access = Access(Dim.of(0), dense(dims))
-        x, lengths = self._view(op.x, access, shape).copy(), self._flat(op.lengths, columns)
+        x, lengths = self._view(op.x, access, shape), self._flat(op.lengths, columns)
         if ((lengths < 0) | (lengths > steps)).any():
             raise ValueError(f"a length outside 0..{steps}")
         out = self._view(op.out, access, shape)
+        _check_apart(out, [x, lengths])
         out[...] = x
         for n, length in enumerate(lengths):
             out[:length, n] = x[:length, n][::-1]
@@ -205,6 +204,29 @@ class _Machine:
         assert memory is not None, "an absent output is read"
         offset, *strides = self.context.shape((access.offset, *access.strides))
         return memory.view(offset, shape, strides)
+
+
+def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
+    """The sums of each slot."""
+    if not isinstance(op, Gemm):
+        return []
+    a, packed = factors
+    weights = unpack(packed, op.slots.data, op.units, op.depth.data, op.panel.data)
+    return [a @ w.T for w in weights]
+
+
+def _check_target(target: Array, reads: Sequence[Array]) -> None:
+    """Each point writes elements of its own, and none that another point reads."""
+    apart = all(
+        stride or size < 2 for stride, size in zip(target.strides, target.shape, strict=True)
+    )
+    assert apart or not target.size, "several points write one element"
+    here = target.__array_interface__
+    _check_apart(target, [r for r in reads if r.__array_interface__ != here])
+
+
+def _check_apart(target: Array, reads: Sequence[Array]) -> None:
+    assert not any(np.shares_memory(target, r) for r in reads), "a point's write is another's read"
 
 
 def _reduced(op: Reduce, value: Array) -> Array:

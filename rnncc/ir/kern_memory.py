@@ -70,6 +70,8 @@ def lay_out(
                 placed[buffer] = Memory(_own(buffer, elements))
             case "output" if buffer.stand_in == 0:
                 placed[buffer] = None
+            case "scratch" | "state" if not buffer.y.first_use:
+                placed[buffer] = None
             case role:
                 kept = buffer.stand_in if role == "output" else buffer.elements
                 flat = _part(workspace, buffer, kept.evaluate(context.sizes), context)

@@ -17,7 +17,7 @@ from rnncc.ir.types import ITEM_BYTES
 from rnncc.planning.inplace import OWNED, inherited
 from rnncc.planning.lifetimes import Lifetime, lifetimes
 from rnncc.planning.placement import Block, place
-from rnncc.planning.uses import timeline
+from rnncc.planning.uses import Timeline, timeline
 
 WEIGHT_LINE = 64
 """Packed weights start at multiples of this many bytes."""
@@ -29,7 +29,7 @@ class Planned:
 
     buffer: Buffer
     size: Dim
-    lifetime: Lifetime | None
+    lifetime: Lifetime
     offset: Dim
     shares: str | None = None
 
@@ -67,8 +67,9 @@ def plan(program: KernelProgram) -> Plan:
     The workspace holds scratch, state, and what stands in for absent outputs. It must start at a
     multiple of 64 bytes.
     """
-    params, weights = _place_params(program)
-    buffers, blocks, workspace = _place_workspace(program)
+    line = timeline(program.func)
+    params, weights = _place_params(program, Lifetime(0, line.end))
+    buffers, blocks, workspace = _place_workspace(program, line)
     for buffer in program.buffers:
         if buffer.role.data in OWNED:
             buffer.offset = dim_attr(0)  # of those that hold nothing
@@ -85,20 +86,21 @@ def workspace_bytes(buffer: Buffer) -> Dim:
     return buffer.stand_in * ITEM_BYTES[buffer.dtype]
 
 
-def _place_params(program: KernelProgram) -> tuple[list[Planned], int]:
+def _place_params(program: KernelProgram, always: Lifetime) -> tuple[list[Planned], int]:
     """One after another."""
     placed: list[Planned] = []
     end = 0
     for buffer in program.buffers:
         if buffer.role.data == "param":
             start = -(-end // WEIGHT_LINE) * WEIGHT_LINE
-            placed.append(Planned(buffer, buffer.bytes, None, Dim.of(start)))
+            placed.append(Planned(buffer, buffer.bytes, always, Dim.of(start)))
             end = start + int(buffer.bytes)
     return placed, end
 
 
-def _place_workspace(program: KernelProgram) -> tuple[list[Planned], list[Block], Dim]:
-    line = timeline(program.func)
+def _place_workspace(
+    program: KernelProgram, line: Timeline
+) -> tuple[list[Planned], list[Block], Dim]:
     alive = lifetimes(line)
     held = [b for b in program.buffers if b in alive and workspace_bytes(b) != 0]
     heirs = inherited(line, alive)

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from random import Random
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern_interpreter import run
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.planning.layout import Plan, plan
+from tests.kern_samples import Kern, N, T, lstm, port, row_major, strided
+
+H = 4
+STEP = N * H
+
+
+def check(plan: Plan, sizes: dict[str, int]) -> None:
+    """Buffers alive at once lie apart, but for one that takes over another's memory."""
+    for a, b in combinations(plan.buffers, 2):
+        starts = [p.offset.evaluate(sizes) for p in (a, b)]
+        ends = [s + p.size.evaluate(sizes) for s, p in zip(starts, (a, b), strict=True)]
+        assert max(ends) <= plan.peak(sizes)
+        if a.lifetime.overlaps(b.lifetime) and starts != ends:
+            handed = a.lifetime.last == b.lifetime.first or b.lifetime.last == a.lifetime.first
+            same = handed and starts[0] == starts[1]
+            assert same or ends[0] <= starts[1] or ends[1] <= starts[0]
+
+
+class Maker:
+    """Makes a random program whose every read finds something written.
+
+    Most kernels write a buffer that nothing has written so far, and read the latest ones.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.k = Kern()
+        self.x = self.k.buffer("x", "input", T * STEP)
+        self.y = self.k.buffer("y", "output", T * STEP)
+        self.last = self.k.buffer("last", "output", STEP)
+        self.rows = [self.k.buffer(f"row{i}", "scratch", STEP) for i in range(60)]
+        self.sequences = [self.k.buffer(f"all{i}", "scratch", T * STEP) for i in range(3)]
+        self.fresh = iter(self.rows)
+        self.loops = 0
+
+    def program(self) -> KernelProgram:
+        seed = next(self.fresh)
+        self.k.map([N, H], [], [(seed, row_major([N, H]))], lambda b: [b.fill(1, ())])
+        full = self.block(self.k, [seed], [self.x], 0)
+        self.k.copy([N, H], full[-1], self.last)
+        return self.k.program([port("x", T, N, H)], [port("y", T, N, H), port("last", N, H)])
+
+    def block(self, k: Kern, full: list, whole: list, depth: int) -> list[SSAValue]:
+        """`full`: the rows that hold values, latest last; `whole`: the sequences that do."""
+        full, whole = list(full), list(whole)
+        for _ in range(self.random.randint(1, 4)):
+            if depth < 2 and self.random.random() < 0.4:
+                whole.append(self.loop(k, full, whole, depth))
+            else:
+                full.append(self.kernel(k, full))
+        return full
+
+    def recent(self, full: list) -> SSAValue:
+        return self.random.choice(full[-3:])
+
+    def out(self, full: list) -> SSAValue:
+        if self.random.random() < 0.2:
+            return self.random.choice(full)
+        return next(self.fresh, full[-1])
+
+    def kernel(self, k: Kern, full: list) -> SSAValue:
+        ins, out = [self.recent(full), self.recent(full)], self.out(full)
+        access, turned = row_major([N, H]), strided(H, -1, offset=H - 1)
+        if ins[1] is not out and self.random.random() < 0.3:
+            access = turned
+        reads = [(ins[0], row_major([N, H])), (ins[1], access)]
+        k.map([N, H], reads, [(out, row_major([N, H]))], lambda b, p, q: [b.sub(b.add(p, p), q)])
+        return out
+
+    def loop(self, k: Kern, full: list, whole: list, depth: int) -> SSAValue:
+        """A loop that reads a sequence and writes another; carries two rows that may swap."""
+        self.loops += 1
+        index = f"t{self.loops}"
+        source, target = self.random.choice(whole), self.random.choice([*self.sequences, self.y])
+        swap = self.random.random() < 0.5
+        inits = [self.recent(full), self.recent(full)]
+
+        def body(inner: Kern, *carried: SSAValue) -> Sequence[SSAValue]:
+            mine, access = self.out(full), row_major([N, H])
+            ins = [(inner.row(source, Dim.of(index), STEP), access), (carried[0], access)]
+            inner.map([N, H], ins, [(mine, access)], lambda b, p, q: [b.add(p, q)])
+            known = self.block(inner, [*full, mine], whole, depth + 1)
+            inner.copy([N, H], known[-1], inner.row(target, Dim.of(index), STEP))
+            return [self.recent(known), carried[0] if swap else mine]
+
+        k.loop(index, T, inits, body, reverse=self.random.random() < 0.5)
+        return target
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_planned_program_computes_the_same(seed: int) -> None:
+    program = Maker(Random(seed)).program()
+    inputs = {"x": np.random.default_rng(0).integers(-9, 9, (3, 2, H)).astype("f4")}
+    want = run(program, inputs)
+    planned = plan(program)
+    check(planned, {"T": 3, "N": 2})
+    got = run(program, inputs)
+    for name, array in want.items():
+        np.testing.assert_array_equal(got[name], array)
+
+
+def chain(*outs: str, role: str = "scratch", turned: bool = False) -> tuple[KernelProgram, Plan]:
+    """x through buffers of those names, one elementwise kernel each, to y."""
+    k = Kern()
+    source = k.buffer("x", "input", STEP)
+    y = k.buffer("y", "output", STEP)
+    buffers = [k.buffer(name, role, STEP) for name in outs]
+    for target in [*buffers, y]:
+        access = strided(H, -1, offset=H - 1) if turned else row_major([N, H])
+        k.map([N, H], [(source, access)], [(target, row_major([N, H]))], lambda b, v: [v])
+        source = target
+    program = k.program([port("x", N, H)], [port("y", N, H)])
+    return program, plan(program)
+
+
+def test_elementwise_kernels_write_in_place() -> None:
+    program, planned = chain("a", "b", "c")
+    assert [p.shares for p in planned.buffers] == [None, "a", "b"]
+    assert str(program.workspace) == "64*N"
+    x = np.arange(8, dtype="f4").reshape(2, H)
+    np.testing.assert_array_equal(run(program, {"x": x})["y"], x)
+
+
+def test_kernels_that_move_elements_do_not() -> None:
+    program, planned = chain("a", "b", "c", turned=True)
+    assert [p.shares for p in planned.buffers] == [None] * 3
+    assert str(program.workspace) == "64*N"  # two of 16*N, rounded up to a line
+
+
+def test_a_product_does_not_write_over_its_left_operand() -> None:
+    k = Kern()
+    x, w, y = (
+        k.buffer("x", "input", STEP),
+        k.buffer("w", "param", 16),
+        k.buffer("y", "output", STEP),
+    )
+    a, b = k.buffer("a", "scratch", STEP), k.buffer("b", "scratch", STEP)
+    dense = row_major([N, H])
+    k.copy([N, H], x, a)
+    k.gemm(
+        [N, H], (a, dense), w, (H, 1, 4), [(a, dense)], [(b, dense)], lambda b, z, v: [b.add(z, v)]
+    )
+    k.copy([N, H], b, y)
+    program = k.program([], [], {})
+    assert [p.shares for p in plan(program).buffers] == [None, None]
+
+
+def test_lstm_plan() -> None:
+    program = lstm(64, 40, panel=16, chunk=32)
+    planned = plan(program)
+    by_label = {p.buffer.label.data: p for p in (*planned.params, *planned.buffers)}
+    assert program.weights == 4 * 4 * 64 * (64 + 40)
+    assert [int(by_label[label].offset) for label in "wu"] == [0, 4 * 4 * 64 * 40]
+    assert str(by_label["gates"].size) == "1024*N + 32768"
+    # a ring of two rows of the state, for when hidden_all is absent; the cell; the gates
+    assert str(program.workspace) == "1792*N + 32768"
+    sizes = {"T": 9, "N": 3}
+    check(planned, sizes)
+    assert planned.bound(sizes) == planned.peak(sizes) == 1792 * 3 + 32768
+
+
+def test_outputs_that_nothing_stands_in_for_and_idle_buffers_take_no_memory() -> None:
+    k = Kern()
+    y = k.buffer("y", "output", STEP, stand_in=0)
+    k.buffer("idle", "scratch", STEP)
+    k.map([N, H], [], [(y, row_major([N, H]))], lambda b: [b.fill(1, ())])
+    program = k.program([], [port("y", N, H)])
+    assert plan(program).buffers == []
+    assert program.workspace == 0
+    assert run(program, {}, {"N": 2}, absent={"y"}) == {}
+
+
+def test_params_lie_in_lines() -> None:
+    k = Kern()
+    for name, size in [("a", 1), ("b", 17), ("c", 16)]:
+        k.buffer(name, "param", size)
+    program = k.program()
+    assert [int(p.offset) for p in plan(program).params] == [0, 64, 192]
+    assert program.weights == 256
