@@ -21,8 +21,8 @@ LINE = 64
 """Offsets of blocks that take a line of the cache or more a row are multiples of this."""
 LARGE = 512
 """From this coefficient on, rounding to a line costs little."""
-TYPICAL = {"T": 50, "N": 8}
-"""Sizes at which the orders of placement are compared; other symbols count 50."""
+TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
+"""Sizes at which the orders of placement are compared; of other symbols, one size."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _up(value: int, grain: int) -> int:
 
 
 def _typical(monomial: Monomial) -> int:
-    return prod(TYPICAL.get(name, 50) for name in monomial)
+    return prod(TYPICAL.get(name, TYPICAL_OTHER) for name in monomial)
 
 
 def _formula(monomials: Sequence[Monomial], vector: Vector) -> Dim:
