@@ -26,7 +26,7 @@ def main(folder: Path) -> None:
     save(net, folder / "lstm.pbtxt", text=True)
     save(init, folder / "lstm_init.pbtxt", text=True)
     word = "HELLO, WORLD"
-    zeros = np.zeros((1, UNITS), np.float32)
+    zeros = np.zeros((1, 1, UNITS), np.float32)
     lengths = np.array([len(word)], np.int32)
     inputs = {"x": one_hot(word), "seq_lengths": lengths, "h0": zeros, "c0": zeros}
     np.savez(folder / "lstm.npz", **inputs)

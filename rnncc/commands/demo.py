@@ -53,7 +53,7 @@ def _inputs() -> Arrays:
     """Random characters, one-hot, and states of zero."""
     x = np.zeros((STEPS, 1, CHARACTERS), np.float32)
     x[range(STEPS), 0, np.random.default_rng(0).integers(0, CHARACTERS, STEPS)] = 1
-    zeros = np.zeros((1, UNITS), np.float32)
+    zeros = np.zeros((1, 1, UNITS), np.float32)
     return {"x": x, "seq_lengths": np.array([STEPS], np.int32), "h0": zeros, "c0": zeros}
 
 
