@@ -26,20 +26,13 @@ if TYPE_CHECKING:
 
 def passes() -> list[Step]:
     """The passes of inference on the `rnn` dialect."""
-    from rnncc.passes.fold_constants import FoldConstants
-    from rnncc.passes.hoist import Hoist
-    from rnncc.passes.merge_matmuls import MergeMatmuls
+    from rnncc.passes.fold_constants import fold_constants
     from rnncc.passes.simplify import Simplify
-    from rnncc.passes.split_scans import SplitScans
 
-    simplify, fold = _on_net(Simplify()), FoldConstants().apply_to
+    simplify = _on_net(Simplify())
     return [
         ("simplify", simplify),  # front ends may be naive
-        ("fold", fold),  # what parameters alone decide is known now
-        ("split-scans", _on_net(SplitScans())),  # so that upper layers' projections leave the loop
-        ("merge-matmuls", _on_net(MergeMatmuls())),  # one pass over h for all gates
-        ("hoist", _on_net(Hoist())),  # the input projection is half of the arithmetic
-        ("fold-again", fold),  # joined weights, added biases
+        ("fold", fold_constants),  # what parameters alone decide is known now
         ("simplify-again", simplify),  # what the others left behind
     ]
 

@@ -1,0 +1,79 @@
+"""Nets compiled into this process, called with bare pointers."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rnncc import pipeline
+from rnncc.codegen import llvm
+from rnncc.codegen.cpu.function import emit_module
+from rnncc.codegen.target import Target
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.program import Program
+from rnncc.ir.types import NUMPY
+from rnncc.options import Options
+from tests.codegen.guarded import Guards
+from tests.golden import Arrays
+
+
+class Bare:
+    """A kernel program's code, its weights and workspace wherever the test puts them."""
+
+    def __init__(self, kernels: KernelProgram, target: Target) -> None:
+        self.kernels = kernels
+        text = str(emit_module(kernels, target, {}))
+        self._engine = llvm.load(llvm.optimise(text, target, jit=True))
+        symbols = [ctypes.c_int64] * len(kernels.symbols)
+        address = self._engine.get_function_address(f"{kernels.name}_call")
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *symbols)(address)
+        address = self._engine.get_function_address(f"{kernels.name}_workspace_bytes")
+        self.workspace_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, *symbols)(address)
+        self.weights = pipeline.aligned_weights(kernels)
+
+    def run(
+        self, inputs: Arrays, sizes: Mapping[str, int], guards: Guards, absent: set[str] = frozenset()  # type: ignore[assignment]
+    ) -> Arrays:
+        """Call with every block in guarded memory; the outputs, copied."""
+        symbols = [sizes.get(name, 1) for name in self.kernels.symbols]
+        held = [guards.array(np.ascontiguousarray(inputs[p.name])) for p in self.kernels.inputs]
+        outputs: Arrays = {}
+        for port in self.kernels.outputs:
+            shape = tuple(d.evaluate(sizes) for d in port.dims)
+            outputs[port.name] = guards.array(np.full(shape, 77, NUMPY[port.dtype]))
+        weights = guards.array(self.weights)
+        size = self.workspace_bytes(*symbols)
+        workspace = guards.array(np.full(size, 0xFF, np.uint8))
+        code = self._call(
+            _address(weights),
+            _table([_address(a) for a in held]),
+            _table([None if n in absent else _address(a) for n, a in outputs.items()]),
+            _address(workspace),
+            *symbols,
+        )
+        assert code == 0, f"error code {code}"
+        return {name: np.array(array) for name, array in outputs.items() if name not in absent}
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _table(addresses: list[int | None]) -> Any:
+    return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+
+
+@lru_cache(maxsize=None)
+def bare_net(case: Path, cpu: str | None = None) -> tuple[Program, Bare]:
+    """A golden case through the whole pipeline; the program as imported, for the interpreter."""
+    options = Options(name="net", cpu=cpu)
+    imported = pipeline.import_source(case / "net.pb", case / "init.pb", options)
+    kernels = pipeline.lower(
+        pipeline.import_source(case / "net.pb", case / "init.pb", options), options
+    )
+    return imported, Bare(kernels, llvm.resolve_target(None, cpu))

@@ -1,0 +1,44 @@
+"""The golden nets by the real Caffe2, and inputs for them at any size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of, dtype_of
+
+ROOT = Path(__file__).parents[1]
+SHARED = ROOT.parent / "shared" / "golden"
+OWN = ROOT / "tests" / "data" / "golden"
+GOLDEN = SHARED if SHARED.is_dir() else OWN
+"""All cases where the shared folder is at hand, else the few that the repository holds."""
+CASES = sorted(path.parent for path in GOLDEN.glob("caffe2/*/net.pb"))
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+def arrays_of(case: Path, prefix: str) -> Arrays:
+    """The arrays of a case with one prefix: `in:`, `out:`, ..."""
+    data = np.load(case / "io.npz")
+    return {name[len(prefix) :]: data[name] for name in data.files if name.startswith(prefix)}
+
+
+def random_inputs(program: Program, sizes: Mapping[str, int], seed: int = 0) -> Arrays:
+    """Inputs of given sizes; lengths run from 0 to T, and S where the net has one."""
+    rng = np.random.default_rng(seed)
+    arrays: Arrays = {}
+    for name, value in program.net.inputs.items():
+        shape = [d.evaluate(sizes) for d in dims_of(value)]
+        if dtype_of(value) == "i32" and "lengths" in name:
+            most = sizes.get("S", 1) if name.startswith("enc") else sizes["T"]
+            least = 1 if name.startswith("enc") else 0
+            arrays[name] = rng.integers(least, most + 1, shape).astype(np.int32)
+        elif dtype_of(value) == "i32":
+            arrays[name] = rng.integers(0, 3, shape).astype(np.int32)
+        else:
+            arrays[name] = rng.standard_normal(shape).astype(np.float32)
+    return arrays
