@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from rnncc.ir.dims import Dim, Monomial
 from rnncc.planning.lifetimes import Lifetime
 
 Vector = tuple[int, ...]
 
-GRAIN = 16
-"""Sizes and offsets are multiples of this many bytes in every coefficient."""
 LINE = 64
-"""Offsets of blocks that take a line of the cache or more a row are multiples of this."""
-LARGE = 512
-"""From this coefficient on, rounding to a line costs little."""
+"""Bytes of a line of the cache."""
 TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
 """Sizes at which the orders of placement are compared; of other symbols, one size."""
 
@@ -43,25 +39,30 @@ class _Placed:
 def place(blocks: Sequence[Block]) -> tuple[list[Dim], Dim]:
     """An offset for each block, and the bytes that all of them take.
 
-    Blocks alive at once never overlap, whatever the symbols' values. Every offset is a multiple of
-    16 in each coefficient, that of a large block and the total of 64. First fit, in several orders;
-    the one that takes least at typical sizes is kept.
+    Blocks alive at once never overlap, whatever the symbols' values. A block of constant size, or
+    whose rows fill lines of the cache, starts at one; others start at multiples of the largest
+    power of two that divides their rows' size, which is their elements' at least. First fit, in
+    several orders; the one that takes least at typical sizes is kept.
     """
     found = {m for block in blocks for m, _ in block.size.terms}
     monomials = sorted(found, key=lambda m: (-len(m), m))
     weights = [_typical(m) for m in monomials]
-    sizes = [tuple(_up(max(b.size.coefficient(m), 0), GRAIN) for m in monomials) for b in blocks]
+    sizes = [tuple(max(b.size.coefficient(m), 0) for m in monomials) for b in blocks]
+    grains = [_grain(block.size) for block in blocks]
     values = [_dot(size, weights) for size in sizes]
     by_size = sorted(range(len(blocks)), key=lambda i: (-values[i], blocks[i].lifetime.first))
     by_class = sorted(by_size, key=lambda i: [not c for c in sizes[i]])
     by_start = sorted(by_size, key=lambda i: blocks[i].lifetime.first)
-    layouts = [_first_fit(order, blocks, sizes) for order in (by_class, by_size, by_start)]
+    layouts = [_first_fit(order, blocks, sizes, grains) for order in (by_class, by_size, by_start)]
     offsets, total = min(layouts, key=lambda layout: _dot(layout[1], weights))
     return [_formula(monomials, offset) for offset in offsets], _formula(monomials, total)
 
 
 def _first_fit(
-    order: Sequence[int], blocks: Sequence[Block], sizes: Sequence[Vector]
+    order: Sequence[int],
+    blocks: Sequence[Block],
+    sizes: Sequence[Vector],
+    grains: Sequence[int],
 ) -> tuple[list[Vector], Vector]:
     """Offsets in the blocks' own order, and the total."""
     offsets: list[Vector] = [()] * len(blocks)
@@ -72,20 +73,23 @@ def _first_fit(
         others = sorted(
             (p for p in placed if p.lifetime.overlaps(lifetime)), key=lambda p: (p.start, p.end)
         )
-        offsets[i] = start = _lowest(size, others)
+        offsets[i] = start = _lowest(size, grains[i], others)
         end = _sum(start, size)
         placed.append(_Placed(start, end, lifetime))
         total = _join(total, end)
-    return offsets, tuple(_up(c, LINE) for c in total)
+    return offsets, total
 
 
-def _lowest(size: Vector, others: Sequence[_Placed]) -> Vector:
+def _lowest(size: Vector, grain: int, others: Sequence[_Placed]) -> Vector:
     """The first start that is clear of the others, going up past one at a time."""
-    grain = LINE if max(size, default=0) >= LARGE else GRAIN
     start = (0,) * len(size)
     while blocker := next((p for p in others if not _apart(start, size, p)), None):
         start = tuple(_up(c, grain) for c in _join(start, blocker.end))
     return start
+
+
+def _grain(size: Dim) -> int:
+    return gcd(LINE, *(factor for monomial, factor in size.terms if monomial))
 
 
 def _apart(start: Vector, size: Vector, other: _Placed) -> bool:

@@ -101,7 +101,7 @@ class Maker:
         return target
 
 
-@pytest.mark.parametrize("seed", range(100))
+@pytest.mark.parametrize("seed", range(60))
 def test_a_planned_program_computes_the_same(seed: int) -> None:
     program = Maker(Random(seed)).program()
     inputs = {"x": np.random.default_rng(0).integers(-9, 9, (3, 2, H)).astype("f4")}
@@ -130,7 +130,7 @@ def chain(*outs: str, role: str = "scratch", turned: bool = False) -> tuple[Kern
 def test_elementwise_kernels_write_in_place() -> None:
     program, planned = chain("a", "b", "c")
     assert [p.shares for p in planned.buffers] == [None, "a", "b"]
-    assert str(program.workspace) == "64*N"
+    assert str(program.workspace) == "16*N"
     x = np.arange(8, dtype="f4").reshape(2, H)
     np.testing.assert_array_equal(run(program, {"x": x})["y"], x)
 
@@ -138,7 +138,7 @@ def test_elementwise_kernels_write_in_place() -> None:
 def test_kernels_that_move_elements_do_not() -> None:
     program, planned = chain("a", "b", "c", turned=True)
     assert [p.shares for p in planned.buffers] == [None] * 3
-    assert str(program.workspace) == "64*N"  # two of 16*N, rounded up to a line
+    assert str(program.workspace) == "32*N"
 
 
 def test_a_product_does_not_write_over_its_left_operand() -> None:
