@@ -91,6 +91,8 @@ class GraphMaker:
         if len(set(op.output)) != len(op.output):
             twice = next(name for name in op.output if list(op.output).count(name) > 1)
             raise CompileError(location, f'lists the output "{twice}" twice')
+        if "" in op.output:
+            raise CompileError(location, "has an output without a name")
         for name in op.output:
             if name in self.protected:
                 what = f'writes "{name}", which belongs to the net around it'

@@ -60,7 +60,8 @@ class Emitter:
     def __setitem__(self, blob: Blob, value: SSAValue) -> None:
         self.values[blob] = value
         if value.name_hint is None:
-            value.name_hint = _UNPRINTABLE.sub("_", blob.name[:64])
+            hint = _UNPRINTABLE.sub("_", blob.name[:64])
+            value.name_hint = hint if hint[0].isalpha() else f"_{hint}"
 
     def dims(self, blob: Blob) -> Dims:
         """A blob's shape."""

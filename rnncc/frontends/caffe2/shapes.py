@@ -31,6 +31,12 @@ class Shapes:
         self.location = Location()
         self._bound: dict[str, Dim] = {}
         self._count = 0
+        self._old = 0
+
+    def enter(self, location: Location) -> None:
+        """Before a rule runs: errors are at this place, and variables it makes say nothing new."""
+        self.location = location
+        self._old = self._count
 
     def fresh(self) -> Dim:
         """A new variable."""
@@ -40,7 +46,7 @@ class Shapes:
     def bind(self, variable: str, dim: Dim) -> None:
         """Give a variable its value."""
         self._bound[variable] = dim
-        self.version += 1
+        self.version += int(variable[1:]) <= self._old
 
     def resolve(self, dim: Dim) -> Dim:
         """The size with everything known put in."""

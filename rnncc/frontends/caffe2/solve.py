@@ -9,8 +9,11 @@ from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
 
-MAX_RULES = 400_000
-"""How many shape rules may run before the importer gives up."""
+MAX_RULES = 100_000
+"""How many shape rules may run, in a small net, before the importer gives up."""
+
+MAX_SWEEPS = 16
+"""How often all rules may run in any case."""
 
 LEVELS = 3
 
@@ -35,11 +38,14 @@ def solve(
     ops = list(walk(operators))
     _settle(s, ops, location)
     for level in range(LEVELS):
+        known = s.version
         for op in ops:
-            s.location = op.location
-            op.infer(s)
+            s.enter(op.location)
+            if s.version != known:
+                op.infer(s)
             op.assume(s, level)
-        _settle(s, ops, location)
+        if s.version != known:
+            _settle(s, ops, location)
     _require_ranks(inputs, location)
     _name_extents(s, ops, inputs)
     _require_numbers(s, ops, inputs)
@@ -52,14 +58,14 @@ def solve(
 
 def _settle(s: Shapes, ops: Sequence[Operator], location: Location) -> None:
     """Apply all rules, back and forth, until nothing new follows."""
-    rules, known = 0, -1
+    sweeps, known = 0, -1
     while known != s.version:
         known = s.version
-        for op in ops if rules % 2 == 0 else reversed(ops):
-            s.location = op.location
+        for op in ops if sweeps % 2 == 0 else reversed(ops):
+            s.enter(op.location)
             op.infer(s)
-        rules += 1
-        if rules * len(ops) > MAX_RULES and rules > LEVELS:
+        sweeps += 1
+        if sweeps * len(ops) > MAX_RULES and sweeps > MAX_SWEEPS:
             raise CompileError(location, "the shapes do not settle", "give more with --shape")
 
 

@@ -1,0 +1,266 @@
+"""Mutates the golden nets and imports what comes out: only success or a CompileError may follow.
+
+    python -m tests.fuzz.fuzz_caffe2 --count 100000
+
+Prints how many mutants there were of each outcome, the slowest, and the peak of memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import signal
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+
+from google.protobuf import text_format
+
+from rnncc.errors import CompileError
+from rnncc.frontends.caffe2 import OPERATORS, import_net
+from rnncc.netdef import NetDef, OperatorDef, load
+
+GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "caffe2"
+LIMIT_SECONDS = 2
+LIMIT_BYTES = 4 << 30
+VALUES = [-(1 << 63), -(1 << 31), -100, -2, -1, 0, 1, 2, 3, 5, 24, 1 << 20, 1 << 31, 1 << 62]
+FLOATS = [float("nan"), float("inf"), -1.0, 0.0, 1e-40, 0.5, 1e38]
+
+Mutation = Callable[[random.Random, NetDef], None]
+
+
+@dataclass
+class Report:
+    """What came out."""
+
+    imported: int = 0
+    refused: int = 0
+    slowest: float = 0.0
+    messages: Counter[str] = field(default_factory=Counter[str])
+    failures: list[str] = field(default_factory=list[str])
+
+    def __str__(self) -> str:
+        total = self.imported + self.refused + len(self.failures)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        return (
+            f"{total} mutants: {self.imported} imported, {self.refused} refused with "
+            f"{len(self.messages)} kinds of message, {len(self.failures)} failures; "
+            f"slowest {self.slowest:.2f} s, peak memory {peak} MiB"
+        )
+
+
+# Mutations of bytes
+
+
+def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
+    """Flip, cut, repeat, insert or exchange bytes."""
+    made = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 4, 16])):
+        at = rng.randrange(len(made) + 1)
+        end = min(len(made), at + rng.choice([1, 2, 8, 64]))
+        match rng.randrange(6):
+            case 0 if at < len(made):
+                made[at] ^= 1 << rng.randrange(8)
+            case 1 if at < len(made):
+                made[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            case 2:
+                del made[at:end]
+            case 3:
+                made[at:at] = made[at:end]
+            case 4:
+                made[at:at] = rng.randbytes(rng.randrange(1, 9))
+            case _:
+                del made[max(at, len(made) // 2) :]
+    return bytes(made)
+
+
+# Mutations of messages
+
+
+def every_operator(net: NetDef) -> list[OperatorDef]:
+    """The operators of a net and of the nets inside."""
+    found = list[OperatorDef]()
+    for op in net.op:
+        found.append(op)
+        for arg in op.arg:
+            if arg.HasField("n"):
+                found += every_operator(arg.n)
+    return found
+
+
+def _names(net: NetDef) -> list[str]:
+    ops = every_operator(net)
+    return [*(n for op in ops for n in (*op.input, *op.output)), *net.external_input, "nothing", ""]
+
+
+def change_type(rng: random.Random, net: NetDef) -> None:
+    """Another operator in its place."""
+    rng.choice(every_operator(net)).type = rng.choice([*OPERATORS, "Nothing"])
+
+
+def change_name(rng: random.Random, net: NetDef) -> None:
+    """Another blob, read or written."""
+    op = rng.choice(every_operator(net))
+    names = rng.choice([op.input, op.output])
+    if names:
+        names[rng.randrange(len(names))] = rng.choice(_names(net))
+
+
+def change_count(rng: random.Random, net: NetDef) -> None:
+    """One operand fewer or more."""
+    op = rng.choice(every_operator(net))
+    names = rng.choice([op.input, op.output])
+    if names and rng.random() < 0.5:
+        del names[rng.randrange(len(names))]
+    else:
+        names.append(rng.choice(_names(net)))
+
+
+def change_argument(rng: random.Random, net: NetDef) -> None:
+    """Another value, of the same kind or of another."""
+    args = [arg for op in every_operator(net) for arg in op.arg]
+    arg = rng.choice(args)
+    match rng.randrange(7):
+        case 0:
+            arg.i = rng.choice(VALUES)
+        case 1:
+            arg.f = rng.choice(FLOATS)
+        case 2:
+            arg.s = rng.choice([b"", b"x", b"\xff", b"op {", b"sequence"])
+        case 3 if arg.ints:
+            arg.ints[rng.randrange(len(arg.ints))] = rng.choice(VALUES)
+        case 4 if arg.strings:
+            arg.strings[rng.randrange(len(arg.strings))] = rng.choice(_names(net)).encode()
+        case 5:
+            arg.name = rng.choice(args).name
+        case _:
+            _change_list(rng, arg.ints if arg.ints else arg.strings, bool(arg.ints))
+
+
+def _change_list(rng: random.Random, values: object, ints: bool) -> None:
+    """One element fewer, or one twice."""
+    assert hasattr(values, "append")
+    assert hasattr(values, "__len__")
+    if len(values) and rng.random() < 0.5:  # type: ignore[arg-type]
+        del values[rng.randrange(len(values))]  # type: ignore[attr-defined]
+    else:
+        values.append(rng.choice(VALUES) if ints else b"nothing")  # type: ignore[attr-defined]
+
+
+def change_order(rng: random.Random, net: NetDef) -> None:
+    """An operator moved, doubled or gone."""
+    nets = [net, *(arg.n for op in every_operator(net) for arg in op.arg if arg.HasField("n"))]
+    chosen = rng.choice([n for n in nets if n.op])
+    op = OperatorDef()
+    op.CopyFrom(rng.choice(chosen.op))
+    match rng.randrange(3):
+        case 0:
+            del chosen.op[rng.randrange(len(chosen.op))]
+        case 1:
+            chosen.op.insert(rng.randrange(len(chosen.op) + 1), op)
+        case _:
+            rng.choice(chosen.op).CopyFrom(op)
+
+
+def change_interface(rng: random.Random, net: NetDef) -> None:
+    """Another external input or output."""
+    names = rng.choice([net.external_input, net.external_output])
+    if names and rng.random() < 0.5:
+        del names[rng.randrange(len(names))]
+    else:
+        names.append(rng.choice(_names(net)))
+
+
+MUTATIONS: list[Mutation] = [
+    change_type,
+    change_name,
+    change_count,
+    change_argument,
+    change_argument,
+    change_order,
+    change_interface,
+]
+
+
+def mutant(rng: random.Random, net: NetDef) -> bytes:
+    """A damaged file: of its bytes, of its message, or of its text."""
+    kind = rng.random()
+    if kind < 0.3:
+        return mutate_bytes(rng, net.SerializeToString())
+    made = NetDef()
+    made.CopyFrom(net)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        if any(op.arg for op in every_operator(made)):
+            rng.choice(MUTATIONS)(rng, made)
+    if kind < 0.9:
+        return made.SerializeToString()
+    text = text_format.MessageToString(made).encode()
+    return text if kind < 0.93 else mutate_bytes(rng, text)
+
+
+def run(count: int, seed: int = 0, progress: bool = False) -> Report:
+    """Import `count` mutants; any outcome but success or CompileError is a failure."""
+    cases = [(load(path), path.with_name("init.pb")) for path in sorted(GOLDEN.glob("*/net.pb"))]
+    inits = [load(path) for _, path in cases]
+    report = Report()
+    signal.signal(signal.SIGALRM, _too_slow)
+    for index in range(count):
+        rng = random.Random(f"{seed} {index}")
+        which = rng.randrange(len(cases))
+        data: bytes = mutant(rng, cases[which][0])
+        init: NetDef | bytes | None = inits[which]
+        if rng.random() < 0.15:
+            data, init = cases[which][0].SerializeToString(), mutant(rng, inits[which])
+        elif rng.random() < 0.1:
+            init = None
+        _import(report, f"seed {seed} {index}", data, init)
+        if progress and index % 1000 == 999:
+            print(f"{index + 1}: {report}", flush=True)
+    return report
+
+
+def _import(report: Report, name: str, data: bytes, init: NetDef | bytes | None) -> None:
+    start = perf_counter()
+    signal.alarm(3 * LIMIT_SECONDS)
+    try:
+        import_net(data, init).module.verify()
+        report.imported += 1
+    except CompileError as error:
+        report.refused += 1
+        report.messages["".join(c for c in error.what if c.isalpha() or c == " ")[:40]] += 1
+        if "\n" in str(error):
+            report.failures.append(f"{name}: a message of several lines: {error}")
+    except Exception:
+        report.failures.append(f"{name}: {traceback.format_exc()}")
+    finally:
+        signal.alarm(0)
+    seconds = perf_counter() - start
+    report.slowest = max(report.slowest, seconds)
+    if seconds > LIMIT_SECONDS:
+        report.failures.append(f"{name}: took {seconds:.1f} s")
+
+
+def _too_slow(signum: int, frame: object) -> None:
+    raise TimeoutError
+
+
+def main() -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+    report = run(options.count, options.seed, progress=sys.stderr.isatty())
+    print(report)
+    print("\n".join(failure[-3000:] for failure in report.failures[:20]))
+    return bool(report.failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
