@@ -159,6 +159,7 @@ def describe(kernels: KernelProgram, target: Target) -> dict[str, Any]:
                 "c_name": name,
                 "dtype": port.dtype,
                 "shape": [dimension_text(d) for d in port.dims],
+                **({"optional": True} if port.optional else {}),
             }
             for port, name in zip(listed, names, strict=True)
         ]

@@ -101,6 +101,7 @@ class Buffer(IRDLOperation):
     an output: only when the caller's pointer is null, a stand-in ring in the workspace.
     fallback: of an output, the elements that stand in for it when it is null; 0: the kernels that
     write nothing else are skipped.
+    default: of an input, the `param` buffer that takes its place when the caller's pointer is null.
     offset: bytes from the start of the workspace (or of the packed weights), given by planning.
     """
 
@@ -110,6 +111,7 @@ class Buffer(IRDLOperation):
     size = prop_def(StringAttr)
     ring = opt_prop_def(IntAttr)
     fallback = opt_prop_def(StringAttr)
+    default = opt_prop_def(StringAttr)
     offset = opt_prop_def(StringAttr)
     y = result_def(BufferType)
 

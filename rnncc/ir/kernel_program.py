@@ -14,11 +14,15 @@ from rnncc.ir.kern import Buffer, Func
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of the model: blob name, shape, element type."""
+    """An input or output of the model: blob name, shape, element type.
+
+    An `optional` input has a default, which the library holds.
+    """
 
     name: str
     dims: tuple[Dim, ...]
     dtype: str
+    optional: bool = False
 
 
 @dataclass

@@ -19,6 +19,7 @@ class Program:
 
     Attributes:
         arrays: parameter name -> array; a parameter that is missing here is an input of the model.
+            An input's name -> its default, which makes the input optional.
         source: the file it came from, for messages.
     """
 

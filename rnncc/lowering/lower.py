@@ -50,7 +50,8 @@ def lower(program: Program, target: Target) -> KernelProgram:
         program.name,
         program.source,
         program.symbols,
-        [_port(n, v) for n, v in net.inputs.items()] + [_port(n, p.y) for n, p in unknown.items()],
+        [_port(n, v, n in program.arrays) for n, v in net.inputs.items()]
+        + [_port(n, p.y) for n, p in unknown.items()],
         [_port(n, v) for n, v in net.outputs.items()],
         [_port(n, op.y) for n, op in program.params.items() if n not in unknown],
     )
@@ -64,8 +65,10 @@ def lower(program: Program, target: Target) -> KernelProgram:
 
 def _drop_unused(result: KernelProgram) -> None:
     """Forget parameters that only their packed form is read of."""
+    defaults = {b.default.data for b in result.buffers if b.default is not None}
     for buffer in result.buffers:
-        if buffer.role.data == "param" and not buffer.y.first_use:
+        unused = buffer.role.data == "param" and not buffer.y.first_use
+        if unused and buffer.label.data not in defaults:
             result.arrays.pop(buffer.label.data)
             buffer.detach()
             buffer.erase()
@@ -98,6 +101,8 @@ class Lowering:
         self.builders.append(Builder(InsertPoint.at_end(entry)))
         for port, value in zip(self.result.inputs, net.inputs.values(), strict=False):
             self.places[value] = self.declare(port.name, "input", port.dtype, port.dims)
+            if port.optional:
+                self._keep_default(port, self.places[value])
         wanted: list[Item] = []
         for port, value in zip(self.result.outputs, net.outputs.values(), strict=True):
             place = self.declare(port.name, "output", port.dtype, port.dims)
@@ -109,6 +114,14 @@ class Lowering:
         self.lower_block(net.body.block, wanted)
         self.builder.insert(Yield([]))
         return kern.Func(self.result.name, self.result.symbols, entry)
+
+    def _keep_default(self, port: Port, place: Placed) -> None:
+        """Make the library hold what an absent input is taken to be."""
+        default = self.declare(f"{port.name}.default", "param", port.dtype, port.dims)
+        self.weights.keep(default.buffer, self.program.arrays[port.name])
+        buffers = place.buffer.owner, default.buffer.owner
+        assert isinstance(buffers[0], Buffer) and isinstance(buffers[1], Buffer)
+        buffers[0].properties["default"] = buffers[1].label
 
     def _writes_output(self, value: SSAValue) -> bool:
         """Whether an op can put this value straight into an output not taken yet."""
@@ -374,8 +387,8 @@ def _chunk(dims: Sequence[Dim], time: tuple[Dim, Dim] | None) -> tuple[Dim, list
     return (time[0], [time[1], *dims[1:]]) if time else (ZERO, list(dims))
 
 
-def _port(name: str, value: SSAValue) -> Port:
-    return Port(name, dims_of(value), dtype_of(value))
+def _port(name: str, value: SSAValue, optional: bool = False) -> Port:
+    return Port(name, dims_of(value), dtype_of(value), optional)
 
 
 __all__ = ["Lowering", "lower", "terminator"]

@@ -149,7 +149,11 @@ class _Body:
 
     def _input(self, op: Buffer, number: int) -> Pointer:
         base = self._field(self.inputs, number)
-        if op.y.first_use:
+        if op.default is not None:
+            default = next(b for b in self.program.buffers if b.label == op.default)
+            held = self._within(default, self.weights).base
+            base = self.emit.b.select(self._is_null(base), held, base)
+        elif op.y.first_use:
             self._fail_if(self._is_null(base), NULL_POINTER)
         return Pointer(base, op.dtype)
 

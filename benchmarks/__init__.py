@@ -1,0 +1,1 @@
+"""Measurements: rnncc beside its peers, in one run."""
