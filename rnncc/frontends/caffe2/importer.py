@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from operator import index
 from pathlib import Path
 
 import numpy as np
@@ -170,7 +171,7 @@ def _size(s: Shapes, size: int | str | None) -> Dim:
     if isinstance(size, str) and _SYMBOL.match(size):
         return Dim.of(size)
     try:
-        number = int(size)
+        number = int(size) if isinstance(size, str) else index(size)
     except (TypeError, ValueError):
         number = -1
     if number < 1:

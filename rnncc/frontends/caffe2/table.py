@@ -22,5 +22,13 @@ OPERATORS: dict[str, type[Operator]] = {
 }
 """Operator type -> the class that imports it; its docstring is the formula."""
 
-REFUSED: dict[str, str] = {**sequence.REFUSED, **fill.REFUSED}
+_CONTROL = ("If", "While", "Do", "ONNXWhile", "CreateScope", "HasScope")
+
+REFUSED: dict[str, str] = {
+    **sequence.REFUSED,
+    **fill.REFUSED,
+    **dict.fromkeys(_CONTROL, "control flow is not read"),
+    "Recurrent": "its weights are in cuDNN's own layout",
+    "RecurrentNetworkGradient": "import the forward net",
+}
 """Operator type -> why it is not supported."""
