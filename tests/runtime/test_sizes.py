@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given as for_all
+from hypothesis import strategies as st
 from rnncc_runtime import ArrayError, LoadError
 from rnncc_runtime.sizes import Size, solve
+
+from rnncc.ir.dims import Dim
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,17 @@ from rnncc_runtime.sizes import Size, solve
 )
 def test_formula(text: int | str, value: int) -> None:
     assert Size.parse(text).evaluate({"T": 5, "N": 3}) == value
+
+
+MONOMIALS = st.lists(st.sampled_from(["T", "N", "S2"]), max_size=3).map(tuple)
+
+
+@for_all(st.lists(st.tuples(MONOMIALS, st.integers(-9, 9)), max_size=4))
+def test_reads_what_the_compiler_writes(terms: list[tuple[tuple[str, ...], int]]) -> None:
+    dim, values = Dim(dict(terms).items()), {"T": 5, "N": 3, "S2": 7}
+    size = Size.parse(str(dim))
+    assert size.evaluate(values) == dim.evaluate(values)
+    assert size.symbols == dim.symbols
 
 
 @pytest.mark.parametrize("text", ["", "T +", "T N", "T**2", "1.5", "(T)", "T; import os", "2T"])
