@@ -101,8 +101,8 @@ def tangents() -> list[Fit]:
     passed = inner / (np.sinh(inner) * np.cosh(inner))
     scaled = inner / slope / x
     return [
-        Fit("TANH", h**2, np.tanh(h) / h, h / np.tanh(h), 2, (1.0,)),
-        Fit("ERF", x**2, (scaled - 1) / x**2, passed / scaled * x**2, 8),
+        Fit("TANH", h**2, np.tanh(h) / h, h / np.tanh(h), 3, (1.0,)),
+        Fit("ERF", x**2, (scaled - 1) / x**2, passed / scaled * x**2, 9),
         Fit("ERF_TANH", r**2, ratio - 1, 1 / ratio, 3, (slope - 1,)),
     ]
 
