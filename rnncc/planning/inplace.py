@@ -6,6 +6,8 @@ kernel may hand its memory to one that is born there, if both are accessed alike
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 from rnncc.ir.kern import Buffer, Gemm, Map
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.uses import Timeline, Use
@@ -15,32 +17,23 @@ OWNED = ("scratch", "state")
 
 
 def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buffer]:
-    """Heir -> the buffer whose memory it takes."""
+    """Heir -> the buffer whose memory it takes; in order of birth."""
+    reads: dict[int, list[Use]] = defaultdict(list)
+    for use in (use for uses in line.uses.values() for use in uses):
+        if isinstance(use.op, Map | Gemm) and not use.writes:
+            reads[use.position].append(use)
     heirs: dict[Buffer, Buffer] = {}
     given: set[Buffer] = set()
     for heir, uses in line.uses.items():
         births = [use for use in uses if use.position == alive[heir].first]
         if len(births) != 1 or not births[0].writes:
             continue
-        for use in _reads(line, births[0]):
-            giver = use.buffer
-            if giver not in given and _may_give(line, alive, use, births[0]):
-                heirs[heir] = giver
-                given.add(giver)
+        for use in reads[births[0].position]:
+            if use.buffer not in given and _may_give(line, alive, use, births[0]):
+                heirs[heir] = use.buffer
+                given.add(use.buffer)
                 break
     return heirs
-
-
-def _reads(line: Timeline, write: Use) -> list[Use]:
-    """What the same kernel reads."""
-    if not isinstance(write.op, Map | Gemm):
-        return []
-    return [
-        use
-        for uses in line.uses.values()
-        for use in uses
-        if use.position == write.position and not use.writes
-    ]
 
 
 def _may_give(line: Timeline, alive: dict[Buffer, Lifetime], read: Use, write: Use) -> bool:

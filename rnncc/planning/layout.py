@@ -104,9 +104,12 @@ def _place_workspace(
     alive = lifetimes(line)
     held = [b for b in program.buffers if b in alive and workspace_bytes(b) != 0]
     heirs = inherited(line, alive)
-    owners = {buffer: _owner(buffer, heirs) for buffer in held}
+    owners: dict[Buffer, Buffer] = {}
+    for buffer in line.uses:
+        owners[buffer] = owners[heirs[buffer]] if buffer in heirs else buffer
     spans: dict[Buffer, Lifetime] = {}
-    for buffer, owner in owners.items():
+    for buffer in held:
+        owner = owners[buffer]
         spans[owner] = spans.get(owner, alive[buffer]).joined(alive[buffer])
     blocks = {owner: Block(workspace_bytes(owner), span) for owner, span in spans.items()}
     offsets, workspace = place(list(blocks.values()))
@@ -116,12 +119,6 @@ def _place_workspace(
         for b in held
     ]
     return placed, list(blocks.values()), workspace
-
-
-def _owner(buffer: Buffer, heirs: Mapping[Buffer, Buffer]) -> Buffer:
-    while buffer in heirs:
-        buffer = heirs[buffer]
-    return buffer
 
 
 def _label(buffer: Buffer | None) -> str | None:

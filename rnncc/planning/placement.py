@@ -6,9 +6,11 @@ its end is at most the other's start in every coefficient, since symbols are nev
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import gcd, prod
+from operator import add, le, mul
 
 from rnncc.ir.dims import Dim, Monomial
 from rnncc.planning.lifetimes import Lifetime
@@ -17,6 +19,8 @@ Vector = tuple[int, ...]
 
 LINE = 64
 """Bytes of a line of the cache."""
+MANY = 500
+"""Of more blocks, as long unrolled nets have, one order is tried: time grows with the square."""
 TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
 """Sizes at which the orders of placement are compared; of other symbols, one size."""
 
@@ -53,7 +57,8 @@ def place(blocks: Sequence[Block]) -> tuple[list[Dim], Dim]:
     by_size = sorted(range(len(blocks)), key=lambda i: (-values[i], blocks[i].lifetime.first))
     by_class = sorted(by_size, key=lambda i: [not c for c in sizes[i]])
     by_start = sorted(by_size, key=lambda i: blocks[i].lifetime.first)
-    layouts = [_first_fit(order, blocks, sizes, grains) for order in (by_class, by_size, by_start)]
+    orders = [by_class, by_size, by_start] if len(blocks) <= MANY else [by_class]
+    layouts = [_first_fit(order, blocks, sizes, grains) for order in orders]
     offsets, total = min(layouts, key=lambda layout: _dot(layout[1], weights))
     return [_formula(monomials, offset) for offset in offsets], _formula(monomials, total)
 
@@ -69,22 +74,25 @@ def _first_fit(
     placed: list[_Placed] = []
     total = _zero(sizes)
     for i in order:
-        size, lifetime = sizes[i], blocks[i].lifetime
-        others = sorted(
-            (p for p in placed if p.lifetime.overlaps(lifetime)), key=lambda p: (p.start, p.end)
-        )
-        offsets[i] = start = _lowest(size, grains[i], others)
-        end = _sum(start, size)
-        placed.append(_Placed(start, end, lifetime))
+        lifetime = blocks[i].lifetime
+        others = [p for p in placed if p.lifetime.overlaps(lifetime)]
+        offsets[i] = start = _lowest(sizes[i], grains[i], others)
+        end = _sum(start, sizes[i])
+        insort(placed, _Placed(start, end, lifetime), key=lambda p: (p.start, p.end))
         total = _join(total, end)
     return offsets, total
 
 
 def _lowest(size: Vector, grain: int, others: Sequence[_Placed]) -> Vector:
-    """The first start that is clear of the others, going up past one at a time."""
-    start = (0,) * len(size)
-    while blocker := next((p for p in others if not _apart(start, size, p)), None):
-        start = tuple(_up(c, grain) for c in _join(start, blocker.end))
+    """The first start that is clear of the others, which are in order, going up past each."""
+    start, moved = (0,) * len(size), True
+    while moved:
+        others = [p for p in others if not _below(p.end, start)]
+        moved = False
+        for other in others:
+            if not _below(other.end, start) and not _below(_sum(start, size), other.start):
+                start = tuple(_up(c, grain) for c in _join(start, other.end))
+                moved = True
     return start
 
 
@@ -92,24 +100,20 @@ def _grain(size: Dim) -> int:
     return gcd(LINE, *(factor for monomial, factor in size.terms if monomial))
 
 
-def _apart(start: Vector, size: Vector, other: _Placed) -> bool:
-    return _below(other.end, start) or _below(_sum(start, size), other.start)
-
-
 def _below(a: Vector, b: Vector) -> bool:
-    return all(x <= y for x, y in zip(a, b, strict=True))
+    return all(map(le, a, b))
 
 
 def _sum(a: Vector, b: Vector) -> Vector:
-    return tuple(x + y for x, y in zip(a, b, strict=True))
+    return tuple(map(add, a, b))
 
 
 def _join(a: Vector, b: Vector) -> Vector:
-    return tuple(max(x, y) for x, y in zip(a, b, strict=True))
+    return tuple(map(max, a, b))
 
 
 def _dot(a: Vector, b: Sequence[int]) -> int:
-    return sum(x * y for x, y in zip(a, b, strict=True))
+    return sum(map(mul, a, b))
 
 
 def _zero(sizes: Sequence[Vector]) -> Vector:
