@@ -1,0 +1,59 @@
+"""Writes docs/ir.md from the ops' own docstrings: python tools/write_ir_reference.py"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from types import ModuleType
+
+from xdsl.irdl import IRDLOperation
+
+from rnncc.ir import kern
+from rnncc.ir.ops import control, elementwise, linear, shape, source
+
+PATH = Path(__file__).parents[1] / "docs" / "ir.md"
+FAMILIES: list[tuple[str, ModuleType]] = [
+    ("Sources", source),
+    ("Elementwise", elementwise),
+    ("Shapes", shape),
+    ("Sums", linear),
+    ("Control", control),
+]
+HEAD = """# The IR
+
+Written by `tools/write_ir_reference.py` from the docstrings of the ops; do not edit.
+
+Both dialects are xDSL dialects: stock `xdsl-opt` loads them (`xdsl.universe` entry point), and
+`rnncc compile NET --emit rnn` or `--emit kern` prints a net in them. Values of `rnn` are tensors
+with dense elements (f32, f64, i32, i64, i1); the encoding of a tensor's type names its symbolic
+sizes: `tensor<?x?x40xf32, ["T", "N", "40"]>`. Sizes are polynomials over symbols (`T*N + 1`).
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    parts = [HEAD, "\n## The rnn dialect: what is computed\n"]
+    for title, module in FAMILIES:
+        parts.append(f"\n### {title}\n\n{_about(module)}\n\n")
+        parts += [_entry(op) for op in module.OPS]
+    parts.append(f"\n## The kern dialect: how it is computed\n\n{_about(kern)}\n\n")
+    parts += [_entry(op) for op in kern.OPS]
+    return "".join(parts)
+
+
+def _about(module: ModuleType) -> str:
+    return inspect.cleandoc(module.__doc__ or "")
+
+
+def _entry(op: type[IRDLOperation]) -> str:
+    fields = op.get_irdl_definition()
+    names = [name for name, _ in fields.operands]
+    properties = [name for name in fields.properties if not name.endswith("SegmentSizes")]
+    line = f"- **`{op.name}`** `({', '.join(names)})`"
+    line += f" `{{{', '.join(properties)}}}`" if properties else ""
+    text = inspect.cleandoc(op.__doc__ or "").replace("\n\n", "\n").replace("\n", "\n  ")
+    return f"{line}: {text}\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(reference())
