@@ -44,9 +44,10 @@ class Unary(Operator):
         e[self.ys[0]] = type(self).function(e.b, e[self.xs[0]])
 
 
-def unary(name: str, function: UnaryFunction) -> type[Unary]:
+def unary(formula: str, function: UnaryFunction) -> type[Unary]:
     """An operator of one tensor."""
-    return type(name, (Unary,), {"function": staticmethod(function)})
+    members = {"function": staticmethod(function), "__doc__": f"Y = {formula}."}
+    return type("Unary", (Unary,), members)
 
 
 class Clip(Unary):
@@ -159,9 +160,10 @@ class Nary(Operator):
         e[self.ys[0]] = reduce(lambda a, b: function(e.b, a, b), values)
 
 
-def nary(name: str, function: BinaryFunction) -> type[Nary]:
+def nary(formula: str, function: BinaryFunction) -> type[Nary]:
     """An operator of any number of tensors of one shape."""
-    return type(name, (Nary,), {"function": staticmethod(function)})
+    members = {"function": staticmethod(function), "__doc__": f"Y = {formula}, of one shape."}
+    return type("Nary", (Nary,), members)
 
 
 class Binary(Operator):
@@ -263,34 +265,40 @@ class Binary(Operator):
 
 
 def binary(
-    name: str, function: BinaryFunction, result: str | None = None, operand: str | None = None
+    formula: str, function: BinaryFunction, result: str | None = None, operand: str | None = None
 ) -> type[Binary]:
     """An operator of two tensors, with the element types of its result and operands if fixed."""
     members = {"function": staticmethod(function), "result": result, "operand": operand}
-    return type(name, (Binary,), members)
+    members["__doc__"] = f"C = {formula}, broadcast as in NumPy, or B along A's `axis`."
+    return type("Binary", (Binary,), members)
 
 
-def _comparison(kind: str) -> type[Binary]:
-    return binary(kind.upper(), lambda b, x, y: b.compare(kind, x, y), result="i1")
+def _comparison(kind: str, sign: str) -> type[Binary]:
+    return binary(f"A {sign} B", lambda b, x, y: b.compare(kind, x, y), result="i1")
 
 
-def _logical(name: str, kind: str) -> type[Binary]:
-    return binary(name, lambda b, x, y: b.logical(kind, x, y), result="i1", operand="i1")
+def _logical(kind: str) -> type[Binary]:
+    def function(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+        return b.logical(kind, x, y)
 
+    return binary(f"A {kind} B", function, result="i1", operand="i1")
+
+
+_COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 
 OPERATORS: dict[str, type[Operator]] = {
-    "Sigmoid": unary("Sigmoid", Build.sigmoid),
-    "Tanh": unary("Tanh", Build.tanh),
-    "Relu": unary("Relu", Build.relu),
-    "Exp": unary("Exp", Build.exp),
-    "Log": unary("Log", Build.log),
-    "Negative": unary("Negative", Build.neg),
-    "Sqrt": unary("Sqrt", Build.sqrt),
-    "Abs": unary("Abs", Build.abs),
-    "Erf": unary("Erf", Build.erf),
-    "Sqr": unary("Sqr", lambda b, x: b.mul(x, x)),
-    "Reciprocal": unary("Reciprocal", lambda b, x: b.div(b.fill(1.0, ()), x)),
-    "Swish": unary("Swish", lambda b, x: b.mul(x, b.sigmoid(x))),
+    "Sigmoid": unary("1 / (1 + exp(-X))", Build.sigmoid),
+    "Tanh": unary("tanh(X)", Build.tanh),
+    "Relu": unary("max(X, 0)", Build.relu),
+    "Exp": unary("exp(X)", Build.exp),
+    "Log": unary("log(X)", Build.log),
+    "Negative": unary("-X", Build.neg),
+    "Sqrt": unary("sqrt(X)", Build.sqrt),
+    "Abs": unary("|X|", Build.abs),
+    "Erf": unary("erf(X)", Build.erf),
+    "Sqr": unary("X * X", lambda b, x: b.mul(x, x)),
+    "Reciprocal": unary("1 / X", lambda b, x: b.div(b.fill(1.0, ()), x)),
+    "Swish": unary("X / (1 + exp(-X))", lambda b, x: b.mul(x, b.sigmoid(x))),
     "Clip": Clip,
     "Scale": Scale,
     "Pow": Power,
@@ -309,15 +317,15 @@ OPERATORS: dict[str, type[Operator]] = {
         ),
         Identity,
     ),
-    "Sum": nary("Sum", Build.add),
-    "Max": nary("Max", Build.maximum),
-    "Min": nary("Min", Build.minimum),
-    "Add": binary("Add", Build.add),
-    "Sub": binary("Sub", Build.sub),
-    "Mul": binary("Mul", Build.mul),
-    "Div": binary("Div", Build.div),
-    **{kind.upper(): _comparison(kind) for kind in ("lt", "le", "gt", "ge", "eq", "ne")},
-    "And": _logical("And", "and"),
-    "Or": _logical("Or", "or"),
-    "Xor": _logical("Xor", "xor"),
+    "Sum": nary("X0 + X1 + ...", Build.add),
+    "Max": nary("max(X0, X1, ...)", Build.maximum),
+    "Min": nary("min(X0, X1, ...)", Build.minimum),
+    "Add": binary("A + B", Build.add),
+    "Sub": binary("A - B", Build.sub),
+    "Mul": binary("A * B", Build.mul),
+    "Div": binary("A / B", Build.div),
+    **{kind.upper(): _comparison(kind, sign) for kind, sign in _COMPARISONS.items()},
+    "And": _logical("and"),
+    "Or": _logical("or"),
+    "Xor": _logical("xor"),
 }

@@ -40,7 +40,9 @@ class RecurrentNetwork(Operator):
         inside = maker.inside(self.location, frozenset(self.references))
         self.steps = inside.operators_of(self.structure.step, scope)
         self.written = {s.name: scope[s.write.internal] for s in self.structure.states}
-        for blob in self.written.values():
+        for name, blob in self.written.items():
+            if blob.opaque:
+                raise self.error(f'state "{name}" is written by "{blob.name}", which holds nothing')
             blob.uses += 1
 
     def nested(self) -> Sequence[Operator]:
@@ -168,7 +170,7 @@ class RecurrentNetwork(Operator):
         """The sequences scanned: an internal blob occurs once for each row of its window."""
         rows, values = list[Blob](), list[SSAValue]()
         for link, blob in self.structure.sequences:
-            for ahead in range(link.window):
+            for ahead in range(link.window if self.internal[link.internal].uses else 0):
                 rows.append(self.internal[link.internal])
                 values.append(e.b.slice(e[blob], 0, link.offset + ahead, t))
         if self.timestep.uses:
@@ -211,8 +213,9 @@ class RecurrentNetwork(Operator):
                     late[internal] = (rows, link, written)
         for op in self.steps:
             b.loc = op.location
-            for blob in late.keys() & set(op.captured()):
-                step[blob] = self._window(step, op, *late.pop(blob))
+            for blob in op.captured():
+                if blob in late:
+                    step[blob] = self._window(step, op, *late.pop(blob))
             op.build(step)
         b.loc = self.location
         return [
