@@ -59,6 +59,7 @@ def _entries(entries: list[dict[str, Any]]) -> list[dict[str, str]]:
             "c_type": _C_TYPES[entry["dtype"]],
             "dtype": _NUMPY[entry["dtype"]],
             "shape": f"[{', '.join(map(str, entry['shape']))}]",
+            "optional": " (optional)" if entry.get("optional") else "",
         }
         for entry in entries
     ]

@@ -27,22 +27,26 @@ class TensorSpec:
         name: the net's own name for it.
         shape: ints, symbols such as "T", or formulas such as "T*N + 1".
         dtype: NumPy's dtype.
+        optional: an input with a default, which the library holds.
     """
 
     name: str
     shape: tuple[int | str, ...]
     dtype: np.dtype[Any]
-    sizes: tuple[Size, ...] = field(repr=False, compare=False)
+    optional: bool = False
+    sizes: tuple[Size, ...] = field(default=(), repr=False, compare=False)
 
     @staticmethod
     def read(entry: Mapping[str, Any]) -> TensorSpec:
         """One entry of the metadata's inputs, outputs or parameters."""
         shape = tuple(entry["shape"])
         dtype = np.dtype(_DTYPES[entry["dtype"]])
-        return TensorSpec(entry["name"], shape, dtype, tuple(Size.parse(s) for s in shape))
+        sizes = tuple(Size.parse(size) for size in shape)
+        return TensorSpec(entry["name"], shape, dtype, entry.get("optional", False), sizes)
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype} [{', '.join(map(str, self.shape))}]"
+        text = f"{self.name}: {self.dtype} [{', '.join(map(str, self.shape))}]"
+        return f"{text} (optional)" if self.optional else text
 
 
 Specs = dict[str, TensorSpec]
@@ -53,12 +57,18 @@ def read_specs(entries: Sequence[Mapping[str, Any]]) -> Specs:
     return {entry["name"]: TensorSpec.read(entry) for entry in entries}
 
 
-def check_inputs(inputs: Mapping[str, object], specs: Specs) -> list[Array]:
-    """The arrays in the order of the specs, of the right dtypes, contiguous (copied if need be)."""
+def check_inputs(inputs: Mapping[str, object], specs: Specs) -> list[Array | None]:
+    """The arrays in the order of the specs, of the right dtypes, contiguous (copied if need be).
+
+    None stands for an optional input that is not given.
+    """
     if inputs.keys() != specs.keys():
-        raise ArrayError(_explain_names(inputs, specs))
-    arrays: list[Array] = []
+        _check_names(inputs, specs)
+    arrays: list[Array | None] = []
     for name, spec in specs.items():
+        if spec.optional and name not in inputs:
+            arrays.append(None)
+            continue
         array = _as_array(name, inputs[name])
         if array.dtype != spec.dtype:
             raise ArrayError(f"{name} is {array.dtype}, expected {spec.dtype}")
@@ -109,8 +119,10 @@ def check_apart(names: Sequence[str], places: Sequence[Place], inputs: int) -> N
                 raise ArrayError(f"output {names[i]} overlaps {other} in memory")
 
 
-def address(array: Array) -> int:
-    """Where a contiguous array's first byte lies."""
+def address(array: Array | None) -> int:
+    """Where a contiguous array's first byte lies; 0, which is NULL, for none."""
+    if array is None:
+        return 0
     memory: Any = array  # a buffer, but Python 3.11 has no type that says so
     try:  # three times as fast as `ctypes.data`, but refuses empty and read-only arrays
         return addressof(c_char.from_buffer(memory))
@@ -128,12 +140,13 @@ def _as_array(name: str, value: object) -> Array:
         raise ArrayError(f"{name} is a {kind} that is not an array: {error}") from error
 
 
-def _explain_names(inputs: Mapping[str, object], specs: Specs) -> str:
-    missing = [name for name in specs if name not in inputs]
+def _check_names(inputs: Mapping[str, object], specs: Specs) -> None:
+    missing = [name for name, s in specs.items() if name not in inputs and not s.optional]
     unknown = [str(name) for name in inputs if name not in specs]
     parts = [f"missing: {_listed(missing)}"] if missing else []
     parts += [f"unknown: {_listed(unknown)}"] if unknown else []
-    return f"inputs {'; '.join(parts)} (the model's inputs: {_listed(specs)})"
+    if parts:
+        raise ArrayError(f"inputs {'; '.join(parts)} (the model's inputs: {_listed(specs)})")
 
 
 def _listed(names: Sequence[str] | Specs) -> str:

@@ -21,6 +21,7 @@ from rnncc_runtime.arrays import (
 from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
 from rnncc_runtime.sizes import Size, solve
 
+Arrays = list[Array | None]
 Shape = tuple[int, ...]
 
 FORMAT = 1
@@ -107,8 +108,9 @@ class Model:
         """Compute the outputs.
 
         Args:
-            inputs: every input by its name: an array, or what `np.asarray` makes one of, with
-                exactly the dtype of its spec. What is not contiguous is copied.
+            inputs: every input by its name, optional ones if wanted: an array, or what
+                `np.asarray` makes one of, with exactly the dtype of its spec. What is not
+                contiguous is copied.
             out: arrays to write into, contiguous and apart from the inputs; only these outputs
                 are computed. Without it, every output is computed into a new array.
 
@@ -128,7 +130,7 @@ class Model:
                 for spec, shape in zip(self.outputs.values(), sizes.outputs, strict=True)
             ]
         sources = [address(array) for array in given]
-        targets = [0 if array is None else address(array) for array in results]
+        targets = [address(array) for array in results]
         if out is not None:
             arrays = zip(sources + targets, [*given, *results], strict=True)
             places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
@@ -149,7 +151,7 @@ class Model:
         if code:
             self._refuse(code, sizes.symbols)
 
-    def _sizes(self, given: list[Array], results: list[Array | None]) -> _Sizes:
+    def _sizes(self, given: Arrays, results: Arrays) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
         key = tuple([None if array is None else array.shape for array in given + results])
         known = self._known.get(key)
@@ -160,13 +162,14 @@ class Model:
             self._known[key] = known
         return known
 
-    def _find_sizes(self, given: list[Array], results: list[Array | None]) -> _Sizes:
+    def _find_sizes(self, given: Arrays, results: Arrays) -> _Sizes:
+        labels = [*self.inputs, *(f"output {name}" for name in self.outputs)]
+        specs = (*self.inputs.values(), *self.outputs.values())
         shapes = [
-            (s.name, s.sizes, a.shape) for s, a in zip(self.inputs.values(), given, strict=True)
+            (label, spec.sizes, array.shape)
+            for label, spec, array in zip(labels, specs, given + results, strict=True)
+            if array is not None
         ]
-        for spec, array in zip(self.outputs.values(), results, strict=True):
-            if array is not None:
-                shapes.append((f"output {spec.name}", spec.sizes, array.shape))
         values = solve(shapes, self._needed)
         symbols = tuple(values.get(symbol, 1) for symbol in self._symbols)
         workspace = self._workspace_bytes(*symbols)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import subprocess
 import sys
 import threading
@@ -157,6 +158,25 @@ def test_symbol_that_no_array_has() -> None:
         model.run({"lengths": np.zeros(2, np.int32)})
     result = model.run({"lengths": np.zeros(2, np.int32)}, {"y": np.empty((5, 2, 3), np.float32)})
     assert result["y"].shape == (5, 2, 3)
+
+
+def test_optional_input() -> None:
+    metadata = samples.metadata()
+    metadata["inputs"][1]["optional"] = True
+    seen: list[list[int]] = []
+
+    def run(inputs: int, *_: int) -> int:
+        seen.append(list((ctypes.c_void_p * 2).from_address(inputs)))
+        return 0
+
+    model = Model(metadata, run, lambda *_: 0)
+    given = inputs()
+    model.run({"in/x": given["in/x"]})
+    model.run(given)
+    assert [pointers[1] is None for pointers in seen] == [True, False]
+    assert str(model.inputs["lengths"]) == "lengths: int32 [N] (optional)"
+    with pytest.raises(ArrayError, match="inputs missing: in/x"):
+        model.run({})
 
 
 def test_input_and_output_of_one_name() -> None:
