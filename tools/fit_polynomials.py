@@ -102,7 +102,7 @@ def tangents() -> list[Fit]:
     scaled = inner / slope / x
     return [
         Fit("TANH", h**2, np.tanh(h) / h, h / np.tanh(h), 3, (1.0,)),
-        Fit("ERF", x**2, (scaled - 1) / x**2, passed / scaled * x**2, 9),
+        Fit("ERF", x**2, (scaled - 1) / x**2, passed / scaled * x**2, 8),
         Fit("ERF_TANH", r**2, ratio - 1, 1 / ratio, 3, (slope - 1,)),
     ]
 

@@ -26,9 +26,9 @@ BOUNDS = {
     "log1p": 1.0,
     "tanh": 2.5,
     "sigmoid": 2.5,
-    "erf": 3.0,
-    "sin": 2.5,
-    "cos": 2.5,
+    "erf": 3.2,
+    "sin": 2.7,
+    "cos": 2.7,
 }
 LANES = (1, 4, 8, 16)
 TARGETS = {
