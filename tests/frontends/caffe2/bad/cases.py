@@ -105,6 +105,9 @@ CASES: dict[str, Case] = {
     "output_twice_in_the_net": Case(net([op("Tanh", "x", "y")], "x", "y y")),
     "input_twice_in_the_net": Case(net([op("Tanh", "x", "y")], "x x", "y")),
     "output_that_nothing_writes": Case(net([op("Tanh", "x", "y")], "x", "q")),
+    "operator_output_without_a_name": Case(
+        net([OperatorDef(type="Tanh", input=["x"], output=[""])], "x", "x")
+    ),
     "empty_output_name": Case(NetDef(op=[op("Tanh", "x", "y")], external_output=[""])),
     "reads_what_nothing_writes": Case(net([op("Sum", "x q", "y")], "x", "y")),
     "cycle_of_two": Case(net([op("Sum", "x b", "a"), op("Tanh", "a", "b")], "x", "b")),
@@ -130,6 +133,7 @@ CASES: dict[str, Case] = {
     "string_where_an_integer_belongs": Case(one("Softmax", "x", "y", axis="one"), shapes=SHAPE),
     "integers_where_an_integer_belongs": Case(one("Softmax", "x", "y", axis=[1]), shapes=SHAPE),
     "floats_where_integers_belong": Case(one("Transpose", "x", "y", axes=[1.0, 0.0])),
+    "scale_is_nan": Case(one("Scale", "x", "y", scale=float("nan"))),
     "argument_twice": Case(
         net(
             [
@@ -248,6 +252,12 @@ CASES: dict[str, Case] = {
     "step_reads_what_nothing_gives": with_step(op("Sum", "h_prev q", "h")),
     "step_changes_the_width": with_step(op("Concat", "h_prev x_t", "h", axis=2)),
     "step_drops_an_axis": with_step(op("Squeeze", "h_prev", "h", dims=[0])),
+    "state_written_by_a_dropout_mask": with_step(op("Dropout", "h_prev", "y h", is_test=1)),
+    "window_read_before_its_last_row": with_step(
+        op("Split", "h_prev", "a b", axis=0),
+        op("Sum", "a b x_t", "h"),
+        link_window=[2, 1, 1],
+    ),
     "nets_nested_deeply": Case(nested(12)),
     "nets_nested_very_deeply": Case(nested(27)),
     "sequence_of_one_axis": Case(sum_net(), shapes={"x": "T"}),
