@@ -45,7 +45,7 @@ def run(
     """Run a program.
 
     Args:
-        inputs: an array for each input port.
+        inputs: an array for each input port that has no default.
         sizes: values of symbols that no input's shape shows.
         absent: outputs for which the caller gives no memory.
     Returns:
@@ -68,7 +68,7 @@ def _sizes(
 ) -> dict[str, int]:
     """The symbols' values: those given, then those that shapes show."""
     known = dict(given)
-    for port in program.inputs:
+    for port in (port for port in program.inputs if port.name in inputs):
         for dim, size in zip(port.dims, np.shape(inputs[port.name]), strict=True):
             if dim == Dim.of(next(iter(dim.symbols), 0)):
                 known.setdefault(str(dim), size)
@@ -120,11 +120,9 @@ class _Machine:
         start, count, most = self._size(loop.start), self._size(loop.count), 1
         if loop.chunk is not None and loop.rows is not None:
             most = max(1, loop.chunk.data // max(self._size(loop.rows), 1))
-        done = 0
-        while done < count:
-            extent = min(most, count - done)
-            yield start + (count - done - extent if loop.reverse else done), extent
-            done += extent
+        firsts = range(0, count, most)
+        for first in reversed(firsts) if loop.reverse else firsts:
+            yield start + first, min(most, count - first)
 
     # Kernels
 

@@ -61,7 +61,9 @@ def lay_out(
         label, elements = buffer.label.data, buffer.elements.evaluate(context.sizes)
         match buffer.role.data:
             case "input":
-                placed[buffer] = Memory(_filled(buffer, elements, inputs[label]))
+                array = inputs.get(label)
+                array = _default(program, buffer) if array is None else array
+                placed[buffer] = Memory(_filled(buffer, elements, array))
             case "param":
                 flat = _part(weights, buffer, elements, context)
                 flat[:] = _filled(buffer, elements, program.arrays[label])
@@ -94,6 +96,11 @@ def _part(memory: Array, buffer: Buffer, elements: int, context: Context) -> Arr
 def _own(buffer: Buffer, elements: int) -> Array:
     size = elements * ITEM_BYTES[buffer.dtype]
     return np.full(size, POISON, np.uint8).view(NUMPY[buffer.dtype])
+
+
+def _default(program: KernelProgram, buffer: Buffer) -> Array:
+    assert buffer.default is not None, f"{buffer.label.data}: no array for this input"
+    return program.arrays[buffer.default.data]
 
 
 def _filled(buffer: Buffer, elements: int, array: Array) -> Array:

@@ -81,14 +81,16 @@ def plan_report(program: KernelProgram, sizes: Mapping[str, int] | None = None) 
 
 
 def _rows(program: KernelProgram, planned: Plan) -> list[PlanRow]:
-    """In order of declaration, without buffers that nothing uses."""
+    """In order of declaration, without those of the workspace that nothing uses."""
     alive = lifetimes(timeline(program.func))
     places = {p.buffer: p for p in (*planned.params, *planned.buffers)}
     rows: list[PlanRow] = []
-    for buffer, lifetime in ((b, alive[b]) for b in program.buffers if b in alive):
+    for buffer in program.buffers:
         place = places.get(buffer)
-        offset, shares = (str(place.offset), place.shares or "") if place else ("", "")
-        rows.append(_row(buffer, (lifetime.first, lifetime.last), offset, shares))
+        lifetime = place.lifetime if place else alive.get(buffer)
+        if lifetime is not None:
+            offset, shares = (str(place.offset), place.shares or "") if place else ("", "")
+            rows.append(_row(buffer, (lifetime.first, lifetime.last), offset, shares))
     return rows
 
 

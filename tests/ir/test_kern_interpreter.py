@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from xdsl.dialects.builtin import StringAttr
 
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Index, Pack, Reduce, Reverse
+from rnncc.ir.kern import Buffer, Index, Pack, Reduce, Reverse
 from rnncc.ir.kern_interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.packing import unpack
@@ -65,7 +66,7 @@ def test_a_ring_stands_in_for_an_absent_output() -> None:
     ("rows", "reverse", "firsts", "turns"),
     [
         (3, False, [0, 0, 2, 2, 4], [0, 0, 1, 1, 2]),
-        (3, True, [0, 1, 1, 3, 3], [2, 1, 1, 0, 0]),
+        (3, True, [0, 0, 2, 2, 4], [2, 2, 1, 1, 0]),
         (9, True, [0, 1, 2, 3, 4], [4, 3, 2, 1, 0]),
         (0, False, [0, 0, 0, 0, 0], [0, 0, 0, 0, 0]),
     ],
@@ -142,6 +143,19 @@ def test_pack_feeds_a_product() -> None:
     plan(program)
     x, w = RNG.standard_normal((2, 3)).astype("f4"), RNG.standard_normal((3, 5)).astype("f4")
     np.testing.assert_allclose(run(program, {"x": x, "w": w})["y"], x @ w, 1e-5)
+
+
+def test_an_input_may_have_a_default() -> None:
+    k = Kern()
+    x, y = k.buffer("x", "input", 3), k.buffer("y", "output", 3)
+    assert isinstance(x.owner, Buffer)
+    x.owner.default = StringAttr("given")
+    k.buffer("given", "param", 3)
+    k.copy([3], x, y)
+    program = k.program([port("x", 3)], [port("y", 3)], {"given": np.array([1, 2, 3], "f4")})
+    plan(program)
+    assert run(program, {})["y"].tolist() == [1, 2, 3]
+    assert run(program, {"x": np.zeros(3)})["y"].tolist() == [0, 0, 0]
 
 
 def reverse_program() -> KernelProgram:
