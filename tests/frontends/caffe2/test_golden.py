@@ -13,6 +13,7 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.netdef import load, save
+from tests.frontends.caffe2 import resized
 from tests.frontends.caffe2.nets import GOLDEN
 
 CASES = sorted(path.parent for path in GOLDEN.glob("caffe2/*/net.pb"))
@@ -83,6 +84,23 @@ def _random(generator: np.random.Generator, value: Any, sizes: dict[str, int]) -
 
 def _row(array: np.ndarray, dims: list[str], row: int) -> np.ndarray:
     return array.take([row], dims.index("N")) if "N" in dims else array
+
+
+@pytest.mark.parametrize("case", resized.CASES)
+@pytest.mark.parametrize(("hidden", "width"), [(1, 1), (3, 1), (17, 31)])
+def test_other_widths(case: str, hidden: int, width: int) -> None:
+    """Sizes of 1 must not be taken for sizes that broadcast."""
+    program = import_net(*resized.resized(case, hidden, width))
+    sizes = {"T": 3, "N": 2, "S": 4}
+    generator = np.random.default_rng(0)
+    inputs = {n: _random(generator, v, sizes) for n, v in program.net.inputs.items()}
+    data = next(iter(program.net.inputs.values()))
+    assert str(dims_of(data)[-1]) in (str(width), str(hidden))
+    outputs = run(program, inputs, np.float64, sizes)
+    for name, value in program.net.outputs.items():
+        assert outputs[name].shape == tuple(d.evaluate(sizes) for d in dims_of(value))
+        assert np.isfinite(outputs[name]).all()
+        assert str(dims_of(value)[-1]) in (str(hidden), str(2 * hidden), "S")
 
 
 @pytest.mark.parametrize("path", SPEED, ids=lambda path: path.stem)
