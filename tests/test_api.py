@@ -1,0 +1,94 @@
+"""rnncc.compile and rnncc.build: what they take, and that memory and library agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rnncc_runtime
+
+import rnncc
+from rnncc.netdef import load
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+NET, INIT = EXAMPLES / "lstm.pbtxt", EXAMPLES / "lstm_init.pbtxt"
+
+
+@pytest.fixture(scope="module")
+def inputs() -> dict[str, Any]:
+    return dict(np.load(EXAMPLES / "lstm.npz"))
+
+
+@pytest.fixture(scope="module")
+def expected(inputs: dict[str, Any]) -> dict[str, Any]:
+    return rnncc.compile(NET, INIT).run(inputs)
+
+
+@pytest.mark.parametrize("form", ["text", "bytes", "message"])
+def test_forms_of_a_net(form: str, inputs: dict[str, Any], expected: dict[str, Any]) -> None:
+    read: Any = {"text": str, "bytes": Path.read_bytes, "message": load}[form]
+    model = rnncc.compile(read(NET), init=read(INIT))
+    assert model.name == {"text": "lstm", "bytes": "net", "message": "char_lstm"}[form]
+    result = model.run(inputs)
+    for name in expected:
+        np.testing.assert_array_equal(result[name], expected[name])
+
+
+def test_library_and_memory_agree(
+    tmp_path: Path, inputs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    artifacts = rnncc.build(NET, INIT, out=tmp_path / "build", name="other")
+    assert artifacts.library == tmp_path / "build" / "libother.so"
+    assert artifacts.header is not None and artifacts.header.is_file()
+    result = rnncc_runtime.load(tmp_path / "build" / "libother.so").run(inputs)
+    assert result.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(result[name], expected[name])
+
+
+def test_without_init_parameters_are_inputs(
+    inputs: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    from rnncc.netdef import parameters
+
+    model = rnncc.compile(NET, shapes={"h0": (1, "N", 128), "x": "T,N,64", "out_w": (64, 128)})
+    assert not model.parameters
+    result = model.run({**inputs, **parameters(str(INIT))})
+    for name in expected:
+        np.testing.assert_allclose(result[name], expected[name], atol=1e-6)
+
+
+def test_symbols_of_the_user(inputs: dict[str, Any], expected: dict[str, Any]) -> None:
+    model = rnncc.compile(NET, INIT, shapes={"x": ("STEPS", 1, 64)})
+    assert model.inputs["x"].shape == ("STEPS", 1, 64)
+    assert model.inputs["h0"].shape == (1, 1, 128)
+    result = model.run(inputs)
+    np.testing.assert_allclose(result["probabilities"], expected["probabilities"], atol=1e-6)
+
+
+def test_seed(expected: dict[str, Any], inputs: dict[str, Any]) -> None:
+    result = rnncc.compile(NET, INIT, seed=1).run(inputs)
+    assert not np.array_equal(result["probabilities"], expected["probabilities"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"bogus": 1}, "no option is named bogus (name, shapes,"),
+        ({"name": "1st"}, "name '1st' is not a C identifier"),
+        ({"seed": "x"}, "seed 'x' is not a number from 0 up"),
+        ({"shapes": {"q": ("T",)}}, "--shape q: is no input of the net"),
+        ({"target": "riscv64-unknown-linux-gnu"}, "riscv64"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(rnncc.CompileError) as caught:
+        rnncc.compile(NET, INIT, **options)
+    assert message in str(caught.value)
+
+
+def test_unknown_product_is_refused_before_compiling(tmp_path: Path) -> None:
+    with pytest.raises(rnncc.CompileError, match="no product is named exe"):
+        rnncc.build("none.pb", out=tmp_path, products=["exe"])
