@@ -17,6 +17,9 @@ MAX_BYTES = 1 << 31
 MAX_NESTING = 64
 """How many braces of a text may be open at once."""
 
+MAX_NAME = 1000
+"""How many characters a name may have."""
+
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _TEXT_START = re.compile(rb"(\s|#.*\n)*\w+\s*[:{<]")
 _TEXT_ERROR = re.compile(r"(\d+):\d+ : (.*)", re.DOTALL)
@@ -78,7 +81,7 @@ def parse_text(text: str, location: Location | str) -> NetDef:
 
 
 def check_text(net: NetDef, location: Location | str, depth: int = 0) -> None:
-    """Raise `CompileError` unless every name in the net, and in nets it holds, is UTF-8."""
+    """Raise `CompileError` unless every name in the net, and in nets it holds, is readable text."""
     if depth > MAX_NESTING:
         raise CompileError(location, f"nets are nested more than {MAX_NESTING} deep")
     lists = [[net.name, net.type], net.external_input, net.external_output]
@@ -93,6 +96,9 @@ def check_text(net: NetDef, location: Location | str, depth: int = 0) -> None:
             # protobuf hands bytes out where a string field is not UTF-8
             if isinstance(text, bytes):
                 raise CompileError(location, f"the name {text!r} is not UTF-8")  # type: ignore[unreachable]
+            if len(text) > MAX_NAME or not text.isprintable():
+                what = "is too long" if len(text) > MAX_NAME else "holds a control character"
+                raise CompileError(location, f"the name {text[:40]!r} {what}")
 
 
 def _nets(arg: Argument) -> list[NetDef]:

@@ -2,7 +2,7 @@
 
     python -m tests.fuzz.fuzz_caffe2 --count 100000
 
-Prints how many mutants there were of each outcome, the slowest, and the peak of memory.
+Prints how many mutants there were of each outcome, the most CPU time, and the peak of memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 from google.protobuf import text_format
 
@@ -225,8 +225,8 @@ def run(count: int, seed: int = 0, progress: bool = False) -> Report:
 
 
 def _import(report: Report, name: str, data: bytes, init: NetDef | bytes | None) -> None:
-    start = perf_counter()
-    signal.alarm(3 * LIMIT_SECONDS)
+    start = process_time()
+    signal.alarm(15 * LIMIT_SECONDS)
     try:
         import_net(data, init).module.verify()
         report.imported += 1
@@ -239,7 +239,7 @@ def _import(report: Report, name: str, data: bytes, init: NetDef | bytes | None)
         report.failures.append(f"{name}: {traceback.format_exc()}")
     finally:
         signal.alarm(0)
-    seconds = perf_counter() - start
+    seconds = process_time() - start
     report.slowest = max(report.slowest, seconds)
     if seconds > LIMIT_SECONDS:
         report.failures.append(f"{name}: took {seconds:.1f} s")

@@ -19,7 +19,7 @@ Dims = tuple[Dim, ...]
 
 _VARIABLE = re.compile(r"\?\d+")
 
-MAX_ELEMENTS = 1 << 40
+MAX_ELEMENTS = 1 << 31
 """How many elements a tensor of static shape may have."""
 
 

@@ -97,6 +97,8 @@ CASES: dict[str, Case] = {
     "text_nested_deeply": Case(b"op { arg { n { " * 300),
     "a_name_not_in_utf8": Case(DATA.replace(b"\x0a\x01w", b"\x0a\x01\xff")),
     "a_type_not_in_utf8": Case(DATA.replace(b"Tanh", b"T\xff\xfeh")),
+    "a_name_with_a_line_break": Case(DATA.replace(b"\x0a\x01w", b"\x0a\x01\n")),
+    "a_name_of_a_megabyte": Case(net([op("Tanh", "x", "y" * (1 << 20))], "x", "y")),
     "nested_messages": Case(b"\x12\x80\x01" + b"\x2a\x7e\x42\x7c" * 40),
     # Nets
     "no_operators": Case(NetDef(name="nothing", external_output=["y"])),
