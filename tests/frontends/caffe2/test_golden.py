@@ -29,7 +29,8 @@ def golden_inputs(program: Program, data: Any) -> dict[str, np.ndarray]:
         if name not in arrays:
             shape = [int(d) for d in dims_of(value)]
             step = int(name.split("/")[0].rpartition("_")[2]) if "timestep_" in name else 0
-            arrays[name] = np.full(shape, step, np.int32 if dtype_of(value) == "i32" else None)
+            dtype = np.int32 if dtype_of(value) == "i32" else np.float32
+            arrays[name] = np.full(shape, step, dtype)
     return arrays
 
 
