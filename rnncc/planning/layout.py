@@ -111,7 +111,10 @@ def _place_workspace(
     for buffer in held:
         owner = owners[buffer]
         spans[owner] = spans.get(owner, alive[buffer]).joined(alive[buffer])
-    blocks = {owner: Block(workspace_bytes(owner), span) for owner, span in spans.items()}
+    blocks = {
+        owner: Block(workspace_bytes(owner), span, ITEM_BYTES[owner.dtype])
+        for owner, span in spans.items()
+    }
     offsets, workspace = place(list(blocks.values()))
     starts = dict(zip(blocks, offsets, strict=True))
     placed = [

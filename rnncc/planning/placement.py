@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import gcd, prod
+from math import prod
 from operator import add, le, mul
 
 from rnncc.ir.dims import Dim, Monomial
@@ -17,8 +17,13 @@ from rnncc.planning.lifetimes import Lifetime
 
 Vector = tuple[int, ...]
 
+Grain = tuple[int, int]
+"""What a start must be a multiple of, and what it had better be."""
+
 LINE = 64
 """Bytes of a line of the cache."""
+LITTLE = 4
+"""How many lines make room for rounding up to one more."""
 MANY = 500
 """Of more blocks, as long unrolled nets have, one order is tried: time grows with the square."""
 TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
@@ -27,10 +32,11 @@ TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
 
 @dataclass(frozen=True)
 class Block:
-    """Bytes, and when they must be the block's own."""
+    """Bytes, when they must be the block's own, and how many each of its elements takes."""
 
     size: Dim
     lifetime: Lifetime
+    item: int
 
 
 @dataclass(frozen=True)
@@ -43,21 +49,22 @@ class _Placed:
 def place(blocks: Sequence[Block]) -> tuple[list[Dim], Dim]:
     """An offset for each block, and the bytes that all of them take.
 
-    Blocks alive at once never overlap, whatever the symbols' values. A block of constant size, or
-    whose rows fill lines of the cache, starts at one; others start at multiples of the largest
-    power of two that divides their rows' size, which is their elements' at least. First fit, in
-    several orders; the one that takes least at typical sizes is kept.
+    Blocks alive at once never overlap, whatever the symbols' values. Each starts at a multiple of
+    its elements' size; one whose rows fill lines of the cache at a line, unless that costs more
+    than a little. First fit, in several orders; the one that takes least at typical sizes is kept.
     """
     found = {m for block in blocks for m, _ in block.size.terms}
     monomials = sorted(found, key=lambda m: (-len(m), m))
     weights = [_typical(m) for m in monomials]
     sizes = [tuple(max(b.size.coefficient(m), 0) for m in monomials) for b in blocks]
-    grains = [_grain(block.size) for block in blocks]
+    lined = [all(f % LINE == 0 for m, f in block.size.terms if m) for block in blocks]
+    grains = [(b.item, LINE if whole else b.item) for b, whole in zip(blocks, lined, strict=True)]
     values = [_dot(size, weights) for size in sizes]
     by_size = sorted(range(len(blocks)), key=lambda i: (-values[i], blocks[i].lifetime.first))
     by_class = sorted(by_size, key=lambda i: [not c for c in sizes[i]])
+    by_line = sorted(by_class, key=lambda i: not lined[i])
     by_start = sorted(by_size, key=lambda i: blocks[i].lifetime.first)
-    orders = [by_class, by_size, by_start] if len(blocks) <= MANY else [by_class]
+    orders = [by_line, by_class, by_size, by_start] if len(blocks) <= MANY else [by_line]
     layouts = [_first_fit(order, blocks, sizes, grains) for order in orders]
     offsets, total = min(layouts, key=lambda layout: _dot(layout[1], weights))
     return [_formula(monomials, offset) for offset in offsets], _formula(monomials, total)
@@ -67,7 +74,7 @@ def _first_fit(
     order: Sequence[int],
     blocks: Sequence[Block],
     sizes: Sequence[Vector],
-    grains: Sequence[int],
+    grains: Sequence[Grain],
 ) -> tuple[list[Vector], Vector]:
     """Offsets in the blocks' own order, and the total."""
     offsets: list[Vector] = [()] * len(blocks)
@@ -83,7 +90,7 @@ def _first_fit(
     return offsets, total
 
 
-def _lowest(size: Vector, grain: int, others: Sequence[_Placed]) -> Vector:
+def _lowest(size: Vector, grain: Grain, others: Sequence[_Placed]) -> Vector:
     """The first start that is clear of the others, which are in order, going up past each."""
     start, moved = (0,) * len(size), True
     while moved:
@@ -91,13 +98,15 @@ def _lowest(size: Vector, grain: int, others: Sequence[_Placed]) -> Vector:
         moved = False
         for other in others:
             if not _below(other.end, start) and not _below(_sum(start, size), other.start):
-                start = tuple(_up(c, grain) for c in _join(start, other.end))
+                start = _aligned(_join(start, other.end), grain)
                 moved = True
     return start
 
 
-def _grain(size: Dim) -> int:
-    return gcd(LINE, *(factor for monomial, factor in size.terms if monomial))
+def _aligned(start: Vector, grain: Grain) -> Vector:
+    """Up to a multiple of the wanted grain in coefficients large enough, else of the least."""
+    least, wanted = grain
+    return tuple(_up(c, wanted if c >= wanted * LITTLE else least) for c in start)
 
 
 def _below(a: Vector, b: Vector) -> bool:

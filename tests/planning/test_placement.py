@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from itertools import combinations
-from math import gcd
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,12 +15,18 @@ SIZES = [{"T": t, "N": n, "S": s} for t in (0, 1, 7) for n in (0, 1, 3) for s in
 sizes = st.dictionaries(st.sampled_from(MONOMIALS), st.integers(1, 3000), max_size=3).map(
     lambda terms: Dim(terms.items())
 )
+items = st.sampled_from([1, 4, 8])
 lifetimes = st.tuples(st.integers(0, 12), st.integers(0, 12)).map(
     lambda pair: Lifetime(min(pair), max(pair))
 )
 
 
-@given(st.lists(st.builds(Block, sizes, lifetimes), max_size=12))
+blocks = st.builds(
+    lambda size, alive, item: Block(size * item, alive, item), sizes, lifetimes, items
+)
+
+
+@given(st.lists(blocks, max_size=12))
 def test_what_lives_at_once_lies_apart(blocks: list[Block]) -> None:
     offsets, total = place(blocks)
     for env in SIZES:
@@ -39,22 +44,29 @@ def test_blocks_of_one_size_take_no_more_than_live_at_once(
     alive: list[Lifetime], size: str
 ) -> None:
     unit = Dim.parse(size)
-    _, total = place([Block(unit, lifetime) for lifetime in alive])
+    _, total = place([Block(unit, lifetime, 4) for lifetime in alive])
     most = max(sum(a.first <= at <= a.last for a in alive) for at in range(13))
     assert total == unit * most
 
 
-@given(st.lists(st.builds(Block, sizes, lifetimes), max_size=12))
-def test_blocks_start_at_multiples_of_what_divides_their_rows(blocks: list[Block]) -> None:
+@given(st.lists(blocks, max_size=12))
+def test_blocks_start_at_multiples_of_their_elements(blocks: list[Block]) -> None:
     offsets, _ = place(blocks)
     for block, offset in zip(blocks, offsets, strict=True):
-        rows = [factor for monomial, factor in block.size.terms if monomial]
-        assert all(factor % gcd(64, *rows) == 0 for _, factor in offset.terms)
+        assert all(factor % block.item == 0 for _, factor in offset.terms)
+
+
+def test_rows_that_fill_lines_start_at_lines() -> None:
+    """Whatever other blocks there are."""
+    blocks = [Block(Dim.parse(f"{row}*N"), Lifetime(0, 1), 4) for row in (20, 64, 84, 640, 4)]
+    offsets, total = place(blocks)
+    assert int(offsets[1].coefficient(("N",))) % 64 == int(offsets[3].coefficient(("N",))) % 64 == 0
+    assert str(total) == "812*N"
 
 
 def test_a_size_that_may_be_negative_takes_its_positive_part() -> None:
     """T*N - N is -N at T = 0."""
-    offsets, total = place([Block(Dim.parse("64*T*N - 64*N"), Lifetime(0, 1))] * 2)
+    offsets, total = place([Block(Dim.parse("64*T*N - 64*N"), Lifetime(0, 1), 4)] * 2)
     assert [str(offset) for offset in offsets] == ["0", "64*T*N"]
     assert str(total) == "128*T*N"
 
