@@ -63,6 +63,17 @@ def is_used(value: SSAValue) -> bool:
     return value.first_use is not None
 
 
+def remove_dead(block: Block) -> bool:
+    """Erase the ops of a block that nobody uses, last ones first; every op is pure."""
+    changed = False
+    for op in reversed(list(block.ops)):
+        if not isinstance(op, Yield) and not any(is_used(result) for result in op.results):
+            op.detach()
+            op.erase()
+            changed = True
+    return changed
+
+
 @dataclass(eq=False)
 class Const:
     """A value that every step sees, and the body's name for it."""
@@ -152,6 +163,13 @@ class Loop:
             carry.next = new if carry.next is old else carry.next
         for made in self.ys:
             made.row = new if made.row is old else made.row
+
+    def drop_unused(self) -> bool:
+        """Drop consts and sequences that the body does not read; whether there were any."""
+        before = len(self.consts) + len(self.xs)
+        self.consts = [c for c in self.consts if is_used(c.arg)]
+        self.xs = [x for x in self.xs if is_used(x.arg)]
+        return before != len(self.consts) + len(self.xs)
 
     def rebuild(self) -> Scan:
         """The scan of the groups as they are now, in the place of the old one.

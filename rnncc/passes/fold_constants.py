@@ -104,7 +104,7 @@ def _become_param(program: Program, value: SSAValue, array: Array) -> bool:
     if _stays(op):
         return False
     name = _fresh_name(program, op)
-    program.arrays[name] = np.ascontiguousarray(array)
+    program.arrays[name] = np.array(array, order="C")
     param = Build.before(op).param(name, dims_of(value), dtype_of(value))
     replace(op, [param])
     return True

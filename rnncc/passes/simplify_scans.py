@@ -15,6 +15,7 @@ from rnncc.ir.ops.shape import Broadcast
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.rewriting import Carry, Loop, Made, NetPass, Rows, is_used, run_all, scans_of
 from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.passes.bulk import spread
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
 """Ops that a body repeats rather than reads."""
@@ -39,7 +40,7 @@ class SimplifyScans(NetPass):
             if not any(is_used(result) for result in scan.results):
                 continue
             loop = Loop(scan)
-            steps = (_drop_dead, _find_invariants, _merge, _sink, _squeeze, _drop_unused)
+            steps = (_drop_dead, _find_invariants, _merge, _sink, _squeeze, Loop.drop_unused)
             if run_all(step(loop) for step in steps):
                 loop.rebuild()
                 changed = True
@@ -136,8 +137,11 @@ def _merge(loop: Loop) -> bool:
 
 
 def _merge_ys(loop: Loop) -> None:
-    """Equal rows are yielded once; rows of xs are there already."""
+    """Equal rows are yielded once; rows of xs are there already, and consts are repeated."""
     known, kept = {x.arg: x.outer for x in loop.xs}, list[Made]()
+    rows = {y.row for y in loop.ys}
+    for const in (c for c in loop.consts if c.arg in rows):
+        known[const.arg] = spread(Build.before(loop.scan), const.outer, loop.steps)
     for y in loop.ys:
         assert y.result is not None
         if y.row in known:
@@ -193,11 +197,3 @@ def _without_units(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
     while len(dims) > 2 and dims[0] == 1:
         dims = dims[1:]
     return dims
-
-
-def _drop_unused(loop: Loop) -> bool:
-    """Consts and sequences that the body does not read."""
-    before = _size(loop)
-    loop.consts = [c for c in loop.consts if is_used(c.arg)]
-    loop.xs = [x for x in loop.xs if is_used(x.arg)]
-    return before != _size(loop)

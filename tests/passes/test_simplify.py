@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-from hypothesis import HealthCheck, given, settings
-from xdsl.context import Context
+from hypothesis import given
 
 from rnncc.ir.program import Program
-from rnncc.ir.rewriting import NetPass
 from rnncc.passes.canonicalize import Canonicalize
 from rnncc.passes.fold_constants import fold_constants
 from rnncc.passes.merge_equal import MergeEqual
 from rnncc.passes.remove_dead import RemoveDead
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.simplify_scans import SimplifyScans
+from tests.passes.helpers import applied, quick
 from tests.strategies import assert_same_meaning, programs
-
-quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def applied(*passes: NetPass):
-    def change(program: Program) -> None:
-        for a_pass in passes:
-            a_pass.apply(Context(), program.module)
-
-    return change
 
 
 @quick

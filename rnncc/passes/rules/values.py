@@ -175,7 +175,7 @@ def reverse_twice(op: ReverseSegments) -> SSAValue | None:
     return None
 
 
-_ELEMENTWISE: list[type[Elementwise]] = ew.OPS  # type: ignore[assignment]
+_ELEMENTWISE: list[type[RnnOp]] = list(ew.OPS)  # pyright: ignore
 _OWN: dict[type[RnnOp], tuple[Rule, ...]] = {
     ew.Add: (add,),
     ew.Sub: (sub,),

@@ -1,0 +1,197 @@
+"""Moves work out of loops: once before the loop, or for all time steps at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.base import Elementwise, RnnOp
+from rnncc.ir.ops.control import Net, Scan
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Broadcast, Reshape, Slice
+from rnncc.ir.ops.source import Constant, Fill, Iota, Size
+from rnncc.ir.rewriting import Loop, NetPass, Rows, remove_dead, run_all, scans_of
+from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.passes.bulk import can_do_in_bulk, in_bulk, spread, takes_matrix
+from rnncc.passes.dependence import Kind, kinds_of
+
+CHEAP = (Constant, Fill, Iota, Size, Broadcast)
+COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf)
+MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
+
+
+@dataclass(frozen=True)
+class Hoist(NetPass):
+    """Work of a scan's body that does not depend on the carry leaves the loop, innermost first.
+
+    - What depends on consts alone is computed once before it, but for sources and broadcasts,
+      which are cheaper to repeat than to read.
+    - What depends on consts and rows of xs is computed for all steps at once where it pays:
+      products with a const matrix, exp, log, tanh, sigmoid, erf, and what leads to them; and
+      arithmetic that is the only reader of such a result, or of a sequence computed outside for
+      this loop alone: then the loop reads one sequence as before. What merely leads to hoisted
+      work and is needed in the loop too (slices, masks) is repeated there.
+    """
+
+    name = "rnn-hoist"
+
+    def rewrite(self, net: Net) -> bool:
+        return run_all(_hoist(scan) for scan in scans_of(net.body.block))
+
+
+def _hoist(scan: Scan) -> bool:
+    choice = _choose(scan)
+    if not choice.leaving:
+        return False
+    loop = Loop(scan)
+    outside, kinds = _Outside(loop, choice.kinds), choice.kinds
+    made = {
+        value: outside.const(value) if kinds[value] == Kind.CONST else outside.rows(value)
+        for value in choice.leaving
+    }
+    for value, outer in made.items():
+        if kinds[value] == Kind.CONST:
+            loop.swap(value, loop.add_const(outer))
+        else:
+            arg = loop.add_arg(value.type)
+            loop.xs.append(Rows(outer, arg))
+            loop.swap(value, arg)
+    remove_dead(loop.body)
+    loop.drop_unused()
+    loop.rebuild()
+    return True
+
+
+@dataclass
+class _Choice:
+    """What to hoist of a body: `leaving` are the values that the rest of the body reads."""
+
+    kinds: dict[SSAValue, Kind]
+    able: set[SSAValue] = field(default_factory=set[SSAValue])
+    chosen: set[SSAValue] = field(default_factory=set[SSAValue])
+    costly: set[SSAValue] = field(default_factory=set[SSAValue])
+    leaving: list[SSAValue] = field(default_factory=list[SSAValue])
+
+
+def _choose(scan: Scan) -> _Choice:
+    choice = _Choice(kinds_of(scan))
+    consts, _, rows = scan.groups
+    choice.able.update((*consts, *rows))
+    ready = {row for row, x in zip(rows, scan.xs, strict=True) if _is_made_for(x, scan)}
+    ops = [op for op in scan.body.block.ops if isinstance(op, RnnOp)]
+    for op in ops:
+        _mark_able(choice, op)
+    for op in reversed(ops):
+        _mark_chosen(choice, op)
+    for op in ops:
+        _follow(choice, op, ready)
+    for op in ops:
+        worth = op.y in choice.costly or choice.kinds[op.y] == Kind.CONST
+        if op.y in choice.chosen and worth and not _users(op.y) <= _owners(choice.chosen):
+            choice.leaving.append(op.y)
+    return choice
+
+
+def _mark_able(choice: _Choice, op: RnnOp) -> None:
+    kind = choice.kinds[op.y]
+    if kind == Kind.STEP or not choice.able.issuperset(op.operands):
+        return
+    if kind == Kind.CONST or can_do_in_bulk(op, choice.kinds):
+        choice.able.add(op.y)
+
+
+def _mark_chosen(choice: _Choice, op: RnnOp) -> None:
+    """Users come first: an op is chosen for itself or for leading to one that is."""
+    if op.y not in choice.able:
+        return
+    if choice.kinds[op.y] == Kind.CONST:
+        if not isinstance(op, CHEAP):
+            choice.chosen.add(op.y)
+        return
+    pays = isinstance(op, COSTLY) or (isinstance(op, Matmul) and choice.kinds[op.b] == Kind.CONST)
+    leads = any(isinstance(user, RnnOp) and user.y in choice.chosen for user in _users(op.y))
+    if pays or leads:
+        choice.chosen.add(op.y)
+    if pays:
+        choice.costly.add(op.y)
+
+
+def _follow(choice: _Choice, op: RnnOp, ready: set[SSAValue]) -> None:
+    """Operands come first: mark what costly values lead to, and choose their only readers."""
+    rows = {v for v in op.operands if choice.kinds[v] == Kind.ROW}
+    if not rows or op.y not in choice.able:
+        return
+    if op.y in choice.chosen:
+        choice.costly.update([op.y] if rows & choice.costly else [])
+        return
+    arithmetic = isinstance(op, (Elementwise, Reduce)) and not isinstance(op, MASKS)
+    if not arithmetic or dtype_of(op.y) not in FLOATS or not rows <= choice.costly | ready:
+        return
+    if all(_users(v) - _owners(choice.chosen) == {op} for v in rows):
+        choice.chosen.add(op.y)
+        choice.costly.add(op.y)
+
+
+def _is_made_for(x: SSAValue, scan: Scan) -> bool:
+    """Whether a sequence is the result of arithmetic that only this scan reads."""
+    while _users(x) == {scan} or isinstance(x.owner, (Slice, Reshape)):
+        if isinstance(x.owner, (Matmul, Elementwise)):
+            return dtype_of(x) in FLOATS
+        if not isinstance(x.owner, (Slice, Reshape)):
+            return False
+        x = x.owner.x
+    return isinstance(x.owner, Matmul)
+
+
+def _users(value: SSAValue) -> set[Operation]:
+    return {use.operation for use in value.uses}
+
+
+def _owners(values: Iterable[SSAValue]) -> set[Operation]:
+    return {v.owner for v in values if not isinstance(v.owner, Block)}
+
+
+class _Outside:
+    """Makes values of a body in front of its loop, each once."""
+
+    def __init__(self, loop: Loop, kinds: dict[SSAValue, Kind]) -> None:
+        self._kinds, self._steps = kinds, loop.steps
+        self._scan = loop.scan
+        self._consts = {c.arg: c.outer for c in loop.consts}
+        self._rows = {x.arg: x.outer for x in loop.xs}
+
+    def const(self, value: SSAValue) -> SSAValue:
+        """A value that depends on consts alone."""
+        if value not in self._consts:
+            op = value.owner
+            assert isinstance(op, RnnOp)
+            made = op.clone({x: self.const(x) for x in op.operands})
+            assert self._scan.parent is not None
+            self._scan.parent.insert_op_before(made, self._scan)
+            self._consts[value] = made.y
+        return self._consts[value]
+
+    def rows(self, value: SSAValue) -> SSAValue:
+        """A value for all steps, with a leading time axis."""
+        if value not in self._rows:
+            op = value.owner
+            if self._kinds[value] == Kind.CONST:
+                self._rows[value] = spread(Build.before(self._scan), self.const(value), self._steps)
+                return self._rows[value]
+            assert isinstance(op, RnnOp)
+            operands = [
+                self.const(x) if takes_matrix(op, x, self._kinds) else self.rows(x)
+                for x in op.operands
+            ]
+            self._rows[value] = in_bulk(self._build(op), op, operands, self._steps)
+        return self._rows[value]
+
+    def _build(self, op: RnnOp) -> Build:
+        """A builder in front of the loop that keeps an op's location."""
+        b = Build.before(self._scan)
+        b.loc = Build.before(op).loc
+        return b

@@ -1,0 +1,93 @@
+"""Sums in a loop, regrouped so that what does not depend on the carry is added outside of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.ops.control import Net
+from rnncc.ir.ops.elementwise import Add
+from rnncc.ir.rewriting import NetPass, replace, run_all, scans_of
+from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.passes.dependence import Kind, kinds_of
+
+
+@dataclass(frozen=True)
+class RegroupSums(NetPass):
+    """(h·U + b) + x → h·U + (x + b), for each chain of adds of floats.
+
+    Terms are ordered by how often they change: those that depend on the carry, on rows of xs, on
+    consts; at top level: on inputs, on parameters alone. The only pass that changes rounding.
+    """
+
+    name = "rnn-regroup-sums"
+
+    def rewrite(self, net: Net) -> bool:
+        in_loops = run_all(
+            _regroup_block(scan.body.block, kinds_of(scan)) for scan in scans_of(net.body.block)
+        )
+        return _regroup_block(net.body.block, kinds_of(net)) or in_loops
+
+
+def _regroup_block(block: Block, kinds: dict[SSAValue, Kind]) -> bool:
+    changed = False
+    for op in list(block.ops):
+        if not isinstance(op, Add) or dtype_of(op.y) not in FLOATS or _inside_sum(op.y):
+            continue
+        new = _regroup(op, kinds)
+        if new is not None:
+            kinds[new] = kinds[op.y]
+            replace(op, [new])
+            changed = True
+    return changed
+
+
+def _inside_sum(value: SSAValue) -> bool:
+    """Whether a value is an add that only another add uses."""
+    user = value.get_user_of_unique_use()
+    return isinstance(value.owner, Add) and isinstance(user, Add)
+
+
+def _terms(op: Add) -> list[SSAValue]:
+    """What a chain of adds sums, from left to right."""
+    return [*_terms_of(op.a), *_terms_of(op.b)]
+
+
+def _terms_of(x: SSAValue) -> list[SSAValue]:
+    """What an operand of an add contributes: its own terms, or itself."""
+    return _terms(x.owner) if isinstance(x.owner, Add) and _inside_sum(x) else [x]
+
+
+def _regroup(op: Add, kinds: dict[SSAValue, Kind]) -> SSAValue | None:
+    """The sum in its new order; None where nothing would leave the loop by it."""
+    groups: dict[Kind, list[SSAValue]] = {kind: [] for kind in Kind}
+    for term in _terms(op):
+        groups[kinds[term]].append(term)
+    steps, rows, consts = groups[Kind.STEP], groups[Kind.ROW], groups[Kind.CONST]
+    gains = len(rows) + len(consts) > 1 if steps else len(consts) > 1
+    if not gains or not (steps or rows) or _is_grouped(op, kinds):
+        return None
+    b = Build.before(op)
+    outside = [_sum(b, group) for group in (rows, consts) if group]
+    return _sum(b, [*steps, _sum(b, outside)])
+
+
+def _is_grouped(op: Add, kinds: dict[SSAValue, Kind]) -> bool:
+    """Whether every inner sum is of one kind, or is the right one of a kind that changes more."""
+    inner = [x for x in op.operands if isinstance(x.owner, Add) and _inside_sum(x)]
+    if kinds[op.a] == kinds[op.b]:
+        return not inner or len({kinds[term] for term in _terms(op)}) == 1
+    low = op.a if kinds[op.a] < kinds[op.b] else op.b
+    high = op.b if low is op.a else op.a
+    mixed = len({kinds[term] for term in _terms_of(high)}) > 1
+    return not mixed and (not isinstance(low.owner, Add) or _is_grouped(low.owner, kinds))
+
+
+def _sum(b: Build, terms: Sequence[SSAValue]) -> SSAValue:
+    total = terms[0]
+    for term in terms[1:]:
+        total = b.add(total, term)
+    return total

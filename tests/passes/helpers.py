@@ -1,0 +1,54 @@
+"""What the tests of passes share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+from hypothesis import HealthCheck, Phase, settings
+from xdsl.context import Context
+from xdsl.ir import Block
+from xdsl.passes import ModulePass
+
+from rnncc.ir.program import Program
+from rnncc.passes.fold_constants import fold_constants
+from rnncc.passes.hoist import Hoist
+from rnncc.passes.merge_matmuls import MergeMatmuls
+from rnncc.passes.regroup_sums import RegroupSums
+from rnncc.passes.simplify import Simplify
+
+quick = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+        HealthCheck.filter_too_much,
+    ],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # shrinking a program takes minutes
+)
+
+
+def applied(*passes: ModulePass) -> Callable[[Program], None]:
+    """The change that some passes make."""
+
+    def change(program: Program) -> None:
+        for a_pass in passes:
+            a_pass.apply(Context(), program.module)
+            program.module.verify()
+
+    return change
+
+
+def whole_sequence(program: Program) -> None:
+    """All passes in the order of the pipeline."""
+    applied(Simplify())(program)
+    fold_constants(program)
+    applied(MergeMatmuls(), RegroupSums(), Hoist(), RegroupSums(), Simplify())(program)
+    fold_constants(program)
+    applied(Simplify())(program)
+
+
+def count(block: Block) -> Counter[str]:
+    """How often each op occurs in a block, without those in nested ones."""
+    return Counter(op.name.removeprefix("rnn.") for op in block.ops)
