@@ -75,7 +75,9 @@ def _nested(footprint: Footprint) -> Footprint:
         ((a, b) for a in axes for b in axes if a is not b and b[1] == a[0] * a[1]), None
     ):
         (size, stride), (count, _) = pair
-        axes = [axis for axis in axes if axis not in pair] + [(size * count, stride)]
+        for axis in pair:
+            axes.remove(axis)
+        axes.append((size * count, stride))
     return Footprint(footprint.offset, tuple(sorted(axes, key=lambda axis: str(axis[1]))))
 
 
@@ -104,7 +106,7 @@ def _joined(a: Footprint, b: Footprint) -> Footprint | None:
         along = next((axis for axis in same if axis[0] * axis[1] == step), (ONE, ONE))
         same = [axis for axis in same if axis != along]
         only_a = only_b = [along]
-    if len(only_a) > 1 or len(only_b) > 1:
+    if len(only_a) > 1 or len(only_b) > 1 or len(set(same)) < len(same):
         return None
     m, stride = only_a[0] if only_a else (ONE, only_b[0][1])
     n, other = only_b[0] if only_b else (ONE, stride)

@@ -20,7 +20,8 @@ def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buf
     """Heir -> the buffer whose memory it takes; in order of birth."""
     reads: dict[int, list[Use]] = defaultdict(list)
     for use in (use for uses in line.uses.values() for use in uses):
-        if isinstance(use.op, Map | Gemm) and not use.writes:
+        # not a product's factors: other points read these too
+        if isinstance(use.op, Map | Gemm) and use.value in use.op.ins:
             reads[use.position].append(use)
     heirs: dict[Buffer, Buffer] = {}
     given: set[Buffer] = set()

@@ -37,9 +37,13 @@ ZERO = Dim.of(0)
 
 @dataclass(frozen=True)
 class Use:
-    """One read or write of a buffer; `footprint` is None where the elements are not known."""
+    """One read or write of a buffer; `footprint` is None where the elements are not known.
+
+    `value` is the operand that stands for the buffer.
+    """
 
     buffer: Buffer
+    value: SSAValue
     op: Operation
     position: int
     loops: tuple[For, ...]
@@ -79,7 +83,8 @@ def _visit(
             for buffer, shift in known.items():
                 sure = shift if len(known) == 1 else None
                 footprint = None if sure is None else Footprint.of(access.shifted(sure), dims)
-                line.uses[buffer].append(Use(buffer, op, position, loops, writes, footprint))
+                use = Use(buffer, value, op, position, loops, writes, footprint)
+                line.uses[buffer].append(use)
 
 
 Touch = tuple[SSAValue, bool, Access, tuple[Dim, ...]]

@@ -68,6 +68,7 @@ def test_covered(read: Footprint, written: list[Footprint]) -> None:
         (footprint("0", ("N", "1")), [footprint("0", ("N", "2"))]),
         (footprint("t", ("N", "1")), [footprint("0", ("N", "1"))]),
         (footprint("0", ("7", "1")), [footprint("0", ("N", "0"), ("7", "1"))]),
+        (footprint("0", ("2", "1"), ("2", "1"), ("2", "2")), [footprint("0", ("4", "1"))]),
     ],
 )
 def test_not_covered(read: Footprint, written: list[Footprint]) -> None:
