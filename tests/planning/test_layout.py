@@ -141,7 +141,9 @@ def test_kernels_that_move_elements_do_not() -> None:
     assert str(program.workspace) == "32*N"
 
 
-def test_a_product_does_not_write_over_its_left_operand() -> None:
+@pytest.mark.parametrize("again", [False, True])
+def test_a_product_does_not_write_over_its_left_operand(again: bool) -> None:
+    """As wide as it is deep, so that both are accessed alike; `again`: the body reads it too."""
     k = Kern()
     x, w, y = (
         k.buffer("x", "input", STEP),
@@ -151,9 +153,8 @@ def test_a_product_does_not_write_over_its_left_operand() -> None:
     a, b = k.buffer("a", "scratch", STEP), k.buffer("b", "scratch", STEP)
     dense = row_major([N, H])
     k.copy([N, H], x, a)
-    k.gemm(
-        [N, H], (a, dense), w, (H, 1, 4), [(a, dense)], [(b, dense)], lambda b, z, v: [b.add(z, v)]
-    )
+    ins = [(a, dense)] if again else []
+    k.gemm([N, H], (a, dense), w, (H, 1, 4), ins, [(b, dense)], lambda b, z, *_: [b.neg(z)])
     k.copy([N, H], b, y)
     program = k.program([], [], {})
     assert [p.shares for p in plan(program).buffers] == [None, None]
