@@ -27,13 +27,20 @@ if TYPE_CHECKING:
 def passes() -> list[Step]:
     """The passes of inference on the `rnn` dialect."""
     from rnncc.passes.fold_constants import fold_constants
+    from rnncc.passes.hoist import Hoist
+    from rnncc.passes.merge_matmuls import MergeMatmuls
+    from rnncc.passes.regroup_sums import RegroupSums
     from rnncc.passes.simplify import Simplify
 
     simplify = _on_net(Simplify())
     return [
         ("simplify", simplify),  # front ends may be naive
         ("fold", fold_constants),  # what parameters alone decide is known now
+        ("merge-matmuls", _on_net(MergeMatmuls())),  # one pass over h for all gates
+        ("regroup-sums", _on_net(RegroupSums())),  # what a step's sums hold of x_t stands together
+        ("hoist", _on_net(Hoist())),  # the input projection is half of the arithmetic
         ("simplify-again", simplify),  # what the others left behind
+        ("fold-again", fold_constants),  # joined weights, added biases
     ]
 
 
@@ -134,15 +141,17 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
 
     program = import_source(net, init, options)
     if kind == "rnn":
-        return f"{optimise(program, options).module}\n"
+        return str(optimise(program, options).module) + "\n"
     kernels = lower(program, options)
     if kind == "kern":
-        return f"{kernels.module}\n"
+        return str(kernels.module) + "\n"
     target = resolve_target(options.target, options.cpu)
     made = _library(kernels, target, describe(kernels, target))
-    return {"llvm": lambda: made.text, "asm": lambda: made.assembly, "obj": lambda: made.object_code}[
-        kind
-    ]()
+    return {
+        "llvm": lambda: made.text,
+        "asm": lambda: made.assembly,
+        "obj": lambda: made.object_code,
+    }[kind]()
 
 
 def describe(kernels: KernelProgram, target: Target) -> dict[str, Any]:
@@ -237,7 +246,7 @@ class _Run:
             path = self.options.dump_ir / f"{number:02}-{name}.mlir"
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(f"{program.module}\n")
+                path.write_text(str(program.module) + "\n")
             except OSError as error:
                 raise CompileError(str(path), f"cannot write: {error.strerror}") from error
 
@@ -251,5 +260,5 @@ class _Run:
         import tempfile
 
         path = Path(tempfile.gettempdir()) / f"rnncc-{program.name}-{name}.mlir"
-        path.write_text(f"{program.module}\n")
+        path.write_text(str(program.module) + "\n")
         return InternalError(f"pass {name!r} failed on {program.source}; its IR is in {path}")

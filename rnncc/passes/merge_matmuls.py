@@ -77,9 +77,11 @@ def _split(b: Build, group: list[Matmul], right: SSAValue, loop: Loop | None) ->
     """Put slices of one product in the place of the products."""
     product = b.like(group[0], [group[0].a, right])
     axis, start = len(dims_of(product)) - 1, Dim.of(0)
+    parts: list[SSAValue] = []
     for op in group:
-        part = b.slice(product, axis, start, dims_of(op.y)[-1])
+        parts.append(b.slice(product, axis, start, dims_of(op.y)[-1]))
         start = start + dims_of(op.y)[-1]
+    for op, part in zip(group, parts, strict=True):
         if loop is not None:
             loop.swap(op.y, part)
         replace(op, [part])
