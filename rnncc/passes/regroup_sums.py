@@ -10,7 +10,7 @@ from xdsl.ir import Block, SSAValue
 from rnncc.ir.build import Build
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.elementwise import Add
-from rnncc.ir.rewriting import NetPass, replace, run_all, scans_of
+from rnncc.ir.rewriting import NetPass, remove_dead, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.dependence import Kind, kinds_of
 
@@ -42,7 +42,7 @@ def _regroup_block(block: Block, kinds: dict[SSAValue, Kind]) -> bool:
             kinds[new] = kinds[op.y]
             replace(op, [new])
             changed = True
-    return changed
+    return remove_dead(block) or changed  # old partial sums would count as readers of their terms
 
 
 def _inside_sum(value: SSAValue) -> bool:

@@ -16,6 +16,7 @@ from rnncc.passes.hoist import Hoist
 from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.regroup_sums import RegroupSums
 from rnncc.passes.simplify import Simplify
+from rnncc.passes.split_scans import SplitScans
 
 quick = settings(
     max_examples=25,
@@ -42,7 +43,7 @@ def applied(*passes: ModulePass) -> Callable[[Program], None]:
 
 def whole_sequence(program: Program) -> None:
     """All passes in the order of the pipeline."""
-    applied(Simplify())(program)
+    applied(Simplify(), SplitScans(), Simplify())(program)
     fold_constants(program)
     applied(MergeMatmuls(), RegroupSums(), Hoist(), RegroupSums(), Simplify())(program)
     fold_constants(program)

@@ -11,10 +11,11 @@ from rnncc.passes.hoist import Hoist
 from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.regroup_sums import RegroupSums
 from rnncc.passes.simplify import Simplify
+from rnncc.passes.split_scans import SplitScans
 from tests.passes.helpers import applied, quick, whole_sequence
 from tests.strategies import assert_same_meaning, programs
 
-PASSES = [Hoist(), MergeMatmuls(), RegroupSums()]
+PASSES = [Hoist(), MergeMatmuls(), RegroupSums(), SplitScans()]
 
 
 @pytest.mark.parametrize("a_pass", PASSES, ids=lambda p: p.name)

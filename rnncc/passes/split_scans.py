@@ -1,0 +1,197 @@
+"""Splits a loop over several layers into one loop a layer, so that more can be done in bulk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.ops.control import Net, Scan, Yield
+from rnncc.ir.ops.linear import Matmul
+from rnncc.ir.rewriting import NetPass, run_all, scans_of
+from rnncc.passes.dependence import Kind, kinds_of
+
+
+@dataclass(frozen=True)
+class SplitScans(NetPass):
+    """Layer 1 of a stacked net reads layer 0's state, and layer 0 nothing of layer 1's.
+
+    The carries that depend on each other form a layer (a strongly connected component); a row of
+    ys is a layer without a carry. A layer with a product of earlier layers' values and a const
+    moves to a later loop, which reads those values as xs: there `hoist` does the product for all
+    steps at once. Loops in which no product would be won stay whole.
+    """
+
+    name = "rnn-split-scans"
+
+    def rewrite(self, net: Net) -> bool:
+        return run_all(_split(scan) for scan in scans_of(net.body.block))
+
+
+def _split(scan: Scan) -> bool:
+    plan = _Plan(scan)
+    if max([*plan.carry_stage, *plan.row_stage], default=0) == 0:
+        return False
+    plan.place()
+    sequences: dict[SSAValue, SSAValue] = {}
+    for stage in plan.stages:
+        _build_stage(plan, stage, sequences)
+    scan.detach()
+    scan.erase()
+    return True
+
+
+@dataclass
+class _Stage:
+    """One of the loops: its carries and ys by position, its ops, and what it hands on."""
+
+    carries: list[int]
+    rows: list[int]
+    ops: set[Operation] = field(default_factory=set[Operation])
+    reads: list[SSAValue] = field(default_factory=list[SSAValue])
+    makes: list[SSAValue] = field(default_factory=list[SSAValue])
+
+
+class _Plan:
+    """Which stage each carry, row and op of a body belongs to."""
+
+    def __init__(self, scan: Scan) -> None:
+        self.scan = scan
+        self.kinds = kinds_of(scan)
+        self.carry_args = list(scan.groups[1])
+        self.nexts, self.rows = scan.yields
+        self._depends = self._dependences()
+        self._reach = self._reachable()
+        self.carry_stage = [0] * len(self.nexts)
+        self.row_stage = [0] * len(self.rows)
+        cones = [_cone(value) for value in (*self.nexts, *self.rows)]
+        self._won = [self._won_products(cone, cones) for cone in cones]
+        while self._raise_stages():
+            pass
+
+    def _dependences(self) -> dict[SSAValue, frozenset[int]]:
+        """The carries that each value of the body is computed from in the same step."""
+        depends = {arg: frozenset[int]() for arg in self.scan.body.block.args}
+        depends |= {arg: frozenset([i]) for i, arg in enumerate(self.carry_args)}
+        for op in self.scan.body.block.ops:
+            union = frozenset[int]().union(*(depends[v] for v in op.operands))
+            depends |= dict.fromkeys(op.results, union)
+        return depends
+
+    def _reachable(self) -> list[set[int]]:
+        """The carries that each carry depends on in any number of steps, itself included."""
+        reach = [{i} | self._depends[v] for i, v in enumerate(self.nexts)]
+        for _ in reach:
+            reach = [set[int]().union(*(reach[j] for j in r)) for r in reach]
+        return reach
+
+    def _won_products(
+        self, cone: set[Operation], cones: list[set[Operation]]
+    ) -> list[frozenset[int]]:
+        """The carries behind each product that a later loop could do in bulk.
+
+        It cannot where a layer that the product depends on needs the product itself.
+        """
+        won: list[frozenset[int]] = []
+        for op in cone:
+            if not isinstance(op, Matmul) or self.kinds[op.b] != Kind.CONST:
+                continue
+            earlier = self._depends[op.a]
+            needed_by = [i for i in range(len(self.nexts)) if op in cones[i]]
+            within = set[int]().union(*(self._reach[i] for i in earlier))
+            if earlier and not within.intersection(needed_by):
+                won.append(earlier)
+        return won
+
+    def _raise_stages(self) -> bool:
+        """Put carries and rows behind what they read; whether any moved."""
+        before = [*self.carry_stage, *self.row_stage]
+        for i, value in enumerate((*self.nexts, *self.rows)):
+            stages = [self.carry_stage[j] for j in self._depends[value]]
+            stages += [1 + max(self.carry_stage[j] for j in won) for won in self._won[i]]
+            group, at = self._slot(i)
+            group[at] = max([group[at], *stages])
+        return before != [*self.carry_stage, *self.row_stage]
+
+    def _slot(self, i: int) -> tuple[list[int], int]:
+        n = len(self.nexts)
+        return (self.carry_stage, i) if i < n else (self.row_stage, i - n)
+
+    def place(self) -> None:
+        """Make the stages, the last one first: what it reads of earlier ones they hand on."""
+        count = 1 + max([*self.carry_stage, *self.row_stage])
+        self.stages = [
+            _Stage(
+                [i for i, at in enumerate(self.carry_stage) if at == stage],
+                [i for i, at in enumerate(self.row_stage) if at == stage],
+            )
+            for stage in range(count)
+        ]
+        home = self._homes()
+        for number in reversed(range(count)):
+            stage = self.stages[number]
+            work = [self.nexts[i] for i in stage.carries] + [self.rows[i] for i in stage.rows]
+            work += stage.makes
+            while work:
+                value = work.pop()
+                earlier = home.get(value, number)
+                if earlier < number:
+                    _append_new(stage.reads, value)
+                    _append_new(self.stages[earlier].makes, value)
+                elif isinstance(value.owner, Operation) and value.owner not in stage.ops:
+                    stage.ops.add(value.owner)
+                    work += value.owner.operands
+
+    def _homes(self) -> dict[SSAValue, int]:
+        """The stage that computes each value of kind STEP: as late as its first reader."""
+        home = dict(zip(self.carry_args, self.carry_stage, strict=True))
+        stage_of: dict[Operation, int] = {}
+        yields = self.scan.body.block.last_op
+        for op in reversed(list(self.scan.body.block.ops)):
+            reads = [use for result in op.results for use in result.uses]
+            ends = [*self.carry_stage, *self.row_stage]
+            at = [ends[u.index] if u.operation is yields else stage_of[u.operation] for u in reads]
+            stage_of[op] = min(at, default=0)
+            if all(self.kinds[result] == Kind.STEP for result in op.results):
+                home |= dict.fromkeys(op.results, stage_of[op])
+        return home
+
+
+def _append_new(values: list[SSAValue], value: SSAValue) -> None:
+    if value not in values:
+        values.append(value)
+
+
+def _cone(value: SSAValue) -> set[Operation]:
+    """The ops that a value is computed by."""
+    found, work = set[Operation](), [value.owner]
+    while work:
+        op = work.pop()
+        if isinstance(op, Operation) and op not in found:
+            found.add(op)
+            work += [x.owner for x in op.operands]
+    return found
+
+
+def _build_stage(plan: _Plan, stage: _Stage, sequences: dict[SSAValue, SSAValue]) -> None:
+    """Insert one stage's scan in front of the old one and take over that one's results."""
+    old = plan.scan
+    consts, carry, rows = old.groups
+    args = [*consts, *(carry[i] for i in stage.carries), *rows, *stage.reads]
+    block = Block(arg_types=[arg.type for arg in args])
+    env: dict[SSAValue, SSAValue] = dict(zip(args, block.args, strict=True))
+    for op in old.body.block.ops:
+        if op in stage.ops:
+            block.add_op(op.clone(env))
+    values = [plan.nexts[i] for i in stage.carries] + [plan.rows[i] for i in stage.rows]
+    block.add_op(Yield([env[value] for value in (*values, *stage.makes)]))
+    inits = [old.inits[i] for i in stage.carries]
+    xs = [*old.xs, *(sequences[value] for value in stage.reads)]
+    scan = Scan(list(old.consts), inits, xs, block, old.steps, bool(old.reverse))
+    scan.location = old.location
+    assert old.parent is not None
+    old.parent.insert_op_before(scan, old)
+    results = [old.finals[i] for i in stage.carries] + [old.ys[i] for i in stage.rows]
+    for before, after in zip(results, scan.results, strict=False):
+        before.replace_all_uses_with(after)
+    sequences |= dict(zip(stage.makes, scan.results[len(results) :], strict=True))
