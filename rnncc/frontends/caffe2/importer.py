@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import index
 from pathlib import Path
 
-import numpy as np
-
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
-from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR, NAMES
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.frontends.caffe2.solve import solve
@@ -45,7 +43,8 @@ def import_net(
         name: the program's name; by default the file's stem, or the net's own name.
         seed: for random fills of `init`.
     Returns:
-        A program whose inputs are the external inputs that `init` does not fill, in their order.
+        A program whose inputs are the external inputs that `init` does not fill, in their order;
+        those with a value by convention are optional.
     Raises:
         CompileError: anything wrong, damaged or not supported.
     """
@@ -115,19 +114,28 @@ class Graph:
         for title in self.inputs:
             blob = self.starts[title]
             e[blob] = b.input(title, s.known(blob), blob.dtype or "f32")
-        arrays = dict[str, np.ndarray[tuple[int, ...], np.dtype[np.generic]]]()
+        arrays = dict[str, Array]()
         for title, fill in self.fills.items():
             if title in self.starts:
                 blob = self.starts[title]
                 b.loc = fill.location
                 e[blob] = b.param(title, s.known(blob), blob.dtype or "f32")
                 arrays[title] = fill.array(seed)
+        arrays |= {blob.name: array for blob, array in self._defaults(s, self.operators)}
         for op in self.operators:
             b.loc = op.location
             op.build(e)
         b.loc = self.location
         outputs = {title: e[blob] for title, blob in self.outputs.items()}
         return b.finish(outputs, arrays, self.location.file)
+
+    def _defaults(self, s: Shapes, operators: Sequence[Operator]) -> Iterator[tuple[Blob, Array]]:
+        """What unfilled inputs hold by convention: their readers' word counts."""
+        for op in operators:
+            yield from self._defaults(s, op.nested())
+            for blob, array in op.defaults(s):
+                if blob.name in self.inputs and self.starts[blob.name] is blob:
+                    yield blob, array
 
     def _check_names(self, what: str, names: Sequence[str]) -> None:
         if "" in names:

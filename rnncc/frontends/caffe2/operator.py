@@ -6,8 +6,9 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
@@ -18,6 +19,8 @@ from rnncc.netdef import Arguments, OperatorDef
 
 if TYPE_CHECKING:
     from rnncc.frontends.caffe2.graph import GraphMaker
+
+Array = np.ndarray[Any, np.dtype[Any]]
 
 _UNPRINTABLE = re.compile(r"[^A-Za-z0-9_]")
 
@@ -122,6 +125,10 @@ class Operator(ABC):
 
     def fixed(self, s: Shapes) -> Iterable[Dim]:
         """The sizes that must be numbers, not symbols."""
+        return ()
+
+    def defaults(self, s: Shapes) -> Iterable[tuple[Blob, Array]]:
+        """What inputs hold by Caffe2's own conventions where nobody fills them."""
         return ()
 
     @abstractmethod

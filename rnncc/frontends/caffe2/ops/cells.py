@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import GraphMaker
-from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import ANY, Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+
+UNROLLED = re.compile(r"(?:^|/)timestep_(\d{1,9})/timestep$")
 
 
 class Unit(Operator):
@@ -47,6 +51,12 @@ class Unit(Operator):
 
     def fixed(self, s: Shapes) -> Iterable[Dim]:
         return [s.known(self.batch)[2]]
+
+    def defaults(self, s: Shapes) -> Iterable[tuple[Blob, Array]]:
+        """The unroller names each step's number timestep_<number>/timestep."""
+        timestep = self.xs[-1]
+        if match := UNROLLED.search(timestep.name):
+            yield timestep, np.array([int(match[1])], np.int32)
 
     @property
     def batch(self) -> Blob:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar
 
+import numpy as np
+
 from rnncc.frontends.caffe2.graph import GraphMaker
-from rnncc.frontends.caffe2.operator import Emitter, Operator
+from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.composites import layer_norm, softmax
 from rnncc.ir.dims import Dim, product
@@ -52,6 +54,12 @@ class FC(Operator):
 
     def fixed(self, s: Shapes) -> Iterable[Dim]:
         return s.known(self.xs[1])
+
+    def defaults(self, s: Shapes) -> Iterable[tuple[Blob, Array]]:
+        """A frozen bias is zero: its builder fills it so, and no training changes it."""
+        if self.args.flag("freeze_bias"):
+            bias = self.xs[2]
+            yield bias, np.zeros([int(d) for d in s.known(bias)], np.float32)
 
     def build(self, e: Emitter) -> None:
         x, w, b = (e[blob] for blob in self.xs)
