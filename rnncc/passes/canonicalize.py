@@ -7,12 +7,15 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Net
 from rnncc.ir.rewriting import NetPass, blocks_of, is_used, replace, run_all
 from rnncc.passes.rules import reshapes, shapes, values
 
-RULES = {**shapes.RULES, **reshapes.RULES, **values.RULES}
+RULES: dict[type[Operation], tuple[values.Rule, ...]] = {
+    **shapes.RULES,
+    **reshapes.RULES,
+    **values.RULES,
+}
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def _around(values: Sequence[SSAValue]) -> list[Operation]:
 
 
 def _apply(op: Operation) -> SSAValue | None:
-    for rule in RULES.get(type(op), ()) if isinstance(op, RnnOp) else ():
+    for rule in RULES.get(type(op), ()):
         new = rule(op)
         if new is not None:
             return new

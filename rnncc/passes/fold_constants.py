@@ -45,7 +45,7 @@ def fold_constants(program: Program, training: bool = False) -> bool:
         blocks = blocks_of(program.net.body.block)
         changed = run_all(_fold_block(program, block) for block in blocks)
     changed |= RemoveDead().rewrite(program.net)
-    for name in program.arrays.keys() - program.params.keys():
+    for name in program.arrays.keys() - program.params.keys() - program.net.inputs.keys():
         del program.arrays[name]
     return changed
 
