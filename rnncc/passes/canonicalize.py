@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.ops.control import Net
+from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.rewriting import NetPass, blocks_of, is_used, replace, run_all
 from rnncc.passes.rules import reshapes, shapes, values
 
@@ -34,21 +35,20 @@ class Canonicalize(NetPass):
 
 def _settle(block: Block) -> bool:
     changed = False
-    work = list(block.ops)[::-1]
+    work = dict.fromkeys(reversed(list(block.ops)))  # a stack that holds each op once
     while work:
-        op = work.pop()
+        op, _ = work.popitem()
         if op.parent is None or not op.results:
             continue
         if not any(is_used(result) for result in op.results):
-            work += _erase(op)
+            work |= dict.fromkeys(_erase(op))
             continue
         new = _apply(op)
         if new is not None:
-            work += [use.operation for use in (*op.results[0].uses, *new.uses)]
+            users = [use.operation for use in (*op.results[0].uses, *new.uses)]
             operands = op.operands
             replace(op, [new])
-            work += _around(operands)
-            work += _made(new)
+            work |= dict.fromkeys((*users, *_around(operands), *_made(new)))
             changed = True
     return changed
 
@@ -62,9 +62,10 @@ def _erase(op: Operation) -> list[Operation]:
 
 
 def _around(values: Sequence[SSAValue]) -> list[Operation]:
-    """What makes some values and what still uses them."""
+    """What makes some values, and the reshapes of them, which may now be the only readers."""
     makers = [v.owner for v in values if isinstance(v.owner, Operation)]
-    return [*makers, *(use.operation for maker in makers for use in maker.results[0].uses)]
+    users = [use.operation for maker in makers for use in maker.results[0].uses]
+    return [*makers, *(user for user in users if type(user) is Reshape)]
 
 
 def _apply(op: Operation) -> SSAValue | None:

@@ -23,7 +23,8 @@ _WIDE = Context({}, np.float64)
 
 def fill_value(value: SSAValue) -> float | None:
     """The number that a fill repeats."""
-    return value.owner.value.value.data if isinstance(value.owner, Fill) else None
+    owner = value.owner
+    return owner.value.value.data if type(owner) is Fill else None  # isinstance is slow on ABCs
 
 
 def evaluate_fills(op: Elementwise) -> SSAValue | None:
@@ -42,9 +43,9 @@ def evaluate_fills(op: Elementwise) -> SSAValue | None:
 
 def below_broadcasts(op: Elementwise) -> SSAValue | None:
     """f(broadcast a, broadcast b) → broadcast f(a, b): the same with fewer elements"""
-    owners = [v.owner for v in op.operands if not isinstance(v.owner, Fill)]
+    owners = [owner for v in op.operands if type(owner := v.owner) is not Fill]
     first = owners[0] if owners else None
-    if not isinstance(first, Broadcast):
+    if type(first) is not Broadcast:
         return None
     for owner in owners:
         if not isinstance(owner, Broadcast) or owner.axes != first.axes:
