@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rnncc.ir.program import Program
     from rnncc.packaging.compiled import Compiled
 
-    Step = tuple[str, Callable[[Program], None]]
+    Step = tuple[str, Callable[[Program], object]]
 
 
 def passes() -> list[Step]:
@@ -31,16 +31,21 @@ def passes() -> list[Step]:
     from rnncc.passes.merge_matmuls import MergeMatmuls
     from rnncc.passes.regroup_sums import RegroupSums
     from rnncc.passes.simplify import Simplify
+    from rnncc.passes.split_scans import SplitScans
 
-    simplify = _on_net(Simplify())
+    simplify, regroup = _on_net(Simplify()), _on_net(RegroupSums())
     return [
         ("simplify", simplify),  # front ends may be naive
+        ("split-scans", _on_net(SplitScans())),  # so that upper layers' projections can be hoisted
+        ("simplify-split", simplify),  # each loop keeps what is its own
         ("fold", fold_constants),  # what parameters alone decide is known now
         ("merge-matmuls", _on_net(MergeMatmuls())),  # one pass over h for all gates
-        ("regroup-sums", _on_net(RegroupSums())),  # what a step's sums hold of x_t stands together
+        ("regroup-sums", regroup),  # what a step's sums hold of x_t stands together
         ("hoist", _on_net(Hoist())),  # the input projection is half of the arithmetic
-        ("simplify-again", simplify),  # what the others left behind
-        ("fold-again", fold_constants),  # joined weights, added biases
+        ("regroup-biases", regroup),  # those that came out of the loop meet those that were outside
+        ("simplify-hoisted", simplify),  # what the others left behind
+        ("fold-joined", fold_constants),  # joined weights, added biases
+        ("simplify-last", simplify),  # what folding left behind
     ]
 
 
@@ -225,10 +230,10 @@ class _Run:
 
     options: Options
     first: int = 1
-    times: list[tuple[str, float]] = field(default_factory=list)
+    times: list[tuple[str, float]] = field(default_factory=list[tuple[str, float]])
 
     @contextmanager
-    def timed(self, name: str, program: Any) -> Iterator[None]:
+    def timed(self, name: str, program: Any) -> Generator[None]:
         begun = time.perf_counter()
         try:
             yield
