@@ -1,4 +1,4 @@
-"""Inference against PyTorch and ONNX Runtime: taskset -c 1 python -m benchmarks.inference [--json FILE]
+"""Inference against PyTorch and ONNX Runtime: `taskset -c 1 python -m benchmarks.inference`
 
 Every cell runs forward over whole sequences, fp32, one thread; all contenders in one run, in turn.
 """
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
-from rnncc_runtime import Model
+from rnncc_runtime import Model, TensorSpec
 
 import rnncc
 from benchmarks import peers
@@ -43,7 +43,7 @@ def arrays(model: Model, steps: int, batch: int) -> tuple[dict[str, np.ndarray],
     sizes = {"T": steps, "N": batch}
     inputs: dict[str, np.ndarray] = {}
     for name, spec in model.inputs.items():
-        shape = [sizes.get(str(d), d) for d in spec.shape]
+        shape = _shape(spec, sizes)
         lengths = spec.dtype == np.int32
         inputs[name] = (
             np.full(shape, steps, np.int32)
@@ -51,7 +51,11 @@ def arrays(model: Model, steps: int, batch: int) -> tuple[dict[str, np.ndarray],
             else rng.standard_normal(shape).astype(np.float32)
         )
     name, spec = next((n, s) for n, s in model.outputs.items() if n.endswith("_all"))
-    return inputs, {name: np.empty([sizes.get(str(d), d) for d in spec.shape], spec.dtype)}
+    return inputs, {name: np.empty(_shape(spec, sizes), spec.dtype)}
+
+
+def _shape(spec: TensorSpec, sizes: dict[str, int]) -> list[int]:
+    return [d if isinstance(d, int) else sizes[d] for d in spec.shape]
 
 
 def measure(cell: str, units: int, batch: int, steps: int) -> dict[str, float]:
@@ -69,6 +73,7 @@ def measure(cell: str, units: int, batch: int, steps: int) -> dict[str, float]:
 
 
 def row(case: tuple[str, int, int, int], seconds: dict[str, float]) -> str:
+    """A line of the table."""
     cell, units, batch, steps = case
     flops = 4 * steps * batch * PRODUCTS[cell] * units * units
     own = seconds["rnncc"]
@@ -82,11 +87,13 @@ def row(case: tuple[str, int, int, int], seconds: dict[str, float]) -> str:
 
 
 def main() -> None:
+    """Measure every case, or those of one cell."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path, help="write the seconds to a file")
     parser.add_argument("--cell", help="only this cell")
     chosen = parser.parse_args()
-    print(f"{'cell':<15}{'H':>5}{'B':>4}{'T':>5}{'rnncc us':>12}{'GFLOP/s':>8}  peers us (their time / ours)")
+    head = f"{'cell':<15}{'H':>5}{'B':>4}{'T':>5}{'rnncc us':>12}{'GFLOP/s':>8}"
+    print(f"{head}  peers us (their time / ours)")
     found: list[dict[str, object]] = []
     for case in CASES:
         if chosen.cell in (None, case[0]):

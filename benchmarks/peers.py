@@ -30,7 +30,7 @@ def torch_calls(cell: str, steps: int, batch: int, units: int) -> dict[str, Call
 
     def eager() -> object:
         with torch.inference_mode():
-            return _loop(torch, step, x, *weights, scales)
+            return _loop(torch, step, x, weights, scales)
 
     return {"PyTorch eager": eager}
 
@@ -49,9 +49,10 @@ def onnxruntime_calls(cell: str, steps: int, batch: int, units: int) -> dict[str
     return {"ONNX Runtime": lambda: session.run(None, {"X": x})}
 
 
-def _loop(torch: Any, step: Any, x: Any, w: Any, u: Any, scales: Any) -> Any:
+def _loop(torch: Any, step: Any, x: Any, weights: Any, scales: Any) -> Any:
     """A cell in eager mode, its input projection computed at once."""
     steps, batch, _ = x.shape
+    w, u = weights
     projected = (x.reshape(steps * batch, -1) @ w).reshape(steps, batch, -1)
     h = c = x.new_zeros(batch, u.shape[0])
     rows: list[Any] = []
@@ -82,7 +83,9 @@ def _onnx_model(kind: str, steps: int, batch: int, units: int) -> bytes:
         "R": rng.standard_normal((1, gates * units, units)) * 0.1,
         "B": np.zeros((1, 2 * gates * units)),
     }
-    attributes = {"hidden_size": units} | ({"linear_before_reset": 1} if kind == "GRU" else {})
+    attributes: dict[str, Any] = {"hidden_size": units} | (
+        {"linear_before_reset": 1} if kind == "GRU" else {}
+    )
     node = helper.make_node(kind, ["X", *weights], ["Y"], **attributes)
     graph = helper.make_graph(
         [node],

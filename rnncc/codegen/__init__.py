@@ -1,0 +1,1 @@
+"""From `kern` to machine code, by way of LLVM."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from llvmlite import ir
 
@@ -59,13 +59,14 @@ class Emit:
         if self._stack is None:
             lanes, vectors = self.target.lanes, 4 * self.target.tile_rows
             with self.b.goto_entry_block():
-                room = self.b.alloca(ir.ArrayType(FLOAT, vectors * lanes))
+                room = cast(Value, self.b.alloca(ir.ArrayType(FLOAT, vectors * lanes)))
                 room.align = 64
                 room.type = POINTER  # llvmlite would make it a typed pointer
                 self._stack = Pointer(room, "f32")
         return self._stack
 
     def math(self, lanes: int) -> MathEmitter:
+        """Functions on one float, or on a vector of them."""
         return self.scalar if lanes == 1 else self.vector
 
     # Sizes
@@ -83,7 +84,7 @@ class Emit:
         return total
 
     @contextmanager
-    def symbols_set(self, values: Mapping[str, Value]) -> Any:
+    def symbols_set(self, values: Mapping[str, Value]) -> Generator[None]:
         """Loop indices as symbols, within a loop's body."""
         before = self.symbols
         self.symbols = {**before, **values}
@@ -137,11 +138,33 @@ class Emit:
 
         level(0, [])
 
-    @contextmanager
-    def when(self, condition: Value) -> Any:
+    def in_vectors(
+        self, count: Value, lanes: int, body: Callable[[Value, Value | None], None]
+    ) -> None:
+        """`body(start, mask)` for every `lanes` of `count` elements; a rest is masked."""
+        b = self.b
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            body(b.mul(i, I64(lanes)), None)
+            return []
+
+        if isinstance(count, ir.Constant):
+            full, rest = divmod(cast(int, count.constant), lanes)
+            self.loop(I64(full), turn)
+            if rest:
+                body(I64(full * lanes), self.first_lanes(rest, lanes))
+            return
+        full = count if lanes == 1 else b.sdiv(count, I64(lanes))
+        self.loop(full, turn)
+        if lanes > 1:
+            start = b.mul(full, I64(lanes))
+            rest = b.sub(count, start)
+            with self.when(b.icmp_signed(">", rest, I64(0))):
+                body(start, self.first_lanes(rest, lanes))
+
+    def when(self, condition: Value) -> AbstractContextManager[Any]:
         """Code that runs only where the condition holds."""
-        with self.b.if_then(condition):
-            yield
+        return self.b.if_then(condition)
 
     # Memory
 
@@ -172,7 +195,9 @@ class Emit:
             return self.b.icmp_unsigned("!=", value, ir.Constant(type_, None))
         return value
 
-    def store(self, value: Value, pointer: Pointer, lanes: int = 1, mask: Value | None = None) -> None:
+    def store(
+        self, value: Value, pointer: Pointer, lanes: int = 1, mask: Value | None = None
+    ) -> None:
         """The opposite of `load`; masked-off lanes are not written."""
         type_ = vector_type(MEMORY[pointer.dtype], lanes)
         if pointer.dtype == "i1":
@@ -182,7 +207,9 @@ class Emit:
         else:
             self.masked("store", type_, pointer, mask, value)
 
-    def masked(self, kind: str, type_: ir.Type, pointer: Pointer, mask: Value, value: Value) -> Value:
+    def masked(
+        self, kind: str, type_: ir.Type, pointer: Pointer, mask: Value, value: Value
+    ) -> Value:
         """A masked load or store intrinsic."""
         element = {"f32": "f32", "i32": "i32", "i64": "i64", "i1": "i8"}[pointer.dtype]
         name = f"llvm.masked.{kind}.v{mask.type.count}{element}.p0"
@@ -218,6 +245,7 @@ class Emit:
 
 
 def vector_type(element: ir.Type, lanes: int) -> ir.Type:
+    """A vector, or the element's own type for one lane."""
     return element if lanes == 1 else ir.VectorType(element, lanes)
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 import tempfile
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
-import llvmlite.binding as llvm
+import llvmlite.binding
 import numpy as np
 
+from rnncc.codegen.cpus import CPUS
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
 
+llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
+LINUX = re.compile(r"(x86_64|aarch64|arm64)(-\w+)?-linux(-(gnu|musl|android\d*))?")
 PORTABLE = {
     "x86-64-v2": (4, 16, False),
     "x86-64-v3": (8, 16, True),
@@ -22,33 +27,41 @@ PORTABLE = {
 
 
 def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
-    """A machine by its triple (default: this one's) and cpu (`native`, x86-64-v2/3/4, LLVM's names).
+    """A machine.
 
+    Args:
+        triple: this machine's by default.
+        cpu: `native` (the default where the triple is this machine's) or one of LLVM's names.
     Raises:
         CompileError: for a triple or cpu that is not supported.
     """
     host = llvm.get_default_triple()
     chosen = triple or host
-    architecture = chosen.split("-")[0]
-    if architecture not in ("x86_64", "aarch64", "arm64"):
-        raise CompileError("", f"target {chosen!r} is not supported", "x86_64 and aarch64 are")
-    native = architecture == host.split("-")[0]
-    if cpu in (None, "native"):
-        if native:
-            return _native(chosen)
-        cpu = "x86-64-v3" if architecture == "x86_64" else "generic"
-    assert cpu is not None
-    features = "+avx512f" if cpu == "x86-64-v4" else ""
-    _check_cpu(chosen, cpu)
+    if chosen != host and not LINUX.fullmatch(chosen):
+        hint = "x86_64-linux-gnu and aarch64-linux-gnu are"
+        raise CompileError("", f"target {chosen!r} is not supported", hint)
+    architecture = _architecture(chosen)
+    native = architecture == _architecture(host)
+    if cpu == "native" and not native:
+        raise CompileError("", f"cpu 'native' is of this machine, not of {chosen}", "name a cpu")
+    if native and cpu in (None, "native"):
+        return _native(chosen)
+    cpu = cpu or ("x86-64-v3" if architecture == "x86_64" else "generic")
+    _check_cpu(architecture, cpu)
     lanes, registers, fma = _vectors(architecture, chosen, cpu)
-    wide = ",-prefer-256-bit" if lanes == 16 else ""
-    return Target(chosen, cpu, f"{features}{wide}".strip(","), lanes, registers, fma)
+    features = "-prefer-256-bit" if lanes == 16 else ""
+    return Target(chosen, cpu, features, lanes, registers, fma)
+
+
+def _architecture(triple: str) -> str:
+    name = triple.split("-")[0]
+    return "aarch64" if name == "arm64" else name
 
 
 def _native(triple: str) -> Target:
     features = llvm.get_host_cpu_features()
     text = features.flatten()
-    if triple.startswith(("aarch64", "arm64")):
+    if _architecture(triple) == "aarch64":
         return Target(triple, llvm.get_host_cpu_name(), text, 4, 32, True)
     if features.get("avx512f") and features.get("avx512vl"):
         text = f"{text},-prefer-256-bit"
@@ -69,7 +82,7 @@ def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:
     return PORTABLE["x86-64-v3" if "fma" in features and "avx2" in features else "x86-64-v2"]
 
 
-@lru_cache(maxsize=64)
+@cache
 def _cpu_features(triple: str, cpu: str) -> frozenset[str]:
     """Which vector extensions LLVM uses for a cpu, found out by compiling for it."""
     found: set[str] = set()
@@ -93,22 +106,14 @@ def _multiply_add(lanes: int) -> str:
     )
 
 
-def _check_cpu(triple: str, cpu: str) -> None:
-    """Refuse names that LLVM does not know: it would only warn and take a generic one."""
-    import re
-
-    if not re.fullmatch(r"[A-Za-z0-9_.+-]+", cpu):
-        raise CompileError("", f"cpu {cpu!r} is not a name")
-    known = _known_cpus(triple)
-    if known is not None and cpu not in known:
-        raise CompileError("", f"cpu {cpu!r} is not one that LLVM knows for {triple}", "--cpu native")
+def _check_cpu(architecture: str, cpu: str) -> None:
+    if cpu not in CPUS[architecture]:
+        near = difflib.get_close_matches(cpu, CPUS[architecture], 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "rnncc targets lists some"
+        raise CompileError("", f"cpu {cpu!r} is not one that LLVM knows for {architecture}", hint)
 
 
-def _known_cpus(triple: str) -> frozenset[str] | None:
-    return None if triple else frozenset()
-
-
-@lru_cache(maxsize=1)
+@cache
 def initialize() -> None:
     """Register every code generator, once."""
     llvm.initialize_all_targets()
@@ -122,7 +127,11 @@ def _machine(triple: str, cpu: str, features: str, jit: bool = False) -> Any:
     initialize()
     target = llvm.Target.from_triple(triple)
     return target.create_target_machine(
-        cpu=cpu, features=features, opt=3, reloc="pic", codemodel="jitdefault" if jit else "default",
+        cpu=cpu,
+        features=features,
+        opt=3,
+        reloc="pic",
+        codemodel="jitdefault" if jit else "default",
         jit=jit,
     )
 
@@ -144,14 +153,17 @@ class Optimised:
 
     @property
     def text(self) -> str:
+        """LLVM IR."""
         return str(self.module)
 
     @property
     def assembly(self) -> str:
+        """The machine's assembly language."""
         return self.machine.emit_assembly(self.module)
 
     @property
     def object_code(self) -> bytes:
+        """A relocatable object."""
         return self.machine.emit_object(self.module)
 
 
@@ -195,7 +207,7 @@ def _with_weights(
     symbol = f"{name}_weights"
     declared = f'@"{symbol}" = external constant [{max(len(weights), 1)} x i8]'
     assert text.count(declared) == 1
-    if target.triple.split("-")[0] == llvm.get_default_triple().split("-")[0]:
+    if _architecture(target.triple) == _architecture(llvm.get_default_triple()):
         file = tempfile.NamedTemporaryFile(suffix=".weights")  # noqa: SIM115
         weights.tofile(file.name)
         lines = [

@@ -81,9 +81,7 @@ def _run_scan(
     xs: list[Array],
 ) -> list[Array]:
     steps = range(op.steps.evaluate(context.sizes))
-    ys = [
-        np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in op.ys
-    ]
+    ys = [np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in op.ys]
     for t in reversed(steps) if op.reverse else steps:
         out = _run_block(context, params, op.body.block, [*consts, *carry, *(x[t] for x in xs)])
         carry, rows = out[: len(carry)], out[len(carry) :]

@@ -14,6 +14,7 @@ from xdsl.ir import (
     Attribute,
     Block,
     Dialect,
+    Operation,
     ParametrizedAttribute,
     Region,
     SSAValue,
@@ -64,10 +65,12 @@ class BufferType(ParametrizedAttribute, TypeAttribute):
 
 
 def buffer_type(dtype: str) -> BufferType:
+    """The type of a buffer of such elements."""
     return BufferType(StringAttr(dtype))
 
 
 def buffer_dtype(value: SSAValue) -> str:
+    """The element type of a buffer."""
     assert isinstance(value.type, BufferType)
     return value.type.dtype.data
 
@@ -435,10 +438,12 @@ class Reverse(IRDLOperation):
 
 
 def access_attr(access: Access) -> ArrayAttr[StringAttr]:
+    """An access as an attribute: its offset, then its strides."""
     return dims_attr([access.offset, *access.strides])
 
 
 def get_access(attribute: Attribute) -> Access:
+    """The access that an attribute holds."""
     offset, *strides = get_dims(attribute)
     return Access(offset, tuple(strides))
 
@@ -456,5 +461,5 @@ def packed_elements(slots: int, units: int, depth: int, lanes: int) -> int:
     return slots * units * depth + lanes
 
 
-OPS = [Func, Buffer, Row, For, Index, Map, Reduce, Gemm, Pack, Reverse]
+OPS: list[type[Operation]] = [Func, Buffer, Row, For, Index, Map, Reduce, Gemm, Pack, Reverse]
 KERN = Dialect("kern", OPS, [BufferType])

@@ -43,7 +43,7 @@ class KernelProgram:
     inputs: list[Port]
     outputs: list[Port]
     parameters: list[Port]
-    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, np.ndarray[Any, Any]])
     workspace: Dim = field(default_factory=lambda: Dim.of(0))
     weights: int = 0
 

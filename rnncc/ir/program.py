@@ -24,7 +24,7 @@ class Program:
     """
 
     module: ModuleOp
-    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict)
+    arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, np.ndarray[Any, Any]])
     name: str = "net"
     source: str = ""
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xdsl.ir import Dialect
+from xdsl.ir import Dialect, Operation
 
 from rnncc.ir.ops import control, elementwise, linear, shape, source
 
-OPS = [*source.OPS, *elementwise.OPS, *shape.OPS, *linear.OPS, *control.OPS]
+OPS: list[type[Operation]] = [*source.OPS, *elementwise.OPS, *shape.OPS, *linear.OPS, *control.OPS]
 RNN = Dialect("rnn", OPS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
@@ -62,12 +62,13 @@ def shape_text(dims: Sequence[Dim | int]) -> str:
 
 @lru_cache(maxsize=8192)
 def _dims(type_: Tensor) -> tuple[Dim, ...]:
-    if isinstance(type_.encoding, ArrayAttr):
-        return tuple(Dim.parse(text.data) for text in type_.encoding.data)  # type: ignore[union-attr]
+    encoding = cast(ArrayAttr[StringAttr] | NoneAttr, type_.encoding)
+    if isinstance(encoding, ArrayAttr):
+        return tuple(Dim.parse(text.data) for text in encoding.data)
     return tuple(Dim.of(size) for size in type_.get_shape())
 
 
 def _type(value: SSAValue | Attribute) -> Tensor:
     type_ = value.type if isinstance(value, SSAValue) else value
     assert isinstance(type_, TensorType), f"{type_} is not a tensor"
-    return type_
+    return cast(Tensor, type_)

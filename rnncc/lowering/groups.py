@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -20,7 +21,7 @@ from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
-from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed
+from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
 
 EXPENSIVE = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
 """Worth a buffer rather than a second evaluation."""
@@ -45,7 +46,7 @@ class Group:
 
     level: int
     dims: tuple[Dim, ...]
-    items: list[Item] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list[Item])
     product: Matmul | None = None
     alone: bool = False
     """Whether it only stores its product."""
@@ -66,7 +67,7 @@ def schedule(block: Block, wanted: Sequence[Item], known: Iterable[SSAValue]) ->
 
 class _Scheduler:
     def __init__(self, block: Block, wanted: Sequence[Item], known: Iterable[SSAValue]) -> None:
-        self.ops = [op for op in block.ops if not isinstance(op, Yield)]
+        self.ops = [op for op in block.ops if op.results]  # a loop without results does nothing
         self.wanted = wanted
         self.known = set(known)
         self.roots: dict[SSAValue, None] = dict.fromkeys(item.value for item in wanted)
@@ -90,7 +91,7 @@ class _Scheduler:
         for op in self.ops:
             for value in _addressed(op):
                 base = base_of(value)
-                if is_lazy(base.owner):  # type: ignore[arg-type]
+                if is_lazy(base.owner):
                     self.roots[base] = None
             for value in _read_each_step(op):
                 base = base_of(value)
@@ -108,9 +109,7 @@ class _Scheduler:
         self.levels = {}
         for op in self.ops:
             level = max((self.level(v) for v in op.operands), default=0)
-            if is_anchor(op):
-                level += 1
-            elif is_view(op) and not is_unit_reshape(op) and self._is_lazy_root(op.operands[0]):
+            if is_anchor(op) or self._moves_buffered(op):
                 level += 1
             for result in op.results:
                 self.levels[result] = level
@@ -122,10 +121,12 @@ class _Scheduler:
     def level(self, value: SSAValue) -> int:
         return self.levels.get(value, 0)
 
-    def _is_lazy_root(self, value: SSAValue) -> bool:
-        while is_unit_reshape(op := value.owner):  # type: ignore[arg-type]
-            value = op.operands[0]  # type: ignore[union-attr]
-        return value in self.roots and is_lazy(value.owner)  # type: ignore[arg-type]
+    def _moves_buffered(self, op: Operation) -> bool:
+        """Whether an op reads other points of a buffer that a kernel of this block fills."""
+        if not is_view(op) or is_unit_reshape(op):
+            return False
+        value = strip_units(op.x)
+        return value in self.roots and is_lazy(value.owner)
 
     def _final_readers(self, value: SSAValue) -> dict[Terminal, bool]:
         """Final reader -> whether it reads each element many times (through a broadcast)."""
@@ -153,7 +154,9 @@ class _Scheduler:
                 continue
             readers = self.readers[op.y]
             keys = {self._key(r) if isinstance(r, SSAValue) else r for r in readers}
-            late = any(isinstance(r, SSAValue) and self.level(r) != self.level(op.y) for r in readers)
+            late = any(
+                isinstance(r, SSAValue) and self.level(r) != self.level(op.y) for r in readers
+            )
             if len(keys) > 1 or late or any(readers.values()):
                 yield op.y
 
@@ -165,7 +168,7 @@ class _Scheduler:
         dests: dict[SSAValue, list[Item]] = defaultdict(list)
         for item in self.wanted:
             dests[item.value].append(item)
-        products = {op.y: op for op in self.ops if is_product(op)}
+        products: dict[SSAValue, Matmul] = {op.y: op for op in self.ops if is_product(op)}
         for value in self._in_order([*self.roots, *products]):
             if value in products and value not in self.roots and self._fusable(value):
                 continue
@@ -177,11 +180,17 @@ class _Scheduler:
                 group.product, group.alone = products[value], True
         for value, op in products.items():
             if self._fusable(value):
-                self._fuse(op, groups[self._key(next(iter(self.readers[value])))], groups)  # type: ignore[arg-type]
+                self._fuse(op, groups[self._reader_key(value)], groups)
         return list(groups.values())
 
+    def _reader_key(self, product: SSAValue) -> object:
+        """The key of the one group that reads a product."""
+        reader = next(iter(self.readers[product]))
+        assert isinstance(reader, SSAValue)
+        return self._key(reader)
+
     def _in_order(self, values: Iterable[SSAValue]) -> list[SSAValue]:
-        place = {result: i for i, op in enumerate(self.ops) for result in op.results}
+        place: dict[SSAValue, int] = {v: i for i, op in enumerate(self.ops) for v in op.results}
         return sorted(dict.fromkeys(values), key=lambda v: place.get(v, -1))
 
     def _fusable(self, value: SSAValue) -> bool:
@@ -208,16 +217,16 @@ class _Scheduler:
             if not isinstance(scan, Scan) or any(item.dest for item in group.items):
                 continue
             only = {*scan.consts, *scan.inits}
-            timed = all(dims_of(item.value)[:1] == (scan.steps,) for item in group.items)
+            shapes = [group.dims, *(dims_of(item.value) for item in group.items)]
+            timed = scan.steps != 1 and all(dims[:1] == (scan.steps,) for dims in shapes)
             if timed and not any(item.value in only for item in group.items):
-                if group.dims[:1] == (scan.steps,) and not scan.steps == 1:
-                    found[scan].append(group)
+                found[scan].append(group)
         return found
 
     def _order(self, groups: list[Group]) -> list[Operation | Group]:
         anchors = [op for op in self.ops if is_anchor(op) and not is_product(op)]
         steps: list[tuple[int, int, Operation | Group]] = []
-        steps += [(self.level(op.results[0]) if op.results else 0, 0, op) for op in anchors]
+        steps += [(self.level(op.results[0]), 0, op) for op in anchors]
         steps += [(group.level, 1 if group.alone else 2, group) for group in groups]
         return [step for _, _, step in sorted(steps, key=lambda s: s[:2])]
 
@@ -232,7 +241,7 @@ def is_lazy(op: Operation | Block) -> bool:
     return isinstance(op, Elementwise) or (isinstance(op, Source) and not isinstance(op, Param))
 
 
-def is_product(op: Operation) -> bool:
+def is_product(op: Operation) -> TypeGuard[Matmul]:
     """Whether an op is a product with one matrix of known size: `kern.gemm` computes it."""
     if not isinstance(op, Matmul) or len(dims_of(op.b)) != 2:
         return False

@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.builder import Builder, InsertPoint
+from xdsl.builder import Builder
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from rnncc.ir import kern
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Access, Buffer, dense
+from rnncc.ir.kern import Access, Buffer
 from rnncc.ir.ops.base import dim_attr
-from rnncc.ir.ops.control import Scan, Yield, row_type
+from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering.groups import Group, Item
 from rnncc.lowering.maps import ZERO, Placed, strip_units
@@ -25,7 +26,7 @@ MIN_ROWS, MAX_ROWS = 12, 192
 """Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Home:
     """The buffer that holds a sequence or a state, row by row of `size` elements."""
 
@@ -96,10 +97,9 @@ def _emit_ahead(
     outs: list[tuple[SSAValue, Placed]] = []
     for item in group.items:
         per_step = product(dims_of(item.value)[1:])
-        spread = (rows + target) * product(dims_of(item.value)[1:]).divide(rows) if (  # type: ignore
-            per_step.divide(rows) is not None
-        ) else per_step * (target + 1)
-        place = lowering.scratch(item.value, [spread])
+        width = per_step.divide(rows)  # a chunk has fewer than rows + target rows
+        size = per_step * (target + 1) if width is None else (rows + target) * width
+        place = lowering.scratch(item.value, [size])
         outs.append((item.value, Placed.densely(place.buffer, dims_of(item.value))))
     if group.product is None:
         lowering.emit_map(outs, group.dims, time)
@@ -142,20 +142,13 @@ def _emit_body(
 ) -> list[SSAValue]:
     """One step: every new state and row of ys goes to its place."""
     carry, rows = ([strip_units(v) for v in group] for group in op.yields)
+    shown = [(v, s) for v, s in zip(rows, sequences, strict=True) if s and s not in homes]
     wanted: list[Item] = []
-    for home in dict.fromkeys(map(id, [*homes, *(s for s in sequences if s)])):
-        found = next(h for h in [*homes, *sequences] if id(h) == home)
-        assert found is not None
-        found.row = lowering.builder.insert(kern.Row(found.place.buffer, t, found.size)).y
-    for value, home in zip(carry, homes, strict=True):
-        assert home.row is not None
+    for value, home in [*zip(carry, homes, strict=True), *shown]:
+        home.row = lowering.builder.insert(kern.Row(home.place.buffer, t, home.size)).y
         wanted.append(Item(value, Placed.densely(home.row, dims_of(value))))
-    for value, sequence in zip(rows, sequences, strict=True):
-        if sequence and not any(sequence is home for home in homes):
-            assert sequence.row is not None
-            wanted.append(Item(value, Placed.densely(sequence.row, dims_of(value))))
     lowering.lower_block(op.body.block, wanted)
-    return [home.row for home in homes if home.row is not None]
+    return [home.row for home in homes if home.row]
 
 
 def _set_ring(home: Home, previous: SSAValue) -> None:
@@ -180,6 +173,3 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
         if (home.row, kernel.read_at(use.index)) not in written:
             return False
     return True
-
-
-__all__ = ["dense", "emit_scan", "row_type"]

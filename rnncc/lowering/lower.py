@@ -7,22 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.builder import Builder, InsertPoint
+from xdsl.builder import Builder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint
 
 from rnncc.codegen.target import Target
 from rnncc.ir import kern
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Access, Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
-from rnncc.ir.ops.control import Net, Scan, Yield, terminator
+from rnncc.ir.ops.base import get_ints
+from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Concat, ReverseSegments
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.program import Program
-from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering.groups import Group, Item, schedule
 from rnncc.lowering.loops import emit_scan
 from rnncc.lowering.maps import (
@@ -90,7 +92,7 @@ class Lowering:
         self.depths: dict[Block, int] = {}
         self.builders: list[Builder] = []
         self.output_of: dict[SSAValue, Placed] = {}
-        self._declared = 0
+        self._buffers: list[Buffer] = []
         self._indices = 0
         self._labels: dict[str, int] = {}
         self._params: dict[str, Placed] = {}
@@ -113,6 +115,9 @@ class Lowering:
                 wanted.append(Item(value, Placed.densely(place.buffer, dims_of(value))))
         self.lower_block(net.body.block, wanted)
         self.builder.insert(Yield([]))
+        first = entry.first_op
+        assert first is not None
+        entry.insert_ops_before(self._buffers, first)
         return kern.Func(self.result.name, self.result.symbols, entry)
 
     def _keep_default(self, port: Port, place: Placed) -> None:
@@ -137,22 +142,16 @@ class Lowering:
     # Buffers
 
     def declare(self, label: str, role: str, dtype: str, dims: Sequence[Dim]) -> Placed:
-        """A new buffer at the start of the function, dense in the given shape."""
+        """A new buffer at the start of the function, dense in the given shape.
+
+        Ports keep their names, even where an output is called as an input is.
+        """
         count = self._labels.get(label, 0)
         self._labels[label] = count + 1
-        unique = f"{label}.{count}" if count else label
+        unique = f"{label}.{count}" if count and role not in ("input", "output") else label
         op = Buffer(unique, role, dtype, product(dims))
-        entry = self.builders[0]
-        first = entry.insertion_point.block.first_op
-        after = self._last_declared
-        point = InsertPoint.after(after) if after else (
-            InsertPoint.before(first) if first else entry.insertion_point
-        )
-        Builder(point).insert(op)
-        self._last_declared = op
+        self._buffers.append(op)
         return Placed.densely(op.y, dims)
-
-    _last_declared: Buffer | None = None
 
     def scratch(self, value: SSAValue, dims: Sequence[Dim] | None = None) -> Placed:
         """A scratch buffer for a value."""
@@ -197,10 +196,8 @@ class Lowering:
             offset = place.access.offset + place.access.strides[0] * row
             return Placed(place.buffer, Access(offset, place.access.strides[1:]))
         op = value.owner
-        if is_view(op):  # type: ignore[arg-type]
-            placed = view_placed(op, self.place(op.operands[0]))  # type: ignore[union-attr, arg-type]
-            if placed is not None:
-                return placed
+        if is_view(op) and (placed := view_placed(op, self.place(op.x))) is not None:
+            return placed
         return self.copy(value)
 
     def copy(self, value: SSAValue) -> Placed:
@@ -211,9 +208,11 @@ class Lowering:
             return self.places[value]
         dest = self.scratch(value)
         source = value
-        if is_view(op) and view_placed(op, Placed.densely(dest.buffer, dims_of(op.operands[0]))):  # type: ignore
-            source = op.operands[0]  # type: ignore[union-attr]
-        depth = self.depths[op if isinstance(op, Block) else op.parent]  # type: ignore[index]
+        if is_view(op) and view_placed(op, Placed.densely(dest.buffer, dims_of(op.x))):
+            source = op.x
+        block = op if isinstance(op, Block) else op.parent
+        assert block is not None
+        depth = self.depths[block]
         inner = self.builders[depth + 1 :]
         del self.builders[depth + 1 :]
         dense = Placed.densely(dest.buffer, dims_of(source))
@@ -251,7 +250,7 @@ class Lowering:
 
     def _constant(self, op: Constant) -> Placed:
         placed = self.declare("constant", "param", dtype_of(op.y), dims_of(op.y))
-        self.weights.keep(placed.buffer, op.array().astype(NUMPY[dtype_of(op.y)]))
+        self.weights.keep(placed.buffer, op.array())
         return placed
 
     # Kernels
@@ -259,7 +258,7 @@ class Lowering:
     def lower_block(self, block: Block, wanted: list[Item]) -> None:
         """Emit a block's work into the current builder."""
         self.depths[block] = len(self.builders) - 1
-        known = [v for v in block.args] + [op.y for op in block.ops if isinstance(op, Param)]
+        known = [*block.args, *(op.y for op in block.ops if isinstance(op, Param))]
         plan = schedule(block, wanted, known)
         for step in plan.steps:
             match step:
@@ -345,7 +344,7 @@ class Lowering:
             start = start + dims_of(value)[axis]
 
     def _emit_reduce(self, op: Reduce) -> None:
-        axes = {a.data for a in op.axes}  # type: ignore[union-attr]
+        axes = set(get_ints(op.axes))
         dims = dims_of(op.x)
         order = [a for a in range(len(dims)) if a not in axes] + sorted(axes)
         domain = [dims[a] for a in order]
@@ -389,6 +388,3 @@ def _chunk(dims: Sequence[Dim], time: tuple[Dim, Dim] | None) -> tuple[Dim, list
 
 def _port(name: str, value: SSAValue, optional: bool = False) -> Port:
     return Port(name, dims_of(value), dtype_of(value), optional)
-
-
-__all__ = ["Lowering", "lower", "terminator"]

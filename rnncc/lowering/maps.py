@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Access, dense
@@ -14,6 +15,8 @@ from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.types import dims_of
 
 ZERO = Dim.of(0)
+View = Reshape | Transpose | Broadcast | Slice
+"""Ops whose result is their operand's elements, selected by another index."""
 
 
 @dataclass(frozen=True)
@@ -73,32 +76,33 @@ def squeezed(dims: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(d for d in dims if d != 1)
 
 
-def is_unit_reshape(op: Operation | None) -> bool:
+def is_unit_reshape(op: Operation | Block) -> TypeGuard[Reshape]:
     """Whether an op only adds or drops axes of size 1."""
     return isinstance(op, Reshape) and squeezed(dims_of(op.x)) == squeezed(dims_of(op.y))
 
 
-def is_view(op: Operation | None) -> bool:
-    return isinstance(op, Reshape | Transpose | Broadcast | Slice)
+def is_view(op: Operation | Block) -> TypeGuard[View]:
+    """Whether an op only selects elements."""
+    return isinstance(op, View)
 
 
 def strip_units(value: SSAValue) -> SSAValue:
     """The value under reshapes that only add or drop axes of size 1."""
-    while is_unit_reshape(op := value.owner):  # type: ignore[arg-type]
-        value = op.operands[0]  # type: ignore[union-attr]
+    while is_unit_reshape(op := value.owner):
+        value = op.x
     return value
 
 
 def base_of(value: SSAValue) -> SSAValue:
     """The value under all views."""
-    while is_view(op := value.owner):  # type: ignore[arg-type]
-        value = op.operands[0]  # type: ignore[union-attr]
+    while is_view(op := value.owner):
+        value = op.x
     return value
 
 
-def through_view(op: Operation, index: IndexMap) -> IndexMap | None:
+def through_view(op: View, index: IndexMap) -> IndexMap | None:
     """Which element of a view's operand an element of its result is; None for other reshapes."""
-    old = dims_of(op.operands[0])
+    old = dims_of(op.x)
     match op:
         case Transpose():
             at: list[AxisIndex] = [AxisIndex()] * len(old)
@@ -121,9 +125,9 @@ def through_view(op: Operation, index: IndexMap) -> IndexMap | None:
             return None
 
 
-def view_placed(op: Operation, placed: Placed) -> Placed | None:
+def view_placed(op: View, placed: Placed) -> Placed | None:
     """Where a view's result is, given its operand's place; None where it must be copied."""
-    old, new = dims_of(op.operands[0]), dims_of(op.results[0])
+    old, new = dims_of(op.x), dims_of(op.y)
     if isinstance(op, Reshape) and not is_unit_reshape(op):
         if not placed.is_dense(old):
             return None

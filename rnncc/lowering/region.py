@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.builder import Builder, InsertPoint
+from xdsl.builder import Builder
 from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint
 
-from rnncc.ir.kern import Access, Index
-from rnncc.ir.ops.base import Elementwise
+from rnncc.ir.kern import Access, Index, buffer_dtype
+from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Matmul
@@ -53,6 +54,7 @@ class Region:
         self._arguments: dict[tuple[SSAValue, Access], SSAValue] = {}
 
     def finish(self, values: Sequence[SSAValue]) -> Block:
+        """End the body with what it yields."""
         self._builder.insert(Yield(list(values)))
         return self.block
 
@@ -64,7 +66,8 @@ class Region:
             self._memo[key] = self._compute(value, index)
         return self._memo[key]
 
-    def insert(self, op: Elementwise | Size | Fill) -> SSAValue:
+    def insert(self, op: RnnOp) -> SSAValue:
+        """Append an op on scalars."""
         return self._builder.insert(op).y
 
     def _compute(self, value: SSAValue, index: IndexMap) -> SSAValue:
@@ -78,21 +81,21 @@ class Region:
                 operands = [self.value(v, index) for v in op.operands]
                 return self.insert(type(op)(*operands, **op.properties))
             case Constant() if not dims_of(value):
-                return self._builder.insert(op.clone()).y
+                return self.insert(op.clone())
             case Fill():
                 return self.insert(Fill(tensor((), dtype_of(value)), value=op.value))
             case Size():
-                return self.insert(Size(value.type, dim=op.dim))  # type: ignore[arg-type]
+                return self.insert(Size.of(get_dim(op.dim), dtype_of(value)))
             case Iota():
                 return self._position(index[op.axis.data], dtype_of(value))
-            case _ if is_view(op) and (inner := through_view(op, index)) is not None:  # type: ignore[arg-type]
-                return self.value(op.operands[0], inner)  # type: ignore[union-attr]
             case _:
+                if is_view(op) and (inner := through_view(op, index)) is not None:
+                    return self.value(op.x, inner)
                 return self._load(self._place(value), index)
 
     def _position(self, at: AxisIndex, dtype: str) -> SSAValue:
         """An axis index as a number."""
-        offset = self.insert(Size.of(at.offset, dtype))  # type: ignore[arg-type]
+        offset = self.insert(Size.of(at.offset, dtype))
         if at.axis is None:
             return offset
         index = self._builder.insert(Index(at.axis, dtype)).y
@@ -101,8 +104,8 @@ class Region:
     def _load(self, placed: Placed, index: IndexMap) -> SSAValue:
         key = (placed.buffer, placed.over(index, self._rank))
         if key not in self._arguments:
-            dtype = placed.buffer.type.dtype.data  # type: ignore[union-attr]
-            argument = self.block.insert_arg(tensor((), dtype), len(self.block.args))
+            type_ = tensor((), buffer_dtype(placed.buffer))
+            argument = self.block.insert_arg(type_, len(self.block.args))
             self._arguments[key] = argument
             self.ins.append(key)
         return self._arguments[key]

@@ -9,10 +9,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir import kern
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Access, Buffer
+from rnncc.ir.kern import Access, Buffer, buffer_dtype
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.packing import pack
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import NUMPY, dims_of
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
@@ -31,10 +31,9 @@ class Weights:
 
     def keep(self, buffer: SSAValue, array: np.ndarray[Any, Any]) -> None:
         """Make an array the contents of a `param` buffer."""
-        flat = np.ascontiguousarray(array).reshape(-1)
-        assert isinstance(buffer.owner, Buffer)
+        flat = np.ascontiguousarray(array, NUMPY[buffer_dtype(buffer)]).reshape(-1)
         self._arrays[buffer] = flat
-        self._lowering.result.arrays[buffer.owner.label.data] = flat
+        self._lowering.result.arrays[_label(buffer)] = flat
 
     def packed(self, op: Matmul, starts: list[int], units: int) -> tuple[SSAValue, Geometry]:
         """The right operand's columns from each of `starts` on, `units` of them, packed."""
@@ -65,8 +64,8 @@ class Weights:
         flat, lanes = self._arrays[buffer], self._lowering.target.lanes
         matrices = [_matrix(flat, source, units, depth) for source in sources]
         made = pack(matrices, panel, lanes)
-        label = f"{buffer.owner.label.data}.packed"  # type: ignore[union-attr]
-        place = self._lowering.declare(label, "param", _dtype(buffer), [Dim.of(len(made))])
+        label = f"{_label(buffer)}.packed"
+        place = self._lowering.declare(label, "param", buffer_dtype(buffer), [Dim.of(len(made))])
         self.keep(place.buffer, made)
         return place.buffer
 
@@ -76,10 +75,15 @@ class Weights:
         """Packed when the library is called: at its start for inputs, else before this kernel."""
         lowering = self._lowering
         size = kern.packed_elements(len(sources), units, depth, lowering.target.lanes)
-        place = lowering.declare("packed", "scratch", _dtype(buffer), [Dim.of(size)])
+        place = lowering.declare("packed", "scratch", buffer_dtype(buffer), [Dim.of(size)])
         op = kern.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
         (lowering.builders[0] if self._is_fixed(buffer) else lowering.builder).insert(op)
         return place.buffer
+
+
+def _label(buffer: SSAValue) -> str:
+    assert isinstance(buffer.owner, Buffer)
+    return buffer.owner.label.data
 
 
 def _matrix(
@@ -88,10 +92,3 @@ def _matrix(
     """A view of the elements that an access over (unit, k) selects."""
     strides = [int(s) * flat.itemsize for s in access.strides]
     return np.lib.stride_tricks.as_strided(flat[int(access.offset) :], (units, depth), strides)
-
-
-def _dtype(buffer: SSAValue) -> str:
-    return kern.buffer_dtype(buffer)
-
-
-__all__ = ["Geometry", "Weights", "dtype_of"]

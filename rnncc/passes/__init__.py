@@ -1,0 +1,1 @@
+"""Rewrites of the `rnn` dialect that keep what a net computes."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
-from functools import lru_cache
+from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,11 @@ class Bare:
         self.weights = pipeline.aligned_weights(kernels)
 
     def run(
-        self, inputs: Arrays, sizes: Mapping[str, int], guards: Guards, absent: set[str] = frozenset()  # type: ignore[assignment]
+        self,
+        inputs: Arrays,
+        sizes: Mapping[str, int],
+        guards: Guards,
+        absent: Collection[str] = (),
     ) -> Arrays:
         """Call with every block in guarded memory; the outputs, copied."""
         symbols = [sizes.get(name, 1) for name in self.kernels.symbols]
@@ -68,7 +72,7 @@ def _table(addresses: list[int | None]) -> Any:
     return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
 
 
-@lru_cache(maxsize=None)
+@cache
 def bare_net(case: Path, cpu: str | None = None) -> tuple[Program, Bare]:
     """A golden case through the whole pipeline; the program as imported, for the interpreter."""
     options = Options(name="net", cpu=cpu)

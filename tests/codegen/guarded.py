@@ -49,7 +49,7 @@ class Guards:
         """The memory at an address as an array."""
         size = int(np.prod(shape)) * dtype.itemsize
         raw = (ctypes.c_uint8 * size).from_address(address)
-        return np.frombuffer(raw, dtype).reshape(shape)
+        return np.frombuffer(memoryview(raw), dtype).reshape(shape)
 
     def free(self) -> None:
         for base, total in self._held:

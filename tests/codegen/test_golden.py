@@ -1,4 +1,4 @@
-"""Compiled golden nets against Caffe2 and the interpreter, with unmapped pages around all memory."""
+"""Compiled golden nets against Caffe2 and the interpreter, unmapped pages around all memory."""
 
 from __future__ import annotations
 

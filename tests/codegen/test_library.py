@@ -9,6 +9,7 @@ import pytest
 import rnncc_runtime
 
 import rnncc
+from rnncc.netdef import parameters
 from rnncc.packaging.elf import Elf
 from tests.golden import CASES, arrays_of
 
@@ -52,6 +53,4 @@ def test_code_is_small_and_weights_are_not_padded(stem: str, tmp_path: Path) -> 
 
 
 def rnncc_parameters(init: Path) -> list[np.ndarray]:
-    from rnncc.netdef import parameters
-
-    return list(parameters(init).values())
+    return list(parameters(init.read_bytes()).values())

@@ -1,0 +1,1 @@
+"""Kernels as loops and vectors of a cpu."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from llvmlite import ir
@@ -48,14 +49,16 @@ def emit_module(program: KernelProgram, target: Target, metadata: dict[str, Any]
 def add_library_entry(module: ir.Module, program: KernelProgram) -> None:
     """`NAME_run`: `NAME_call` with the weights that the library holds."""
     name = program.name
-    weights = ir.GlobalVariable(module, ir.ArrayType(I8, max(program.weights, 1)), f"{name}_weights")
+    weights = ir.GlobalVariable(
+        module, ir.ArrayType(I8, max(program.weights, 1)), f"{name}_weights"
+    )
     weights.storage_class = ""
     weights.global_constant = True
     weights.linkage = "external"
     signature = ir.FunctionType(I32, [POINTER] * 3 + [I64] * len(program.symbols))
     run = ir.Function(module, signature, f"{name}_run")
     builder = ir.IRBuilder(run.append_basic_block())
-    builder.ret(builder.call(module.get_global(f"{name}_call"), [weights, *run.args], tail="tail"))
+    builder.ret(builder.call(module.get_global(f"{name}_call"), [weights, *run.args], tail=True))
     module.get_global(f"{name}_call").linkage = "internal"
 
 
@@ -170,7 +173,9 @@ class _Body:
         """A buffer at its planned offset, in bytes."""
         assert op.offset is not None, f"{op.label.data} has no offset"
         offset = self.emit.dim(get_dim(op.offset))
-        return Pointer(self.emit.b.gep(block, [offset], source_etype=I8), op.dtype, None, op.rows_kept)
+        return Pointer(
+            self.emit.b.gep(block, [offset], source_etype=I8), op.dtype, None, op.rows_kept
+        )
 
     def _field(self, struct: Value, number: int) -> Value:
         at = self.emit.b.gep(struct, [I64(number)], source_etype=POINTER)
@@ -198,12 +203,10 @@ class _Body:
 
     def _guarded(self, op: Operation) -> None:
         """A kernel; skipped when nothing that it writes is wanted."""
-        outs = [self.pointers[v] for v in op.outs] if isinstance(op, Kernel) else []
-        if outs and all(p.skippable for p in outs):
-            wanted = [self.emit.b.not_(p.absent) for p in outs]
-            for other in wanted[1:]:
-                wanted[0] = self.emit.b.or_(wanted[0], other)
-            with self.emit.when(wanted[0]):
+        outs = self._all(op.outs) if isinstance(op, Kernel) else []
+        absent = [p.absent for p in outs if p.skippable and p.absent is not None]
+        if absent and len(absent) == len(outs):
+            with self.emit.when(self.emit.b.not_(reduce(self.emit.b.and_, absent))):
                 self._kernel(op)
         else:
             self._kernel(op)
@@ -221,7 +224,8 @@ class _Body:
             case Pack():
                 emit_pack(emit, op, self._all(op.ins), self.pointers[op.out])
             case Reverse():
-                emit_reverse(emit, op, *self._all([op.x, op.lengths, op.out]), self._fail)
+                x, lengths, out = self._all([op.x, op.lengths, op.out])
+                emit_reverse(emit, op, x, lengths, out, self._fail)
             case _:
                 raise AssertionError(f"{op.name} has no code")
 

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.nest import indexed_axes, make_nest
 from rnncc.codegen.cpu.region import RegionCode
-from rnncc.codegen.emit import FLOAT, I64, Emit, Pointer, Value
+from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Access, Gemm, get_access
@@ -49,8 +49,9 @@ class _GemmCode:
         ]
         self.row_steps = [x.strides for x in nest.accesses[1:]]
         self.unit_steps = [x.strides[-1] for x in accesses]
-        self.inputs = op.body.block.args[self.slots :]
-        varying: set[SSAValue] = set(op.body.block.args[: self.slots])
+        self.arguments: Sequence[SSAValue] = op.body.block.args
+        self.inputs = self.arguments[self.slots :]
+        varying = set(self.arguments[: self.slots])
         varying |= {v for v, s in zip(self.inputs, self.unit_steps, strict=False) if s != 0}
         self.code = RegionCode(emit, op.body.block, varying, len(op.dims) - 1)
 
@@ -115,16 +116,31 @@ class _GemmCode:
     def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
         emit, done = self.emit, I64(0)
         for rows in _tile_sizes(emit.target.tile_rows, self.slots, width, self.lanes):
-            tiles = emit.b.sdiv(emit.b.sub(count, done), I64(rows))
-            start = done
-
-            def turn(i: Value, carried: list[Value], rows: int = rows, start: Value = start):  # type: ignore[no-untyped-def]
-                row = emit.b.add(start, emit.b.mul(i, I64(rows)))
-                self._tile(outer, row, rows, [panel], width)
-                return []
-
-            emit.loop(tiles, turn)
+            tiles = self._tile_count(emit.b.sub(count, done), rows)
+            self._column(outer, done, tiles, rows, panel, width)
             done = emit.b.add(done, emit.b.mul(tiles, I64(rows)))
+
+    def _tile_count(self, rest: Value, rows: int) -> Value:
+        """As many tiles as fit; one fewer where that leaves two pairs rather than a single row."""
+        b = self.emit.b
+        if rows >= 3:
+            single = b.icmp_signed("==", b.srem(rest, I64(rows)), I64(1))
+            enough = b.icmp_signed(">", rest, I64(rows))
+            spared = b.select(b.and_(single, enough), I64(rows + 1), I64(0))
+            rest = b.sub(rest, spared)
+        return b.sdiv(rest, I64(rows))
+
+    def _column(
+        self, outer: list[Value], start: Value, tiles: Value, rows: int, panel: Value, width: int
+    ) -> None:
+        """Tiles of `rows` rows, one below the other."""
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            row = self.emit.b.add(start, self.emit.b.mul(i, I64(rows)))
+            self._tile(outer, row, rows, [panel], width)
+            return []
+
+        self.emit.loop(tiles, turn)
 
     def _tile(
         self, outer: list[Value], row: Value, rows: int, panels: list[Value], width: int
@@ -185,8 +201,7 @@ class _GemmCode:
         flat = emit.loop(I64(self.depth), turn, [zero] * (rows * len(rights) * len(offsets)))
         n = len(offsets)
         return [
-            [flat[(r * len(rights) + p) * n :][:n] for p in range(len(rights))]
-            for r in range(rows)
+            [flat[(r * len(rights) + p) * n :][:n] for p in range(len(rights))] for r in range(rows)
         ]
 
     def _left(self, outer: list[Value], row: Value) -> Pointer:
@@ -194,11 +209,11 @@ class _GemmCode:
         return self._along(self.a, self.a_steps, outer, row)
 
     def _along(
-        self, pointer: Pointer, steps: Sequence[object], outer: list[Value], row: Value
+        self, pointer: Pointer, steps: Sequence[Dim], outer: list[Value], row: Value
     ) -> Pointer:
         for index, step in zip([*outer, row], steps, strict=False):
             if step != 0:
-                pointer = self.emit.at(pointer, self.emit.b.mul(index, self.emit.dim(step)))  # type: ignore[arg-type]
+                pointer = self.emit.at(pointer, self.emit.b.mul(index, self.emit.dim(step)))
         return pointer
 
     def _row_state(
@@ -211,7 +226,7 @@ class _GemmCode:
             for p, steps in zip(self.bases, self.row_steps, strict=True)
         ]
         by_axis = dict(zip(self.row_axes, [*outer, row], strict=False))
-        known = {
+        known: dict[SSAValue, Value] = {
             v: emit.load(p)
             for v, p in zip(self.inputs, pointers, strict=False)
             if v not in self.code.varying
@@ -233,7 +248,7 @@ class _GemmCode:
         emit, b = self.emit, self.emit.b
         unit = b.add(b.mul(panel, I64(self.panel)), I64(vector * self.lanes))
         inside = min(self.lanes, width - vector * self.lanes)
-        known = dict(zip(self.op.body.block.args, slots, strict=False))
+        known = dict(zip(self.arguments, slots, strict=False))
         for v, pointer, step in zip(self.inputs, pointers, self.unit_steps, strict=False):
             if v in self.code.varying:
                 known[v] = self._load(pointer, unit, step, inside)
@@ -248,12 +263,12 @@ class _GemmCode:
         ):
             self._store(value, pointer, unit, step, inside)
 
-    def _load(self, pointer: Pointer, unit: Value, step: object, inside: int) -> Value:
+    def _load(self, pointer: Pointer, unit: Value, step: Dim, inside: int) -> Value:
         emit, b = self.emit, self.emit.b
         mask = None if inside == self.lanes else emit.first_lanes(inside, self.lanes)
         if step == 1:
             return emit.load(emit.at(pointer, unit), self.lanes, mask)
-        stride = emit.dim(step)  # type: ignore[arg-type]
+        stride = emit.dim(step)
         lanes: Value = None
         for lane in range(inside):
             at = b.mul(b.add(unit, I64(lane)), stride)
@@ -263,15 +278,13 @@ class _GemmCode:
             lanes = b.insert_element(lanes, value, I64(lane))
         return lanes
 
-    def _store(
-        self, value: Value, pointer: Pointer, unit: Value, step: object, inside: int
-    ) -> None:
+    def _store(self, value: Value, pointer: Pointer, unit: Value, step: Dim, inside: int) -> None:
         emit, b = self.emit, self.emit.b
         mask = None if inside == self.lanes else emit.first_lanes(inside, self.lanes)
         if step == 1:
             emit.store(value, emit.at(pointer, unit), self.lanes, mask)
             return
-        stride = emit.dim(step)  # type: ignore[arg-type]
+        stride = emit.dim(step)
         for lane in range(inside):
             at = b.mul(b.add(unit, I64(lane)), stride)
             emit.store(b.extract_element(value, I64(lane)), emit.at(pointer, at))
@@ -287,16 +300,12 @@ class _GemmCode:
 def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...]]:
     """The offset and the strides (rows, then k) of the left operand."""
 
-
     access = get_access(op.a_access)
     return access.offset, access.strides
 
 
 def _tile_sizes(rows: int, slots: int, width: int, lanes: int) -> list[int]:
-    """Rows of the tiles for a panel, largest first, ending in 1."""
+    """Rows of the tiles for a panel, largest first, ending in 1: 6, 3, 2, 1 at most."""
     vectors = slots * -(-width // lanes)
     most = max(1, rows * 4 // max(vectors, 4))
-    sizes = [most]
-    while sizes[-1] > 1:
-        sizes.append(sizes[-1] // 2)
-    return sizes
+    return [most, *(size for size in (3, 2, 1) if size < most)]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from llvmlite import ir
+from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.nest import Nest, indexed_axes, make_nest
 from rnncc.codegen.cpu.region import RegionCode
@@ -23,7 +26,7 @@ class _MapCode:
     """One row of the domain, in vectors where its last axis is dense."""
 
     def __init__(self, emit: Emit, op: Map, nest: Nest, pointers: list[Pointer]) -> None:
-        self.emit, self.op, self.nest = emit, op, nest
+        self.emit, self.nest = emit, nest
         self.bases = [
             emit.at(p, emit.dim(a.offset)) for p, a in zip(pointers, nest.accesses, strict=True)
         ]
@@ -33,11 +36,12 @@ class _MapCode:
         dense = dense and all(s == 1 for s in self.steps[self.count :])
         self.lanes = emit.target.lanes if nest.dims and dense else 1
         axis = nest.axes[-1] if nest.dims else None
-        arguments = op.body.block.args
-        varying = {v for v, s in zip(arguments, self.steps, strict=False) if s != 0}
+        self.arguments: Sequence[SSAValue] = op.body.block.args
+        varying = {v for v, s in zip(self.arguments, self.steps, strict=False) if s != 0}
         self.code = RegionCode(emit, op.body.block, varying, axis)
 
     def row(self, indices: list[Value]) -> None:
+        """The points along the last axis, given the indices of the others."""
         emit, nest = self.emit, self.nest
         pointers = list(self.bases)
         for loop, index in enumerate(indices):
@@ -46,40 +50,23 @@ class _MapCode:
                     step = emit.b.mul(index, emit.dim(access.strides[loop]))
                     pointers[i] = emit.at(pointers[i], step)
         by_axis = dict(zip(nest.axes, indices, strict=False))
-        arguments = self.op.body.block.args
         known = {
             v: emit.load(pointers[i])
-            for i, v in enumerate(arguments)
+            for i, v in enumerate(self.arguments)
             if v not in self.code.varying
         }
         scalars = self.code.invariants(known, lambda axis: by_axis.get(axis, I64(0)))
         count = emit.dim(nest.dims[-1]) if nest.dims else I64(1)
-        lanes = self.lanes
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            self._vector(pointers, scalars, by_axis, emit.b.mul(i, I64(lanes)), None)
-            return []
+        def vector(start: Value, mask: Value | None) -> None:
+            self._vector(pointers, scalars, by_axis, start, mask)
 
-        if isinstance(count, ir.Constant):
-            full, rest = divmod(count.constant, lanes)
-            emit.loop(I64(full), turn)
-            if rest:
-                mask = emit.first_lanes(rest, lanes)
-                self._vector(pointers, scalars, by_axis, I64(full * lanes), mask)
-            return
-        full = emit.b.sdiv(count, I64(lanes)) if lanes > 1 else count
-        emit.loop(full, turn)
-        if lanes > 1:
-            start = emit.b.mul(full, I64(lanes))
-            rest = emit.b.sub(count, start)
-            with emit.when(emit.b.icmp_signed(">", rest, I64(0))):
-                mask = emit.first_lanes(rest, lanes)
-                self._vector(pointers, scalars, by_axis, start, mask)
+        emit.in_vectors(count, self.lanes, vector)
 
     def _vector(
         self,
         pointers: list[Pointer],
-        scalars: dict[object, Value],
+        scalars: dict[SSAValue, Value],
         by_axis: dict[int, Value],
         start: Value,
         mask: Value | None,
@@ -91,7 +78,7 @@ class _MapCode:
         ]
         known = {
             v: emit.load(here[i], lanes, mask)
-            for i, v in enumerate(self.op.body.block.args)
+            for i, v in enumerate(self.arguments)
             if v in self.code.varying
         }
 
@@ -100,7 +87,7 @@ class _MapCode:
                 return lane_numbers(emit, start, lanes)
             return emit.splat(by_axis.get(axis, I64(0)), lanes)
 
-        values = self.code.vectors(scalars, known, index, lanes)  # type: ignore[arg-type]
+        values = self.code.vectors(scalars, known, index, lanes)
         for value, pointer in zip(values, here[self.count :], strict=True):
             emit.store(value, pointer, lanes, mask)
 

@@ -8,27 +8,22 @@ from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.ir.kern import Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 
+Pair = tuple[Value, Value]
+
 
 def emit_pack(emit: Emit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
     """Copy weights into the order in which a product reads them."""
     full, width = divmod(op.units.data, op.panel.data)
-    slots, panel = len(ins), op.panel.data
+    slots, panel, depth = len(ins), op.panel.data, I64(op.depth.data)
 
     def copy(first: Value, start: Value, wide: int) -> None:
         """A panel of `wide` units from unit `first` on, to element `start`."""
         for s, (source, access) in enumerate(zip(ins, op.in_accesses, strict=True)):
-            base = emit.at(source, emit.dim(access.offset))
             by_unit, by_k = (emit.dim(d) for d in access.strides)
-
-            def element(indices: list[Value], s: int = s, base: Pointer = base) -> None:
-                k, u = indices
-                at = emit.b.add(
-                    emit.b.mul(emit.b.add(first, u), by_unit), emit.b.mul(k, by_k)
-                )
-                to = emit.b.add(emit.b.mul(k, I64(slots * wide)), emit.b.add(u, I64(s * wide)))
-                emit.store(emit.load(emit.at(base, at)), emit.at(out, emit.b.add(start, to)))
-
-            emit.nest([I64(op.depth.data), I64(wide)], element)
+            at = emit.b.add(emit.dim(access.offset), emit.b.mul(first, by_unit))
+            to = emit.b.add(start, I64(s * wide))
+            steps = ((by_k, by_unit), (I64(slots * wide), I64(1)))
+            _copy(emit, emit.at(source, at), emit.at(out, to), (depth, I64(wide)), steps)
 
     def turn(i: Value, carried: list[Value]) -> list[Value]:
         copy(emit.b.mul(i, I64(panel)), emit.b.mul(i, I64(op.depth.data * slots * panel)), panel)
@@ -65,3 +60,20 @@ def emit_reverse(
         return []
 
     emit.loop(columns, column)
+
+
+def _copy(
+    emit: Emit,
+    source: Pointer,
+    target: Pointer,
+    sizes: Pair,
+    steps: tuple[Pair, Pair],
+) -> None:
+    """Copy a matrix; `steps`: from row to row and from column to column, in source and target."""
+
+    def element(indices: list[Value]) -> None:
+        (row, column), b = indices, emit.b
+        at, to = (b.add(b.mul(row, down), b.mul(column, right)) for down, right in steps)
+        emit.store(emit.load(emit.at(source, at)), emit.at(target, to))
+
+    emit.nest(sizes, element)

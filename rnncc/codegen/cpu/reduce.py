@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from llvmlite import ir
@@ -10,9 +11,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.region import RegionCode
-from rnncc.codegen.emit import I32, I64, VALUE, Emit, Pointer, Value, vector_type
-from rnncc.ir.kern import Reduce
-from rnncc.ir.types import dtype_of
+from rnncc.codegen.emit import I32, I64, VALUE, Emit, Pointer, Value
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Access, Reduce
+from rnncc.ir.types import ITEM_BYTES, dtype_of
 
 
 def emit_reduce(emit: Emit, op: Reduce, ins: list[Pointer], outs: list[Pointer]) -> None:
@@ -52,41 +54,51 @@ class _ReduceCode:
 
     def _row(self, indices: list[Value]) -> None:
         """A row of results, one a lane."""
-        self._in_vectors(
-            self.emit.dim(self.op.dims[self.kept - 1]),
-            lambda start, mask: self._result([*indices, start], mask),
-        )
+
+        def vector(start: Value, mask: Value | None) -> None:
+            self._result([*indices, start], mask)
+
+        self.emit.in_vectors(self.emit.dim(self.op.dims[self.kept - 1]), self.lanes, vector)
 
     def _element(self, indices: list[Value]) -> None:
         self._result(indices, None)
 
     def _result(self, kept: list[Value], mask: Value | None) -> None:
         emit = self.emit
-        total = self._initial()
-        inner = self.op.dims[self.kept :]
-        total = self._sum(kept, list(inner), total, mask)
+        total = self._sum(kept, self.op.dims[self.kept :], self._initial(), mask)
         if self.along:
             total = self._fold(total)
         pointer = self._pointer(self.out, len(self.access) - 1, kept)
         emit.store(total, pointer, self.lanes if self.across else 1, mask)
 
-    def _sum(self, indices: list[Value], dims: list[object], total: Value, mask: Value | None) -> Value:
+    def _sum(
+        self, indices: list[Value], dims: Sequence[Dim], total: Value, mask: Value | None
+    ) -> Value:
         """Loops over the reduced axes, outermost first."""
         emit = self.emit
         if not dims:
             return self._combine(total, self._term(indices, mask), mask)
-        size = emit.dim(dims[0])  # type: ignore[arg-type]
+        size = emit.dim(dims[0])
         if self.along and len(dims) == 1:
-            full = emit.b.sdiv(size, I64(self.lanes))
-            body = lambda i, c: [  # noqa: E731
-                self._sum([*indices, emit.b.mul(i, I64(self.lanes))], [], c[0], None)
-            ]
-            (total,) = emit.loop(full, body, [total])
-            start = emit.b.mul(full, I64(self.lanes))
-            rest = emit.first_lanes(emit.b.sub(size, start), self.lanes)
-            return self._sum([*indices, start], [], total, rest)
-        body = lambda i, c: [self._sum([*indices, i], dims[1:], c[0], mask)]  # noqa: E731
-        return emit.loop(size, body, [total])[0]
+            return self._sum_lanes(indices, size, total)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            return [self._sum([*indices, i], dims[1:], carried[0], mask)]
+
+        return emit.loop(size, turn, [total])[0]
+
+    def _sum_lanes(self, indices: list[Value], size: Value, total: Value) -> Value:
+        """The last reduced axis, several terms at a time; then the rest, masked."""
+        emit, lanes = self.emit, I64(self.lanes)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            return [self._sum([*indices, emit.b.mul(i, lanes)], [], carried[0], None)]
+
+        full = emit.b.sdiv(size, lanes)
+        (total,) = emit.loop(full, turn, [total])
+        start = emit.b.mul(full, lanes)
+        rest = emit.first_lanes(emit.b.sub(size, start), self.lanes)
+        return self._sum([*indices, start], [], total, rest)
 
     def _term(self, indices: list[Value], mask: Value | None) -> Value:
         emit = self.emit
@@ -118,29 +130,15 @@ class _ReduceCode:
                 at = emit.at(at, emit.b.mul(index, emit.dim(stride)))
         return replace(at, ring=None)
 
-    def _in_vectors(self, size: Value, body: object) -> None:
-        emit, lanes = self.emit, self.lanes
-        full = emit.b.sdiv(size, I64(lanes))
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            body(emit.b.mul(i, I64(lanes)), None)  # type: ignore[operator]
-            return []
-
-        emit.loop(full, turn)
-        start = emit.b.mul(full, I64(lanes))
-        rest = emit.b.sub(size, start)
-        with emit.when(emit.b.icmp_signed(">", rest, I64(0))):
-            body(start, emit.first_lanes(rest, lanes))  # type: ignore[operator]
-
     def _initial(self) -> Value:
         kind = self.op.kind.data
         lanes = self.lanes
         if self.dtype == "f32":
             number = {"sum": 0.0, "max": -math.inf, "min": math.inf}[kind]
             return self.emit.math(lanes).splat(number)
-        bits = VALUE[self.dtype].width  # type: ignore[attr-defined]
-        number = {"sum": 0, "max": -(1 << (bits - 1)), "min": (1 << (bits - 1)) - 1}[kind]
-        return self.emit.splat(ir.Constant(VALUE[self.dtype], number), lanes)
+        bits = 8 * ITEM_BYTES[self.dtype]
+        limits = {"sum": 0, "max": -(1 << (bits - 1)), "min": (1 << (bits - 1)) - 1}
+        return self.emit.splat(ir.Constant(VALUE[self.dtype], limits[kind]), lanes)
 
     def _combine(self, total: Value, term: Value, mask: Value | None, lanes: int = 0) -> Value:
         """One more term; along the reduced axis masked-off lanes keep what they have."""
@@ -158,8 +156,7 @@ class _ReduceCode:
             new = b.add(total, term)
         else:
             new = b.select(b.icmp_signed(">" if kind == "max" else "<", total, term), total, term)
-        keep = mask is not None and self.along
-        return b.select(mask, new, total) if keep else new
+        return new if mask is None or not self.along else b.select(mask, new, total)
 
     def _fold(self, total: Value) -> Value:
         """The lanes as one: halves added, then halves of these, ..."""
@@ -188,9 +185,6 @@ class _ReduceCode:
         return b.select(keeps, low, high)
 
 
-def _dense(accesses: list[object], axis: int) -> bool:
-    steps = [a.strides[axis] for a in accesses]  # type: ignore[attr-defined]
+def _dense(accesses: Sequence[Access], axis: int) -> bool:
+    steps = [a.strides[axis] for a in accesses]
     return any(s == 1 for s in steps) and all(s in (0, 1) for s in steps)
-
-
-__all__ = ["emit_reduce", "vector_type"]

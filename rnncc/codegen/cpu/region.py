@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
@@ -29,10 +29,10 @@ class RegionCode:
     """
 
     def __init__(
-        self, emit: Emit, block: Block, varying: set[SSAValue], lane_axis: int | None = None
+        self, emit: Emit, block: Block, varying: Iterable[SSAValue], lane_axis: int | None = None
     ) -> None:
         self.emit, self.block = emit, block
-        self.varying = set(varying)
+        self.varying: set[SSAValue] = set(varying)
         self._ops = [op for op in block.ops if not isinstance(op, Yield)]
         for op in self._ops:
             own = isinstance(op, Index) and op.axis.data == lane_axis
@@ -89,7 +89,11 @@ class RegionCode:
         return [get(v) for v in terminator(self.block)]
 
     def _op(
-        self, op: Operation, env: Mapping[SSAValue, Value], lanes: int, index: Callable[[int], Value]
+        self,
+        op: Operation,
+        env: Mapping[SSAValue, Value],
+        lanes: int,
+        index: Callable[[int], Value],
     ) -> Value:
         math = self.emit.math(lanes)
         match op:
@@ -106,12 +110,15 @@ class RegionCode:
             case _:
                 return _emit_op(self.emit, op, [env[v] for v in op.operands], math, lanes)
 
-    def _multiply_add(self, op: Operation, env: Mapping[SSAValue, Value], math: MathEmitter) -> Value:
+    def _multiply_add(
+        self, op: Operation, env: Mapping[SSAValue, Value], math: MathEmitter
+    ) -> Value:
         """a·b + c, a·b - c or c - a·b in one rounding where the machine can."""
         b = self.emit.b
         first = op.operands[0].owner in self._fused
         product, other = op.operands if first else reversed(tuple(op.operands))
-        x, y = (env[v] for v in product.owner.operands)  # type: ignore[union-attr]
+        assert isinstance(product.owner, Operation)
+        x, y = (env[v] for v in product.owner.operands)
         z = env[other]
         if isinstance(op, ew.Sub):
             x, z = (x, b.fneg(z)) if first else (b.fneg(x), z)
@@ -226,17 +233,17 @@ def _cast(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
     if new == "f32":
         return b.uitofp(x, type_) if old == "i1" else b.sitofp(x, type_)
     if old == "f32":
-        return _saturate(emit, x, type_, lanes)
+        return _saturate(emit, x, new, lanes)
     if old == "i1":
         return b.zext(x, type_)
     return b.sext(x, type_) if (old, new) == ("i32", "i64") else b.trunc(x, type_)
 
 
-def _saturate(emit: Emit, x: Value, type_: ir.Type, lanes: int) -> Value:
+def _saturate(emit: Emit, x: Value, new: str, lanes: int) -> Value:
     """A float as an integer, towards zero; what does not fit becomes the nearest, NaN zero."""
-    bits = (type_.element if lanes > 1 else type_).width  # type: ignore[union-attr]
+    type_ = vector_type(VALUE[new], lanes)
     prefix = f"v{lanes}" if lanes > 1 else ""
-    name = f"llvm.fptosi.sat.{prefix}i{bits}.{prefix}f32"
+    name = f"llvm.fptosi.sat.{prefix}{new}.{prefix}f32"
     signature = ir.FunctionType(type_, [x.type])
     function = emit.module.globals.get(name) or ir.Function(emit.module, signature, name)
     return emit.b.call(function, [x])

@@ -20,7 +20,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, expect, get_dim
+from rnncc.ir.ops.base import dim_attr, expect, get_dim, get_text
 from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
 
 
@@ -154,8 +154,9 @@ def row_type(value: SSAValue) -> Tensor:
     return tensor(dims_of(value)[1:], dtype_of(value))
 
 
-def names_of(attribute: ArrayAttr[StringAttr]) -> list[str]:
-    return [name.data for name in attribute.data]
+def names_of(attribute: ArrayAttr) -> list[str]:
+    """The texts of a list of names."""
+    return [get_text(name) for name in attribute.data]
 
 
 OPS = [Net, Scan, Yield]

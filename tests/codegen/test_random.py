@@ -1,0 +1,90 @@
+"""Random programs: compiled code, and the kernels' own meaning, against the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir import kern_interpreter
+from rnncc.ir.interpreter import run
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.program import Program
+from rnncc.lowering.lower import lower
+from rnncc.planning.layout import plan
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.golden import Arrays
+from tests.strategies import make_inputs, programs
+
+SIZES = [{"T": 0, "N": 3}, {"T": 1, "N": 1}, {"T": 4, "N": 3}, {"T": 9, "N": 18}]
+Sizes = dict[str, int]
+Execute = Callable[[Arrays, Sizes], Arrays]
+
+
+def examples(count: int) -> settings:
+    # shrinking compiles hundreds of programs; a failure's own program says enough
+    phases = [Phase.explicit, Phase.reuse, Phase.generate]
+    slow = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+    return settings(max_examples=count, deadline=None, phases=phases, suppress_health_check=slow)
+
+
+@examples(40)
+@given(programs())
+def test_compiled(program: Program) -> None:
+    check(program, compiled)
+
+
+@pytest.mark.slow
+@examples(2000)
+@given(programs())
+def test_compiled_many(program: Program) -> None:
+    check(program, compiled)
+
+
+@examples(40)
+@given(programs())
+def test_kernels(program: Program) -> None:
+    check(program, interpreted)
+
+
+def compiled(kernels: KernelProgram) -> Execute:
+    bare = Bare(kernels, resolve_target())
+
+    def execute(inputs: Arrays, sizes: Sizes) -> Arrays:
+        outputs: list[Arrays] = []
+        for end in (False, True):
+            with guards(end) as memory:
+                outputs.append(bare.run(inputs, sizes, memory))
+        for name, first in outputs[0].items():
+            np.testing.assert_array_equal(outputs[1][name], first, err_msg=name)
+        return outputs[0]
+
+    return execute
+
+
+def interpreted(kernels: KernelProgram) -> Execute:
+    return lambda inputs, sizes: kern_interpreter.run(kernels, inputs, sizes)
+
+
+def check(program: Program, make: Callable[[KernelProgram], Execute]) -> None:
+    """Compare on several sizes."""
+    kernels = lower(program, resolve_target())
+    plan(kernels)
+    execute = make(kernels)
+    for sizes in SIZES:
+        _, inputs = make_inputs(program, sizes, sizes["T"])
+        want = run(program, inputs, np.float64, sizes)
+        inputs = {
+            n: a.astype(np.float32) if a.dtype == np.float64 else a for n, a in inputs.items()
+        }
+        got = execute(inputs, sizes)
+        assert got.keys() == want.keys()
+        for name, array in want.items():
+            assert np.isfinite(array).all(), "values are to stay tame"
+            scale = max(1.0, float(np.abs(array).max(initial=0.0)))
+            message = f"{name} at {sizes}"
+            np.testing.assert_allclose(got[name], array, 1e-4, 1e-4 * scale, err_msg=message)
