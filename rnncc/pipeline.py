@@ -58,6 +58,9 @@ def import_source(net: Any, init: Any, options: Options) -> Program:
 
 def optimise(program: Program, options: Options) -> Program:
     """Run the passes, up to `options.stop_after`."""
+    names = [name for name, _ in passes()]
+    if options.stop_after is not None and options.stop_after not in names:
+        raise CompileError("", f"no pass is named {options.stop_after}", ", ".join(names))
     run = _Run(options)
     run.dump("import", program)
     for name, step in passes():

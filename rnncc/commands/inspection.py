@@ -8,6 +8,7 @@ from typing import Any
 
 from rnncc.commands.tables import print_table, shape_text
 from rnncc.errors import CompileError
+from rnncc.frontends.caffe2 import OperatorShapes, infer_shapes
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.netdef import Argument, NetDef, OperatorDef, load, parse_text, ssa
@@ -34,6 +35,7 @@ def inspect(net: Path, init: Path | None, options: Options) -> Report:
     known: Report = {}
     try:
         known = _shapes(net, init, options)
+        _add_shapes(operators, infer_shapes(net, init, dict(options.shapes)))
     except CompileError as error:
         report["problem"] = str(error)
     report |= {key: known.get(key, []) for key in ("symbols", "inputs", "outputs", "parameters")}
@@ -99,6 +101,16 @@ def _entries(values: Mapping[str, Any]) -> list[Report]:
     ]
 
 
+def _add_shapes(operators: list[Report], shapes: list[OperatorShapes]) -> None:
+    """Say beside each operator, those of step nets too, what its outputs are."""
+    for operator, found in zip(operators, shapes, strict=True):
+        operator["output_types"] = [
+            entry and {"dtype": entry[0], "shape": [_size(d) for d in entry[1]]}
+            for entry in found.outputs
+        ]
+        _add_shapes(operator.get("operators", []), found.inside)
+
+
 def _size(dim: Dim) -> int | str:
     return int(dim) if dim.is_static else str(dim)
 
@@ -121,4 +133,7 @@ def _blobs(row: Report) -> tuple[str, str]:
     def text(blob: str | tuple[str, int]) -> str:
         return blob if isinstance(blob, str) else f"{blob[0]}.{blob[1]}"
 
-    return ", ".join(map(text, row["inputs"])), ", ".join(map(text, row["outputs"]))
+    outputs = list(map(text, row["outputs"]))
+    for i, known in enumerate(row.get("output_types", [])):
+        outputs[i] += f" {shape_text(known['shape'])}" if known else ""
+    return ", ".join(map(text, row["inputs"])), ", ".join(outputs)

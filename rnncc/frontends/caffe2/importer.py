@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import index
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR, NAMES
-from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.frontends.caffe2.solve import solve
 from rnncc.frontends.caffe2.table import OPERATORS, REFUSED
 from rnncc.ir.build import Build
@@ -48,9 +49,42 @@ def import_net(
     Raises:
         CompileError: anything wrong, damaged or not supported.
     """
-    file = str(net) if isinstance(net, (str, Path)) else ""
     message = load(net, "<net>")
-    location = Location(file or "<net>")
+    graph, s = _solved(net, message, init, shapes)
+    stem = Path(net).stem if isinstance(net, (str, Path)) else ""
+    return graph.emit(s, name or stem or message.name or "net", seed)
+
+
+@dataclass(frozen=True)
+class OperatorShapes:
+    """What inference found of an operator: (dtype, shape) of each output, None of what inference
+    does not compute; and the same of the operators of nets inside."""
+
+    outputs: list[tuple[str, Dims] | None]
+    inside: list[OperatorShapes]
+
+
+def infer_shapes(
+    net: Source, init: Source | None = None, shapes: Sizes | None = None
+) -> list[OperatorShapes]:
+    """The shapes of what every operator writes; arguments and errors are those of `import_net`."""
+    graph, s = _solved(net, load(net, "<net>"), init, shapes)
+    return [_shapes_of(s, op) for op in graph.operators]
+
+
+def _shapes_of(s: Shapes, op: Operator) -> OperatorShapes:
+    outputs = [
+        None if blob.opaque or s.dims(blob) is None else (blob.dtype or "f32", s.known(blob))
+        for blob in op.ys
+    ]
+    return OperatorShapes(outputs, [_shapes_of(s, inner) for inner in op.nested()])
+
+
+def _solved(
+    net: Source, message: NetDef, init: Source | None, shapes: Sizes | None
+) -> tuple[Graph, Shapes]:
+    """A net's operators over blobs whose shapes are known."""
+    location = Location(str(net) if isinstance(net, (str, Path)) else "<net>")
     fills = dict[str, Fill]()
     if init is not None:
         init_file = str(init) if isinstance(init, (str, Path)) else "<init>"
@@ -59,8 +93,7 @@ def import_net(
     s = Shapes()
     graph.declare(s, shapes or {})
     solve(s, graph.operators, graph.starts, location)
-    title = name or (Path(file).stem if file else "") or message.name or "net"
-    return graph.emit(s, title, seed)
+    return graph, s
 
 
 class Graph:
