@@ -16,6 +16,7 @@ from rnncc.options import Options
 if TYPE_CHECKING:
     from rnncc_runtime import Model
 
+    from rnncc.codegen.llvm import Optimised
     from rnncc.codegen.target import Target
     from rnncc.ir.kernel_program import KernelProgram
     from rnncc.ir.program import Program
@@ -101,7 +102,7 @@ def compile_object(net: Any, init: Any, options: Options) -> Compiled:
     metadata = describe(kernels, target)
     run = _Run(options)
     with run.timed("llvm", kernels):
-        code = _library(kernels, target, metadata).object_code
+        code = library(kernels, target, metadata).object_code
     run.report()
     return Compiled(kernels.name, metadata, code, target.triple)
 
@@ -154,7 +155,7 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
     if kind == "kern":
         return str(kernels.module) + "\n"
     target = resolve_target(options.target, options.cpu)
-    made = _library(kernels, target, describe(kernels, target))
+    made = library(kernels, target, describe(kernels, target))
     return {
         "llvm": lambda: made.text,
         "asm": lambda: made.assembly,
@@ -214,7 +215,8 @@ def aligned_weights(kernels: KernelProgram) -> Any:
     return block
 
 
-def _library(kernels: KernelProgram, target: Target, metadata: dict[str, Any]) -> Any:
+def library(kernels: KernelProgram, target: Target, metadata: dict[str, Any]) -> Optimised:
+    """A library's code: entry points, metadata, weights."""
     from rnncc.codegen import llvm
     from rnncc.codegen.cpu.function import add_library_entry, emit_module
 

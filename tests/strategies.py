@@ -130,6 +130,49 @@ def _choose(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.select(condition, x, y)
 
 
+def _tame(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    """Functions that are smooth where they are used."""
+    x, y = _pick(draw, pool), _pick(draw, pool)
+    positive = b.add(b.abs(y), b.fill(1.0, []))
+    made = [b.erf(x), b.sqrt(positive), b.log(positive), b.div(x, positive)]
+    return draw(st.sampled_from(made))
+
+
+def _positions(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    """Whole numbers that depend on the place, as floats."""
+    x = _pick(draw, pool, 1)
+    dims = dims_of(x)
+    dtype = draw(st.sampled_from(["i32", "i64"]))
+    i = b.iota(dims, draw(st.integers(0, len(dims) - 1)), dtype)
+    other = draw(
+        st.sampled_from([b.fill(2, [], dtype), b.size(draw(st.sampled_from([T, N])), dtype)])
+    )
+    i = draw(st.sampled_from([b.add, b.sub, b.mul, b.maximum, b.minimum]))(i, other)
+    if draw(st.booleans()):
+        i = b.cast(i, "i64" if dtype == "i32" else "i32")
+    if draw(st.booleans()):
+        i = b.reduce("sum", i, [draw(st.integers(0, len(dims) - 1))])
+    return b.mul(b.cast(i, "f32"), b.fill(2.0**-6, []))
+
+
+def _masked(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    """A choice by whole numbers alone, which no rounding tips over."""
+    x, y = _pick(draw, pool, 1), _pick(draw, pool)
+    dims = dims_of(x)
+
+    def condition() -> SSAValue:
+        i = b.iota(dims, draw(st.integers(0, len(dims) - 1)))
+        limit = b.fill(draw(st.integers(0, 3)), [], "i32")
+        return b.compare(draw(st.sampled_from(["lt", "le", "gt", "ge", "eq", "ne"])), i, limit)
+
+    mask = b.logical(draw(st.sampled_from(["and", "or", "xor"])), condition(), condition())
+    return b.mul(b.select(mask, x, y), b.cast(b.logical_not(condition()), "f32"))
+
+
+def _literal(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    return b.add(_pick(draw, pool), b.constant(np.array([0.25, -1.5, 0.0]), "f32"))
+
+
 def _slice(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     x = _pick(draw, pool, 1)
     axis = draw(st.integers(0, len(dims_of(x)) - 1))
@@ -189,6 +232,7 @@ def _reduce(draw: Draw, b: Build, pool: Pool) -> SSAValue:
 
 
 MAKERS = [_unary, _unary, _binary, _binary, _with_constant, _choose, _slice, _concat]
+MAKERS += [_tame, _positions, _masked, _literal]
 MAKERS += [_reshape, _reshape, _transpose, _broadcast, _matmul, _matmul, _reduce]
 
 
