@@ -122,6 +122,7 @@ def load_kernels(kernels: KernelProgram, options: Options) -> Model:
     from rnncc.codegen.cpu.function import emit_module
 
     target = llvm.resolve_target(options.target, options.cpu)
+    llvm.check_runs_here(target)
     metadata = describe(kernels, target)
     run = _Run(options)
     with run.timed("llvm", kernels):

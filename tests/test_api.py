@@ -92,3 +92,12 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
 def test_unknown_product_is_refused_before_compiling(tmp_path: Path) -> None:
     with pytest.raises(rnncc.CompileError, match="no product is named exe"):
         rnncc.build("none.pb", out=tmp_path, products=["exe"])
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("target", "aarch64-unknown-linux-gnu"), ("cpu", "frob"), ("target", "riscv64-linux-gnu")],
+)
+def test_compile_refuses_other_machines(option: str, value: str) -> None:
+    with pytest.raises(rnncc.CompileError, match=value.split("-")[0]):
+        rnncc.compile(NET, INIT, **{option: value})

@@ -232,6 +232,23 @@ def _quoted(line: str) -> str:
     return '"' + line.replace("\\", "\\5C").replace('"', "\\22") + '"'
 
 
+def check_runs_here(target: Target) -> None:
+    """Refuse code for another machine.
+
+    Raises:
+        CompileError: this machine lacks what the target has.
+    """
+    own = resolve_target()
+    same = _architecture(target.triple) == _architecture(own.triple)
+    if not same or target.lanes > own.lanes or (target.fma and not own.fma):
+        what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"
+        raise CompileError("", what, "rnncc.build writes it to files")
+
+
+def _architecture(triple: str) -> str:
+    return triple.split("-")[0].replace("arm64", "aarch64")
+
+
 def load(optimised: Optimised) -> Any:
     """Code in memory; `get_function_address` of the result gives entry points."""
     engine = llvm.create_mcjit_compiler(optimised.module, optimised.machine)
