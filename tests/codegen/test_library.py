@@ -10,6 +10,7 @@ import rnncc_runtime
 
 import rnncc
 from rnncc.netdef import parameters
+from rnncc.netdef import load, parameters
 from rnncc.packaging.elf import Elf
 from tests.golden import CASES, arrays_of
 
@@ -46,11 +47,16 @@ def test_code_is_small_and_weights_are_not_padded(stem: str, tmp_path: Path) -> 
     init = NETS / f"{stem}.init.pb"
     made = rnncc.build(NETS / f"{stem}.pb", init, out=tmp_path, name="net")
     assert made.library is not None
-    given = sum(array.nbytes for array in rnncc_parameters(init))
+    given = sum(array.nbytes for array in parameters(load(init)).values())
     weights = rnncc_runtime.load(made.library).metadata["weights"]
     assert weights <= 1.05 * given
     assert made.library.stat().st_size - weights < 128 * 1024
 
 
-def rnncc_parameters(init: Path) -> list[np.ndarray]:
-    return list(parameters(init.read_bytes()).values())
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+def test_weights_may_come_with_the_call(case: Path) -> None:
+    weights = parameters(load(case / "init.pb"))
+    model = rnncc.compile(case / "net.pb", shapes={n: w.shape for n, w in weights.items()})
+    outputs = model.run({**arrays_of(case, "in:"), **weights})
+    for name, want in arrays_of(case, "out:").items():
+        np.testing.assert_allclose(outputs[name], want, 1e-5, 1e-5, err_msg=name)
