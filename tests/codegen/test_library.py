@@ -9,7 +9,6 @@ import pytest
 import rnncc_runtime
 
 import rnncc
-from rnncc.netdef import parameters
 from rnncc.netdef import load, parameters
 from rnncc.packaging.elf import Elf
 from tests.golden import CASES, arrays_of
