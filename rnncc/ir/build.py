@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.builder import Builder, InsertPoint
+from xdsl.builder import Builder
 from xdsl.dialects.builtin import (
     BoolAttr,
     FloatAttr,
@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     f64,
 )
 from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.rewriter import InsertPoint
 from xdsl.utils.exceptions import VerifyException
 
 from rnncc.errors import CompileError, Location
@@ -26,7 +27,7 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
 from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, ReverseSegments, Reshape, Slice, Transpose
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
@@ -98,6 +99,10 @@ class Build:
 
     def fill(self, value: float, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
         return self._insert(Fill(tensor(dims, dtype), value=FloatAttr(float(value), f64)))
+
+    def full_like(self, x: SSAValue, value: float) -> SSAValue:
+        """A fill of x's type."""
+        return self.fill(value, dims_of(x), dtype_of(x))
 
     def iota(self, dims: Sequence[Dim | int | str], axis: int, dtype: str = "i32") -> SSAValue:
         return self._insert(Iota(tensor(dims, dtype), axis=IntAttr(axis)))
@@ -212,6 +217,16 @@ class Build:
     def concat(self, values: Sequence[SSAValue], axis: int) -> SSAValue:
         return values[0] if len(values) == 1 else self._op(Concat, *values, axis=IntAttr(axis))
 
+    def pad(self, x: SSAValue, axis: int, start: Dim | int, total: Dim, value: float) -> SSAValue:
+        """x at `start` along an axis of size `total`, with one value around it."""
+        dims, before = dims_of(x), Dim.of(start)
+
+        def edge(size: Dim) -> list[SSAValue]:
+            shape = (*dims[:axis], size, *dims[axis + 1 :])
+            return [self.fill(value, shape, dtype_of(x))] if size != 0 else []
+
+        return self.concat([*edge(before), x, *edge(total - before - dims[axis])], axis)
+
     def reverse_segments(self, x: SSAValue, lengths: SSAValue) -> SSAValue:
         return self._op(ReverseSegments, x, lengths)
 
@@ -246,7 +261,8 @@ class Build:
         """
         types = [*(v.type for v in (*consts, *inits)), *(row_type(x) for x in xs)]
         block = Block(arg_types=types)
-        args, k, c = list(block.args), len(consts), len(consts) + len(inits)
+        args: list[SSAValue] = list(block.args)
+        k, c = len(consts), len(consts) + len(inits)
         for arg, value in zip(args, (*consts, *inits, *xs), strict=True):
             arg.name_hint = value.name_hint
         inner = Build(block, self.loc)
@@ -258,9 +274,13 @@ class Build:
             scan.verify_()
         except VerifyException as error:
             raise CompileError(self.loc, str(error)) from error
+        self.place(scan)
+        return list(scan.finals), list(scan.ys)
+
+    def place(self, scan: Scan) -> None:
+        """Append a scan that is made already, unchecked."""
         self._locate(scan)
         self._builder.insert(scan)
-        return list(scan.finals), list(scan.ys)
 
     def _op(self, op: type[RnnOp], *operands: SSAValue, **properties: Any) -> SSAValue:
         try:

@@ -1,11 +1,11 @@
-"""What every `rnn` op has: a type rule (`infer`) and its meaning in NumPy (`evaluate`)."""
+"""What every `rnn` op has: type rule (`infer`), meaning in NumPy (`evaluate`), gradient (`vjp`)."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
@@ -17,8 +17,12 @@ from xdsl.utils.exceptions import VerifyException
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import NUMPY, Tensor, dims_of, dtype_of, shape_text
 
+if TYPE_CHECKING:
+    from rnncc.ir.build import Build
+
 Array = np.ndarray[Any, Any]
 Properties = Mapping[str, Attribute]
+Grads = Sequence[SSAValue | None]
 
 
 @dataclass(frozen=True)
@@ -42,13 +46,14 @@ def expect(ok: bool, message: str) -> None:
 
 
 def expect_float(type_: Tensor) -> None:
+    """Raise `VerifyException` unless the elements are floats."""
     expect(dtype_of(type_) in ("f32", "f64"), f"operand is {dtype_of(type_)}, expected a float")
 
 
 class RnnOp(IRDLOperation, ABC):
     """An op without regions and with one result.
 
-    Subclasses declare operands and properties and give `infer` and `evaluate`.
+    Subclasses declare operands and properties and give `infer`, `evaluate` and `vjp`.
     """
 
     y = result_def()
@@ -72,6 +77,13 @@ class RnnOp(IRDLOperation, ABC):
     @abstractmethod
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         """The op's meaning."""
+
+    @abstractmethod
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """The gradient of each operand, given that of y, in terms of ops that `b` appends.
+
+        None where there is none (integers, conditions). Only float results have gradients.
+        """
 
     def verify_(self) -> None:
         want = self.infer(self.properties, *(v.type for v in self.operands))  # type: ignore[arg-type]
@@ -98,6 +110,9 @@ class Source(RnnOp, ABC):
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         raise AssertionError("a source has no type rule")
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return []
 
     def verify_(self) -> None:
         dims_of(self.y)
@@ -141,32 +156,45 @@ class Binary(Elementwise, ABC):
 
 
 def dims_attr(dims: Sequence[Dim | int]) -> ArrayAttr[StringAttr]:
+    """A shape as an attribute."""
     return ArrayAttr(StringAttr(str(d)) for d in dims)
 
 
 def dim_attr(dim: Dim | int) -> StringAttr:
+    """A size as an attribute: its text."""
     return StringAttr(str(dim))
 
 
 def ints_attr(values: Sequence[int]) -> ArrayAttr[IntAttr]:
+    """Whole numbers as an attribute."""
     return ArrayAttr(IntAttr(v) for v in values)
 
 
 def get_dims(attribute: Attribute) -> tuple[Dim, ...]:
+    """The shape in an attribute."""
     assert isinstance(attribute, ArrayAttr)
-    return tuple(get_dim(item) for item in attribute.data)  # type: ignore[arg-type]
+    return tuple(get_dim(item) for item in cast(ArrayAttr[Attribute], attribute).data)
 
 
 def get_dim(attribute: Attribute) -> Dim:
+    """The size in an attribute."""
     assert isinstance(attribute, StringAttr)
     return Dim.parse(attribute.data)
 
 
 def get_ints(attribute: Attribute) -> tuple[int, ...]:
+    """The numbers in an attribute."""
     assert isinstance(attribute, ArrayAttr)
-    return tuple(item.data for item in attribute.data)  # type: ignore[union-attr]
+    return tuple(get_int(item) for item in cast(ArrayAttr[Attribute], attribute).data)
+
+
+def get_int(attribute: Attribute) -> int:
+    """The number in an IntAttr."""
+    assert isinstance(attribute, IntAttr)
+    return cast(IntAttr, attribute).data
 
 
 def get_text(attribute: Attribute) -> str:
+    """The text in an attribute."""
     assert isinstance(attribute, StringAttr)
     return attribute.data

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from rnncc.ir.ops.base import (
@@ -13,13 +15,17 @@ from rnncc.ir.ops.base import (
     Binary,
     Context,
     Elementwise,
+    Grads,
     Properties,
     Unary,
     expect,
     expect_float,
     get_text,
 )
-from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
+from rnncc.ir.types import FLOATS, Tensor, dims_of, dtype_of, tensor
+
+if TYPE_CHECKING:
+    from rnncc.ir.build import Build
 
 COMPARISONS = {
     "lt": np.less,
@@ -42,6 +48,9 @@ class Neg(Unary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.negative(arrays[0])
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.neg(dy)]
+
 
 @irdl_op_definition
 class Abs(Unary):
@@ -51,6 +60,12 @@ class Abs(Unary):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.abs(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """0 at 0."""
+        zero = b.full_like(dy, 0.0)
+        signed = b.select(b.compare("lt", self.x, zero), b.neg(dy), dy)
+        return [b.select(b.compare("eq", self.x, zero), zero, signed)]
 
 
 @irdl_op_definition
@@ -62,6 +77,9 @@ class Sqrt(Unary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.sqrt(arrays[0])
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.div(b.mul(dy, b.full_like(dy, 0.5)), self.y)]
+
 
 @irdl_op_definition
 class Exp(Unary):
@@ -71,6 +89,9 @@ class Exp(Unary):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.exp(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.mul(dy, self.y)]
 
 
 @irdl_op_definition
@@ -82,6 +103,9 @@ class Log(Unary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.log(arrays[0])
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.div(dy, self.x)]
+
 
 @irdl_op_definition
 class Tanh(Unary):
@@ -91,6 +115,10 @@ class Tanh(Unary):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.tanh(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """dy · (1 - y²)"""
+        return [b.mul(dy, b.sub(b.full_like(dy, 1.0), b.mul(self.y, self.y)))]
 
 
 @irdl_op_definition
@@ -102,6 +130,10 @@ class Sigmoid(Unary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return 1 / (1 + np.exp(-arrays[0]))
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """dy · y · (1 - y)"""
+        return [b.mul(dy, b.mul(self.y, b.sub(b.full_like(dy, 1.0), self.y)))]
+
 
 @irdl_op_definition
 class Relu(Unary):
@@ -111,6 +143,11 @@ class Relu(Unary):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.maximum(arrays[0], 0)
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """0 at 0."""
+        zero = b.full_like(dy, 0.0)
+        return [b.select(b.compare("gt", self.y, zero), dy, zero)]
 
 
 @irdl_op_definition
@@ -122,6 +159,11 @@ class Erf(Unary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return _ERF(arrays[0]).astype(arrays[0].dtype)
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """dy · 2/√π · e^(-x²)"""
+        slope = b.mul(b.exp(b.neg(b.mul(self.x, self.x))), b.full_like(dy, 2 / math.sqrt(math.pi)))
+        return [b.mul(dy, slope)]
+
 
 @irdl_op_definition
 class Add(Binary):
@@ -131,6 +173,9 @@ class Add(Binary):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.add(*arrays)
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [dy, dy]
 
 
 @irdl_op_definition
@@ -142,6 +187,9 @@ class Sub(Binary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.subtract(*arrays)
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [dy, b.neg(dy)]
+
 
 @irdl_op_definition
 class Mul(Binary):
@@ -151,6 +199,9 @@ class Mul(Binary):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.multiply(*arrays)
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.mul(dy, self.b), b.mul(dy, self.a)]
 
 
 @irdl_op_definition
@@ -167,6 +218,11 @@ class Div(Binary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.divide(*arrays)
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """da = dy / b, db = -da · y"""
+        da = b.div(dy, self.b)
+        return [da, b.neg(b.mul(da, self.y))]
+
 
 @irdl_op_definition
 class Maximum(Binary):
@@ -177,6 +233,10 @@ class Maximum(Binary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.maximum(*arrays)
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """All of it to the larger; to a where they are equal."""
+        return _to_one(b, b.compare("ge", self.a, self.b), dy)
+
 
 @irdl_op_definition
 class Minimum(Binary):
@@ -186,6 +246,10 @@ class Minimum(Binary):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.minimum(*arrays)
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """All of it to the smaller; to a where they are equal."""
+        return _to_one(b, b.compare("le", self.a, self.b), dy)
 
 
 @irdl_op_definition
@@ -205,6 +269,9 @@ class Compare(Binary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return COMPARISONS[self.kind.data](*arrays)
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [None, None]
+
 
 @irdl_op_definition
 class Logical(Binary):
@@ -223,6 +290,9 @@ class Logical(Binary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return LOGIC[self.kind.data](*arrays)
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [None, None]
+
 
 @irdl_op_definition
 class Not(Unary):
@@ -237,6 +307,9 @@ class Not(Unary):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.logical_not(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [None]
 
 
 @irdl_op_definition
@@ -257,6 +330,9 @@ class Select(Elementwise):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.where(*arrays)
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [None, *_to_one(b, self.condition, dy)]
+
 
 @irdl_op_definition
 class Cast(Unary):
@@ -272,6 +348,18 @@ class Cast(Unary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return arrays[0].astype(context.numpy_type(self.dtype.data))
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.cast(dy, dtype_of(self.x)) if dtype_of(self.x) in FLOATS else None]
 
-OPS = [Neg, Abs, Sqrt, Exp, Log, Tanh, Sigmoid, Relu, Erf, Add, Sub, Mul, Div, Maximum, Minimum]
-OPS += [Compare, Logical, Not, Select, Cast]
+
+def _to_one(b: Build, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
+    """dy to the first of two where the condition holds, else to the second."""
+    zero = b.full_like(dy, 0.0)
+    return [b.select(condition, dy, zero), b.select(condition, zero, dy)]
+
+
+OPS: list[type[Elementwise]] = [
+    *(Neg, Abs, Sqrt, Exp, Log, Tanh, Sigmoid, Relu, Erf),
+    *(Add, Sub, Mul, Div, Maximum, Minimum),
+    *(Compare, Logical, Not, Select, Cast),
+]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import (
     Array,
     Context,
+    Grads,
     Properties,
     RnnOp,
     expect,
@@ -20,6 +23,9 @@ from rnncc.ir.ops.base import (
     get_text,
 )
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
+
+if TYPE_CHECKING:
+    from rnncc.ir.build import Build
 
 REDUCTIONS: dict[str, Callable[..., Array]] = {"sum": np.sum, "max": np.max, "min": np.min}
 
@@ -60,6 +66,18 @@ class Matmul(RnnOp):
         a = np.swapaxes(a, -1, -2) if self.transpose_a else a
         return np.matmul(a, np.swapaxes(b, -1, -2) if self.transpose_b else b)
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """dA = dY · Bᵀ, dB = Aᵀ · dY; where b is one matrix for all, one product over all rows."""
+        da = b.matmul(dy, self.b, transpose_b=not self.transpose_b)
+        rank, matrix = len(dims_of(self.a)), len(dims_of(self.b)) == 2
+        swap = [*range(rank - 2), rank - 1, rank - 2]
+        if not matrix or rank == 2:
+            db = _right(b, self.a, dy, bool(self.transpose_a), bool(self.transpose_b))
+        else:
+            a = b.transpose(self.a, swap) if self.transpose_a else self.a
+            db = _right(b, _as_rows(b, a), _as_rows(b, dy), False, bool(self.transpose_b))
+        return [b.transpose(da, swap) if self.transpose_a else da, db]
+
 
 @irdl_op_definition
 class Reduce(RnnOp):
@@ -75,6 +93,7 @@ class Reduce(RnnOp):
         kind, axes = get_text(properties["kind"]), get_ints(properties["axes"])
         expect(kind in REDUCTIONS, f"kind {kind!r} is not one of {', '.join(REDUCTIONS)}")
         dims = dims_of(types[0])
+        expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
         expect(list(axes) == sorted(set(axes)), f"axes {axes} do not increase")
         expect(all(0 <= axis < len(dims) for axis in axes), f"axes {axes} of rank {len(dims)}")
         return tensor([d for i, d in enumerate(dims) if i not in axes], dtype_of(types[0]))
@@ -85,6 +104,30 @@ class Reduce(RnnOp):
             return REDUCTIONS[self.kind.data](arrays[0], axis=get_ints(self.axes))
         reduce = REDUCTIONS[self.kind.data]
         return np.asarray(reduce(arrays[0], axis=get_ints(self.axes), initial=initial))
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """A sum's to every element; an extremum's in equal shares to all elements that reach it."""
+        dims, gone = dims_of(self.x), get_ints(self.axes)
+        kept = [axis for axis in range(len(dims)) if axis not in gone]
+        if self.kind.data == "sum":
+            return [b.broadcast(dy, dims, kept)]
+        reaches = b.compare("eq", self.x, b.broadcast(self.y, dims, kept))
+        count = b.reduce("sum", b.cast(reaches, dtype_of(dy)), gone)
+        share = b.broadcast(b.div(dy, count), dims, kept)
+        return [b.select(reaches, share, b.full_like(share, 0.0))]
+
+
+def _as_rows(b: Build, x: SSAValue) -> SSAValue:
+    """A stack of matrices as the rows of one."""
+    *rows, columns = dims_of(x)
+    return b.reshape(x, [product(rows), columns])
+
+
+def _right(b: Build, a: SSAValue, dy: SSAValue, transposed: bool, swap: bool) -> SSAValue:
+    """aᵀ · dy, the gradient of a product's right operand; with `swap` its transpose."""
+    if swap:
+        return b.matmul(dy, a, transpose_a=True, transpose_b=transposed)
+    return b.matmul(a, dy, transpose_a=not transposed)
 
 
 OPS = [Matmul, Reduce]

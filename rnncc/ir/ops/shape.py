@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
 
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import (
     Array,
     Context,
+    Grads,
     Properties,
     RnnOp,
     Variadic,
     expect,
     get_dim,
     get_dims,
+    get_int,
     get_ints,
 )
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
+if TYPE_CHECKING:
+    from rnncc.ir.build import Build
+
 
 def _axis(properties: Properties, rank: int) -> int:
-    attribute = properties["axis"]
-    assert isinstance(attribute, IntAttr)
-    expect(0 <= attribute.data < rank, f"axis {attribute.data} of a tensor of rank {rank}")
-    return attribute.data
+    axis = get_int(properties["axis"])
+    expect(0 <= axis < rank, f"axis {axis} of a tensor of rank {rank}")
+    return axis
 
 
 @irdl_op_definition
@@ -48,6 +55,9 @@ class Reshape(RnnOp):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.reshape(arrays[0], context.shape(dims_of(self.y)))
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.reshape(dy, dims_of(self.x))]
+
 
 @irdl_op_definition
 class Transpose(RnnOp):
@@ -65,6 +75,10 @@ class Transpose(RnnOp):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.transpose(arrays[0], get_ints(self.perm))
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        perm = get_ints(self.perm)
+        return [b.transpose(dy, [perm.index(axis) for axis in range(len(perm))])]
 
 
 @irdl_op_definition
@@ -93,6 +107,13 @@ class Broadcast(RnnOp):
         for size, axis in zip(arrays[0].shape, get_ints(self.axes), strict=True):
             wide[axis] = size
         return np.broadcast_to(arrays[0].reshape(wide), shape)
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """Summed over the repeats."""
+        old, axes = dims_of(self.x), get_ints(self.axes)
+        grown = {axis for size, axis in zip(old, axes, strict=True) if size != dims_of(dy)[axis]}
+        gone = [axis for axis in range(len(dims_of(dy))) if axis not in axes or axis in grown]
+        return [b.reshape(b.reduce("sum", dy, gone) if gone else dy, old)]
 
 
 @irdl_op_definition
@@ -123,6 +144,12 @@ class Slice(RnnOp):
         index[self.axis.data] = slice(start, start + size)
         return arrays[0][tuple(index)]
 
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """Padded with -0.0, which adds up to what it is added to, bit for bit."""
+        return [
+            b.pad(dy, self.axis.data, get_dim(self.start), dims_of(self.x)[self.axis.data], -0.0)
+        ]
+
 
 @irdl_op_definition
 class Concat(Variadic):
@@ -150,6 +177,13 @@ class Concat(Variadic):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.concatenate(arrays, self.axis.data)
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        axis, start, grads = self.axis.data, Dim.of(0), list[SSAValue]()
+        for x in self.xs:
+            grads.append(b.slice(dy, axis, start, dims_of(x)[axis]))
+            start = start + dims_of(x)[axis]
+        return grads
 
 
 @irdl_op_definition
@@ -180,6 +214,10 @@ class ReverseSegments(RnnOp):
                 raise ValueError(f"length {length} of a sequence of {len(x)} steps")
             result[:length, column] = x[:length, column][::-1]
         return result
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """The reversal undoes itself."""
+        return [b.reverse_segments(dy, self.lengths), None]
 
 
 OPS = [Reshape, Transpose, Broadcast, Slice, Concat, ReverseSegments]

@@ -1,0 +1,198 @@
+"""Reverse mode over straight-line code and scans: the work of `differentiate`.
+
+The gradient of a scan is a scan the other way. What its body uses of the forward step comes from
+outside: consts as consts, rows of xs as the same xs, all else as sequences that the forward scan
+yields for it. An input of the backward scan that is a y of the forward one is a **saved value**.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.rewriting import Loop, Made, Rows, remove_dead
+from rnncc.passes.pieces import join_pieces
+
+Map = dict[SSAValue, SSAValue]
+Values = Sequence[SSAValue]
+
+
+class Backprop:
+    """The gradients of one block's values, built with `b`; only of `active` values."""
+
+    def __init__(self, b: Build, active: set[SSAValue]) -> None:
+        self._b, self._active = b, active
+        self._shares: dict[SSAValue, list[SSAValue]] = {}
+
+    def add(self, value: SSAValue, gradient: SSAValue | None) -> None:
+        """One use of a value tells its share of the gradient."""
+        if gradient is not None and value in self._active:
+            self._shares.setdefault(value, []).append(gradient)
+
+    def take(self, value: SSAValue) -> SSAValue | None:
+        """The sum of all shares; None where there is none."""
+        shares = join_pieces(self._b, self._shares.pop(value, []))
+        if not shares:
+            return None
+        total, *others = shares
+        for share in others:
+            total = self._b.add(total, share)
+        return total
+
+    def take_or_zeros(self, value: SSAValue) -> SSAValue:
+        """The sum of all shares; zeros where there is none."""
+        total = self.take(value)
+        return self._b.full_like(value, 0.0) if total is None else total
+
+    def run(self, block: Block) -> None:
+        """Carry the gradients from the block's results back to its arguments and sources."""
+        for op in reversed(list(block.ops)):
+            self._b.loc = Build.before(op).loc
+            if isinstance(op, Scan):
+                self._through_scan(op)
+            elif isinstance(op, RnnOp) and op.operands:
+                dy = self.take(op.y)
+                if dy is not None:
+                    for value, share in zip(op.operands, op.vjp(self._b, dy), strict=True):
+                        self.add(value, share)
+
+    def _through_scan(self, scan: Scan) -> None:
+        """The carry's gradient runs back; the gradients of consts gather in the carry."""
+        parts = _Parts.of(scan, self._active)
+        told = [(row, self.take(y)) for row, y in zip(scan.yields[1], scan.ys, strict=True)]
+        dys = [(row, dy) for row, dy in told if dy is not None]
+        ends = [self.take_or_zeros(final) for final in parts.finals]
+        sums = [self._b.full_like(const, 0.0) for const in parts.consts]
+        targets = [*parts.inits, *parts.consts, *parts.xs]
+        if not targets:
+            return
+        inits, xs = [*ends, *sums], [dy for _, dy in dys]
+        body = self._step_back(scan, parts, [row for row, _ in dys])
+        backward = Scan([], inits, xs, body, scan.steps, not bool(scan.reverse))
+        self._b.place(backward)
+        results = _connect(scan, backward).results
+        for value, gradient in zip(targets, results, strict=True):
+            self.add(value, gradient)
+
+    def _step_back(self, scan: Scan, parts: _Parts, rows: Values) -> Block:
+        """The gradient of one step; it still names values of the forward body."""
+        seeds = [*parts.nexts, *parts.consts, *rows]
+        block = Block(arg_types=[value.type for value in seeds])
+        split, end = len(parts.nexts), len(parts.nexts) + len(parts.consts)
+        carry, sums, dys = block.args[:split], block.args[split:end], block.args[end:]
+        b = Build(block, self._b.loc)
+        inner = Backprop(b, self._active)
+        for value, gradient in zip([*parts.nexts, *rows], [*carry, *dys], strict=True):
+            inner.add(value, gradient)
+        inner.run(scan.body.block)
+        before = [inner.take_or_zeros(arg) for arg in parts.carry_args]
+        shares = [inner.take_or_zeros(arg) for arg in parts.const_args]
+        gathered = [b.add(total, share) for total, share in zip(sums, shares, strict=True)]
+        ys = [inner.take_or_zeros(arg) for arg in parts.row_args]
+        block.add_op(Yield([*before, *gathered, *ys]))
+        return block
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The parts of a scan that have gradients; those of one group correspond by position."""
+
+    consts: Values
+    const_args: Values
+    inits: Values
+    carry_args: Values
+    nexts: Values
+    finals: Values
+    xs: Values
+    row_args: Values
+
+    @staticmethod
+    def of(scan: Scan, active: set[SSAValue]) -> _Parts:
+        fixed, carried, read = ([v in active for v in group] for group in scan.groups)
+        const_args, carry_args, row_args = scan.groups
+        return _Parts(
+            consts=_only(scan.consts, fixed),
+            const_args=_only(const_args, fixed),
+            inits=_only(scan.inits, carried),
+            carry_args=_only(carry_args, carried),
+            nexts=_only(scan.yields[0], carried),
+            finals=_only(scan.finals, carried),
+            xs=_only(scan.xs, read),
+            row_args=_only(row_args, read),
+        )
+
+
+def _only(values: Values, chosen: list[bool]) -> list[SSAValue]:
+    return [value for value, keep in zip(values, chosen, strict=True) if keep]
+
+
+def _connect(forward: Scan, backward: Scan) -> Scan:
+    """Hand a backward body what it uses of the forward one."""
+    remove_dead(backward.body.block)
+    used = _foreign(backward.body.block)
+    fixed = _invariant(forward)
+    forward = _save(forward, [v for v in used if v not in fixed])
+    loop, known = Loop(backward), dict[SSAValue, SSAValue]()
+    consts, _, rows = forward.groups
+    outside = dict(zip(consts, forward.consts, strict=True))
+    sequences = dict(zip(forward.yields[1], forward.ys, strict=True))
+    sequences |= dict(zip(rows, forward.xs, strict=True))
+    first = loop.first
+    for value in _foreign(loop.body):
+        if value in sequences and value not in outside:
+            known[value] = loop.add_arg(value.type)
+            known[value].name_hint = value.name_hint
+            loop.xs.append(Rows(sequences[value], known[value]))
+        else:
+            _remake(loop, value, outside, known, first)
+        value.replace_uses_with_if(known[value], lambda use: use.operation.parent is loop.body)
+    return loop.rebuild()
+
+
+def _foreign(body: Block) -> list[SSAValue]:
+    """The values of other blocks that the ops of a body use."""
+    operands = dict.fromkeys(value for op in body.ops for value in op.operands)
+    return [
+        v
+        for v in operands
+        if (v.owner if isinstance(v.owner, Block) else v.owner.parent) is not body
+    ]
+
+
+def _invariant(scan: Scan) -> set[SSAValue]:
+    """The values of a body that are the same in each step and cheap to name again."""
+    fixed = set(scan.groups[0])
+    for op in scan.body.block.ops:
+        if isinstance(op, RnnOp) and fixed.issuperset(op.operands):
+            fixed.add(op.y)
+    return fixed
+
+
+def _save(forward: Scan, values: list[SSAValue]) -> Scan:
+    """Yield some values of a body, beside what it yields already."""
+    loop = Loop(forward)
+    there = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
+    new = [Made(value) for value in values if value not in there]
+    loop.ys += new
+    return loop.rebuild() if new else forward
+
+
+def _remake(loop: Loop, value: SSAValue, outside: Map, known: Map, first: Operation) -> None:
+    """Compute an invariant of the forward body at the start of the backward one."""
+    if value in known:
+        return
+    if value in outside:
+        known[value] = loop.add_const(outside[value])
+        return
+    op = value.owner
+    assert isinstance(op, RnnOp), "an invariant comes from consts"
+    for operand in op.operands:
+        _remake(loop, operand, outside, known, first)
+    made = op.clone({operand: known[operand] for operand in op.operands})
+    loop.body.insert_op_before(made, first)
+    known[value] = made.y

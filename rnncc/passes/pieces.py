@@ -1,0 +1,76 @@
+"""Gradients of slices: put side by side where padding each and adding would do work for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.shape import Concat
+from rnncc.ir.ops.source import Fill
+from rnncc.ir.types import dims_of, dtype_of
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A value that is `part` from `start` on along an axis, and -0.0 elsewhere."""
+
+    axis: int
+    start: int
+    part: SSAValue
+    whole: SSAValue
+
+    @property
+    def end(self) -> int:
+        return self.start + int(dims_of(self.part)[self.axis])
+
+
+def join_pieces(b: Build, values: Sequence[SSAValue]) -> list[SSAValue]:
+    """Values of the same sum as the ones given: padded slices that do not overlap become one."""
+    pieces = [(value, _piece(value)) for value in values]
+    others = [value for value, piece in pieces if piece is None]
+    rows: list[list[_Piece]] = []
+    found = [piece for _, piece in pieces if piece is not None]
+    for piece in sorted(found, key=lambda piece: (piece.axis, piece.start)):
+        fitting = [r for r in rows if r[0].axis == piece.axis and r[-1].end <= piece.start]
+        if fitting:
+            fitting[0].append(piece)
+        else:
+            rows.append([piece])
+    return [*others, *(_joined(b, row) for row in rows)]
+
+
+def _piece(value: SSAValue) -> _Piece | None:
+    concat = value.owner
+    if not isinstance(concat, Concat):
+        return None
+    axis, start, parts = concat.axis.data, Dim.of(0), list[tuple[Dim, SSAValue]]()
+    for x in concat.xs:
+        if not (isinstance(x.owner, Fill) and x.owner.value.value.data == 0):
+            parts.append((start, x))
+        start = start + dims_of(x)[axis]
+    if len(parts) != 1 or not parts[0][0].is_static:
+        return None
+    (at, part), *_ = parts
+    return _Piece(axis, int(at), part, value) if dims_of(part)[axis].is_static else None
+
+
+def _joined(b: Build, row: list[_Piece]) -> SSAValue:
+    """Pieces in order, and -0.0 in the gaps."""
+    first = row[0]
+    if len(row) == 1:
+        return first.whole
+    dims, axis, at = dims_of(first.whole), first.axis, Dim.of(0)
+    parts: list[SSAValue] = []
+    for start, part in [*((p.start, p.part) for p in row), (dims[axis], None)]:
+        gap = Dim.of(start) - at
+        if gap != 0:
+            shape = [*dims[:axis], gap, *dims[axis + 1 :]]
+            parts.append(b.fill(-0.0, shape, dtype_of(first.whole)))
+        if part is not None:
+            parts.append(part)
+            at = Dim.of(start) + dims_of(part)[axis]
+    return b.concat(parts, axis)

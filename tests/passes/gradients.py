@@ -1,0 +1,62 @@
+"""Gradients of a program against finite differences of the interpreter, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.passes.differentiate import PREFIX, differentiate
+from tests.strategies import make_inputs
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+STEP = 1e-6
+
+
+def float_sources(program: Program) -> list[str]:
+    """The inputs and parameters that have gradients."""
+    values = {**program.net.inputs, **{name: op.y for name, op in program.params.items()}}
+    return [name for name, value in values.items() if dtype_of(value) in FLOATS]
+
+
+def float_outputs(program: Program) -> list[str]:
+    return [name for name, value in program.net.outputs.items() if dtype_of(value) in FLOATS]
+
+
+def check_gradients(
+    program: Program,
+    sizes: Mapping[str, int],
+    change: Callable[[Program], object] = lambda program: None,
+    rtol: float = 1e-6,
+) -> None:
+    """The slope of a weighted sum of all outputs, along a random direction of each source."""
+    wanted, of = float_outputs(program), float_sources(program)
+    both = differentiate(program, wanted, of)
+    both.module.verify()
+    change(both)
+    _, drawn = make_inputs(both, dict(sizes))
+    point = {**program.arrays, **drawn}
+    given = {name: a for name, a in point.items() if name in both.net.inputs or name in both.params}
+    outputs = run(both, given, np.float64, sizes)
+    for name in of:
+        assert outputs[PREFIX + name].shape == point[name].shape
+        direction = np.random.default_rng(1).choice([-1.0, 1.0], point[name].shape)
+        ends = [
+            _weighted(program, {**point, name: point[name] + side * STEP * direction}, sizes)
+            for side in (1, -1)
+        ]
+        slope = sum((a - b).sum() for a, b in zip(*ends, strict=True)) / (2 * STEP)
+        scale = 1.0 + max((float(np.abs(part).sum()) for part in ends[0]), default=0.0)
+        told = float((outputs[PREFIX + name] * direction).sum())
+        np.testing.assert_allclose(told, slope, rtol, rtol * scale, err_msg=name)
+
+
+def _weighted(program: Program, arrays: Arrays, sizes: Mapping[str, int]) -> list[np.ndarray]:
+    """Each output times its outside gradient."""
+    known = {n: a for n, a in arrays.items() if n in program.net.inputs or n in program.params}
+    outputs = run(program, known, np.float64, sizes)
+    return [outputs[name] * arrays[PREFIX + name] for name in float_outputs(program)]
