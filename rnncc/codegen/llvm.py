@@ -37,10 +37,10 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
     """
     host = llvm.get_default_triple()
     chosen = triple or host
-    if chosen != host and not LINUX.fullmatch(chosen):
+    architecture = _architecture(chosen)
+    if architecture not in CPUS or (chosen != host and not LINUX.fullmatch(chosen)):
         hint = "x86_64-linux-gnu and aarch64-linux-gnu are"
         raise CompileError("", f"target {chosen!r} is not supported", hint)
-    architecture = _architecture(chosen)
     native = architecture == _architecture(host)
     if cpu == "native" and not native:
         raise CompileError("", f"cpu 'native' is of this machine, not of {chosen}", "name a cpu")
@@ -243,10 +243,6 @@ def check_runs_here(target: Target) -> None:
     if not same or target.lanes > own.lanes or (target.fma and not own.fma):
         what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"
         raise CompileError("", what, "rnncc.build writes it to files")
-
-
-def _architecture(triple: str) -> str:
-    return triple.split("-")[0].replace("arm64", "aarch64")
 
 
 def load(optimised: Optimised) -> Any:

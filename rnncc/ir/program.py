@@ -13,7 +13,7 @@ from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 
 
-@dataclass
+@dataclass(repr=False)
 class Program:
     """A module that holds one `rnn.net`, and the side table of parameter values.
 
@@ -27,6 +27,9 @@ class Program:
     arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, np.ndarray[Any, Any]])
     name: str = "net"
     source: str = ""
+
+    def __repr__(self) -> str:
+        return str(self.module)
 
     @property
     def net(self) -> Net:

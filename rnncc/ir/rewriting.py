@@ -60,6 +60,7 @@ def run_all(steps: Iterable[bool]) -> bool:
 
 
 def is_used(value: SSAValue) -> bool:
+    """Whether anything reads a value."""
     return value.first_use is not None
 
 

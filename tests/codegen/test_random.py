@@ -9,12 +9,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from rnncc import pipeline
 from rnncc.codegen.llvm import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
 from rnncc.lowering.lower import lower
+from rnncc.options import Options
 from rnncc.planning.layout import plan
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
@@ -26,6 +28,7 @@ SIZES = [{"T": 0, "N": 3}, {"T": 1, "N": 1}, {"T": 4, "N": 3}, {"T": 9, "N": 45}
 PROGRAMS = st.booleans().flatmap(lambda known: programs(known=known))
 Sizes = dict[str, int]
 Execute = Callable[[Arrays, Sizes], Arrays]
+Make = Callable[[Program], KernelProgram]
 
 
 def examples(count: int) -> settings:
@@ -38,20 +41,36 @@ def examples(count: int) -> settings:
 @examples(40)
 @given(PROGRAMS)
 def test_compiled(program: Program) -> None:
-    check(program, compiled)
+    check(program, as_it_is, compiled)
+
+
+@examples(40)
+@given(PROGRAMS)
+def test_whole_pipeline(program: Program) -> None:
+    check(program, after_passes, compiled)
 
 
 @pytest.mark.slow
 @examples(2000)
-@given(PROGRAMS)
-def test_compiled_many(program: Program) -> None:
-    check(program, compiled)
+@given(PROGRAMS, st.booleans())
+def test_many(program: Program, passes: bool) -> None:
+    check(program, after_passes if passes else as_it_is, compiled)
 
 
 @examples(40)
 @given(PROGRAMS)
 def test_kernels(program: Program) -> None:
-    check(program, interpreted)
+    check(program, as_it_is, interpreted)
+
+
+def as_it_is(program: Program) -> KernelProgram:
+    kernels = lower(program, resolve_target())
+    plan(kernels)
+    return kernels
+
+
+def after_passes(program: Program) -> KernelProgram:
+    return pipeline.lower(program, Options(verify_each=True))
 
 
 def compiled(kernels: KernelProgram) -> Execute:
@@ -73,21 +92,20 @@ def interpreted(kernels: KernelProgram) -> Execute:
     return lambda inputs, sizes: kern_interpreter.run(kernels, inputs, sizes)
 
 
-def check(program: Program, make: Callable[[KernelProgram], Execute]) -> None:
+def check(program: Program, make: Make, run_kernels: Callable[[KernelProgram], Execute]) -> None:
     """Compare on several sizes."""
-    kernels = lower(program, resolve_target())
-    plan(kernels)
-    execute = make(kernels)
-    for sizes in SIZES:
-        _, inputs = make_inputs(program, sizes, sizes["T"])
-        want = run(program, inputs, np.float64, sizes)
-        inputs = {
-            n: a.astype(np.float32) if a.dtype == np.float64 else a for n, a in inputs.items()
-        }
-        got = execute(inputs, sizes)
+    cases = [make_inputs(program, sizes, sizes["T"]) for sizes in SIZES]
+    wanted = [run(program, inputs, np.float64, sizes) for sizes, inputs in cases]
+    execute = run_kernels(make(program))
+    for (sizes, inputs), want in zip(cases, wanted, strict=True):
+        got = execute({name: single(array) for name, array in inputs.items()}, sizes)
         assert got.keys() == want.keys()
         for name, array in want.items():
             assert np.isfinite(array).all(), "values are to stay tame"
             scale = max(1.0, float(np.abs(array).max(initial=0.0)))
             message = f"{name} at {sizes}"
             np.testing.assert_allclose(got[name], array, 1e-4, 1e-4 * scale, err_msg=message)
+
+
+def single(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype == np.float64 else array
