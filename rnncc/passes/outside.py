@@ -1,0 +1,63 @@
+"""Values of a loop's body, made outside of it: what hoisting and sinking build."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import RnnOp
+from rnncc.passes.bulk import in_bulk, spread, takes_matrix
+from rnncc.passes.dependence import Kind
+
+
+@dataclass
+class Outside:
+    """Makes values of a body in front of an op, each once.
+
+    Attributes:
+        before: the op, outside of the loop.
+        consts: values of the body that are known outside, the same for all steps.
+        rows: values of the body that are known outside for all steps, with a leading time axis.
+    """
+
+    before: Operation
+    steps: Dim
+    kinds: dict[SSAValue, Kind]
+    consts: dict[SSAValue, SSAValue]
+    rows: dict[SSAValue, SSAValue]
+
+    def const(self, value: SSAValue) -> SSAValue:
+        """A value that depends on consts alone."""
+        if value not in self.consts:
+            op = value.owner
+            assert isinstance(op, RnnOp)
+            made = op.clone({x: self.const(x) for x in op.operands})
+            assert self.before.parent is not None
+            self.before.parent.insert_op_before(made, self.before)
+            self.consts[value] = made.y
+        return self.consts[value]
+
+    def all_steps(self, value: SSAValue) -> SSAValue:
+        """A value for all steps, with a leading time axis."""
+        if value not in self.rows:
+            op = value.owner
+            if self.kinds[value] == Kind.CONST:
+                self.rows[value] = spread(self.build(), self.const(value), self.steps)
+                return self.rows[value]
+            assert isinstance(op, RnnOp)
+            operands = [
+                self.const(x) if takes_matrix(op, x, self.kinds) else self.all_steps(x)
+                for x in op.operands
+            ]
+            self.rows[value] = in_bulk(self.build(op), op, operands, self.steps)
+        return self.rows[value]
+
+    def build(self, op: Operation | None = None) -> Build:
+        """A builder at that place, with the location of an op of the body."""
+        b = Build.before(self.before)
+        if op is not None:
+            b.loc = Build.before(op).loc
+        return b

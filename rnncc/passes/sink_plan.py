@@ -1,0 +1,151 @@
+"""What `sink` can move behind a loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.ir.ops.base import Elementwise
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.elementwise import Add
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
+from rnncc.ir.rewriting import is_used
+from rnncc.ir.types import dims_of
+from rnncc.passes.bulk import can_do_in_bulk
+from rnncc.passes.dependence import Kind, kinds_of
+from rnncc.passes.hoist import COSTLY
+
+VIEWS = (Reshape, Transpose, Slice)
+"""Ops that a sum over steps may pass through."""
+
+
+@dataclass
+class SinkPlan:
+    """What of a scan to move.
+
+    Attributes:
+        sums: a carry's index → the terms that each step adds to it.
+        rows: the indices of ys.
+        leaving: the values of the body that are read outside then.
+    """
+
+    kinds: dict[SSAValue, Kind]
+    sums: dict[int, list[SSAValue]] = field(default_factory=dict[int, list[SSAValue]])
+    rows: list[int] = field(default_factory=list[int])
+    leaving: dict[SSAValue, None] = field(default_factory=dict[SSAValue, None])
+
+    def read(self, value: SSAValue) -> None:
+        """A value is to be read outside; a view is made there of what it is a view of."""
+        while isinstance(value.owner, VIEWS):
+            value = value.owner.x
+        if self.kinds[value] != Kind.CONST:
+            self.leaving[value] = None
+
+    def is_product(self, term: SSAValue) -> bool:
+        """Whether a term is a view of a product of two matrices that both change."""
+        op = _base(term).owner
+        if not isinstance(op, Matmul) or len(dims_of(op.a)) != len(dims_of(op.b)):
+            return False
+        return Kind.CONST not in (self.kinds[op.a], self.kinds[op.b])
+
+    def is_sum(self, term: SSAValue, there: set[SSAValue]) -> bool:
+        """Whether a term is a view of a sum over values that are there for all steps."""
+        op = _base(term).owner
+        return isinstance(op, Reduce) and op.kind.data == "sum" and op.x in there
+
+    def is_able(self, op: Operation) -> bool:
+        """Whether an op can be done for all steps at once, behind the loop."""
+        if isinstance(op, Matmul) and self.kinds[op.b] == Kind.CONST:
+            return len(dims_of(op.b)) == 2 and self.kinds[op.a] != Kind.CONST
+        if isinstance(op, Matmul):
+            return self.is_product(op.y)
+        return can_do_in_bulk(op, self.kinds) and self.kinds[op.results[0]] != Kind.CONST
+
+
+def plan_sink(scan: Scan) -> SinkPlan:
+    """Choose what of a scan leaves it."""
+    plan = SinkPlan(kinds_of(scan))
+    _plan_rows(plan, scan)
+    found = {i: terms for i in range(len(scan.finals)) if (terms := _terms(scan, i))}
+    for terms in found.values():
+        if all(plan.is_product(term) for term in terms):
+            _read_factors(plan, terms)
+    there = _there(plan, scan)
+    for index, terms in found.items():
+        if all(plan.is_product(term) or plan.is_sum(term, there) for term in terms):
+            _read_factors(plan, [term for term in terms if plan.is_product(term)])
+            plan.sums[index] = terms
+    return plan
+
+
+def _plan_rows(plan: SinkPlan, scan: Scan) -> None:
+    """Find the products with a const matrix, and what follows them, that lead to ys alone."""
+    ops, rows = list(scan.body.block.ops), scan.yields[1]
+    able, sunk = set[Operation](), set[Operation]()
+    for op in reversed(ops):
+        uses = [use for result in op.results for use in result.uses]
+        if all(u.operation in able or _makes_y(scan, u.operation, u.index) for u in uses):
+            able.update([op] if plan.is_able(op) else [])
+    for op in (op for op in ops if op in able):
+        root = isinstance(op, Matmul) and plan.kinds[op.b] == Kind.CONST
+        if root or any(operand.owner in sunk for operand in op.operands):
+            sunk.add(op)
+    plan.rows += [i for i, row in enumerate(rows) if row.owner in sunk and is_used(scan.ys[i])]
+    work, seen = [rows[i] for i in plan.rows], set[SSAValue]()
+    while work:
+        value = work.pop()
+        if value not in seen:
+            seen.add(value)
+            if isinstance(value.owner, Operation) and value.owner in sunk:
+                work += value.owner.operands
+            else:
+                plan.read(value)
+
+
+def _makes_y(scan: Scan, user: Operation, index: int) -> bool:
+    return isinstance(user, Yield) and index >= len(scan.inits)
+
+
+def _there(plan: SinkPlan, scan: Scan) -> set[SSAValue]:
+    """The values whose rows are there for all steps anyway, and what is cheap to make of them."""
+    rows = enumerate(scan.yields[1])
+    ys = [row for i, row in rows if i not in plan.rows and is_used(scan.ys[i])]
+    there = {*plan.leaving, *ys, *scan.groups[2]}
+    there.update(value for value, kind in plan.kinds.items() if kind == Kind.CONST)
+    for op in scan.body.block.ops:
+        cheap = isinstance(op, (Elementwise, Broadcast, *VIEWS)) and not isinstance(op, COSTLY)
+        if cheap and there.issuperset(op.operands):
+            there.update(op.results)
+    return there
+
+
+def _terms(scan: Scan, index: int) -> list[SSAValue]:
+    """What each step adds to a carry that nothing else reads; nothing where it does more."""
+    arg, total = scan.groups[1][index], scan.yields[0][index]
+    if not is_used(scan.finals[index]) or arg.get_user_of_unique_use() is None:
+        return []
+    terms, work = list[SSAValue](), [total]
+    while work:
+        value = work.pop()
+        if isinstance(value.owner, Add) and value.get_user_of_unique_use() is not None:
+            work += [value.owner.b, value.owner.a]
+        else:
+            terms.append(value)
+    return [term for term in terms if term is not arg] if arg in terms else []
+
+
+def _base(term: SSAValue) -> SSAValue:
+    """What a term is a view of."""
+    while isinstance(term.owner, VIEWS):
+        term = term.owner.x
+    return term
+
+
+def _read_factors(plan: SinkPlan, terms: Sequence[SSAValue]) -> None:
+    for op in (_base(term).owner for term in terms):
+        assert isinstance(op, Matmul)
+        plan.read(op.a)
+        plan.read(op.b)
