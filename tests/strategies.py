@@ -63,14 +63,15 @@ def make_inputs(
 
 
 @st.composite
-def programs(draw: Draw, scans: bool = True, known: bool = True) -> Program:
+def programs(draw: Draw, scans: bool = True, known: bool = True, width: int = 3) -> Program:
     """A net of a few ops over a sequence, states, lengths and parameters (`known`: with values)."""
     b = Build.net("random")
-    x, h = b.input("x", ["T", "N", 3]), b.input("h", ["N", 3])
-    pool = [x, h, b.input("c", [1, "N", 3]), b.input("v", [3])]
+    x, h = b.input("x", ["T", "N", width]), b.input("h", ["N", width])
+    pool = [x, h, b.input("c", [1, "N", width]), b.input("v", [width])]
     lengths = b.input("lengths", ["N"], "i32")
-    pool += [b.param("w", [3, 3]), b.param("u", [6, 3]), b.param("bias", [3])]
-    pool += [b.fill(draw(st.sampled_from([0.0, -0.0, 1.0, 0.5])), ["N", 3])]
+    shapes = {"w": (width, width), "u": (2 * width, width), "bias": (width,)}
+    pool += [b.param(name, shape) for name, shape in shapes.items()]
+    pool += [b.fill(draw(st.sampled_from([0.0, -0.0, 1.0, 0.5])), ["N", width])]
     if draw(st.booleans()):
         pool.append(b.reverse_segments(x, lengths))
     _grow(draw, b, pool, 5)
@@ -80,7 +81,6 @@ def programs(draw: Draw, scans: bool = True, known: bool = True) -> Program:
     count = draw(st.integers(1, 3))
     outputs = {f"y{i}": draw(st.sampled_from(pool)) for i in range(count)} | {"last": pool[-1]}
     rng = np.random.default_rng(draw(st.integers(0, 99)))
-    shapes = {"w": (3, 3), "u": (6, 3), "bias": (3,)}
     arrays = {n: rng.uniform(-0.5, 0.5, s) for n, s in shapes.items()} if known else {}
     return b.finish(outputs, arrays)
 
@@ -220,7 +220,9 @@ def _broadcast(draw: Draw, b: Build, pool: Pool) -> SSAValue:
 def _matmul(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     x, y = _pick(draw, pool, 2), _pick(draw, pool, 2)
     flags = [draw(st.booleans()), draw(st.booleans())]
-    return b.mul(b.matmul(x, y, *flags), b.fill(0.5, []))
+    depth = dims_of(x)[-2 if flags[0] else -1]
+    scale = 1.5 / max(int(depth), 3) if depth.is_static else 0.5
+    return b.mul(b.matmul(x, y, *flags), b.fill(scale, []))
 
 
 def _reduce(draw: Draw, b: Build, pool: Pool) -> SSAValue:

@@ -25,7 +25,10 @@ from tests.strategies import make_inputs, programs
 
 SIZES = [{"T": 0, "N": 3}, {"T": 1, "N": 1}, {"T": 4, "N": 3}, {"T": 9, "N": 45}]
 """The last takes several chunks of time."""
-PROGRAMS = st.booleans().flatmap(lambda known: programs(known=known))
+PROGRAMS = st.tuples(st.booleans(), st.sampled_from([3, 3, 3, 37])).flatmap(
+    lambda choice: programs(known=choice[0], width=choice[1])
+)
+"""37: several panels of weights, the last one narrow."""
 Sizes = dict[str, int]
 Execute = Callable[[Arrays, Sizes], Arrays]
 Make = Callable[[Program], KernelProgram]

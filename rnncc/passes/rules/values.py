@@ -176,7 +176,6 @@ def reverse_twice(op: ReverseSegments) -> SSAValue | None:
     return None
 
 
-_ELEMENTWISE: list[type[RnnOp]] = list(ew.OPS)  # pyright: ignore
 _OWN: dict[type[RnnOp], tuple[Rule, ...]] = {
     ew.Add: (add,),
     ew.Sub: (sub,),
@@ -193,7 +192,7 @@ _OWN: dict[type[RnnOp], tuple[Rule, ...]] = {
     ew.Cast: (cast,),
 }
 RULES: dict[type[RnnOp], tuple[Rule, ...]] = {
-    **{op: (*_OWN.get(op, ()), evaluate_fills, below_broadcasts) for op in _ELEMENTWISE},
+    **{op: (*_OWN.get(op, ()), evaluate_fills, below_broadcasts) for op in ew.OPS},
     Size: (size,),
     Constant: (constant,),
     Iota: (iota,),
