@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.build import Build
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net, Scan
@@ -16,8 +15,9 @@ from rnncc.ir.ops.shape import Broadcast, Reshape, Slice
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.rewriting import Loop, NetPass, Rows, remove_dead, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.passes.bulk import can_do_in_bulk, in_bulk, spread, takes_matrix
+from rnncc.passes.bulk import can_do_in_bulk
 from rnncc.passes.dependence import Kind, kinds_of
+from rnncc.passes.outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
 COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf)
@@ -48,9 +48,10 @@ def _hoist(scan: Scan) -> bool:
     if not choice.leaving:
         return False
     loop = Loop(scan)
-    outside, kinds = _Outside(loop, choice.kinds), choice.kinds
+    kinds, consts = choice.kinds, {c.arg: c.outer for c in loop.consts}
+    outside = Outside(scan, loop.steps, kinds, consts, {x.arg: x.outer for x in loop.xs})
     made = {
-        value: outside.const(value) if kinds[value] == Kind.CONST else outside.rows(value)
+        value: outside.const(value) if kinds[value] == Kind.CONST else outside.all_steps(value)
         for value in choice.leaving
     }
     for value, outer in made.items():
@@ -153,45 +154,3 @@ def _users(value: SSAValue) -> set[Operation]:
 
 def _owners(values: Iterable[SSAValue]) -> set[Operation]:
     return {v.owner for v in values if not isinstance(v.owner, Block)}
-
-
-class _Outside:
-    """Makes values of a body in front of its loop, each once."""
-
-    def __init__(self, loop: Loop, kinds: dict[SSAValue, Kind]) -> None:
-        self._kinds, self._steps = kinds, loop.steps
-        self._scan = loop.scan
-        self._consts = {c.arg: c.outer for c in loop.consts}
-        self._rows = {x.arg: x.outer for x in loop.xs}
-
-    def const(self, value: SSAValue) -> SSAValue:
-        """A value that depends on consts alone."""
-        if value not in self._consts:
-            op = value.owner
-            assert isinstance(op, RnnOp)
-            made = op.clone({x: self.const(x) for x in op.operands})
-            assert self._scan.parent is not None
-            self._scan.parent.insert_op_before(made, self._scan)
-            self._consts[value] = made.y
-        return self._consts[value]
-
-    def rows(self, value: SSAValue) -> SSAValue:
-        """A value for all steps, with a leading time axis."""
-        if value not in self._rows:
-            op = value.owner
-            if self._kinds[value] == Kind.CONST:
-                self._rows[value] = spread(Build.before(self._scan), self.const(value), self._steps)
-                return self._rows[value]
-            assert isinstance(op, RnnOp)
-            operands = [
-                self.const(x) if takes_matrix(op, x, self._kinds) else self.rows(x)
-                for x in op.operands
-            ]
-            self._rows[value] = in_bulk(self._build(op), op, operands, self._steps)
-        return self._rows[value]
-
-    def _build(self, op: RnnOp) -> Build:
-        """A builder in front of the loop that keeps an op's location."""
-        b = Build.before(self._scan)
-        b.loc = Build.before(op).loc
-        return b
