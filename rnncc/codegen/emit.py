@@ -12,7 +12,7 @@ from llvmlite import ir
 from rnncc.codegen.math import MathEmitter
 from rnncc.codegen.target import Target
 from rnncc.codegen.vector import Vector
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.types import ITEM_BYTES
 
 I64, I32, I8, I1 = ir.IntType(64), ir.IntType(32), ir.IntType(8), ir.IntType(1)
@@ -90,6 +90,14 @@ class Emit:
         self.symbols = {**before, **values}
         yield
         self.symbols = before
+
+    def largest(self, sizes: Largest) -> Value:
+        """The largest of several formulas as an i64."""
+        values = [self.dim(formula) for formula in sizes.formulas] or [I64(0)]
+        total = values[0]
+        for value in values[1:]:
+            total = self.b.select(self.b.icmp_signed(">", value, total), value, total)
+        return total
 
     # Loops
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kern import Buffer, Func
 
 
@@ -44,7 +44,7 @@ class KernelProgram:
     outputs: list[Port]
     parameters: list[Port]
     arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, np.ndarray[Any, Any]])
-    workspace: Dim = field(default_factory=lambda: Dim.of(0))
+    workspace: Largest = field(default_factory=Largest)
     weights: int = 0
 
     @property

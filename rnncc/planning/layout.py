@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.ops.base import dim_attr
@@ -47,7 +47,7 @@ class Plan:
     buffers: list[Planned]
     params: list[Planned]
     blocks: list[Block]
-    workspace: Dim
+    workspace: Largest
     weights: int
 
     def bound(self, sizes: Mapping[str, int]) -> int:
@@ -100,7 +100,7 @@ def _place_params(program: KernelProgram, always: Lifetime) -> tuple[list[Planne
 
 def _place_workspace(
     program: KernelProgram, line: Timeline
-) -> tuple[list[Planned], list[Block], Dim]:
+) -> tuple[list[Planned], list[Block], Largest]:
     alive = lifetimes(line)
     held = [b for b in program.buffers if b in alive and workspace_bytes(b) != 0]
     heirs = inherited(line, alive)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import prod
 from operator import add, le, mul
 
-from rnncc.ir.dims import Dim, Monomial
+from rnncc.ir.dims import Dim, Largest, Monomial
 from rnncc.planning.lifetimes import Lifetime
 
 Vector = tuple[int, ...]
@@ -46,7 +46,7 @@ class _Placed:
     lifetime: Lifetime
 
 
-def place(blocks: Sequence[Block]) -> tuple[list[Dim], Dim]:
+def place(blocks: Sequence[Block]) -> tuple[list[Dim], Largest]:
     """An offset for each block, and the bytes that all of them take.
 
     Blocks alive at once never overlap, whatever the symbols' values. Each starts at a multiple of
@@ -64,10 +64,14 @@ def place(blocks: Sequence[Block]) -> tuple[list[Dim], Dim]:
     by_class = sorted(by_size, key=lambda i: [not c for c in sizes[i]])
     by_line = sorted(by_class, key=lambda i: not lined[i])
     by_start = sorted(by_size, key=lambda i: blocks[i].lifetime.first)
-    orders = [by_line, by_class, by_size, by_start] if len(blocks) <= MANY else [by_line]
+    by_end = sorted(by_size, key=lambda i: -blocks[i].lifetime.last)
+    orders = [by_line, by_class, by_size, by_start, by_end] if len(blocks) <= MANY else [by_line]
     layouts = [_first_fit(order, blocks, sizes, grains) for order in orders]
-    offsets, total = min(layouts, key=lambda layout: _dot(layout[1], weights))
-    return [_formula(monomials, offset) for offset in offsets], _formula(monomials, total)
+    offsets, ends = min(
+        layouts, key=lambda found: max((_dot(e, weights) for e in found[1]), default=0)
+    )
+    highest = Largest(_formula(monomials, end) for end in ends)
+    return [_formula(monomials, offset) for offset in offsets], highest
 
 
 def _first_fit(
@@ -75,19 +79,26 @@ def _first_fit(
     blocks: Sequence[Block],
     sizes: Sequence[Vector],
     grains: Sequence[Grain],
-) -> tuple[list[Vector], Vector]:
-    """Offsets in the blocks' own order, and the total."""
+) -> tuple[list[Vector], list[Vector]]:
+    """Offsets in the blocks' own order, and the ends that may be the highest."""
     offsets: list[Vector] = [()] * len(blocks)
     placed: list[_Placed] = []
-    total = _zero(sizes)
     for i in order:
         lifetime = blocks[i].lifetime
         others = [p for p in placed if p.lifetime.overlaps(lifetime)]
         offsets[i] = start = _lowest(sizes[i], grains[i], others)
         end = _sum(start, sizes[i])
         insort(placed, _Placed(start, end, lifetime), key=lambda p: (p.start, p.end))
-        total = _join(total, end)
-    return offsets, total
+    return offsets, _highest([p.end for p in placed])
+
+
+def _highest(ends: Sequence[Vector]) -> list[Vector]:
+    """The ends that no other is above of."""
+    found: list[Vector] = []
+    for end in sorted(set(ends), key=sum, reverse=True):
+        if not any(_below(end, other) for other in found):
+            found.append(end)
+    return found
 
 
 def _lowest(size: Vector, grain: Grain, others: Sequence[_Placed]) -> Vector:
@@ -123,10 +134,6 @@ def _join(a: Vector, b: Vector) -> Vector:
 
 def _dot(a: Vector, b: Sequence[int]) -> int:
     return sum(map(mul, a, b))
-
-
-def _zero(sizes: Sequence[Vector]) -> Vector:
-    return (0,) * len(sizes[0]) if sizes else ()
 
 
 def _up(value: int, grain: int) -> int:

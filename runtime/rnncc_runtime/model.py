@@ -19,7 +19,7 @@ from rnncc_runtime.arrays import (
     read_specs,
 )
 from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
-from rnncc_runtime.sizes import Size, solve
+from rnncc_runtime.sizes import parse_largest, solve
 
 Arrays = list[Array | None]
 Shape = tuple[int, ...]
@@ -97,7 +97,8 @@ class Model:
         self._keep = keep
         self._frame = _Frame(len(self.inputs), len(self.outputs))
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
-        used = Size.parse(metadata["workspace"]).symbols
+        sizes = parse_largest(metadata["workspace"])
+        used = set[str]().union(*(size.symbols for size in sizes))
         for spec in (*self.inputs.values(), *self.outputs.values()):
             used = used.union(*(size.symbols for size in spec.sizes))
         self._needed = tuple(symbol for symbol in self._symbols if symbol in used)

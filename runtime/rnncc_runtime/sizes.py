@@ -70,6 +70,12 @@ class Size:
         return value if self.evaluate({**values, symbol: value}) == extent else None
 
 
+def parse_largest(text: str) -> list[Size]:
+    """The formulas of `max(a, b, ...)`, or the one that stands alone; raises `LoadError`."""
+    inner = text[4:-1] if text.startswith("max(") and text.endswith(")") else text
+    return [Size.parse(part.strip()) for part in inner.split(",")]
+
+
 Shapes = Sequence[tuple[str, tuple[Size, ...], tuple[int, ...]]]
 """Of every array: its name, what its shape should be, and what it is."""
 

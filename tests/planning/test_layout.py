@@ -181,7 +181,7 @@ def test_outputs_that_nothing_stands_in_for_and_idle_buffers_take_no_memory() ->
     k.map([N, H], [], [(y, row_major([N, H]))], lambda b: [b.fill(1, ())])
     program = k.program([], [port("y", N, H)])
     assert plan(program).buffers == []
-    assert program.workspace == 0
+    assert not program.workspace
     assert run(program, {}, {"N": 2}, absent={"y"}) == {}
 
 

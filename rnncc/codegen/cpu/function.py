@@ -80,7 +80,7 @@ def _workspace_bytes(module: ir.Module, program: KernelProgram, target: Target) 
     emit.symbols = dict(zip(program.symbols, function.args, strict=True))
     with emit.when(_bad_size(emit)):
         emit.b.ret(I64(-1))
-    emit.b.ret(emit.dim(program.workspace))
+    emit.b.ret(emit.largest(program.workspace))
 
 
 def _bad_size(emit: Emit) -> Value:
@@ -132,8 +132,9 @@ class _Body:
         b = self.emit.b
         self._fail_if(self._is_null(self.inputs), NULL_POINTER)
         self._fail_if(self._is_null(self.outputs), NULL_POINTER)
-        if self.program.workspace != 0:
-            empty = b.icmp_signed("==", self.emit.dim(self.program.workspace), I64(0))
+        if self.program.workspace:
+            size = self.emit.largest(self.program.workspace)
+            empty = b.icmp_signed("==", size, I64(0))
             missing = b.and_(self._is_null(self.workspace), b.not_(empty))
             self._fail_if(missing, NULL_POINTER)
         numbers = {port.name: i for i, port in enumerate(self.program.inputs)}
