@@ -213,7 +213,8 @@ class Transpose(Operator):
     def infer(self, s: Shapes) -> None:
         s.same_dtype(self.xs[0], self.ys[0])
         axes = [int(axis) for axis in self.args.ints("axes")]
-        known = s.dims(self.xs[0]) or s.dims(self.ys[0])
+        known = s.dims(self.xs[0])
+        known = s.dims(self.ys[0]) if known is None else known
         if known is None and not axes:
             return
         rank = len(axes) if known is None else len(known)

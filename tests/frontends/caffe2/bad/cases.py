@@ -161,6 +161,7 @@ CASES: dict[str, Case] = {
     "axis_without_broadcast": Case(one("Add", "x b", "y", axis=1)),
     "squeeze_of_nothing": Case(one("Squeeze", "x", "y"), shapes=SHAPE),
     "transpose_of_one_axis_twice": Case(one("Transpose", "x", "y", axes=[0, 0, 1]), shapes=SHAPE),
+    "transpose_of_a_scalar": Case(one("Transpose", "x", "y", axes=[1, 0]), shapes={"x": ""}),
     "reshape_without_a_shape": Case(one("Reshape", "x", "y"), shapes=SHAPE),
     "reshape_to_two_unknown_sizes": Case(one("Reshape", "x", "y", shape=[-1, -1]), shapes=SHAPE),
     "reshape_to_what_data_says": Case(one("Reshape", "x s", "y"), shapes={"x": "T,4", "s": "2"}),
