@@ -8,10 +8,12 @@ import numpy as np
 from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.access import Access, dense
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Access, Buffer, For, Func, Gemm, Map, Row, dense
+from rnncc.ir.kern import Buffer, For, Func, Row
 from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.kernels import Gemm, Map
 from rnncc.ir.ops.base import dim_attr
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.packing import pack

@@ -11,23 +11,12 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 from xdsl.ir import Attribute, Block, SSAValue
 
+from rnncc.ir.access import Access, dense, get_access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import (
-    Access,
-    Buffer,
-    For,
-    Gemm,
-    Index,
-    Kernel,
-    Pack,
-    Reduce,
-    Reverse,
-    Row,
-    dense,
-    get_access,
-)
+from rnncc.ir.kern import Buffer, For, Row
 from rnncc.ir.kern_memory import Memory, lay_out
 from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Gemm, Index, Kernel, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.packing import pack, unpack

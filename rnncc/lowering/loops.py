@@ -10,9 +10,10 @@ from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rnncc.ir import kern
+from rnncc.ir import kern, kernels
+from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Access, Buffer
+from rnncc.ir.kern import Buffer
 from rnncc.ir.ops.base import dim_attr
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.types import dims_of, dtype_of
@@ -167,7 +168,7 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
     """Whether the state is read only where, and by the kernel by which, it is replaced."""
     for use in previous.uses:
         kernel = use.operation
-        if not isinstance(kernel, kern.Map | kern.Gemm):
+        if not isinstance(kernel, kernels.Map | kernels.Gemm):
             return False
         written = list(zip(kernel.outs, kernel.out_accesses, strict=True))
         if (home.row, kernel.read_at(use.index)) not in written:

@@ -13,9 +13,10 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.codegen.target import Target
-from rnncc.ir import kern
+from rnncc.ir import kern, kernels
+from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Access, Buffer
+from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Scan, Yield
@@ -298,7 +299,7 @@ class Lowering:
         region = self._region(len(dims))
         values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
         stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
-        self.builder.insert(kern.Map(domain, region.ins, stores, region.finish(values)))
+        self.builder.insert(kernels.Map(domain, region.ins, stores, region.finish(values)))
 
     def emit_product(
         self,
@@ -326,7 +327,7 @@ class Lowering:
         a = (place.buffer, Access(row_access.offset, (*row_access.strides, k)))
         packed, geometry = self.weights.packed(op, region.slots, int(dims[-1]))
         body = region.finish(values)
-        self.builder.insert(kern.Gemm(domain, a, packed, geometry, region.ins, stores, body))
+        self.builder.insert(kernels.Gemm(domain, a, packed, geometry, region.ins, stores, body))
 
     def _region(self, rank: int, product: tuple[Matmul, IndexMap] | None = None) -> Region:
         return Region(rank, self.resolve, self.find, self.place, product)
@@ -354,7 +355,7 @@ class Lowering:
         dest = self._alone(op.y)
         out = (dest.buffer, dest.over(at[: len(dims) - len(axes)], len(domain)))
         body = region.finish([value])
-        kernel = kern.Reduce(op.kind.data, len(axes), domain, region.ins, out, body)
+        kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body)
         self.builder.insert(kernel)
 
     def _emit_batched(self, op: Matmul) -> None:
@@ -373,12 +374,14 @@ class Lowering:
         dest = self._alone(op.y)
         out = (dest.buffer, dest.over(at[:-1], len(domain)))
         body = region.finish([region.insert(Mul(*factors))])
-        self.builder.insert(kern.Reduce("sum", 1, domain, region.ins, out, body))
+        self.builder.insert(kernels.Reduce("sum", 1, domain, region.ins, out, body))
 
     def _emit_reverse(self, op: ReverseSegments) -> None:
         x, lengths, dest = self.pointer(op.x), self.pointer(op.lengths), self._alone(op.y)
         steps, columns, *rest = dims_of(op.x)
-        self.builder.insert(kern.Reverse(x, lengths, dest.buffer, (steps, columns, product(rest))))
+        self.builder.insert(
+            kernels.Reverse(x, lengths, dest.buffer, (steps, columns, product(rest)))
+        )
 
 
 def _chunk(dims: Sequence[Dim], time: tuple[Dim, Dim] | None) -> tuple[Dim, list[Dim]]:

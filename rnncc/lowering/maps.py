@@ -8,8 +8,8 @@ from typing import TypeGuard
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.access import Access, dense
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Access, dense
 from rnncc.ir.ops.base import get_dim, get_ints
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.types import dims_of

@@ -8,7 +8,8 @@ from xdsl.builder import Builder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rnncc.ir.kern import Access, Index, buffer_dtype
+from rnncc.ir.access import Access, buffer_dtype
+from rnncc.ir.kernels import Index
 from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.elementwise import Add

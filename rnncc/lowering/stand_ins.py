@@ -6,8 +6,9 @@ from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, Kernel, Row
+from rnncc.ir.kern import Buffer, Row
 from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Kernel
 from rnncc.ir.ops.base import dim_attr, get_dim
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.ir import kern
+from rnncc.ir import kernels
+from rnncc.ir.access import Access, buffer_dtype, packed_elements
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Access, Buffer, buffer_dtype
+from rnncc.ir.kern import Buffer
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.packing import pack
 from rnncc.ir.types import NUMPY, dims_of
@@ -74,9 +75,9 @@ class Weights:
     ) -> SSAValue:
         """Packed when the library is called: at its start for inputs, else before this kernel."""
         lowering = self._lowering
-        size = kern.packed_elements(len(sources), units, depth, lowering.target.lanes)
+        size = packed_elements(len(sources), units, depth, lowering.target.lanes)
         place = lowering.declare("packed", "scratch", buffer_dtype(buffer), [Dim.of(size)])
-        op = kern.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
+        op = kernels.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
         (lowering.builders[0] if self._is_fixed(buffer) else lowering.builder).insert(op)
         return place.buffer
 

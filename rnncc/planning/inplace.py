@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from rnncc.ir.kern import Buffer, Gemm, Map
+from rnncc.ir.kern import Buffer
+from rnncc.ir.kernels import Gemm, Map
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.uses import Timeline, Use
 

@@ -12,20 +12,10 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.access import Access, dense
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import (
-    Access,
-    Buffer,
-    For,
-    Func,
-    Gemm,
-    Kernel,
-    Pack,
-    Reduce,
-    Reverse,
-    Row,
-    dense,
-)
+from rnncc.ir.kern import Buffer, For, Func, Row
+from rnncc.ir.kernels import Gemm, Kernel, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.planning.footprint import Footprint
 

@@ -6,9 +6,10 @@ from xdsl.dialects.builtin import StringAttr
 
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, Index, Pack, Reduce, Reverse
+from rnncc.ir.kern import Buffer
 from rnncc.ir.kern_interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Index, Pack, Reduce, Reverse
 from rnncc.ir.packing import unpack
 from rnncc.planning.layout import plan
 from tests.kern_samples import Kern, N, T, lstm, port, region, row_major, strided

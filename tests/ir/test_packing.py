@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rnncc.ir.kern import packed_elements
+from rnncc.ir.access import packed_elements
 from rnncc.ir.packing import pack, unpack
 
 sizes = st.integers(1, 9)

@@ -22,8 +22,9 @@ from rnncc.codegen.emit import I8, I32, I64, POINTER, Emit, Pointer, Value
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, For, Gemm, Kernel, Map, Pack, Reduce, Reverse, Row
+from rnncc.ir.kern import Buffer, For, Row
 from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Gemm, Kernel, Map, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 

@@ -14,8 +14,9 @@ from rnncc.codegen.cpu.nest import indexed_axes, make_nest
 from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.errors import CompileError
+from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Access, Gemm, get_access
+from rnncc.ir.kernels import Gemm
 
 CHAINS = 8
 """Independent sums that keep the multiply-add units busy when there is one row."""

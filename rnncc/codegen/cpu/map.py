@@ -11,7 +11,7 @@ from rnncc.codegen.cpu.nest import Nest, indexed_axes, make_nest
 from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Map
+from rnncc.ir.kernels import Map
 
 
 def emit_map(emit: Emit, op: Map, ins: list[Pointer], outs: list[Pointer]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rnncc.codegen.emit import I64, Emit, Pointer, Value
-from rnncc.ir.kern import Pack, Reverse
+from rnncc.ir.kernels import Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 
 Pair = tuple[Value, Value]

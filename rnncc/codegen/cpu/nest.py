@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Access, Index, Kernel
+from rnncc.ir.kernels import Index, Kernel
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.emit import I32, I64, VALUE, Emit, Pointer, Value
+from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Access, Reduce
+from rnncc.ir.kernels import Reduce
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 
 

@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.codegen.emit import VALUE, Emit, Value, vector_type
 from rnncc.codegen.math import MathEmitter
 from rnncc.errors import CompileError
-from rnncc.ir.kern import Index
+from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield, terminator
