@@ -16,7 +16,6 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import process_time
 
 from google.protobuf import text_format
@@ -24,8 +23,8 @@ from google.protobuf import text_format
 from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import OPERATORS, import_net
 from rnncc.netdef import NetDef, OperatorDef, load
+from tests.golden import GOLDEN
 
-GOLDEN = Path(__file__).parents[3] / "shared" / "golden" / "caffe2"
 LIMIT_SECONDS = 2
 LIMIT_BYTES = 4 << 30
 VALUES = [-(1 << 63), -(1 << 31), -100, -2, -1, 0, 1, 2, 3, 5, 24, 1 << 20, 1 << 31, 1 << 62]
@@ -205,7 +204,9 @@ def mutant(rng: random.Random, net: NetDef) -> bytes:
 
 def run(count: int, seed: int = 0, progress: bool = False) -> Report:
     """Import `count` mutants; any outcome but success or CompileError is a failure."""
-    cases = [(load(path), path.with_name("init.pb")) for path in sorted(GOLDEN.glob("*/net.pb"))]
+    cases = [
+        (load(path), path.with_name("init.pb")) for path in sorted(GOLDEN.glob("caffe2/*/net.pb"))
+    ]
     inits = [load(path) for _, path in cases]
     report = Report()
     signal.signal(signal.SIGALRM, _too_slow)

@@ -8,7 +8,8 @@ import pytest
 
 from rnncc.errors import CompileError
 from rnncc.netdef import NetDef, load, save
-from tests.frontends.caffe2.nets import GOLDEN, net, op
+from tests.frontends.caffe2.nets import net, op
+from tests.golden import GOLDEN
 
 SMALL = net([op("FC", "x w b", "y", axis=2, order="NCHW", ratio=0.5)], "x w b", "y")
 

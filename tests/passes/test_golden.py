@@ -10,11 +10,10 @@ import pytest
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.control import Scan
+from tests.golden import CASES, GOLDEN
 from tests.passes.helpers import count, whole_sequence
 from tests.strategies import SIZES, make_inputs
 
-GOLDEN = Path(__file__).parents[3] / "shared/golden/caffe2"
-CASES = sorted(path.parent for path in GOLDEN.glob("*/net.pb"))
 pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
 
 
@@ -35,7 +34,8 @@ def test_sequence_keeps_values(case: Path):
 
 @pytest.mark.parametrize("name", ["lstm", "lstm_two_layers", "lstm_last_only", "basic_rnn_tanh"])
 def test_one_product_a_layer_stays_in_the_loop(name: str):
-    program = import_net(GOLDEN / name / "net.pb", GOLDEN / name / "init.pb")
+    case = GOLDEN / "caffe2" / name
+    program = import_net(case / "net.pb", case / "init.pb")
     whole_sequence(program)
     scans = [op for op in program.net.walk() if isinstance(op, Scan)]
     assert [count(scan.body.block)["matmul"] for scan in scans] == [1] * len(scans)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from rnncc.netdef import NetDef, OperatorDef
-
-GOLDEN = Path(__file__).parents[4] / "shared" / "golden"
 
 
 def op(kind: str, inputs: str, outputs: str, **args: Any) -> OperatorDef:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rnncc.netdef import NetDef, OperatorDef, load
-from tests.frontends.caffe2.nets import GOLDEN, op
+from tests.frontends.caffe2.nets import op
+from tests.golden import GOLDEN
 
 HIDDEN, WIDTH = 6, 5
 """The sizes of the recordings."""

@@ -14,9 +14,8 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.netdef import load, save
 from tests.frontends.caffe2 import resized
-from tests.frontends.caffe2.nets import GOLDEN
+from tests.golden import CASES, GOLDEN
 
-CASES = sorted(path.parent for path in GOLDEN.glob("caffe2/*/net.pb"))
 SPEED = sorted(path for path in GOLDEN.glob("speed/*_32.pb"))
 
 pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")

@@ -13,7 +13,8 @@ from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.netdef import NetDef, load
-from tests.frontends.caffe2.nets import GOLDEN, net, op, sum_net
+from tests.frontends.caffe2.nets import net, op, sum_net
+from tests.golden import GOLDEN
 
 
 def inputs_of(made: NetDef, **more: Any) -> dict[str, str]:
