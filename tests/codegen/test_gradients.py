@@ -1,4 +1,4 @@
-"""Compiled gradients: the golden nets' against Caffe2, random programs' against the interpreter."""
+"""Compiled gradients of the golden nets against Caffe2."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
 
 from rnncc.codegen.llvm import resolve_target
 from rnncc.frontends.caffe2 import import_net
-from rnncc.ir.program import Program
 from rnncc.passes.differentiate import differentiate
 from rnncc.passes.simplify import Simplify
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.test_golden import fix_unrolled, sizes_of
-from tests.codegen.test_random import PROGRAMS, as_it_is, check, compiled, examples
+from tests.codegen.test_random import as_it_is
 from tests.golden import CASES, arrays_of, random_inputs
-from tests.passes.gradients import float_outputs, float_sources
-from tests.passes.helpers import applied
 from tests.passes.test_sink import sunk
 
 
@@ -41,12 +37,3 @@ def test_golden_nets(case: Path) -> None:
             got = bare.run(inputs, sizes, memory)
         for name, array in want.items():
             np.testing.assert_allclose(got[f"grad:{name}"], array, 1e-4, 2e-5, err_msg=name)
-
-
-@examples(20)
-@given(PROGRAMS)
-def test_random_programs(program: Program) -> None:
-    applied(Simplify())(program)
-    both = differentiate(program, float_outputs(program), float_sources(program))
-    sunk(both)
-    check(both, as_it_is, compiled)
