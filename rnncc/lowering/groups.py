@@ -181,7 +181,7 @@ class _Scheduler:
         for value, op in products.items():
             if self._fusable(value):
                 self._fuse(op, groups[self._reader_key(value)], groups)
-        return list(groups.values())
+        return [group for group in groups.values() if group.items]
 
     def _reader_key(self, product: SSAValue) -> object:
         """The key of the one group that reads a product."""
@@ -205,8 +205,10 @@ class _Scheduler:
         """Give a group its product; the first takes the place, others stand alone before it."""
         if group.product is None and _epilogue_fits(op, group):
             group.product = op
-        elif op.y not in self.roots:
-            groups[op.y] = Group(group.level, dims_of(op.y), [Item(op.y)], op, alone=True)
+            return
+        own = [item for item in group.items if item.value == op.y]
+        group.items = [item for item in group.items if item.value != op.y]
+        groups[op.y] = Group(group.level, dims_of(op.y), own or [Item(op.y)], op, alone=True)
 
     def _chunked(self, groups: list[Group]) -> dict[Scan, list[Group]]:
         """Groups that only feed a scan's sequences, row by row of time."""

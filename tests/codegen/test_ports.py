@@ -65,3 +65,16 @@ def test_weights_may_be_inputs() -> None:
     assert list(model.inputs) == ["x", "w"]
     w_array = np.arange(20, dtype=np.float32).reshape(5, 4)
     np.testing.assert_allclose(model.run({"x": X, "w": w_array})["y"], X @ w_array.T, 1e-6)
+
+
+def test_two_products_of_one_shape_are_both_outputs() -> None:
+    """Only one can be the product of the kernel that they would share."""
+    b = Build.net("products")
+    x, w = b.input("x", ("N", 4)), b.param("w", (4, 4))
+    y, z = b.matmul(x, w, transpose_b=True), b.matmul(b.mul(x, x), w)
+    array = np.arange(16, dtype=np.float32).reshape(4, 4)
+    outputs = {"y": b.mul(y, b.fill(0.5, ())), "z": z, "sum": b.add(y, z)}
+    result = compiled(b.finish(outputs, {"w": array})).run({"x": X})
+    np.testing.assert_allclose(result["y"], X @ array.T / 2, 1e-6)
+    np.testing.assert_allclose(result["z"], (X * X) @ array, 1e-6)
+    np.testing.assert_allclose(result["sum"], X @ array.T + (X * X) @ array, 1e-6)
