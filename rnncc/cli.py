@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -238,6 +239,9 @@ def _words(text: str | None) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 0, 1 for a fault of rnncc, 2 for bad input."""
+    gc.set_threshold(
+        500_000
+    )  # collecting what lives until the end anyway takes a tenth of a compile
     try:
         cli.main(arguments, prog_name="rnncc", standalone_mode=False)
         sys.stdout.flush()
