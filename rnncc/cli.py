@@ -239,9 +239,8 @@ def _words(text: str | None) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 0, 1 for a fault of rnncc, 2 for bad input."""
-    gc.set_threshold(
-        500_000
-    )  # collecting what lives until the end anyway takes a tenth of a compile
+    # What a short process makes lives until its end: looking for garbage is a tenth of a compile.
+    gc.set_threshold(500_000)
     try:
         cli.main(arguments, prog_name="rnncc", standalone_mode=False)
         sys.stdout.flush()
