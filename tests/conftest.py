@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from rnncc.packaging.link import link_shared
 from tests import samples
+
+settings.register_profile("ci", derandomize=True)
+if os.environ.get("CI"):  # the same programs in every run; others are for developers' machines
+    settings.load_profile("ci")
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 
+from rnncc.ir.build import Build
 from rnncc.ir.program import Program
 from rnncc.passes.canonicalize import Canonicalize
 from rnncc.passes.fold_constants import fold_constants
@@ -44,3 +45,10 @@ def test_simplify_keeps_values_and_settles(program: Program):
 @given(programs())
 def test_folding_keeps_values(program: Program):
     assert_same_meaning(program, lambda p: (fold_constants(p), fold_constants(p)), rtol=1e-5)
+
+
+def test_a_negative_zero_keeps_its_sign_below_a_broadcast():
+    b = Build.net("zero")
+    v = b.broadcast(b.input("v", (3,)), (4, 3), (1,))
+    program = b.finish({"y": b.mul(b.fill(-0.0, (4, 3)), v)})
+    assert_same_meaning(program, applied(Simplify()))

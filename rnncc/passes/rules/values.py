@@ -53,12 +53,13 @@ def below_broadcasts(op: Elementwise) -> SSAValue | None:
         if dims_of(owner.x) != dims_of(first.x):
             return None
     b = Build.before(op)
-    small = [
-        v.owner.x
-        if isinstance(v.owner, Broadcast)
-        else b.fill(fill_value(v) or 0.0, dims_of(first.x), dtype_of(v))
-        for v in op.operands
-    ]
+    small: list[SSAValue] = []
+    for v in op.operands:
+        value = fill_value(v)  # which may be -0.0, not to be taken for none
+        if value is not None:
+            small.append(b.fill(value, dims_of(first.x), dtype_of(v)))
+        elif isinstance(v.owner, Broadcast):
+            small.append(v.owner.x)
     return b.like(first, [b.like(op, small)])
 
 
