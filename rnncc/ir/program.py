@@ -31,9 +31,6 @@ class Program:
     def __repr__(self) -> str:
         return str(self.module)
 
-    def __repr__(self) -> str:
-        return str(self.module)
-
     @property
     def net(self) -> Net:
         op = self.module.body.block.first_op
