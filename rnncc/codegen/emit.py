@@ -20,6 +20,8 @@ POINTER = ir.PointerType()
 FLOAT = ir.FloatType()
 MEMORY: dict[str, ir.Type] = {"f32": FLOAT, "i32": I32, "i64": I64, "i1": I8}
 """Element types as they lie in memory; an i1 takes a byte."""
+OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH = range(4)
+"""What generated code returns: the error codes of include/rnncc.h."""
 VALUE: dict[str, ir.Type] = {**MEMORY, "i1": I1}
 
 Value = Any

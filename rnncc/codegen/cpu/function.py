@@ -18,7 +18,18 @@ from rnncc.codegen.cpu.gemm import emit_gemm
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_pack, emit_reverse
 from rnncc.codegen.cpu.reduce import emit_reduce
-from rnncc.codegen.emit import I8, I32, I64, POINTER, Emit, Pointer, Value
+from rnncc.codegen.emit import (
+    BAD_SIZE,
+    I8,
+    I32,
+    I64,
+    NULL_POINTER,
+    OK,
+    POINTER,
+    Emit,
+    Pointer,
+    Value,
+)
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
@@ -28,8 +39,6 @@ from rnncc.ir.kernels import Gemm, Kernel, Map, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 
-OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH = range(4)
-"""Error codes of include/rnncc.h."""
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
 """Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits."""
 
@@ -53,7 +62,6 @@ def add_library_entry(module: ir.Module, program: KernelProgram) -> None:
     weights = ir.GlobalVariable(
         module, ir.ArrayType(I8, max(program.weights, 1)), f"{name}_weights"
     )
-    weights.storage_class = ""
     weights.global_constant = True
     weights.linkage = "external"
     signature = ir.FunctionType(I32, [POINTER] * 3 + [I64] * len(program.symbols))

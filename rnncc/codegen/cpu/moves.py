@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.codegen.emit import BAD_LENGTH, I64, Emit, Pointer, Value
 from rnncc.ir.kernels import Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 
@@ -45,7 +45,7 @@ def emit_reverse(
         length = b.sext(emit.load(emit.at(lengths, n)), I64)
         bad = b.or_(b.icmp_signed("<", length, I64(0)), b.icmp_signed(">", length, steps))
         with emit.when(bad):
-            fail(3)
+            fail(BAD_LENGTH)
 
         def row(indices: list[Value]) -> None:
             t, i = indices
