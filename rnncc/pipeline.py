@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rnncc.codegen.llvm import Optimised
     from rnncc.codegen.target import Target
     from rnncc.ir.kernel_program import KernelProgram
+    from rnncc.ir.library import Library
     from rnncc.ir.program import Program
     from rnncc.packaging.compiled import Compiled
 
@@ -96,67 +97,70 @@ def compile_object(net: Any, init: Any, options: Options) -> Compiled:
     """A library's object code."""
     from rnncc.codegen.llvm import resolve_target
     from rnncc.packaging.compiled import Compiled
+    from rnncc.packaging.describe import describe
 
-    kernels = lower(import_source(net, init, options), options)
+    library = build_library(import_source(net, init, options), options)
     target = resolve_target(options.target, options.cpu)
-    metadata = describe(kernels, target)
+    metadata = describe(library, target)
     run = _Run(options)
-    with run.timed("llvm", kernels):
-        code = library(kernels, target, metadata).object_code
+    with run.timed("llvm", library):
+        code = generate(library, target, metadata).object_code
     run.report()
-    return Compiled(kernels.name, metadata, code, target.triple)
+    return Compiled(library.name, metadata, code, target.triple)
+
+
+def build_library(program: Program, options: Options) -> Library:
+    """The planned kernel programs of a model."""
+    from rnncc.ir.library import Library
+
+    return Library.of(lower(program, options))
 
 
 def compile_in_memory(net: Any, init: Any, options: Options) -> Model:
     """A model that runs in this process."""
-    return load_kernels(lower(import_source(net, init, options), options), options)
+    return load_library(build_library(import_source(net, init, options), options), options)
 
 
-def load_kernels(kernels: KernelProgram, options: Options) -> Model:
-    """Compile a planned kernel program into this process."""
-    from ctypes import CFUNCTYPE, c_int32, c_int64, c_void_p
-
+def load_library(library: Library, options: Options) -> Model:
+    """Compile a library into this process."""
     from rnncc_runtime import Model
+    from rnncc_runtime.library import bind
 
     from rnncc.codegen import llvm
-    from rnncc.codegen.cpu.function import emit_module
+    from rnncc.codegen.cpu.entries import emit_module
+    from rnncc.packaging.describe import describe
 
     target = llvm.resolve_target(options.target, options.cpu)
     llvm.check_runs_here(target)
-    metadata = describe(kernels, target)
+    metadata = describe(library, target)
     run = _Run(options)
-    with run.timed("llvm", kernels):
-        text = str(emit_module(kernels, target, metadata))
-        engine = llvm.load(llvm.optimise(text, target, jit=True))
+    with run.timed("llvm", library):
+        code = emit_module(library, target, metadata)
+        engine = llvm.load(llvm.optimise(str(code.module), target, jit=True))
     run.report()
-    symbols = [c_int64] * len(kernels.symbols)
-    call = CFUNCTYPE(c_int32, *[c_void_p] * 4, *symbols)(
-        engine.get_function_address(f"{kernels.name}_call")
-    )
-    size = CFUNCTYPE(c_int64, *symbols)(
-        engine.get_function_address(f"{kernels.name}_workspace_bytes")
-    )
-    weights = aligned_weights(kernels)
-    address = weights.ctypes.data
-
-    def run_model(*arguments: int) -> int:
-        return call(address, *arguments)
-
-    return Model(metadata, run_model, size, keep=(engine, weights))
+    weights = library.weights_block()
+    addresses = {name: f.name for name, f in code.entries.items()}
+    addresses |= {name: f"{library.name}_{name}" for name in code.sizes}
+    functions = {
+        name: bind(metadata, name, engine.get_function_address(symbol), weights.ctypes.data)
+        for name, symbol in addresses.items()
+    }
+    return Model(metadata, functions, keep=(engine, weights))
 
 
 def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
     """One form of a net: rnn, kern, llvm, asm (texts) or obj (bytes)."""
     from rnncc.codegen.llvm import resolve_target
+    from rnncc.packaging.describe import describe
 
     program = import_source(net, init, options)
     if kind == "rnn":
         return str(optimise(program, options).module) + "\n"
-    kernels = lower(program, options)
+    library = build_library(program, options)
     if kind == "kern":
-        return str(kernels.module) + "\n"
+        return "".join(f"{kernels.module}\n" for kernels in library.programs.values())
     target = resolve_target(options.target, options.cpu)
-    made = library(kernels, target, describe(kernels, target))
+    made = generate(library, target, describe(library, target))
     return {
         "llvm": lambda: made.text,
         "asm": lambda: made.assembly,
@@ -164,66 +168,15 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
     }[kind]()
 
 
-def describe(kernels: KernelProgram, target: Target) -> dict[str, Any]:
-    """The model's metadata (docs/abi.md)."""
-    from rnncc import __version__
-    from rnncc.codegen.cpu.function import dimension_text
-    from rnncc.packaging.names import c_names
-
-    def ports(listed: list[Any]) -> list[dict[str, Any]]:
-        names = c_names([port.name for port in listed])
-        return [
-            {
-                "name": port.name,
-                "c_name": name,
-                "dtype": port.dtype,
-                "shape": [dimension_text(d) for d in port.dims],
-                **({"optional": True} if port.optional else {}),
-            }
-            for port, name in zip(listed, names, strict=True)
-        ]
-
-    return {
-        "format": 1,
-        "rnncc": __version__,
-        "name": kernels.name,
-        "symbols": kernels.symbols,
-        "inputs": ports(kernels.inputs),
-        "outputs": ports(kernels.outputs),
-        "parameters": [{**port, "packed": True} for port in ports(kernels.parameters)],
-        "workspace": str(kernels.workspace),
-        "weights": kernels.weights,
-        "target": target.triple,
-        "cpu": target.cpu,
-        "precision": "fp32",
-    }
-
-
-def aligned_weights(kernels: KernelProgram) -> Any:
-    """The packed parameters as one block of bytes, at a multiple of 64."""
-    import numpy as np
-
-    from rnncc.ir.ops.base import get_dim
-
-    room = np.zeros(kernels.weights + 64, np.uint8)
-    start = -room.ctypes.data % 64
-    block = room[start : start + kernels.weights]
-    for buffer in kernels.buffers:
-        if buffer.role.data == "param" and buffer.offset is not None:
-            raw = kernels.arrays[buffer.label.data].view(np.uint8)
-            at = int(get_dim(buffer.offset))
-            block[at : at + len(raw)] = raw
-    return block
-
-
-def library(kernels: KernelProgram, target: Target, metadata: dict[str, Any]) -> Optimised:
-    """A library's code: entry points, metadata, weights."""
+def generate(library: Library, target: Target, metadata: dict[str, Any]) -> Optimised:
+    """A library's code, with its weights."""
     from rnncc.codegen import llvm
-    from rnncc.codegen.cpu.function import add_library_entry, emit_module
+    from rnncc.codegen.cpu.entries import add_exports, emit_module
 
-    module = emit_module(kernels, target, metadata)
-    add_library_entry(module, kernels)
-    return llvm.optimise(str(module), target, weights=(kernels.name, aligned_weights(kernels)))
+    code = emit_module(library, target, metadata)
+    add_exports(code, library)
+    weights = (library.name, library.weights_block())
+    return llvm.optimise(str(code.module), target, weights=weights)
 
 
 def _on_net(a_pass: Any) -> Callable[[Program], None]:
@@ -257,7 +210,7 @@ class _Run:
             path = self.options.dump_ir / f"{number:02}-{name}.mlir"
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(str(program.module) + "\n")
+                path.write_text(f"{program}\n")
             except OSError as error:
                 raise CompileError(str(path), f"cannot write: {error.strerror}") from error
 
@@ -271,5 +224,5 @@ class _Run:
         import tempfile
 
         path = Path(tempfile.gettempdir()) / f"rnncc-{program.name}-{name}.mlir"
-        path.write_text(str(program.module) + "\n")
+        path.write_text(f"{program}\n")
         return InternalError(f"pass {name!r} failed on {program.source}; its IR is in {path}")

@@ -17,7 +17,9 @@ TRIPLE = llvm.get_default_triple()
 
 def metadata(name: str = "twice") -> dict[str, Any]:
     return {
-        "format": 1,
+        "format": 2,
+        "functions": {"run": 3},
+        "sizes": ["workspace_bytes"],
         "rnncc": "0.1.0",
         "name": name,
         "symbols": ["T", "N"],

@@ -47,6 +47,9 @@ class KernelProgram:
     workspace: Largest = field(default_factory=Largest)
     weights: int = 0
 
+    def __str__(self) -> str:
+        return str(self.module)
+
     @property
     def func(self) -> Func:
         op = self.module.body.block.first_op

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.model import Model
@@ -26,24 +28,47 @@ def load(path: str | os.PathLike[str], name: str | None = None) -> Model:
         raise LoadError(f"{path}: no such file")
     name = name or file.name.split(".")[0].removeprefix("lib")
     library = _open(file)
+    described = _read(path, _metadata(path, library, name))
+    functions = {
+        entry: bind(described, entry, getattr(library, f"{name}_{entry}"))
+        for entry in (*described.get("functions", ()), *described.get("sizes", ()))
+    }
+    return Model(described, functions, keep=library)
+
+
+def bind(
+    metadata: Mapping[str, Any], name: str, function: Any, weights: int | None = None
+) -> Callable[..., int]:
+    """An exported function as Python calls it: pointers as ints, then the sizes.
+
+    Args:
+        function: of a loaded library; or the address of code that takes `weights` first.
+    """
+    pointers = metadata["functions"].get(name)
+    sizes = [ctypes.c_int64] * len(metadata["symbols"])
+    if pointers is None:
+        result, types = ctypes.c_int64, sizes
+    else:
+        held = weights is not None
+        result, types = ctypes.c_int32, [*[ctypes.c_void_p] * (pointers + held), *sizes]
+    if isinstance(function, int):
+        function = ctypes.CFUNCTYPE(result, *types)(function)
+    else:
+        function.restype, function.argtypes = result, types
+    if weights is None or pointers is None:
+        return function
+    return lambda *arguments: function(weights, *arguments)
+
+
+def _metadata(path: str | os.PathLike[str], library: ctypes.CDLL, name: str) -> bytes | None:
     try:
-        metadata = ctypes.CFUNCTYPE(ctypes.c_char_p)((f"{name}_metadata", library))
-        run = getattr(library, f"{name}_run")
-        workspace_bytes = getattr(library, f"{name}_workspace_bytes")
+        return ctypes.CFUNCTYPE(ctypes.c_char_p)((f"{name}_metadata", library))()
     except AttributeError:
-        raise LoadError(
-            f"{path}: no model named {name} in it; if the file was renamed, give name="
-        ) from None
-    described = _read(path, metadata())
-    count = len(described["symbols"])
-    run.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_int64] * count
-    run.restype = ctypes.c_int32
-    workspace_bytes.argtypes = [ctypes.c_int64] * count
-    workspace_bytes.restype = ctypes.c_size_t
-    return Model(described, run, workspace_bytes, keep=library)
+        hint = "if the file was renamed, give name="
+        raise LoadError(f"{path}: no model named {name} in it; {hint}") from None
 
 
-def _read(path: str | os.PathLike[str], text: bytes | None) -> dict[str, list[str]]:
+def _read(path: str | os.PathLike[str], text: bytes | None) -> dict[str, Any]:
     try:
         described = json.loads(text or b"")
     except ValueError:

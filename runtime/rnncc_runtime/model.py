@@ -24,7 +24,7 @@ from rnncc_runtime.sizes import parse_largest, solve
 Arrays = list[Array | None]
 Shape = tuple[int, ...]
 
-FORMAT = 1
+FORMAT = 2
 """The version of the metadata that this package reads."""
 
 _ALIGNMENT = 64
@@ -66,8 +66,9 @@ class Model:
 
     Args:
         metadata: what `NAME_metadata` tells, as a dict (docs/abi.md).
-        run: (inputs, outputs, workspace, *symbols) -> code; addresses as ints.
-        workspace_bytes: (*symbols) -> bytes that a call with these sizes needs.
+        functions: the exported functions by name, such as
+            `run`: (inputs, outputs, workspace, *symbols) -> code, addresses as ints, and
+            `workspace_bytes`: (*symbols) -> bytes that a call with these sizes needs.
         keep: whatever must live as long as the code is called.
 
     Attributes:
@@ -80,8 +81,7 @@ class Model:
     def __init__(
         self,
         metadata: Mapping[str, Any],
-        run: Callable[..., int],
-        workspace_bytes: Callable[..., int],
+        functions: Mapping[str, Callable[..., int]],
         keep: object = None,
     ) -> None:
         if metadata.get("format") != FORMAT:
@@ -92,8 +92,8 @@ class Model:
         self.outputs = read_specs(metadata["outputs"])
         self.parameters = read_specs(metadata["parameters"])
         self._symbols: tuple[str, ...] = tuple(metadata["symbols"])
-        self._run = run
-        self._workspace_bytes = workspace_bytes
+        self._run = functions["run"]
+        self._workspace_bytes = functions["workspace_bytes"]
         self._keep = keep
         self._frame = _Frame(len(self.inputs), len(self.outputs))
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}

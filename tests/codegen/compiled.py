@@ -12,9 +12,10 @@ import numpy as np
 
 from rnncc import pipeline
 from rnncc.codegen import llvm
-from rnncc.codegen.cpu.function import emit_module
+from rnncc.codegen.cpu.entries import emit_module
 from rnncc.codegen.target import Target
 from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.library import Library
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY
 from rnncc.options import Options
@@ -27,14 +28,15 @@ class Bare:
 
     def __init__(self, kernels: KernelProgram, target: Target) -> None:
         self.kernels = kernels
-        text = str(emit_module(kernels, target, {}))
+        library = Library.of(kernels)
+        text = str(emit_module(library, target, {}).module)
         self._engine = llvm.load(llvm.optimise(text, target, jit=True))
         symbols = [ctypes.c_int64] * len(kernels.symbols)
-        address = self._engine.get_function_address(f"{kernels.name}_call")
+        address = self._engine.get_function_address(f"{kernels.name}_run_call")
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *symbols)(address)
         address = self._engine.get_function_address(f"{kernels.name}_workspace_bytes")
         self.workspace_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, *symbols)(address)
-        self.weights = pipeline.aligned_weights(kernels)
+        self.weights = library.weights_block()
 
     def run(
         self,

@@ -16,6 +16,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.options import Options
+from rnncc.packaging.describe import describe
 from rnncc.packaging.elf import Elf
 from tests.codegen.cells import STATES, cell
 from tests.codegen.compiled import Bare
@@ -87,10 +88,10 @@ def test_cpus(kind: str, cpu: str) -> None:
 @pytest.mark.parametrize(("triple", "cpu"), FOREIGN)
 def test_objects_need_nothing(kind: str, triple: str | None, cpu: str | None) -> None:
     options = Options(target=triple, cpu=cpu)
-    kernels = pipeline.lower(cell(kind, 17, 3), options)
+    library = pipeline.build_library(cell(kind, 17, 3), options)
     target = resolve_target(triple, cpu)
-    metadata = pipeline.describe(kernels, target)
-    elf = Elf(pipeline.library(kernels, target, metadata).object_code)
+    metadata = describe(library, target)
+    elf = Elf(pipeline.generate(library, target, metadata).object_code)
     assert {s.name for s in elf.symbols if not s.is_defined} <= {"_GLOBAL_OFFSET_TABLE_"}
     assert {"run", "metadata", "workspace_bytes"} <= {
         s.name.removeprefix(f"{kind}_") for s in elf.symbols if s.is_global

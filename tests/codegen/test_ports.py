@@ -15,7 +15,7 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 def compiled(program: Program) -> Model:
     options = Options(name=program.name)
-    return pipeline.load_kernels(pipeline.lower(program, options), options)
+    return pipeline.load_library(pipeline.build_library(program, options), options)
 
 
 def test_an_output_may_be_an_input_under_its_own_name() -> None:

@@ -144,7 +144,9 @@ def test_refusal_by_the_code(model: Model) -> None:
 
 
 def test_size_that_the_code_refuses() -> None:
-    model = Model(samples.metadata(), lambda *_: 0, lambda *_: 2**64 - 1)
+    model = Model(
+        samples.metadata(), {"run": lambda *_: 0, "workspace_bytes": lambda *_: 2**64 - 1}
+    )
     with pytest.raises(RunError, match="too large") as caught:
         model.run(inputs())
     assert caught.value.code == 2
@@ -153,7 +155,7 @@ def test_size_that_the_code_refuses() -> None:
 def test_symbol_that_no_array_has() -> None:
     metadata = samples.metadata()
     metadata["inputs"] = metadata["inputs"][1:]
-    model = Model(metadata, lambda *_: 0, lambda *_: 0)
+    model = Model(metadata, {"run": lambda *_: 0, "workspace_bytes": lambda *_: 0})
     with pytest.raises(ArrayError, match="determines T"):
         model.run({"lengths": np.zeros(2, np.int32)})
     result = model.run({"lengths": np.zeros(2, np.int32)}, {"y": np.empty((5, 2, 3), np.float32)})
@@ -169,7 +171,7 @@ def test_optional_input() -> None:
         seen.append(list((ctypes.c_void_p * 2).from_address(inputs)))
         return 0
 
-    model = Model(metadata, run, lambda *_: 0)
+    model = Model(metadata, {"run": run, "workspace_bytes": lambda *_: 0})
     given = inputs()
     model.run({"in/x": given["in/x"]})
     model.run(given)
@@ -182,13 +184,13 @@ def test_optional_input() -> None:
 def test_input_and_output_of_one_name() -> None:
     metadata = samples.metadata()
     metadata["outputs"][0]["name"] = "in/x"
-    model = Model(metadata, lambda *_: 0, lambda *_: 0)
+    model = Model(metadata, {"run": lambda *_: 0, "workspace_bytes": lambda *_: 0})
     assert model.run(inputs())["in/x"].shape == (4, 2, 3)
 
 
 def test_metadata_of_another_format() -> None:
-    with pytest.raises(LoadError, match="format 2, expected 1"):
-        Model({**samples.metadata(), "format": 2}, lambda *_: 0, lambda *_: 0)
+    with pytest.raises(LoadError, match="format 1, expected 2"):
+        Model({**samples.metadata(), "format": 1}, {})
 
 
 def test_eight_threads_share_a_model(model: Model) -> None:

@@ -1,15 +1,14 @@
-"""The library's entry points, and the walk over a kernel program's loops.
+"""The walk over a kernel program's loops: one function a program.
 
-In: a planned kernel program. Out: textual LLVM IR that defines `NAME_call` (weights passed in),
-`NAME_workspace_bytes` and, for a library, `NAME_run` and `NAME_metadata` (docs/abi.md).
+In: a planned kernel program. Out: an LLVM function that takes weights and tables of pointers, and
+one that tells its workspace's size. The exported functions are in `entries.py`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any
 
 from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
@@ -32,7 +31,6 @@ from rnncc.codegen.emit import (
 )
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
-from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For, Row
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Gemm, Kernel, Map, Pack, Reduce, Reverse
@@ -43,56 +41,39 @@ LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
 """Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits."""
 
 
-def emit_module(program: KernelProgram, target: Target, metadata: dict[str, Any]) -> ir.Module:
-    """All functions of a model."""
+@dataclass(frozen=True)
+class Call:
+    """A program's functions: `function(weights, inputs, outputs, workspace, sizes...)`.
+
+    `inputs` and `outputs` are tables of pointers in the order of the ports.
+    """
+
+    function: ir.Function
+    workspace_bytes: ir.Function
+
+
+def emit_program(module: ir.Module, program: KernelProgram, prefix: str, target: Target) -> Call:
+    """Add the functions of a program, `PREFIX_call` and `PREFIX_workspace`."""
     for port in (*program.inputs, *program.outputs, *program.parameters):
         if port.dtype == "f64":
             raise CompileError(program.source, f"{port.name} is float64: not supported")
-    module = ir.Module(program.name)
-    module.triple = target.triple
-    _workspace_bytes(module, program, target)
-    _call(module, program, target)
-    _metadata(module, program.name, metadata)
-    return module
-
-
-def add_library_entry(module: ir.Module, program: KernelProgram) -> None:
-    """`NAME_run`: `NAME_call` with the weights that the library holds."""
-    name = program.name
-    weights = ir.GlobalVariable(
-        module, ir.ArrayType(I8, max(program.weights, 1)), f"{name}_weights"
-    )
-    weights.global_constant = True
-    weights.linkage = "external"
-    signature = ir.FunctionType(I32, [POINTER] * 3 + [I64] * len(program.symbols))
-    run = ir.Function(module, signature, f"{name}_run")
-    builder = ir.IRBuilder(run.append_basic_block())
-    builder.ret(builder.call(module.get_global(f"{name}_call"), [weights, *run.args], tail=True))
-    module.get_global(f"{name}_call").linkage = "internal"
-
-
-def _metadata(module: ir.Module, name: str, metadata: dict[str, Any]) -> None:
-    text = bytearray(json.dumps(metadata).encode() + b"\0")
-    type_ = ir.ArrayType(I8, len(text))
-    constant = ir.GlobalVariable(module, type_, f"{name}_metadata_text")
-    constant.initializer = ir.Constant(type_, text)
-    constant.global_constant = True
-    constant.linkage = "private"
-    function = ir.Function(module, ir.FunctionType(POINTER, []), f"{name}_metadata")
-    ir.IRBuilder(function.append_basic_block()).ret(constant)
-
-
-def _workspace_bytes(module: ir.Module, program: KernelProgram, target: Target) -> None:
-    signature = ir.FunctionType(I64, [I64] * len(program.symbols))
-    function = ir.Function(module, signature, f"{program.name}_workspace_bytes")
-    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
-    emit.symbols = dict(zip(program.symbols, function.args, strict=True))
-    with emit.when(_bad_size(emit)):
+    sizes = [I64] * len(program.symbols)
+    workspace = ir.Function(module, ir.FunctionType(I64, sizes), f"{prefix}_workspace")
+    emit = Emit(module, target, ir.IRBuilder(workspace.append_basic_block("entry")))
+    emit.symbols = dict(zip(program.symbols, workspace.args, strict=True))
+    with emit.when(bad_size(emit)):
         emit.b.ret(I64(-1))
     emit.b.ret(emit.largest(program.workspace))
+    signature = ir.FunctionType(I32, [POINTER] * 4 + sizes)
+    function = ir.Function(module, signature, f"{prefix}_call")
+    function.attributes.add("nounwind")
+    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
+    emit.symbols = dict(zip(program.symbols, function.args[4:], strict=True))
+    _Body(emit, program, function).run()
+    return Call(function, workspace)
 
 
-def _bad_size(emit: Emit) -> Value:
+def bad_size(emit: Emit) -> Value:
     """Whether a symbol is negative or too large, or their product is."""
     b = emit.b
     bad: Value = ir.Constant(ir.IntType(1), 0)
@@ -106,15 +87,6 @@ def _bad_size(emit: Emit) -> Value:
     return bad
 
 
-def _call(module: ir.Module, program: KernelProgram, target: Target) -> None:
-    types = [POINTER] * 4 + [I64] * len(program.symbols)
-    function = ir.Function(module, ir.FunctionType(I32, types), f"{program.name}_call")
-    function.attributes.add("nounwind")
-    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
-    emit.symbols = dict(zip(program.symbols, function.args[4:], strict=True))
-    _Body(emit, program, function).run()
-
-
 class _Body:
     """The function's body: checks, buffers, then kernels and loops in order."""
 
@@ -124,7 +96,7 @@ class _Body:
         self.pointers: dict[SSAValue, Pointer] = {}
 
     def run(self) -> None:
-        self._fail_if(_bad_size(self.emit), BAD_SIZE)
+        self._fail_if(bad_size(self.emit), BAD_SIZE)
         self._declare()
         self._block(self.program.func.body.block)
         self.emit.b.ret(I32(OK))
@@ -276,8 +248,3 @@ class _Body:
         rows = b.select(b.icmp_signed(">", rows, I64(1)), rows, I64(1))
         steps = b.sdiv(I64(op.chunk.data), rows)
         return b.select(b.icmp_signed(">", steps, I64(1)), steps, I64(1))
-
-
-def dimension_text(dim: Dim) -> int | str:
-    """A size as metadata shows it."""
-    return int(dim) if dim.is_static else str(dim)
