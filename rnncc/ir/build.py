@@ -26,8 +26,9 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
-from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Slice, Transpose
+from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
+from rnncc.ir.ops.random import Uniform
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
@@ -255,6 +256,16 @@ class Build:
         reverse: bool = False,
         length: Dim | None = None,
     ) -> tuple[list[SSAValue], list[SSAValue]]:
+    def contract(
+        self, init: SSAValue, a: SSAValue, b: SSAValue, reverse: bool = False
+    ) -> SSAValue:
+        """init + aᵀ · b, summed over rows in their order, from the last one with `reverse`."""
+        return self._op(Contract, init, a, b, reverse=BoolAttr.from_bool(reverse))
+
+    def sum_rows(self, init: SSAValue, x: SSAValue, reverse: bool = False) -> SSAValue:
+        """init + the rows of x, in their order, from the last one with `reverse`."""
+        return self._op(SumRows, init, x, reverse=BoolAttr.from_bool(reverse))
+
         """Loop over time; `body(inner, consts, carry, rows) -> (carry, rows of ys)`.
 
         `length` is needed only where xs is empty. The body may use nothing but its arguments.

@@ -84,6 +84,13 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "matmul": (Build.matmul, [["N", 3], [3, 4]]),
     "matmul of stacks": (Build.matmul, [["N", 2, 3], ["N", 3, 4]]),
     "matmul of a stack": (Build.matmul, [["T", "N", 3], [3, 4]]),
+    "contract": (Build.contract, [[3, 4], ["N", 3], ["N", 4]]),
+    "contract from the last": (
+        lambda b, i, x, y: b.contract(i, x, y, reverse=True),
+        [[3, 4], ["N", 3], ["N", 4]],
+    ),
+    "sum_rows": (Build.sum_rows, [[2, 3], ["N", 2, 3]]),
+    "sum_rows to a number": (lambda b, i, x: b.sum_rows(i, x, reverse=True), [[], ["N"]]),
 }
 for ta, tb in ((True, False), (False, True), (True, True)):
     for name, lead in (

@@ -117,6 +117,82 @@ class Reduce(RnnOp):
         return [b.select(reaches, share, b.full_like(share, 0.0))]
 
 
+@irdl_op_definition
+class Contract(RnnOp):
+    """y[m, n] = init[m, n] + Σₖ a[k, m] · b[k, n], one multiply-add after another
+
+    k runs upwards, downwards with `reverse`. Rows cut into runs, each of which starts from the
+    result of the one before, give the same bits. m and n have fixed sizes.
+    """
+
+    name = "rnn.contract"
+    init = operand_def()
+    a = operand_def()
+    b = operand_def()
+    reverse = prop_def(BoolAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect_float(types[0])
+        expect(len({dtype_of(t) for t in types}) == 1, "element types differ")
+        init, a, b = (dims_of(t) for t in types)
+        shapes = f"{shape_text(init)}, {shape_text(a)} and {shape_text(b)}"
+        fits = len(a) == len(b) == 2 and a[0] == b[0] and init == (a[1], b[1])
+        expect(fits, f"{shapes} are not [m, n], [k, m] and [k, n]")
+        expect(all(d.is_static for d in init), f"sums of shape {shape_text(init)} are not fixed")
+        return types[0]
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        init, a, b = arrays
+        y = np.array(init)
+        for k in _order(len(a), bool(self.reverse)):
+            y += np.multiply.outer(a[k], b[k])
+        return y
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """dInit = dY, dA = B · dYᵀ, dB = A · dY"""
+        return [dy, b.matmul(self.b, dy, transpose_b=True), b.matmul(self.a, dy)]
+
+
+@irdl_op_definition
+class SumRows(RnnOp):
+    """y = init + Σₖ x[k], one after another
+
+    k runs upwards, downwards with `reverse`. Rows cut into runs, each of which starts from the
+    result of the one before, give the same bits.
+    """
+
+    name = "rnn.sum_rows"
+    init = operand_def()
+    x = operand_def()
+    reverse = prop_def(BoolAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect_float(types[0])
+        expect(dtype_of(types[0]) == dtype_of(types[1]), "element types differ")
+        init, x = dims_of(types[0]), dims_of(types[1])
+        shapes = f"{shape_text(x)} and {shape_text(init)}"
+        expect(len(x) > 0 and x[1:] == init, f"{shapes}: rows and their sum differ")
+        return types[0]
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        init, x = arrays
+        y = np.array(init)
+        for k in _order(len(x), bool(self.reverse)):
+            y += x[k]
+        return y
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """Every row's is the sum's."""
+        dims = dims_of(self.x)
+        return [dy, b.broadcast(dy, dims, range(1, len(dims)))]
+
+
+def _order(count: int, reverse: bool) -> range:
+    return range(count - 1, -1, -1) if reverse else range(count)
+
+
 def _as_rows(b: Build, x: SSAValue) -> SSAValue:
     """A stack of matrices as the rows of one."""
     *rows, columns = dims_of(x)
@@ -130,4 +206,4 @@ def _right(b: Build, a: SSAValue, dy: SSAValue, transposed: bool, swap: bool) ->
     return b.matmul(a, dy, transpose_a=not transposed)
 
 
-OPS = [Matmul, Reduce]
+OPS = [Matmul, Reduce, Contract, SumRows]
