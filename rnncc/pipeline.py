@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 def passes() -> list[Step]:
     """The passes of inference on the `rnn` dialect."""
+    from rnncc.passes.drop_stops import DropStops
     from rnncc.passes.fold_constants import fold_constants
     from rnncc.passes.hoist import Hoist
     from rnncc.passes.merge_matmuls import MergeMatmuls
@@ -37,6 +38,7 @@ def passes() -> list[Step]:
 
     simplify, regroup = _on_net(Simplify()), _on_net(RegroupSums())
     return [
+        ("drop-stops", _on_net(DropStops())),  # they only matter to gradients
         ("simplify", simplify),  # front ends may be naive
         ("split-scans", _on_net(SplitScans())),  # so that upper layers' projections can be hoisted
         ("simplify-split", simplify),  # each loop keeps what is its own

@@ -28,7 +28,7 @@ from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.random import Uniform
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift, Slice, Transpose
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
@@ -174,6 +174,13 @@ class Build:
         """x as another element type; x itself where it has that type."""
         return x if dtype_of(x) == dtype else self._op(ew.Cast, x, dtype=StringAttr(dtype))
 
+    def stop_gradient(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.StopGradient, x)
+
+    def uniform(self, seed: SSAValue, index: SSAValue, stream: int = 0) -> SSAValue:
+        """A number in [0, 1) for each seed and index; other streams are independent."""
+        return self._op(Uniform, *self.broadcast_together(seed, index), stream=IntAttr(stream))
+
     # Shapes
 
     def reshape(self, x: SSAValue, dims: Sequence[Dim | int | str]) -> SSAValue:
@@ -245,6 +252,16 @@ class Build:
     def reduce(self, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
         return self._op(Reduce, x, kind=StringAttr(kind), axes=ints_attr(sorted(axes)))
 
+    def contract(
+        self, init: SSAValue, a: SSAValue, b: SSAValue, reverse: bool = False
+    ) -> SSAValue:
+        """init + aᵀ · b, summed over rows in their order, from the last one with `reverse`."""
+        return self._op(Contract, init, a, b, reverse=BoolAttr.from_bool(reverse))
+
+    def sum_rows(self, init: SSAValue, x: SSAValue, reverse: bool = False) -> SSAValue:
+        """init + the rows of x, in their order, from the last one with `reverse`."""
+        return self._op(SumRows, init, x, reverse=BoolAttr.from_bool(reverse))
+
     # Control
 
     def scan(
@@ -256,16 +273,6 @@ class Build:
         reverse: bool = False,
         length: Dim | None = None,
     ) -> tuple[list[SSAValue], list[SSAValue]]:
-    def contract(
-        self, init: SSAValue, a: SSAValue, b: SSAValue, reverse: bool = False
-    ) -> SSAValue:
-        """init + aᵀ · b, summed over rows in their order, from the last one with `reverse`."""
-        return self._op(Contract, init, a, b, reverse=BoolAttr.from_bool(reverse))
-
-    def sum_rows(self, init: SSAValue, x: SSAValue, reverse: bool = False) -> SSAValue:
-        """init + the rows of x, in their order, from the last one with `reverse`."""
-        return self._op(SumRows, init, x, reverse=BoolAttr.from_bool(reverse))
-
         """Loop over time; `body(inner, consts, carry, rows) -> (carry, rows of ys)`.
 
         `length` is needed only where xs is empty. The body may use nothing but its arguments.

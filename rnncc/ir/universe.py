@@ -11,6 +11,7 @@ from xdsl.universe import Universe
 
 PASSES = {
     "rnn-canonicalize": "canonicalize.Canonicalize",
+    "rnn-drop-stops": "drop_stops.DropStops",
     "rnn-hoist": "hoist.Hoist",
     "rnn-merge-equal": "merge_equal.MergeEqual",
     "rnn-merge-matmuls": "merge_matmuls.MergeMatmuls",

@@ -6,11 +6,13 @@ Both walks go into the bodies of scans and round their carries until nothing mor
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeGuard
 
-from xdsl.ir import Block, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.elementwise import StopGradient
 from rnncc.ir.types import FLOATS, dtype_of
 
 Found = set[SSAValue]
@@ -28,12 +30,17 @@ def _floats(values: Iterable[SSAValue]) -> list[SSAValue]:
     return [v for v in values if dtype_of(v) in FLOATS]
 
 
+def _passes(op: Operation) -> TypeGuard[RnnOp]:
+    """Whether a gradient may flow through an op."""
+    return isinstance(op, RnnOp) and not isinstance(op, StopGradient)
+
+
 def _follow(block: Block, found: Found) -> None:
     """Add what depends on the values found."""
     for op in block.ops:
         if isinstance(op, Scan):
             _follow_scan(op, found)
-        elif isinstance(op, RnnOp) and not found.isdisjoint(op.operands):
+        elif _passes(op) and not found.isdisjoint(op.operands):
             found.update(_floats([op.y]))
 
 
@@ -56,7 +63,7 @@ def _trace(block: Block, found: Found) -> None:
     for op in reversed(list(block.ops)):
         if isinstance(op, Scan):
             _trace_scan(op, found)
-        elif isinstance(op, RnnOp) and op.y in found:
+        elif _passes(op) and op.y in found:
             found.update(_floats(op.operands))
 
 

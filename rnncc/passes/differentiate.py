@@ -20,6 +20,7 @@ from rnncc.ir.rewriting import Loop, replace, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.activity import active_values
 from rnncc.passes.backprop import Backprop
+from rnncc.passes.drop_stops import DropStops
 from rnncc.passes.remove_dead import RemoveDead
 
 PREFIX = "grad:"
@@ -52,6 +53,7 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
     grads = [_total(Build.before(end), backprop, group) for group in asked.values()]
     end.operands = [*end.operands, *grads]
     _name(made.net, list(given), list(asked))
+    DropStops().rewrite(made.net)
     RemoveDead().rewrite(made.net)
     return made
 

@@ -53,6 +53,10 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "maximum": (Build.maximum, [["N", 3], ["N", 3]]),
     "minimum": (Build.minimum, [["N", 3], ["N", 3]]),
     "select": (lambda b, x, y: b.select(b.compare("lt", x, y), b.tanh(x), y), [["N"], ["N"]]),
+    "stop_gradient": (
+        lambda b, x: b.add(x, b.sub(b.stop_gradient(x), b.stop_gradient(x))),
+        [["N", 3]],
+    ),
     "cast": (lambda b, x: b.cast(b.cast(x, "f64"), "f32"), [["N", 3]]),
     "cast to i32": (lambda b, x: b.mul(x, b.cast(b.cast(x, "i32"), "f32")), [["N", 3]]),
     "cast of a condition": (
@@ -81,9 +85,6 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "max": (lambda b, x: b.reduce("max", x, [0, 2]), [["N", 2, 3]]),
     "min": (lambda b, x: b.reduce("min", x, [1]), [["N", 3]]),
     "max of equals": (lambda b, x: b.reduce("max", b.concat([x, x], 1), [1]), [["N", 3]]),
-    "matmul": (Build.matmul, [["N", 3], [3, 4]]),
-    "matmul of stacks": (Build.matmul, [["N", 2, 3], ["N", 3, 4]]),
-    "matmul of a stack": (Build.matmul, [["T", "N", 3], [3, 4]]),
     "contract": (Build.contract, [[3, 4], ["N", 3], ["N", 4]]),
     "contract from the last": (
         lambda b, i, x, y: b.contract(i, x, y, reverse=True),
@@ -91,6 +92,9 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     ),
     "sum_rows": (Build.sum_rows, [[2, 3], ["N", 2, 3]]),
     "sum_rows to a number": (lambda b, i, x: b.sum_rows(i, x, reverse=True), [[], ["N"]]),
+    "matmul": (Build.matmul, [["N", 3], [3, 4]]),
+    "matmul of stacks": (Build.matmul, [["N", 2, 3], ["N", 3, 4]]),
+    "matmul of a stack": (Build.matmul, [["T", "N", 3], [3, 4]]),
 }
 for ta, tb in ((True, False), (False, True), (True, True)):
     for name, lead in (
@@ -199,9 +203,10 @@ def test_gradient_without_dependence_is_zero() -> None:
 
 def test_a_saved_value_is_a_sequence_that_the_forward_loop_yields() -> None:
     forward, back = loops_of(differentiate(small(), ["every"], ["x", "h", "w"]))
-    saved = [x for x in back.xs if x in forward.ys]
-    assert len(saved) == 2  # h, for dw, and tanh's result, which is an output already
-    assert len(forward.ys) == 2
+    (state,) = forward.ys  # tanh's result, which is an output already
+    assert state in back.xs
+    (before,) = (x.owner for x in back.xs if isinstance(x.owner, shape.Shift))
+    assert before.x is state  # h, for dw
     assert bool(back.reverse) and not bool(forward.reverse)
 
 
@@ -243,3 +248,24 @@ def test_refusals(wanted: list[str], of: list[str], message: str | None) -> None
     with pytest.raises(CompileError) as error:
         differentiate(program, wanted, of)
     assert str(error.value) == (message or "the name 'grad:y' is taken")
+
+
+def test_no_gradient_passes_a_stop() -> None:
+    both = differentiate(net_of(lambda b, x: b.mul(x, b.stop_gradient(x)), [[3]]), ["y"], ["x0"])
+    x, dy = np.array([1.0, -2.0, 3.0]), np.array([1.0, 10.0, 100.0])
+    got = run(both, {"x0": x, "grad:y": dy}, np.float64)["grad:x0"]
+    np.testing.assert_array_equal(got, x * dy)
+    assert "stop_gradient" not in str(both)
+
+
+def test_nothing_is_computed_before_a_stop() -> None:
+    """A loop whose results are stopped gets no loop back."""
+
+    def body(b: Build, _: Any, carry: list[Value], rows: list[Value]) -> Any:
+        return [b.tanh(b.add(carry[0], rows[0]))], []
+
+    def make(b: Build, x: Value, h: Value) -> Value:
+        return b.add(b.stop_gradient(b.scan([], [h], [x], body)[0][0]), h)
+
+    both = differentiate(net_of(make, [["T", 3], [3]]), ["y"], ["x0", "x1"])
+    assert count(both.net.body.block)["scan"] == 1

@@ -9,11 +9,13 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.codegen.emit import VALUE, Emit, Value, vector_type
 from rnncc.codegen.math import MathEmitter
+from rnncc.codegen.random import uniform
 from rnncc.errors import CompileError
 from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield, terminator
+from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.types import dtype_of
 
@@ -170,6 +172,10 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter, lane
             return b.not_(xs[0])
         case ew.Cast():
             return _cast(emit, xs[0], dtype, op.dtype.data, lanes)
+        case ew.StopGradient():
+            return xs[0]
+        case Uniform():
+            return uniform(b, *xs, op.stream.data, lanes)
         case _ if dtype == "f32":
             return _float_op(emit, op, xs, math)
         case _:

@@ -352,6 +352,19 @@ class Cast(Unary):
         return [b.cast(dy, dtype_of(self.x)) if dtype_of(self.x) in FLOATS else None]
 
 
+@irdl_op_definition
+class StopGradient(Unary):
+    """y = x, and no gradient flows back to x"""
+
+    name = "rnn.stop_gradient"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return arrays[0]
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [None]
+
+
 def _to_one(b: Build, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
     """dy to the first of two where the condition holds, else to the second."""
     zero = b.full_like(dy, 0.0)
@@ -361,5 +374,5 @@ def _to_one(b: Build, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
 OPS: list[type[Elementwise]] = [
     *(Neg, Abs, Sqrt, Exp, Log, Tanh, Sigmoid, Relu, Erf),
     *(Add, Sub, Mul, Div, Maximum, Minimum),
-    *(Compare, Logical, Not, Select, Cast),
+    *(Compare, Logical, Not, Select, Cast, StopGradient),
 ]

@@ -1,0 +1,22 @@
+"""Removes `rnn.stop_gradient`, which means nothing but to differentiation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rnncc.ir.ops.control import Net
+from rnncc.ir.ops.elementwise import StopGradient
+from rnncc.ir.rewriting import NetPass, replace
+
+
+@dataclass(frozen=True)
+class DropStops(NetPass):
+    """Stop_gradient(x) → x: where no gradients are asked for, and where they are there already."""
+
+    name = "rnn-drop-stops"
+
+    def rewrite(self, net: Net) -> bool:
+        found = [op for op in net.walk() if isinstance(op, StopGradient)]
+        for op in found:
+            replace(op, [op.x])
+        return bool(found)
