@@ -210,6 +210,13 @@ def _transpose(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.transpose(x, draw(st.permutations(range(len(dims_of(x))))))
 
 
+def _shift(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x, init = _pick(draw, pool, 1), _pick(draw, pool)
+    return b.shift(
+        x, b.broadcast_together(init, b.fill(0.0, dims_of(x)[1:]))[0], draw(st.booleans())
+    )
+
+
 def _broadcast(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     x = _pick(draw, pool)
     axis = draw(st.integers(0, len(dims_of(x))))
@@ -234,7 +241,7 @@ def _reduce(draw: Draw, b: Build, pool: Pool) -> SSAValue:
 
 
 MAKERS = [_unary, _unary, _binary, _binary, _with_constant, _choose, _slice, _concat]
-MAKERS += [_tame, _positions, _masked, _literal]
+MAKERS += [_tame, _positions, _masked, _literal, _shift]
 MAKERS += [_reshape, _reshape, _transpose, _broadcast, _matmul, _matmul, _reduce]
 
 

@@ -28,7 +28,7 @@ from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.random import Uniform
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Slice, Transpose
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
@@ -237,6 +237,10 @@ class Build:
 
     def reverse_segments(self, x: SSAValue, lengths: SSAValue) -> SSAValue:
         return self._op(ReverseSegments, x, lengths)
+
+    def shift(self, x: SSAValue, init: SSAValue, reverse: bool = False) -> SSAValue:
+        """The rows of x one step later (earlier with `reverse`), init in the free place."""
+        return self._op(Shift, x, init, reverse=BoolAttr.from_bool(reverse))
 
     # Sums
 

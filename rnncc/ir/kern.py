@@ -33,7 +33,7 @@ from xdsl.traits import Pure
 
 from rnncc.ir.access import BufferType, buffer_dtype, buffer_type
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Gemm, Index, Map, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gemm, Index, Map, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import dim_attr, expect, get_dim
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.types import ITEM_BYTES
@@ -137,6 +137,35 @@ class Row(IRDLOperation):
 
 
 @irdl_op_definition
+class ShiftedRow(IRDLOperation):
+    """Row `index` + `step` of a sequence; at the index `edge`, where there is none, `init`"""
+
+    name = "kern.shifted_row"
+    buffer = operand_def(BufferType)
+    init = operand_def(BufferType)
+    index = prop_def(StringAttr)
+    stride = prop_def(StringAttr)
+    edge = prop_def(StringAttr)
+    step = prop_def(IntAttr)
+    y = result_def(BufferType)
+    traits = traits_def(Pure())
+
+    def __init__(
+        self, buffer: SSAValue, init: SSAValue, index: Dim, stride: Dim, edge: Dim, step: int
+    ) -> None:
+        super().__init__(
+            operands=[buffer, init],
+            properties={
+                "index": dim_attr(index),
+                "stride": dim_attr(stride),
+                "edge": dim_attr(edge),
+                "step": IntAttr(step),
+            },
+            result_types=[buffer.type],
+        )
+
+
+@irdl_op_definition
 class For(IRDLOperation):
     """Count `index` from `start`, `count` times (downwards with `reverse`).
 
@@ -194,5 +223,18 @@ class For(IRDLOperation):
         return terminator(self.body.block)
 
 
-OPS: list[type[Operation]] = [Func, Buffer, Row, For, Index, Map, Reduce, Gemm, Pack, Reverse]
+OPS: list[type[Operation]] = [
+    Func,
+    Buffer,
+    Row,
+    ShiftedRow,
+    For,
+    Index,
+    Map,
+    Reduce,
+    Gemm,
+    Pack,
+    Reverse,
+    Contract,
+]
 KERN = Dialect("kern", OPS, [BufferType])

@@ -6,6 +6,7 @@ that memory starts as NaN. Every access outside of its buffer is an `AssertionEr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -13,12 +14,13 @@ from xdsl.ir import Attribute, Block, SSAValue
 
 from rnncc.ir.access import Access, dense, get_access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, For, Row
+from rnncc.ir.kern import Buffer, For, Row, ShiftedRow
 from rnncc.ir.kern_memory import Memory, lay_out
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Gemm, Index, Kernel, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
+from rnncc.ir.ops.linear import add_products, add_rows
 from rnncc.ir.packing import pack, unpack
 from rnncc.ir.types import NUMPY, dtype_of
 
@@ -80,6 +82,8 @@ class _Machine:
                     memory = self.names[op.buffer]
                     index, stride = self._size(op.index), self._size(op.stride)
                     self.names[op.y] = memory and memory.row(index, stride)
+                case ShiftedRow():
+                    self.names[op.y] = self._shifted(op)
                 case For():
                     self._run_for(op)
                 case Kernel():
@@ -88,8 +92,17 @@ class _Machine:
                     self._run_pack(op)
                 case Reverse():
                     self._run_reverse(op)
+                case Contract():
+                    self._run_contract(op)
                 case _:
                     assert isinstance(op, Buffer | Yield), f"{op.name} has no meaning here"
+
+    def _shifted(self, op: ShiftedRow) -> Memory | None:
+        index, stride, edge = (self._size(d) for d in (op.index, op.stride, op.edge))
+        if index == edge:
+            return self.names[op.init]
+        memory = self.names[op.buffer]
+        return memory and memory.row(index + op.step.data, stride)
 
     # Loops
 
@@ -119,6 +132,7 @@ class _Machine:
         """One that writes nothing but absent outputs is skipped."""
         shape = self.context.shape(op.dims)
         kept = shape[: len(shape) - op.reduced.data] if isinstance(op, Reduce) else shape
+        start = self._start(op, kept) if isinstance(op, Reduce) else None
         targets = {
             i: self._view(buffer, Access(access.offset, access.strides[: len(kept)]), kept)
             for i, (buffer, access) in enumerate(zip(op.outs, op.out_accesses, strict=True))
@@ -134,7 +148,13 @@ class _Machine:
             _check_apart(target, [*factors, *(reads if isinstance(op, Reduce) else [])])
         values = self._body(op, shape, [*_products(op, factors), *(r.copy() for r in reads)])
         for i, target in targets.items():
-            target[...] = _reduced(op, values[i]) if isinstance(op, Reduce) else values[i]
+            target[...] = _reduced(op, values[i], start) if isinstance(op, Reduce) else values[i]
+
+    def _start(self, op: Reduce, kept: Shape) -> Array | None:
+        """What a sum starts at, if it is told."""
+        [access] = op.out_accesses
+        own = Access(access.offset, access.strides[: len(kept)])
+        return None if op.init is None else self._view(op.init, own, kept).copy()
 
     def _body(self, op: Kernel, shape: Shape, arguments: Sequence[Array]) -> list[Array]:
         """What the region yields, over the whole domain at once."""
@@ -155,6 +175,38 @@ class _Machine:
         rows = self.context.shape(op.dims[:-1])
         a = self._view(op.a, get_access(op.a_access), (*rows, op.depth.data))
         return [a, self._flat(op.weights, op.slots.data * op.units * op.depth.data)]
+
+    def _run_contract(self, op: Contract) -> None:
+        if self.names[op.out] is None:
+            return
+        depth, rows, columns = self.context.shape(op.sizes)
+        a = self._shifted_rows(op, depth, rows)
+        b = self._view(op.b, get_access(op.b_access), (depth, columns))
+        out, room = self._flat(op.out, rows * columns), self._flat(op.scratch, int(op.room))
+        start = np.zeros_like(out)
+        if op.init is not None:
+            init = self._flat(op.init, rows * columns)
+            _check_target(out, [init])
+            start = init.copy()
+        for target in (out, room):
+            _check_apart(target, [*a, b])
+        _check_apart(out, [room])
+        room[...] = np.nan
+        total = start.reshape(rows, columns)
+        add_products(total, np.concatenate(a)[:depth], b, bool(op.reverse))
+        out[...] = total.reshape(-1)
+
+    def _shifted_rows(self, op: Contract, depth: int, rows: int) -> list[Array]:
+        """The rows of a, in parts."""
+        access = get_access(op.a_access)
+        if op.first is None:
+            return [self._view(op.a, access, (depth, rows))]
+        (shift,) = self.context.shape([op.shifted_by])
+        skipped = access.strides[0] * op.shifted_by
+        own = access.shifted(skipped) if op.late else access
+        kept = self._view(op.a, own, (max(depth - shift, 0), rows))
+        first = self._flat(op.first, shift * rows).reshape(shift, rows)
+        return [kept, first] if op.late else [first, kept]
 
     def _run_pack(self, op: Pack) -> None:
         shape = (op.units.data, op.depth.data)
@@ -216,9 +268,14 @@ def _check_apart(target: Array, reads: Sequence[Array]) -> None:
     assert not any(np.shares_memory(target, r) for r in reads), "a point's write is another's read"
 
 
-def _reduced(op: Reduce, value: Array) -> Array:
-    """Over the domain's last axes; of no elements: 0, -∞ or ∞."""
+def _reduced(op: Reduce, value: Array, init: Array | None) -> Array:
+    """Over the domain's last axes; of no elements: what it starts at, 0, -∞ or ∞."""
     axes = tuple(range(value.ndim - op.reduced.data, value.ndim))
+    if op.order.data != "any":
+        kept, count = value.shape[: axes[0]], math.prod(value.shape[axes[0] :])
+        total = np.zeros(kept, value.dtype) if init is None else init
+        add_rows(total, np.moveaxis(value.reshape(*kept, count), -1, 0), op.order.data == "down")
+        return total
     ufunc = {"sum": np.add, "max": np.maximum, "min": np.minimum}[op.kind.data]
     start = {"sum": 0, "max": -np.inf, "min": np.inf}[op.kind.data]
     return ufunc.reduce(value, axis=axes, dtype=value.dtype, initial=start)

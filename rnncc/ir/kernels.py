@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
 from xdsl.ir import (
+    Attribute,
     Block,
     Region,
     SSAValue,
@@ -18,6 +19,8 @@ from xdsl.irdl import (
     IRDLOperation,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
+    opt_prop_def,
     prop_def,
     region_def,
     result_def,
@@ -28,7 +31,7 @@ from xdsl.traits import Pure
 
 from rnncc.ir.access import Access, BufferType, access_attr, get_access
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dims_attr, get_dims
+from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.types import tensor
 
@@ -108,11 +111,15 @@ class Map(Kernel):
 class Reduce(Kernel):
     """out[i...] = sum, max or min over j... of body(ins[i..., j...])
 
-    The domain ends in the `reduced` axes that are summed over, in order, one after another.
+    The domain ends in the `reduced` axes. A sum's order is `any`, or one term after another, j
+    counting `up` or `down`; then it may start at what `init` holds, accessed as out is, which may
+    be the same memory.
     """
 
     name = "kern.reduce"
+    init = opt_operand_def(BufferType)
     kind = prop_def(StringAttr)
+    order = prop_def(StringAttr)
     reduced = prop_def(IntAttr)
 
     def __init__(
@@ -123,11 +130,15 @@ class Reduce(Kernel):
         ins: Sequence[tuple[SSAValue, Access]],
         out: tuple[SSAValue, Access],
         body: Block,
+        order: str = "any",
+        init: SSAValue | None = None,
     ) -> None:
+        start = [] if init is None else [init]
         super().__init__(
-            operands=[[b for b, _ in ins], [out[0]]],
+            operands=[start, [b for b, _ in ins], [out[0]]],
             properties={
                 "kind": StringAttr(kind),
+                "order": StringAttr(order),
                 "reduced": IntAttr(reduced),
                 "domain": dims_attr(domain),
                 "accesses": ArrayAttr(access_attr(a) for _, a in (*ins, out)),
@@ -181,6 +192,78 @@ class Gemm(Kernel):
     @property
     def units(self) -> int:
         return int(self.dims[-1])
+
+
+@irdl_op_definition
+class Contract(IRDLOperation):
+    """out[m, n] = init[m, n] + Σₖ a[k, m] · b[k, n], one fused multiply-add after another
+
+    k runs upwards, downwards with `reverse`, whatever the tile. `sizes` are those of k, m and n;
+    the accesses, over (k, m) and (k, n), have dense rows. init and out are dense and may be the
+    same memory; without init the sums start at zero. `scratch` has `room` elements to pack into.
+    With `first`, its `shift` dense rows stand in front of a's, and a's last ones are not read;
+    with `late` they stand behind a's, and a's first ones are not read.
+    """
+
+    name = "kern.contract"
+    a = operand_def(BufferType)
+    b = operand_def(BufferType)
+    out = operand_def(BufferType)
+    scratch = operand_def(BufferType)
+    init = opt_operand_def(BufferType)
+    first = opt_operand_def(BufferType)
+    sizes_ = prop_def(ArrayAttr, prop_name="sizes")
+    a_access = prop_def(ArrayAttr)
+    b_access = prop_def(ArrayAttr)
+    reverse = prop_def(BoolAttr)
+    room_ = prop_def(IntAttr, prop_name="room")
+    shift = opt_prop_def(StringAttr)
+    late = prop_def(BoolAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def __init__(
+        self,
+        sizes: tuple[Dim, Dim, Dim],
+        a: tuple[SSAValue, Access],
+        b: tuple[SSAValue, Access],
+        out: SSAValue,
+        scratch: tuple[SSAValue, int],
+        init: SSAValue | None = None,
+        reverse: bool = False,
+        first: tuple[SSAValue, Dim, bool] | None = None,
+    ) -> None:
+        """`scratch`: with its elements; `first`: with how many rows, and whether `late`."""
+        properties: dict[str, Attribute | None] = {
+            "sizes": dims_attr(sizes),
+            "a_access": access_attr(a[1]),
+            "b_access": access_attr(b[1]),
+            "reverse": BoolAttr.from_bool(reverse),
+            "room": IntAttr(scratch[1]),
+            "shift": dim_attr(first[1]) if first else None,
+            "late": BoolAttr.from_bool(first is not None and first[2]),
+        }
+        before = [] if first is None else [first[0]]
+        start = [] if init is None else [init]
+        super().__init__(
+            operands=[a[0], b[0], out, scratch[0], start, before], properties=properties
+        )
+
+    @property
+    def sizes(self) -> tuple[Dim, ...]:
+        return get_dims(self.sizes_)
+
+    @property
+    def outs(self) -> tuple[SSAValue]:
+        return (self.out,)
+
+    @property
+    def room(self) -> Dim:
+        return Dim.of(self.room_.data)
+
+    @property
+    def shifted_by(self) -> Dim:
+        """How many rows of `first` there are."""
+        return Dim.of(0) if self.shift is None else get_dim(self.shift)
 
 
 @irdl_op_definition

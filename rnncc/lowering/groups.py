@@ -18,7 +18,7 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
@@ -266,6 +266,8 @@ def _addressed(op: Operation) -> list[SSAValue]:
             return list(op.inits)
         case ReverseSegments():
             return [op.x, op.lengths]
+        case Shift():
+            return [op.x, op.init]
         case Reshape() if not is_unit_reshape(op):
             return [op.x]
         case _:

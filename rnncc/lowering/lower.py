@@ -5,7 +5,8 @@ In: a program after its passes. Out: a kernel program whose buffers have no offs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from xdsl.builder import Builder
 from xdsl.dialects.builtin import ModuleOp
@@ -22,10 +23,10 @@ from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Concat, ReverseSegments
+from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.program import Program
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.lowering.groups import Group, Item, schedule
 from rnncc.lowering.loops import emit_scan
 from rnncc.lowering.maps import (
@@ -169,12 +170,24 @@ class Lowering:
             name = f"_{name}"
         return name
 
+    @contextmanager
+    def _at(self, block: Block) -> Generator[None]:
+        """Emit into a block that is being filled, whichever is filled inside of it."""
+        depth = self.depths[block]
+        inner = self.builders[depth + 1 :]
+        del self.builders[depth + 1 :]
+        yield
+        self.builders += inner
+
     # Places of values
 
     def resolve(self, value: SSAValue, index: IndexMap) -> tuple[SSAValue, IndexMap]:
         """A loop body's argument as the outer value it stands for."""
         while value in self.outer:
-            value, row = self.outer[value]
+            outer, row = self.outer[value]
+            if row is not None and isinstance(outer.owner, Shift):
+                break  # its rows have places of their own
+            value = outer
             if row is not None:
                 index = (AxisIndex(row), *index)
         return value, index
@@ -191,6 +204,8 @@ class Lowering:
             return found
         if value in self.outer:
             outer, row = self.outer[value]
+            if row is not None and isinstance(outer.owner, Shift):
+                return self._shifted_row(value, outer.owner, row)
             place = self.place(outer)
             if row is None:
                 return place
@@ -207,19 +222,52 @@ class Lowering:
         if isinstance(op, Constant):
             self.places[value] = self._constant(op)
             return self.places[value]
+        if isinstance(op, Shift):
+            return self._copy_shift(op)
         dest = self.scratch(value)
         source = value
         if is_view(op) and view_placed(op, Placed.densely(dest.buffer, dims_of(op.x))):
             source = op.x
         block = op if isinstance(op, Block) else op.parent
         assert block is not None
-        depth = self.depths[block]
-        inner = self.builders[depth + 1 :]
-        del self.builders[depth + 1 :]
         dense = Placed.densely(dest.buffer, dims_of(source))
-        self.emit_group(Group(0, dims_of(source), [Item(source, dense)]))
-        self.builders += inner
+        with self._at(block):
+            self.emit_group(Group(0, dims_of(source), [Item(source, dense)]))
         self.places[value] = dest
+        return dest
+
+    def _shifted_row(self, value: SSAValue, op: Shift, t: Dim) -> Placed:
+        """A loop's row of a shifted sequence, which stands where the sequence or its init is."""
+        block = value.owner
+        assert isinstance(block, Block)
+        with self._at(block):
+            self.places[value] = self._row_of_shift(op, t)
+        return self.places[value]
+
+    def _row_of_shift(self, op: Shift, t: Dim) -> Placed:
+        steps, *dims = dims_of(op.y)
+        edge, step = (steps - 1, 1) if op.reverse else (ZERO, -1)
+        x, init = self.pointer(op.x), self.pointer(op.init)
+        row = kern.ShiftedRow(x, init, t, product(dims), edge, step)
+        return Placed.densely(self.builder.insert(row).y, dims)
+
+    def _copy_shift(self, op: Shift) -> Placed:
+        """A dense copy of a shifted sequence, row by row."""
+        steps, *dims = dims_of(op.y)
+        dest, t, turn = self.scratch(op.y), self.fresh_index("t"), Block()
+        scalar = Block(arg_types=[tensor((), dtype_of(op.y))])
+        scalar.add_op(Yield(scalar.args))
+        assert op.parent is not None
+        with self._at(op.parent):
+            self.builders.append(Builder(InsertPoint.at_end(turn)))
+            source = self._row_of_shift(op, Dim.of(t))
+            row = self.builder.insert(kern.Row(dest.buffer, Dim.of(t), product(dims))).y
+            ends = (source.buffer, source.access), (row, source.access)
+            self.builder.insert(kernels.Map(dims, ends[:1], ends[1:], scalar))
+            self.builder.insert(Yield([]))
+            self.builders.pop()
+            self.builder.insert(kern.For(t, ZERO, steps, [], turn))
+        self.places[op.y] = dest
         return dest
 
     def dense(self, value: SSAValue) -> Placed:

@@ -142,6 +142,7 @@ def _connect(forward: Scan, backward: Scan) -> Scan:
     outside = dict(zip(consts, forward.consts, strict=True))
     sequences = dict(zip(forward.yields[1], forward.ys, strict=True))
     sequences |= dict(zip(rows, forward.xs, strict=True))
+    sequences |= _before_each_step(forward, _foreign(backward.body.block), sequences)
     first = loop.first
     for value in _foreign(loop.body):
         if value in sequences and value not in outside:
@@ -174,12 +175,26 @@ def _invariant(scan: Scan) -> set[SSAValue]:
 
 
 def _save(forward: Scan, values: list[SSAValue]) -> Scan:
-    """Yield some values of a body, beside what it yields already."""
+    """Yield some values of a body, beside what it yields already; of a carry, what becomes it."""
     loop = Loop(forward)
+    after = {c.arg: c.next for c in loop.carries}
     there = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
-    new = [Made(value) for value in values if value not in there]
+    wanted = dict.fromkeys(after.get(v, v) for v in values if v not in there)
+    new = [Made(value) for value in wanted if value not in there]
     loop.ys += new
     return loop.rebuild() if new else forward
+
+
+def _before_each_step(forward: Scan, used: Values, sequences: Map) -> Map:
+    """The states that the steps of a loop start from, as those after each step, shifted."""
+    assert forward.next_op is not None
+    b = Build.before(forward.next_op)
+    parts = zip(forward.groups[1], forward.inits, forward.yields[0], strict=True)
+    return {
+        arg: b.shift(sequences[after], init, bool(forward.reverse))
+        for arg, init, after in parts
+        if arg in used and arg not in sequences
+    }
 
 
 def _remake(loop: Loop, value: SSAValue, outside: Map, known: Map, first: Operation) -> None:

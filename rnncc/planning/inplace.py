@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from rnncc.ir.kern import Buffer
-from rnncc.ir.kernels import Gemm, Map
+from rnncc.ir.kernels import Contract, Gemm, Map, Reduce
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.uses import Timeline, Use
 
@@ -21,8 +21,7 @@ def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buf
     """Heir -> the buffer whose memory it takes; in order of birth."""
     reads: dict[int, list[Use]] = defaultdict(list)
     for use in (use for uses in line.uses.values() for use in uses):
-        # not a product's factors: other points read these too
-        if isinstance(use.op, Map | Gemm) and use.value in use.op.ins:
+        if _reads_own_points(use):
             reads[use.position].append(use)
     heirs: dict[Buffer, Buffer] = {}
     given: set[Buffer] = set()
@@ -36,6 +35,13 @@ def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buf
                 given.add(use.buffer)
                 break
     return heirs
+
+
+def _reads_own_points(use: Use) -> bool:
+    """Whether each point reads its own elements alone; other points read a product's factors."""
+    if isinstance(use.op, Contract | Reduce):
+        return use.value is use.op.init
+    return isinstance(use.op, Map | Gemm) and use.value in use.op.ins
 
 
 def _may_give(line: Timeline, alive: dict[Buffer, Lifetime], read: Use, write: Use) -> bool:

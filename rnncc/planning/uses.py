@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.access import Access, dense
+from rnncc.ir.access import Access, dense, get_access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Buffer, For, Func, Row
-from rnncc.ir.kernels import Gemm, Kernel, Pack, Reduce, Reverse
+from rnncc.ir.kern import Buffer, For, Func, Row, ShiftedRow
+from rnncc.ir.kernels import Contract, Gemm, Kernel, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.planning.footprint import Footprint
 
@@ -91,6 +91,8 @@ def accesses(op: Operation) -> Iterator[Touch]:
             for value, access in zip(op.ins, op.in_accesses, strict=True):
                 yield value, False, access, dims
             yield _flat(op.out, True, product(dims) * len(op.ins))
+        case Contract():
+            yield from _contract_accesses(op)
         case Reverse():
             dims = get_dims(op.dims)
             yield op.x, False, Access(ZERO, dense(dims)), dims
@@ -110,7 +112,22 @@ def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
         yield value, False, access, op.dims
     kept = op.dims[: len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)]
     for value, access in zip(op.outs, op.out_accesses, strict=True):
-        yield value, True, Access(access.offset, access.strides[: len(kept)]), kept
+        here = Access(access.offset, access.strides[: len(kept)])
+        if isinstance(op, Reduce) and op.init is not None:
+            yield op.init, False, here, kept
+        yield value, True, here, kept
+
+
+def _contract_accesses(op: Contract) -> Iterator[Touch]:
+    depth, rows, columns = op.sizes
+    yield op.a, False, get_access(op.a_access), (depth, rows)
+    yield op.b, False, get_access(op.b_access), (depth, columns)
+    if op.first is not None:
+        yield _flat(op.first, False, op.shifted_by * rows)
+    if op.init is not None:
+        yield _flat(op.init, False, rows * columns)
+    yield _flat(op.scratch, True, op.room)
+    yield _flat(op.out, True, rows * columns)
 
 
 def _flat(value: SSAValue, writes: bool, elements: Dim) -> Touch:
@@ -120,7 +137,7 @@ def _flat(value: SSAValue, writes: bool, elements: Dim) -> Touch:
 def _targets(func: Func) -> dict[SSAValue, Targets]:
     """Follow every name, round loops until nothing new is found."""
     found: dict[SSAValue, Targets] = defaultdict(dict)
-    ops = [op for op in func.walk() if isinstance(op, Buffer | Row | For)]
+    ops = [op for op in func.walk() if isinstance(op, Buffer | Row | ShiftedRow | For)]
     size = -1
     while size != (size := sum(len(targets) for targets in found.values())):
         for op in ops:
@@ -129,6 +146,8 @@ def _targets(func: Func) -> dict[SSAValue, Targets]:
                     found[op.y] = {op: ZERO}
                 case Row():
                     found[op.y] = {b: _row_shift(op, b, s) for b, s in found[op.buffer].items()}
+                case ShiftedRow():
+                    found[op.y] = dict.fromkeys((*found[op.buffer], *found[op.init]))
                 case For():
                     _carry(op, found)
     return found

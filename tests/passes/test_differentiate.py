@@ -52,6 +52,8 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "div": (lambda b, x, y: b.div(x, positive(b, y)), [["N", 3], ["N", 3]]),
     "maximum": (Build.maximum, [["N", 3], ["N", 3]]),
     "minimum": (Build.minimum, [["N", 3], ["N", 3]]),
+    "shift": (Build.shift, [["T", "N", 3], ["N", 3]]),
+    "shift, reverse": (lambda b, x, h: b.shift(x, h, True), [["T", "N", 3], ["N", 3]]),
     "select": (lambda b, x, y: b.select(b.compare("lt", x, y), b.tanh(x), y), [["N"], ["N"]]),
     "stop_gradient": (
         lambda b, x: b.add(x, b.sub(b.stop_gradient(x), b.stop_gradient(x))),

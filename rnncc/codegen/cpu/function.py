@@ -13,6 +13,7 @@ from functools import reduce
 from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.gemm import emit_gemm
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_pack, emit_reverse
@@ -31,9 +32,9 @@ from rnncc.codegen.emit import (
 )
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
-from rnncc.ir.kern import Buffer, For, Row
+from rnncc.ir.kern import Buffer, For, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Gemm, Kernel, Map, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 
@@ -177,15 +178,24 @@ class _Body:
                     index, stride = (self.emit.dim(get_dim(d)) for d in (op.index, op.stride))
                     row = self.emit.row(self.pointers[op.buffer], index, stride)
                     self.pointers[op.y] = row
+                case ShiftedRow():
+                    self.pointers[op.y] = self._shifted(op)
                 case For():
                     self._for(op)
                 case _:
                     self._guarded(op)
         return []
 
+    def _shifted(self, op: ShiftedRow) -> Pointer:
+        emit, b = self.emit, self.emit.b
+        index, stride, edge = (emit.dim(get_dim(d)) for d in (op.index, op.stride, op.edge))
+        at_edge = b.icmp_signed("==", index, edge)
+        row = emit.row(self.pointers[op.buffer], b.add(index, I64(op.step.data)), stride)
+        return Pointer(b.select(at_edge, self.pointers[op.init].base, row.base), row.dtype)
+
     def _guarded(self, op: Operation) -> None:
         """A kernel; skipped when nothing that it writes is wanted."""
-        outs = self._all(op.outs) if isinstance(op, Kernel) else []
+        outs = self._all(op.outs) if isinstance(op, Kernel | Contract) else []
         absent = [p.absent for p in outs if p.skippable and p.absent is not None]
         if absent and len(absent) == len(outs):
             with self.emit.when(self.emit.b.not_(reduce(self.emit.b.and_, absent))):
@@ -203,6 +213,10 @@ class _Body:
             case Gemm():
                 a, weights = self._all([op.a, op.weights])
                 emit_gemm(emit, op, a, weights, self._all(op.ins), self._all(op.outs))
+            case Contract():
+                known = [op.a, op.b, op.out, op.scratch]
+                optional = [None if v is None else self.pointers[v] for v in (op.init, op.first)]
+                emit_contract(emit, op, Buffers(*self._all(known), *optional))
             case Pack():
                 emit_pack(emit, op, self._all(op.ins), self.pointers[op.out])
             case Reverse():

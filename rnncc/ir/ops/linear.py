@@ -145,8 +145,7 @@ class Contract(RnnOp):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         init, a, b = arrays
         y = np.array(init)
-        for k in _order(len(a), bool(self.reverse)):
-            y += np.multiply.outer(a[k], b[k])
+        add_products(y, a, b, bool(self.reverse))
         return y
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
@@ -179,8 +178,7 @@ class SumRows(RnnOp):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         init, x = arrays
         y = np.array(init)
-        for k in _order(len(x), bool(self.reverse)):
-            y += x[k]
+        add_rows(y, x, bool(self.reverse))
         return y
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
@@ -189,8 +187,16 @@ class SumRows(RnnOp):
         return [dy, b.broadcast(dy, dims, range(1, len(dims)))]
 
 
-def _order(count: int, reverse: bool) -> range:
-    return range(count - 1, -1, -1) if reverse else range(count)
+def add_products(total: Array, a: Array, b: Array, reverse: bool) -> None:
+    """total += a[k] ⊗ b[k], one k after another."""
+    for left, right in zip(*(x[::-1] if reverse else x for x in (a, b)), strict=True):
+        total += np.multiply.outer(left, right)
+
+
+def add_rows(total: Array, x: Array, reverse: bool) -> None:
+    """total += x[k], one k after another."""
+    for row in x[::-1] if reverse else x:
+        total += row
 
 
 def _as_rows(b: Build, x: SSAValue) -> SSAValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
 
@@ -220,4 +220,38 @@ class ReverseSegments(RnnOp):
         return [b.reverse_segments(dy, self.lengths), None]
 
 
-OPS = [Reshape, Transpose, Broadcast, Slice, Concat, ReverseSegments]
+@irdl_op_definition
+class Shift(RnnOp):
+    """y[0] = init, y[t] = x[t - 1]; with `reverse` y[T - 1] = init, y[t] = x[t + 1]
+
+    The states before each step, given those after each step.
+    """
+
+    name = "rnn.shift"
+    x = operand_def()
+    init = operand_def()
+    reverse = prop_def(BoolAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        x, init = types
+        fits = dims_of(x)[1:] == dims_of(init) and dtype_of(x) == dtype_of(init)
+        expect(fits and len(dims_of(x)) > 0, f"a sequence {x} does not continue {init}")
+        return x
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        x, init = arrays
+        parts = [x[1:], init[None]] if self.reverse else [init[None], x[:-1]]
+        return np.concatenate(parts)[: len(x)]
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """The shift the other way; init gets the row where it stands, if there is one."""
+        dims = dims_of(self.x)
+        last = b.size(dims[0] - 1, "i32") if self.reverse else b.size(Dim.of(0), "i32")
+        here = b.compare("eq", b.iota(dims, 0), last)
+        zero = b.full_like(self.init, 0.0)
+        first = b.reduce("sum", b.select(here, dy, b.full_like(dy, 0.0)), [0])
+        return [b.shift(dy, zero, not self.reverse), first]
+
+
+OPS = [Reshape, Transpose, Broadcast, Slice, Concat, ReverseSegments, Shift]

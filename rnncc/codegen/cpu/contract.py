@@ -1,0 +1,315 @@
+"""`kern.contract`: sums of outer products in register tiles, over a chunk of packed rows at a time.
+
+A tile's sums are loaded at the start of a chunk and stored at its end, which is exact, so every
+sum takes its terms one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.codegen.tiling import DEPTH, Tiling
+from rnncc.ir.access import get_access
+from rnncc.ir.kernels import Contract
+
+UNROLLED = 4
+"""Rows that a turn of the innermost loop adds."""
+
+
+@dataclass(frozen=True)
+class Buffers:
+    """What the kernel touches; `first`: see `kern.contract`."""
+
+    a: Pointer
+    b: Pointer
+    out: Pointer
+    scratch: Pointer
+    init: Pointer | None
+    first: Pointer | None
+
+
+@dataclass(frozen=True)
+class _Side:
+    """An operand's rows in the order in which a chunk takes them; row(j) is row j of the chunk."""
+
+    row: Callable[[Value], Pointer]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A tile's place and size; `width`: columns of its panel."""
+
+    row: Value
+    height: int
+    column: Value
+    width: int
+
+
+def emit_contract(emit: Emit, op: Contract, buffers: Buffers) -> None:
+    """Write the loops of a sum of outer products."""
+    _ContractCode(emit, op, buffers).run()
+
+
+class _ContractCode:
+    def __init__(self, emit: Emit, op: Contract, buffers: Buffers) -> None:
+        self.emit, self.op, self.buffers = emit, op, buffers
+        depth, *sizes = op.sizes
+        self.count = emit.dim(depth)
+        self.tiling = tiling = Tiling.of(emit.target, *(int(d) for d in sizes))
+        room = buffers.scratch
+        self.left_room, self.right_room = room, emit.at(room, I64(tiling.left_elements))
+        self.turned = emit.at(room, I64(tiling.left_elements + tiling.right_elements))
+        self.several = tiling.columns > tiling.panel
+        self.packs_left = self.several or (op.first is not None and not tiling.swapped)
+        self.packs_shifted = op.first is not None and tiling.swapped
+
+    def run(self) -> None:
+        emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
+        if tiling.rows * tiling.columns == 0:
+            return
+        sums = self.turned if tiling.swapped else buffers.out
+        if tiling.swapped or buffers.init is None:
+            self._start(sums)
+        chunks = b.sdiv(b.add(self.count, I64(DEPTH - 1)), I64(DEPTH))
+        once = b.icmp_signed("<", chunks, I64(1))
+        if buffers.init is not None and not tiling.swapped:
+            chunks = b.select(once, I64(1), chunks)  # without rows the sums are what they start as
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            source = sums
+            if buffers.init is not None and not tiling.swapped:
+                fresh = b.icmp_signed("==", i, I64(0))
+                source = Pointer(b.select(fresh, buffers.init.base, sums.base), "f32")
+            self._chunk(b.mul(i, I64(DEPTH)), source, sums)
+            return []
+
+        emit.loop(chunks, turn)
+        if tiling.swapped:
+            self._turn_back()
+
+    def _start(self, sums: Pointer) -> None:
+        """Zeros, or the initial values transposed."""
+        emit, tiling, init = self.emit, self.tiling, self.buffers.init
+        if init is None:
+
+            def vector(start: Value, mask: Value | None) -> None:
+                zero = emit.vector.splat(0.0)
+                emit.store(zero, emit.at(sums, start), tiling.lanes, mask)
+
+            emit.in_vectors(I64(tiling.rows * tiling.columns), tiling.lanes, vector)
+        else:
+            self._transpose(init, sums, tiling.rows, tiling.columns)
+
+    def _turn_back(self) -> None:
+        self._transpose(self.turned, self.buffers.out, self.tiling.columns, self.tiling.rows)
+
+    def _transpose(self, source: Pointer, target: Pointer, rows: int, columns: int) -> None:
+        """target[rows, columns] = source[columns, rows] transposed."""
+        emit, b = self.emit, self.emit.b
+
+        def element(at: list[Value]) -> None:
+            read = b.add(b.mul(at[1], I64(rows)), at[0])
+            write = b.add(b.mul(at[0], I64(columns)), at[1])
+            emit.store(emit.load(emit.at(source, read)), emit.at(target, write))
+
+        emit.nest([I64(rows), I64(columns)], element)
+
+    # Rows of the operands
+
+    def _sides(self, start: Value) -> tuple[_Side, _Side]:
+        """The left and the right operand from a chunk's start on."""
+        a, b = _Side(lambda j: self._a_row(start, j)), _Side(lambda j: self._b_row(start, j))
+        return (b, a) if self.tiling.swapped else (a, b)
+
+    def _number(self, start: Value, j: Value) -> Value:
+        """Which row the j-th of a chunk is."""
+        b = self.emit.b
+        k = b.add(start, j)
+        return b.sub(b.sub(self.count, I64(1)), k) if self.op.reverse else k
+
+    def _b_row(self, start: Value, j: Value) -> Pointer:
+        return self._row(self.buffers.b, self.op.b_access, self._number(start, j))
+
+    def _a_row(self, start: Value, j: Value) -> Pointer:
+        emit, b, first = self.emit, self.emit.b, self.buffers.first
+        k = self._number(start, j)
+        if first is None:
+            return self._row(self.buffers.a, self.op.a_access, k)
+        shift, width = emit.dim(self.op.shifted_by), emit.dim(self.op.sizes[1])
+        if self.op.late:
+            bound = b.sub(self.count, shift)
+            own, other = b.add(k, shift), b.sub(k, bound)
+            ahead = b.icmp_signed(">=", k, bound)
+        else:
+            own, other = b.sub(k, shift), k
+            ahead = b.icmp_signed("<", k, shift)
+        row = self._row(self.buffers.a, self.op.a_access, own)
+        outside = emit.at(first, b.mul(other, width))
+        return Pointer(b.select(ahead, outside.base, row.base), "f32")
+
+    def _row(self, pointer: Pointer, attribute: object, k: Value) -> Pointer:
+        emit, access = self.emit, get_access(attribute)  # type: ignore[arg-type]
+        start = emit.at(pointer, emit.dim(access.offset))
+        return emit.at(start, emit.b.mul(k, emit.dim(access.strides[0])))
+
+    # A chunk of rows
+
+    def _chunk(self, start: Value, source: Pointer, sums: Pointer) -> None:
+        """Add a chunk's rows: blocks of full tiles, then the tile that is left."""
+        b, tiling = self.emit.b, self.tiling
+        rest = b.sub(self.count, start)
+        count = b.select(b.icmp_signed("<", rest, I64(DEPTH)), rest, I64(DEPTH))
+        code = _ChunkCode(self, self._sides(start), count, source, sums)
+        full, left = divmod(tiling.rows, tiling.height)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            first = b.mul(i, I64(tiling.block))
+            room = b.sub(I64(full), first)
+            tiles = b.select(b.icmp_signed("<", room, I64(tiling.block)), room, I64(tiling.block))
+            code.block(b.mul(first, I64(tiling.height)), tiles, tiling.height, full > 1)
+            return []
+
+        self.emit.loop(I64(-(-full // max(tiling.block, 1))), turn)
+        if left:
+            code.block(I64(full * tiling.height), I64(1), left, False)
+
+
+class _ChunkCode:
+    """One chunk of rows, added to all sums."""
+
+    def __init__(
+        self,
+        code: _ContractCode,
+        sides: tuple[_Side, _Side],
+        count: Value,
+        source: Pointer,
+        sums: Pointer,
+    ) -> None:
+        self.code, self.emit, self.tiling, self.count = code, code.emit, code.tiling, count
+        self.left, self.right = sides
+        self.source, self.sums = source, sums
+
+    def block(self, row: Value, tiles: Value, height: int, shared: bool) -> None:
+        """Tiles below each other; `shared`: a panel is read by several, and packed for them."""
+        emit, tiling = self.emit, self.tiling
+        if self.code.packs_left:
+            self._pack_left(row, tiles, height)
+        full, width = divmod(tiling.columns, tiling.panel)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            column = emit.b.mul(i, I64(tiling.panel))
+            self._panel(row, tiles, height, column, tiling.panel, shared)
+            return []
+
+        emit.loop(I64(full), turn)
+        if width:
+            self._panel(row, tiles, height, I64(full * tiling.panel), width, shared)
+
+    def _pack_left(self, row: Value, tiles: Value, height: int) -> None:
+        """Tile by tile, k by k."""
+        emit, b = self.emit, self.emit.b
+
+        def turn(j: Value, carried: list[Value]) -> list[Value]:
+            source = emit.at(self.left.row(j), row)
+            target = emit.at(self.code.left_room, b.mul(j, I64(height)))
+
+            def tile(i: Value, carried: list[Value]) -> list[Value]:
+                value = emit.load(emit.at(source, b.mul(i, I64(height))), height)
+                emit.store(value, emit.at(target, b.mul(i, I64(height * DEPTH))), height)
+                return []
+
+            emit.loop(tiles, tile)
+            return []
+
+        emit.loop(self.count, turn)
+
+    def _panel(
+        self, row: Value, tiles: Value, height: int, column: Value, width: int, shared: bool
+    ) -> None:
+        emit, b = self.emit, self.emit.b
+        packed = shared or self.code.packs_shifted
+        if packed:
+            self._pack_right(column, width)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            at = b.add(row, b.mul(i, I64(height)))
+            left = emit.at(self.code.left_room, b.mul(i, I64(height * DEPTH)))
+            self._tile(_Tile(at, height, column, width), left, packed)
+            return []
+
+        emit.loop(tiles, turn)
+
+    def _pack_right(self, column: Value, width: int) -> None:
+        """k by k; what fills up the last vector is zero."""
+        emit = self.emit
+
+        def turn(j: Value, carried: list[Value]) -> list[Value]:
+            source = emit.at(self.right.row(j), column)
+            target = emit.at(self.code.right_room, emit.b.mul(j, I64(self.tiling.panel)))
+            for v, mask in self._vectors(width):
+                value = emit.load(emit.at(source, I64(v)), self.tiling.lanes, mask)
+                emit.store(value, emit.at(target, I64(v)), self.tiling.lanes)
+            return []
+
+        emit.loop(self.count, turn)
+
+    def _vectors(self, width: int) -> list[tuple[int, Value | None]]:
+        """Where each vector of a panel starts, and the mask of the last one."""
+        lanes = self.tiling.lanes
+        return [
+            (v, None if v + lanes <= width else self.emit.first_lanes(width - v, lanes))
+            for v in range(0, width, lanes)
+        ]
+
+    def _tile(self, tile: _Tile, left: Pointer, packed: bool) -> None:
+        """Load the sums, add all rows of the chunk, store the sums."""
+        emit, b, lanes = self.emit, self.emit.b, self.tiling.lanes
+        vectors = self._vectors(tile.width)
+        places: list[tuple[Value, Value | None]] = []
+        for r in range(tile.height):
+            first = b.mul(b.add(tile.row, I64(r)), I64(self.tiling.columns))
+            start = b.add(first, tile.column)
+            places += [(b.add(start, I64(v)), mask) for v, mask in vectors]
+        total = [emit.load(emit.at(self.source, at), lanes, mask) for at, mask in places]
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            for step in range(UNROLLED):
+                j = b.add(b.mul(i, I64(UNROLLED)), I64(step))
+                carried = self._step(tile, left, packed, j, carried)
+            return carried
+
+        total = emit.loop(b.sdiv(self.count, I64(UNROLLED)), turn, total)
+        done = b.mul(b.sdiv(self.count, I64(UNROLLED)), I64(UNROLLED))
+
+        def last(i: Value, carried: list[Value]) -> list[Value]:
+            return self._step(tile, left, packed, b.add(done, i), carried)
+
+        total = emit.loop(b.srem(self.count, I64(UNROLLED)), last, total)
+        for value, (at, mask) in zip(total, places, strict=True):
+            emit.store(value, emit.at(self.sums, at), lanes, mask)
+
+    def _step(
+        self, tile: _Tile, left: Pointer, packed: bool, j: Value, total: list[Value]
+    ) -> list[Value]:
+        """One row's product, added to a tile's sums."""
+        emit, b, lanes = self.emit, self.emit.b, self.tiling.lanes
+        if self.code.packs_left:
+            here = emit.at(left, b.mul(j, I64(tile.height)))
+        else:
+            here = emit.at(self.left.row(j), tile.row)
+        if packed:
+            there = emit.at(self.code.right_room, b.mul(j, I64(self.tiling.panel)))
+        else:
+            there = emit.at(self.right.row(j), tile.column)
+        wide = [
+            emit.load(emit.at(there, I64(v)), lanes, None if packed else mask)
+            for v, mask in self._vectors(tile.width)
+        ]
+        new: list[Value] = []
+        for r in range(tile.height):
+            factor = emit.splat(emit.load(emit.at(here, I64(r))), lanes)
+            sums = total[r * len(wide) : (r + 1) * len(wide)]
+            new += [emit.vector.fma(b, factor, x, y) for x, y in zip(wide, sums, strict=True)]
+        return new

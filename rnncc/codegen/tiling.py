@@ -1,0 +1,75 @@
+"""How a sum of outer products is cut into register tiles, and the memory that its packing takes.
+
+The lowering asks for the memory, the code generator for the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rnncc.codegen.target import Target
+
+DEPTH = 192
+"""Rows of both operands that are packed and summed at a time."""
+MOST_VECTORS = 8
+"""Of a panel, where there are few rows: independent sums that fill the pipeline."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tiles of out[rows, columns]: a tile holds `height` rows of a panel of `vectors` vectors.
+
+    Attributes:
+        swapped: whether out's rows and columns, and with them a and b, change roles.
+        rows, columns: of out, in these roles.
+        block: tiles whose left operand is packed at a time, so that it stays in cache.
+    """
+
+    swapped: bool
+    rows: int
+    columns: int
+    height: int
+    vectors: int
+    block: int
+    lanes: int
+
+    @staticmethod
+    def of(target: Target, rows: int, columns: int) -> Tiling:
+        """The tiles for one machine; lanes run along the wider axis where the other is narrow."""
+        swapped = columns < target.lanes and columns < rows
+        if swapped:
+            rows, columns = columns, rows
+        sums = 24 if target.registers >= 32 else 12
+        height = _evenly(rows, sums // 2)
+        wide = -(-columns // target.lanes)
+        vectors = max(1, min(MOST_VECTORS, sums // max(height, 1), wide))
+        fit = max(1, target.cache // 2 // (4 * DEPTH * max(height, 1)))
+        block = _evenly(rows // max(height, 1), fit)
+        return Tiling(swapped, rows, columns, height, vectors, block, target.lanes)
+
+    @property
+    def panel(self) -> int:
+        """Columns of a panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def left_elements(self) -> int:
+        """Room for the packed rows of a block of tiles."""
+        return max(self.block, 1) * self.height * DEPTH
+
+    @property
+    def right_elements(self) -> int:
+        """Room for a packed panel."""
+        return self.panel * DEPTH
+
+    @property
+    def scratch(self) -> int:
+        """Room for both, and for out itself where it is summed up transposed."""
+        turned = self.rows * self.columns if self.swapped else 0
+        return self.left_elements + self.right_elements + turned
+
+
+def _evenly(count: int, most: int) -> int:
+    """The size of equal parts of at most `most`, the last of which may be smaller."""
+    parts = -(-count // most)
+    return -(-count // max(parts, 1))
