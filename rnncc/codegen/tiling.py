@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from rnncc.codegen.target import Target
 
-DEPTH = 192
+DEPTH = 128
 """Rows of both operands that are packed and summed at a time."""
 MOST_VECTORS = 8
 """Of a panel, where there are few rows: independent sums that fill the pipeline."""
@@ -22,7 +22,7 @@ class Tiling:
     Attributes:
         swapped: whether out's rows and columns, and with them a and b, change roles.
         rows, columns: of out, in these roles.
-        block: tiles whose left operand is packed at a time, so that it stays in cache.
+        block: panels that are packed at a time, so that they stay in cache.
     """
 
     swapped: bool
@@ -43,8 +43,8 @@ class Tiling:
         height = _evenly(rows, sums // 2)
         wide = -(-columns // target.lanes)
         vectors = max(1, min(MOST_VECTORS, sums // max(height, 1), wide))
-        fit = max(1, target.cache // 2 // (4 * DEPTH * max(height, 1)))
-        block = _evenly(rows // max(height, 1), fit)
+        panel = max(1, vectors * target.lanes)
+        block = _evenly(max(1, columns // panel), max(1, target.cache // 2 // (4 * DEPTH * panel)))
         return Tiling(swapped, rows, columns, height, vectors, block, target.lanes)
 
     @property
@@ -54,13 +54,13 @@ class Tiling:
 
     @property
     def left_elements(self) -> int:
-        """Room for the packed rows of a block of tiles."""
-        return max(self.block, 1) * self.height * DEPTH
+        """Room for a tile's packed rows."""
+        return self.height * DEPTH
 
     @property
     def right_elements(self) -> int:
-        """Room for a packed panel."""
-        return self.panel * DEPTH
+        """Room for a block of packed panels."""
+        return self.block * self.panel * DEPTH
 
     @property
     def scratch(self) -> int:

@@ -7,15 +7,12 @@ sum takes its terms one after another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.codegen.tiling import DEPTH, Tiling
 from rnncc.ir.access import get_access
 from rnncc.ir.kernels import Contract
-
-UNROLLED = 4
-"""Rows that a turn of the innermost loop adds."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +58,6 @@ class _ContractCode:
         room = buffers.scratch
         self.left_room, self.right_room = room, emit.at(room, I64(tiling.left_elements))
         self.turned = emit.at(room, I64(tiling.left_elements + tiling.right_elements))
-        self.several = tiling.columns > tiling.panel
-        self.packs_left = self.several or (op.first is not None and not tiling.swapped)
-        self.packs_shifted = op.first is not None and tiling.swapped
 
     def run(self) -> None:
         emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
@@ -157,27 +151,31 @@ class _ContractCode:
     # A chunk of rows
 
     def _chunk(self, start: Value, source: Pointer, sums: Pointer) -> None:
-        """Add a chunk's rows: blocks of full tiles, then the tile that is left."""
+        """Add a chunk's rows: blocks of panels, then the panel that is left."""
         b, tiling = self.emit.b, self.tiling
         rest = b.sub(self.count, start)
         count = b.select(b.icmp_signed("<", rest, I64(DEPTH)), rest, I64(DEPTH))
         code = _ChunkCode(self, self._sides(start), count, source, sums)
-        full, left = divmod(tiling.rows, tiling.height)
+        full, width = divmod(tiling.columns, tiling.panel)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             first = b.mul(i, I64(tiling.block))
             room = b.sub(I64(full), first)
-            tiles = b.select(b.icmp_signed("<", room, I64(tiling.block)), room, I64(tiling.block))
-            code.block(b.mul(first, I64(tiling.height)), tiles, tiling.height, full > 1)
+            panels = b.select(b.icmp_signed("<", room, I64(tiling.block)), room, I64(tiling.block))
+            code.block(b.mul(first, I64(tiling.panel)), panels, tiling.panel, full > 1)
             return []
 
-        self.emit.loop(I64(-(-full // max(tiling.block, 1))), turn)
-        if left:
-            code.block(I64(full * tiling.height), I64(1), left, False)
+        self.emit.loop(I64(-(-full // tiling.block)), turn)
+        if width:
+            code.block(I64(full * tiling.panel), I64(1), width, False)
 
 
 class _ChunkCode:
-    """One chunk of rows, added to all sums."""
+    """One chunk of rows, added to all sums.
+
+    A block's panels of the right operand are packed once, each tile's part of the left one before
+    it meets them: [panel][k][column] and [k][row].
+    """
 
     def __init__(
         self,
@@ -190,70 +188,74 @@ class _ChunkCode:
         self.code, self.emit, self.tiling, self.count = code, code.emit, code.tiling, count
         self.left, self.right = sides
         self.source, self.sums = source, sums
+        shifted = code.op.first is not None
+        swapped, tiling = code.tiling.swapped, code.tiling
+        self.packs_right = tiling.rows > tiling.height or (shifted and swapped)
+        self.shifts_left = shifted and not swapped
 
-    def block(self, row: Value, tiles: Value, height: int, shared: bool) -> None:
-        """Tiles below each other; `shared`: a panel is read by several, and packed for them."""
-        emit, tiling = self.emit, self.tiling
-        if self.code.packs_left:
-            self._pack_left(row, tiles, height)
-        full, width = divmod(tiling.columns, tiling.panel)
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            column = emit.b.mul(i, I64(tiling.panel))
-            self._panel(row, tiles, height, column, tiling.panel, shared)
-            return []
-
-        emit.loop(I64(full), turn)
-        if width:
-            self._panel(row, tiles, height, I64(full * tiling.panel), width, shared)
-
-    def _pack_left(self, row: Value, tiles: Value, height: int) -> None:
-        """Tile by tile, k by k."""
-        emit, b = self.emit, self.emit.b
-
-        def turn(j: Value, carried: list[Value]) -> list[Value]:
-            source = emit.at(self.left.row(j), row)
-            target = emit.at(self.code.left_room, b.mul(j, I64(height)))
-
-            def tile(i: Value, carried: list[Value]) -> list[Value]:
-                value = emit.load(emit.at(source, b.mul(i, I64(height))), height)
-                emit.store(value, emit.at(target, b.mul(i, I64(height * DEPTH))), height)
-                return []
-
-            emit.loop(tiles, tile)
-            return []
-
-        emit.loop(self.count, turn)
-
-    def _panel(
-        self, row: Value, tiles: Value, height: int, column: Value, width: int, shared: bool
-    ) -> None:
-        emit, b = self.emit, self.emit.b
-        packed = shared or self.code.packs_shifted
-        if packed:
-            self._pack_right(column, width)
+    def block(self, column: Value, panels: Value, width: int, several: bool) -> None:
+        """Panels of `width` columns beside each other; whether there are several."""
+        b, tiling = self.emit.b, self.tiling
+        if self.packs_right:
+            self._pack_right(column, panels, width)
+        full, left = divmod(tiling.rows, tiling.height)
+        packs_left = several or self.shifts_left
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
-            at = b.add(row, b.mul(i, I64(height)))
-            left = emit.at(self.code.left_room, b.mul(i, I64(height * DEPTH)))
-            self._tile(_Tile(at, height, column, width), left, packed)
+            row = b.mul(i, I64(tiling.height))
+            self._row(_Tile(row, tiling.height, column, width), panels, packs_left)
             return []
 
-        emit.loop(tiles, turn)
+        self.emit.loop(I64(full), turn)
+        if left:
+            row = I64(full * tiling.height)
+            self._row(_Tile(row, left, column, width), panels, packs_left)
 
-    def _pack_right(self, column: Value, width: int) -> None:
-        """k by k; what fills up the last vector is zero."""
-        emit = self.emit
+    def _pack_right(self, column: Value, panels: Value, width: int) -> None:
+        """What fills up a panel's last vector is zero."""
+        emit, b, panel = self.emit, self.emit.b, self.tiling.panel
 
         def turn(j: Value, carried: list[Value]) -> list[Value]:
             source = emit.at(self.right.row(j), column)
-            target = emit.at(self.code.right_room, emit.b.mul(j, I64(self.tiling.panel)))
-            for v, mask in self._vectors(width):
-                value = emit.load(emit.at(source, I64(v)), self.tiling.lanes, mask)
-                emit.store(value, emit.at(target, I64(v)), self.tiling.lanes)
+            target = emit.at(self.code.right_room, b.mul(j, I64(panel)))
+
+            def copy(i: Value, carried: list[Value]) -> list[Value]:
+                here = emit.at(source, b.mul(i, I64(panel)))
+                there = emit.at(target, b.mul(i, I64(panel * DEPTH)))
+                for v, mask in self._vectors(width):
+                    value = emit.load(emit.at(here, I64(v)), self.tiling.lanes, mask)
+                    emit.store(value, emit.at(there, I64(v)), self.tiling.lanes)
+                return []
+
+            emit.loop(panels, copy)
             return []
 
         emit.loop(self.count, turn)
+
+    def _row(self, first: _Tile, panels: Value, packs_left: bool) -> None:
+        """A row of tiles."""
+        emit, b, tiling = self.emit, self.emit.b, self.tiling
+        left = self._pack_left(first) if packs_left else None
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            column = b.add(first.column, b.mul(i, I64(tiling.panel)))
+            right = emit.at(self.code.right_room, b.mul(i, I64(tiling.panel * DEPTH)))
+            self._tile(replace(first, column=column), left, right if self.packs_right else None)
+            return []
+
+        emit.loop(panels, turn)
+
+    def _pack_left(self, tile: _Tile) -> Pointer:
+        emit, room = self.emit, self.code.left_room
+
+        def turn(j: Value, carried: list[Value]) -> list[Value]:
+            value = emit.load(emit.at(self.left.row(j), tile.row), tile.height)
+            target = emit.at(room, emit.b.mul(j, I64(tile.height)))
+            emit.store(value, target, tile.height)
+            return []
+
+        emit.loop(self.count, turn)
+        return room
 
     def _vectors(self, width: int) -> list[tuple[int, Value | None]]:
         """Where each vector of a panel starts, and the mask of the last one."""
@@ -263,53 +265,47 @@ class _ChunkCode:
             for v in range(0, width, lanes)
         ]
 
-    def _tile(self, tile: _Tile, left: Pointer, packed: bool) -> None:
-        """Load the sums, add all rows of the chunk, store the sums."""
+    def _tile(self, tile: _Tile, left: Pointer | None, right: Pointer | None) -> None:
+        """Load the sums, add all rows of the chunk, store the sums; None: not packed."""
         emit, b, lanes = self.emit, self.emit.b, self.tiling.lanes
-        vectors = self._vectors(tile.width)
         places: list[tuple[Value, Value | None]] = []
         for r in range(tile.height):
             first = b.mul(b.add(tile.row, I64(r)), I64(self.tiling.columns))
             start = b.add(first, tile.column)
-            places += [(b.add(start, I64(v)), mask) for v, mask in vectors]
+            places += [(b.add(start, I64(v)), mask) for v, mask in self._vectors(tile.width)]
         total = [emit.load(emit.at(self.source, at), lanes, mask) for at, mask in places]
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            for step in range(UNROLLED):
-                j = b.add(b.mul(i, I64(UNROLLED)), I64(step))
-                carried = self._step(tile, left, packed, j, carried)
-            return carried
+        def turn(j: Value, carried: list[Value]) -> list[Value]:
+            return self._step(tile, left, right, j, carried)
 
-        total = emit.loop(b.sdiv(self.count, I64(UNROLLED)), turn, total)
-        done = b.mul(b.sdiv(self.count, I64(UNROLLED)), I64(UNROLLED))
-
-        def last(i: Value, carried: list[Value]) -> list[Value]:
-            return self._step(tile, left, packed, b.add(done, i), carried)
-
-        total = emit.loop(b.srem(self.count, I64(UNROLLED)), last, total)
+        total = emit.loop(self.count, turn, total)
         for value, (at, mask) in zip(total, places, strict=True):
             emit.store(value, emit.at(self.sums, at), lanes, mask)
 
     def _step(
-        self, tile: _Tile, left: Pointer, packed: bool, j: Value, total: list[Value]
+        self,
+        tile: _Tile,
+        left: Pointer | None,
+        right: Pointer | None,
+        j: Value,
+        total: list[Value],
     ) -> list[Value]:
         """One row's product, added to a tile's sums."""
         emit, b, lanes = self.emit, self.emit.b, self.tiling.lanes
-        if self.code.packs_left:
-            here = emit.at(left, b.mul(j, I64(tile.height)))
+        if left is None:
+            left = emit.at(self.left.row(j), tile.row)
         else:
-            here = emit.at(self.left.row(j), tile.row)
-        if packed:
-            there = emit.at(self.code.right_room, b.mul(j, I64(self.tiling.panel)))
+            left = emit.at(left, b.mul(j, I64(tile.height)))
+        vectors = self._vectors(tile.width)
+        if right is None:
+            right = emit.at(self.right.row(j), tile.column)
         else:
-            there = emit.at(self.right.row(j), tile.column)
-        wide = [
-            emit.load(emit.at(there, I64(v)), lanes, None if packed else mask)
-            for v, mask in self._vectors(tile.width)
-        ]
+            vectors = [(v, None) for v, _ in vectors]
+            right = emit.at(right, b.mul(j, I64(self.tiling.panel)))
+        wide = [emit.load(emit.at(right, I64(v)), lanes, mask) for v, mask in vectors]
         new: list[Value] = []
         for r in range(tile.height):
-            factor = emit.splat(emit.load(emit.at(here, I64(r))), lanes)
+            factor = emit.splat(emit.load(emit.at(left, I64(r))), lanes)
             sums = total[r * len(wide) : (r + 1) * len(wide)]
             new += [emit.vector.fma(b, factor, x, y) for x, y in zip(wide, sums, strict=True)]
         return new
