@@ -1,0 +1,147 @@
+"""Whether a net can be computed as time goes on: no value needs a later step than its own.
+
+In: a net. Out: for each of its values whether it is fixed, a sequence, or of the last step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from math import prod
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
+from rnncc.ir.ops.control import Net, Scan, Yield
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
+from rnncc.ir.ops.source import Fill, Iota
+from rnncc.ir.types import dims_of, shape_text
+
+TIME = "T"
+"""The symbol of the number of steps."""
+
+_STEPS = Dim.of(TIME)
+_ROW_BY_ROW = (Elementwise, Fill, Iota, Reshape, Transpose, Broadcast, Slice, Concat, Reduce)
+_FORMULAS = ("length", "dim", "start", "size")
+"""Properties of ops that hold one size."""
+
+
+class Phase(IntEnum):
+    """When a value is known; what is computed of several values has the largest."""
+
+    FIXED = 0  # before the first step
+    SEQUENCE = 1  # row by row: a row reads no later one
+    LAST = 2  # after each step, anew
+
+
+class NotCausal(Exception):
+    """Says in a few words what a net needs of later steps."""
+
+
+def phases_of(net: Net) -> dict[SSAValue, Phase]:
+    """The phase of every value of a net's block.
+
+    Raises:
+        NotCausal: something reads a later step, or the number of steps is fixed or read.
+    """
+    phases: dict[SSAValue, Phase] = {}
+    for name, value in net.inputs.items():
+        timed = _time_axis(dims_of(value), f"input {name}") is not None
+        phases[value] = Phase.SEQUENCE if timed else Phase.FIXED
+    for op in net.body.block.ops:
+        try:
+            if isinstance(op, Scan) and op.steps == _STEPS:
+                phases |= _scan(op, phases)
+            elif not isinstance(op, Yield):
+                phases |= dict.fromkeys(op.results, _phase(op, [phases[v] for v in op.operands]))
+        except NotCausal as reason:
+            place = str(Build.before(op).loc)
+            raise NotCausal(f"{place}: {reason}" if place else str(reason)) from None
+    if not any(TIME in dim.symbols for op in net.body.block.ops for dim in _formulas(op)):
+        raise NotCausal(f"nothing in it takes {TIME} steps: their number is fixed")
+    return phases
+
+
+def time_axis(value: SSAValue) -> int | None:
+    """The axis along which the steps follow each other, T or T times something long."""
+    return _time_axis(dims_of(value), "a value")
+
+
+def _time_axis(dims: Sequence[Dim], what: str) -> int | None:
+    axes = [axis for axis, dim in enumerate(dims) if TIME in dim.symbols]
+    if not axes:
+        return None
+    rows = dims[axes[0]].divide(_STEPS)
+    if len(axes) > 1 or rows is None or TIME in rows.symbols:
+        raise NotCausal(f"{what} of shape {shape_text(dims)} has no single axis of time")
+    return axes[0]
+
+
+def _scan(op: Scan, phases: dict[SSAValue, Phase]) -> dict[SSAValue, Phase]:
+    """A loop over time: sequences in, sequences and the last state out."""
+    if op.reverse:
+        raise NotCausal("a loop goes backwards in time")
+    if any(TIME in dim.symbols for inner in op.body.walk() for dim in _formulas(inner)):
+        raise NotCausal("a step needs to know the number of steps")
+    if any(phases[v] == Phase.SEQUENCE for v in (*op.consts, *op.inits)):
+        raise NotCausal("a step reads the whole sequence")
+    if any(phases[v] == Phase.LAST for v in (*op.consts, *op.inits)):
+        raise NotCausal("a loop over time starts from what another one ends with")
+    results: dict[SSAValue, Phase] = {}
+    results.update(dict.fromkeys(op.finals, Phase.LAST))
+    results.update(dict.fromkeys(op.ys, Phase.SEQUENCE))
+    return results
+
+
+def _phase(op: Operation, phases: Sequence[Phase]) -> Phase:
+    """The phase of an op that is no loop over time."""
+    most = max(phases, default=Phase.FIXED)
+    axes = [_time_axis(dims_of(result), "a result") for result in op.results]
+    if axes == [None] or all(axis is None for axis in axes):
+        if Phase.SEQUENCE in phases:
+            raise NotCausal(f"{_name(op)} over all time steps")
+        nested = op.walk() if isinstance(op, Scan) else [op]
+        if any(TIME in dim.symbols for inner in nested for dim in _formulas(inner)):
+            raise NotCausal("the number of steps is read")
+        return most
+    if not isinstance(op, (*_ROW_BY_ROW, Matmul)):
+        raise NotCausal(f"{_name(op)} along time")
+    if Phase.LAST in phases:
+        raise NotCausal("every step reads what is known after the last one")
+    _check_rows(op)
+    return Phase.SEQUENCE
+
+
+def _check_rows(op: RnnOp) -> None:
+    """Refuse an op that mixes rows, though its result has an axis of time."""
+    axis = time_axis(op.y)
+    if isinstance(op, (Slice, Concat)) and op.axis.data == axis:
+        raise NotCausal(f"{_name(op)} along time")
+    if isinstance(op, Slice) and TIME in get_dim(op.start).symbols:
+        raise NotCausal("the number of steps is read")
+    if isinstance(op, Reshape) and _outside(op.x) != _outside(op.y):
+        before, after = (shape_text(dims_of(v)) for v in (op.x, op.y))
+        raise NotCausal(f"a reshape from {before} to {after} tears the steps apart")
+
+
+def _outside(value: SSAValue) -> Dim:
+    """How many rows there are in front of the axis of time."""
+    return prod(dims_of(value)[: time_axis(value)], start=Dim.of(1))
+
+
+def _formulas(op: Operation) -> Iterator[Dim]:
+    """The sizes that an op depends on or shows."""
+    for result in op.results:
+        yield from dims_of(result)
+    for name in _FORMULAS:
+        attribute = op.properties.get(name)
+        if isinstance(attribute, StringAttr):
+            yield get_dim(attribute)
+
+
+def _name(op: Operation) -> str:
+    return op.name.removeprefix("rnn.")

@@ -1,0 +1,246 @@
+"""Cuts a net into what is done once and what is done with every few steps.
+
+In: a simplified program. Out: a program that makes the state, and one that takes inputs of some
+steps and the state, and gives outputs and the next state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.elementwise import Compare
+from rnncc.ir.ops.shape import Broadcast, Reshape, Transpose
+from rnncc.ir.ops.source import Iota, Param
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.passes.causality import TIME, NotCausal, Phase, phases_of, time_axis
+
+__all__ = ["Kept", "NotCausal", "Streamed", "split_stream"]
+
+MOST_STEPS = 2**31 - 1
+_VIEWS = (Reshape, Transpose, Broadcast)
+"""Ops that a step repeats rather than keep their results."""
+
+Values = dict[SSAValue, SSAValue]
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One value of the state: an output of `init`, an input of `step`.
+
+    Attributes:
+        next: the output of `step` that replaces it; None for what stays the same.
+        given: the input of the net that it starts as, element for element, if it is one.
+    """
+
+    name: str
+    next: str | None = None
+    given: str | None = None
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """A net in two programs.
+
+    Attributes:
+        defaults: each input of `init` -> what it is where a user gives nothing: 0 for a state,
+            the largest number for what only bounds from above, such as lengths; else None.
+    """
+
+    init: Program
+    step: Program
+    state: list[Kept]
+    defaults: dict[str, int | None]
+
+
+def split_stream(program: Program) -> Streamed:
+    """Cut a program in two.
+
+    Inputs with an axis of time go to `step`, all others to `init`; what these alone decide is
+    computed there. The steps since the start are counted where the net asks for their numbers.
+
+    Raises:
+        NotCausal: why the net cannot be computed as time goes on.
+    """
+    split = _Split(program)
+    for op in program.net.body.block.ops:
+        split.visit(op)
+    return split.finish()
+
+
+class _Split:
+    """The state of the walk over a net's block.
+
+    Attributes:
+        given: the values that inputs have a part in.
+        once, often: value of the net -> the same in `init` and in `step`.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.phases = program, phases_of(program.net)
+        self.init, self.step = (Build.net(f"{program.name}_{part}") for part in ("init", "step"))
+        self.once: Values = {}
+        self.often: Values = {}
+        self.given = set(program.net.inputs.values())
+        self.kept: list[Kept] = []
+        self.firsts: dict[str, SSAValue] = {}
+        self.nexts: dict[str, SSAValue] = {}
+        self.defaults: dict[str, int | None] = {}
+        self._position: SSAValue | None = None
+        for name, value in program.net.inputs.items():
+            timed = self.phases[value] == Phase.SEQUENCE
+            build, known = (self.step, self.often) if timed else (self.init, self.once)
+            known[value] = build.input(name, dims_of(value), dtype_of(value))
+            if not timed:
+                self.defaults[name] = _default(value)
+
+    def visit(self, op: Operation) -> None:
+        """Put an op where it belongs."""
+        if isinstance(op, Yield):
+            return
+        unknown = isinstance(op, Param) and op.param_name.data not in self.program.arrays
+        if unknown or self.given.intersection(op.operands):
+            self.given.update(op.results)
+        if all(self.phases[result] == Phase.FIXED for result in op.results):
+            self.init.block.add_op(op.clone(self.once))
+            if isinstance(op, Param) and unknown:
+                self.defaults[op.param_name.data] = None
+        elif isinstance(op, Iota) and op.axis.data == time_axis(op.y):
+            self.often[op.y] = self._count_on(op)
+        else:
+            self._repeat(op)
+
+    def finish(self) -> Streamed:
+        """Both programs, with their outputs."""
+        outputs = {n: self._in_step(v) for n, v in self.program.net.outputs.items()}
+        taken = set(outputs)
+        state: list[Kept] = []
+        for kept in self.kept:
+            following = None
+            if kept.name in self.nexts:
+                following = _unique(f"next:{kept.name.removeprefix('state:')}", taken)
+                outputs[following] = self.nexts[kept.name]
+            state.append(Kept(kept.name, following, kept.given))
+        arrays, source = self.program.arrays, self.program.source
+        init = self.init.finish(self.firsts, arrays, source)
+        return Streamed(init, self.step.finish(outputs, arrays, source), state, self.defaults)
+
+    def _repeat(self, op: Operation) -> None:
+        """An op of every step; a loop over time starts from the state and leaves the next."""
+        scan = op if isinstance(op, Scan) and op.steps == Dim.of(TIME) else None
+        starts = dict(enumerate(scan.inits, len(scan.consts))) if scan else {}
+        names: dict[int, str] = {}
+        operands: list[SSAValue] = []
+        for i, value in enumerate(op.operands):
+            if i in starts:
+                names[i] = self._keep(value, self.once[value])
+                operands.append(self.step.block.args[-1])
+            else:
+                operands.append(self._in_step(value))
+        made = op.clone(self.often)
+        made.operands = operands
+        self.step.block.add_op(made)
+        if scan:
+            finals = (self.often[final] for final in scan.finals)
+            self.nexts |= dict(zip(names.values(), finals, strict=True))
+
+    def _in_step(self, value: SSAValue) -> SSAValue:
+        """The value in the program of every step."""
+        if value not in self.often:
+            op = value.owner
+            again = value not in self.given or isinstance(op, _VIEWS)
+            if isinstance(op, Operation) and again:
+                for operand in op.operands:
+                    self._in_step(operand)
+                self.step.block.add_op(op.clone(self.often))
+            else:
+                self._keep(value, self.once[value])
+                self.often[value] = self.step.block.args[-1]
+        return self.often[value]
+
+    def _keep(self, value: SSAValue, first: SSAValue) -> str:
+        """One more value in the state, the last argument of the step; its name."""
+        given = self._source(value)
+        hint = given or value.name_hint or str(len(self.kept))
+        return self._add(hint, first, given)
+
+    def _add(self, hint: str, first: SSAValue, given: str | None = None) -> str:
+        taken = {*self.firsts, *self.program.net.inputs, *self.defaults}
+        name = _unique(f"state:{hint}", taken)
+        self.step.input(name, dims_of(first), dtype_of(first))
+        self.kept.append(Kept(name, given=given))
+        self.firsts[name] = first
+        return name
+
+    def _source(self, value: SSAValue) -> str | None:
+        """The input that a value is, but for its shape."""
+        while isinstance(op := value.owner, Reshape):
+            value = op.x
+        if isinstance(op, Param) and value in self.given:
+            return op.param_name.data
+        names = {v: name for name, v in self.program.net.inputs.items()}
+        return names.get(value)
+
+    def _count_on(self, op: Iota) -> SSAValue:
+        """Numbers of steps that go on from those of the steps before."""
+        b, dims = self.step, dims_of(op.y)
+        b.loc = Build.before(op).loc
+        start = self._steps_so_far()
+        rows = dims[op.axis.data].divide(Dim.of(TIME))
+        assert rows is not None
+        if rows != 1:
+            start = b.mul(start, b.size(rows, "i32"))
+        return b.cast(b.add(b.iota(dims, op.axis.data), start), dtype_of(op.y))
+
+    def _steps_so_far(self) -> SSAValue:
+        """The number of the first step; it grows up to where it would no longer fit."""
+        if self._position is None:
+            b = self.step
+            name = self._add("steps", self.init.fill(0, (), "i32"))
+            count = b.size(Dim.of(TIME), "i32")
+            room = b.sub(b.constant(np.array(MOST_STEPS), "i32"), count)
+            self._position = b.minimum(b.block.args[-1], room)
+            self.nexts[name] = b.add(self._position, count)
+        return self._position
+
+
+def _default(value: SSAValue) -> int | None:
+    """What an input is where a user gives nothing, if that is plain."""
+    uses = list(_uses(value))
+    if all(isinstance(op, Scan) and 0 <= at - len(op.consts) < len(op.inits) for op, at in uses):
+        return 0
+    if dtype_of(value) in ("i32", "i64") and all(map(_bounds, *zip(*uses, strict=True))):
+        return int(np.iinfo({"i32": np.int32, "i64": np.int64}[dtype_of(value)]).max)
+    return None
+
+
+def _bounds(op: Operation, at: int) -> bool:
+    """Whether a comparison asks if something is below an operand."""
+    return isinstance(op, Compare) and (op.kind.data, at) in (("lt", 1), ("gt", 0))
+
+
+def _uses(value: SSAValue) -> Any:
+    """Who reads a value or a view of it, here or in loops: (op, number of the operand)."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, _VIEWS):
+            yield from _uses(op.y)
+        elif isinstance(op, Scan) and use.index < len(op.consts):
+            yield from _uses(op.groups[0][use.index])
+        else:
+            yield op, use.index
+
+
+def _unique(name: str, taken: set[str]) -> str:
+    chosen, number = name, 2
+    while chosen in taken:
+        chosen, number = f"{name}_{number}", number + 1
+    taken.add(chosen)
+    return chosen

@@ -1,0 +1,65 @@
+"""Sequences in chunks, through the two programs of a net, by the interpreter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from rnncc.ir.interpreter import run
+from rnncc.ir.ops.base import Array
+from rnncc.ir.program import Program
+from rnncc.passes.causality import time_axis
+from rnncc.passes.drop_stops import DropStops
+from rnncc.passes.simplify import Simplify
+from rnncc.passes.streaming import Streamed, split_stream
+from tests.golden import Arrays
+
+Step = Callable[[Arrays, int], Arrays]
+
+
+def split(program: Program) -> Streamed:
+    """A program in two, both checked."""
+    DropStops().rewrite(program.net)
+    Simplify().rewrite(program.net)
+    streamed = split_stream(program)
+    streamed.init.module.verify()
+    streamed.step.module.verify()
+    return streamed
+
+
+def interpreted(streamed: Streamed, inputs: Arrays, sizes: Mapping[str, int]) -> Step:
+    """A stream that starts with what `inputs` has of `init`: (inputs of a step, T) -> outputs."""
+    init, step = streamed.init, streamed.step
+    given = {n: inputs[n] for n in (*init.net.inputs, *init.params) if n in inputs}
+    state = run(init, given, np.float64, sizes)
+
+    def advance(part: Arrays, steps: int) -> Arrays:
+        outputs = run(step, {**part, **state}, np.float64, {**sizes, "T": steps})
+        for kept in streamed.state:
+            if kept.next is not None:
+                state[kept.name] = outputs.pop(kept.next)
+        return outputs
+
+    return advance
+
+
+def in_chunks(program: Program, step: Step, inputs: Arrays, chunks: Sequence[int]) -> Arrays:
+    """What a stream gives for a sequence cut into chunks, put together again."""
+    axes = {name: time_axis(value) for name, value in program.net.inputs.items()}
+    timed = {name: axis for name, axis in axes.items() if axis is not None and name in inputs}
+    steps, at, parts = sum(chunks), 0, list[Arrays]()
+    for chunk in chunks:
+        part = {n: _steps(inputs[n], axis, steps, at, chunk) for n, axis in timed.items()}
+        parts.append(step(part, chunk))
+        at += chunk
+    result: Arrays = {}
+    for name, value in program.net.outputs.items():
+        axis, pieces = time_axis(value), [part[name] for part in parts]
+        result[name] = pieces[-1] if axis is None else np.concatenate(pieces, axis)
+    return result
+
+
+def _steps(array: Array, axis: int, steps: int, at: int, count: int) -> Array:
+    rows = array.shape[axis] // max(steps, 1)
+    return np.ascontiguousarray(np.take(array, range(at * rows, (at + count) * rows), axis))
