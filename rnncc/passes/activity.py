@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeGuard
 
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan
@@ -18,11 +18,13 @@ from rnncc.ir.types import FLOATS, dtype_of
 Found = set[SSAValue]
 
 
-def active_values(block: Block, asked: Iterable[SSAValue], given: Iterable[SSAValue]) -> Found:
-    """The floats, in a block and in the bodies below, on a way from `asked` to `given`."""
-    dependent, leading = set(asked), set(given)
-    _follow(block, dependent)
-    _trace(block, leading)
+def active_values(
+    ops: Iterable[Operation], asked: Iterable[SSAValue], given: Iterable[SSAValue]
+) -> Found:
+    """The floats, in a block's ops and in the bodies below, on a way from `asked` to `given`."""
+    dependent, leading, order = set(asked), set(given), list(ops)
+    _follow(order, dependent)
+    _trace(order, leading)
     return dependent & leading
 
 
@@ -35,9 +37,9 @@ def _passes(op: Operation) -> TypeGuard[RnnOp]:
     return isinstance(op, RnnOp) and not isinstance(op, StopGradient)
 
 
-def _follow(block: Block, found: Found) -> None:
+def _follow(ops: Iterable[Operation], found: Found) -> None:
     """Add what depends on the values found."""
-    for op in block.ops:
+    for op in ops:
         if isinstance(op, Scan):
             _follow_scan(op, found)
         elif _passes(op) and not found.isdisjoint(op.operands):
@@ -52,15 +54,15 @@ def _follow_scan(scan: Scan, found: Found) -> None:
     before = -1
     while before < len(found):
         before = len(found)
-        _follow(scan.body.block, found)
+        _follow(scan.body.block.ops, found)
         found.update(arg for arg, value in zip(carry, nexts, strict=True) if value in found)
     found.update(final for final, arg in zip(scan.finals, carry, strict=True) if arg in found)
     found.update(y for y, row in zip(scan.ys, rows, strict=True) if row in found)
 
 
-def _trace(block: Block, found: Found) -> None:
+def _trace(ops: Iterable[Operation], found: Found) -> None:
     """Add what leads to the values found."""
-    for op in reversed(list(block.ops)):
+    for op in reversed(list(ops)):
         if isinstance(op, Scan):
             _trace_scan(op, found)
         elif _passes(op) and op.y in found:
@@ -77,5 +79,5 @@ def _trace_scan(scan: Scan, found: Found) -> None:
     while before < len(found):
         before = len(found)
         found.update(value for arg, value in zip(carry, nexts, strict=True) if arg in found)
-        _trace(scan.body.block, found)
+        _trace(scan.body.block.ops, found)
     found.update(v for arg, v in zip(args, scan.operands, strict=True) if arg in found)

@@ -7,7 +7,7 @@ yields for it. An input of the backward scan that is a y of the forward one is a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
@@ -49,9 +49,9 @@ class Backprop:
         total = self.take(value)
         return self._b.full_like(value, 0.0) if total is None else total
 
-    def run(self, block: Block) -> None:
-        """Carry the gradients from the block's results back to its arguments and sources."""
-        for op in reversed(list(block.ops)):
+    def run(self, ops: Iterable[Operation]) -> None:
+        """Carry the gradients from the results of ops, in their order, back to what they read."""
+        for op in reversed(list(ops)):
             self._b.loc = Build.before(op).loc
             if isinstance(op, Scan):
                 self._through_scan(op)
@@ -89,7 +89,7 @@ class Backprop:
         inner = Backprop(b, self._active)
         for value, gradient in zip([*parts.nexts, *rows], [*carry, *dys], strict=True):
             inner.add(value, gradient)
-        inner.run(scan.body.block)
+        inner.run(scan.body.block.ops)
         before = [inner.take_or_zeros(arg) for arg in parts.carry_args]
         shares = [inner.take_or_zeros(arg) for arg in parts.const_args]
         gathered = [b.add(total, share) for total, share in zip(sums, shares, strict=True)]

@@ -46,10 +46,10 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
     end = block.last_op
     assert isinstance(end, Yield)
     values = [value for group in asked.values() for value in group]
-    backprop = Backprop(Build.before(end), active_values(block, values, given.values()))
+    backprop = Backprop(Build.before(end), active_values(block.ops, values, given.values()))
     for output in given.values():
         backprop.add(output, block.insert_arg(output.type, len(block.args)))
-    backprop.run(block)
+    backprop.run(block.ops)
     grads = [_total(Build.before(end), backprop, group) for group in asked.values()]
     end.operands = [*end.operands, *grads]
     _name(made.net, list(given), list(asked))
