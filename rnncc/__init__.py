@@ -9,6 +9,7 @@ Importing this package is light: the compiler itself is imported when it is firs
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,20 +18,30 @@ from rnncc.errors import CompileError
 if TYPE_CHECKING:
     from rnncc_runtime import Model
 
+    from rnncc import cells as cells
+    from rnncc.ir.program import Program
     from rnncc.netdef import NetDef
     from rnncc.packaging.compiled import Artifacts
 
-    Source = str | Path | bytes | NetDef
+    Source = str | Path | bytes | NetDef | Program
 
 __version__ = "0.1.0"
-__all__ = ["CompileError", "__version__", "build", "compile"]
+__all__ = ["CompileError", "__version__", "build", "cells", "compile"]
+
+
+def __getattr__(name: str) -> Any:
+    """`rnncc.cells`, which imports the compiler, when it is first used."""
+    if name == "cells":
+        return import_module("rnncc.cells")
+    raise AttributeError(f"module 'rnncc' has no attribute {name!r}")
 
 
 def compile(net: Source, init: Source | None = None, **options: Any) -> Model:
     """Compile a net in memory, for this machine; needs no linker.
 
     Args:
-        net: a Caffe2 net: a path, the file's bytes, or a NetDef message.
+        net: a Caffe2 net: a path, the file's bytes, or a NetDef message; or what a function of
+            `rnncc.cells` built.
         init: the net that fills its parameters; what it does not fill is an input of the model.
         options: fields of `rnncc.options.Options`, such as shapes={"x": ("T", "N", 40)}.
 

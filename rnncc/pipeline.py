@@ -56,8 +56,21 @@ def passes() -> list[Step]:
 def import_source(net: Any, init: Any, options: Options) -> Program:
     """Read a net as a program, checked."""
     from rnncc.frontends.caffe2 import import_net
+    from rnncc.ir.program import Program
 
+    if isinstance(net, Program):
+        return _take(net, init, options)
     return import_net(net, init, dict(options.shapes), options.name, options.seed)
+
+
+def _take(program: Program, init: Any, options: Options) -> Program:
+    """A copy of a program that was built in Python; its shapes and parameters are in it."""
+    if init is not None or options.shapes:
+        what = "an init net" if init is not None else "shapes"
+        raise CompileError(program.source, f"{what} given for a net that has its own")
+    made = program.copy()
+    made.name = options.name
+    return made
 
 
 def optimise(program: Program, options: Options) -> Program:

@@ -31,6 +31,10 @@ class Program:
     def __repr__(self) -> str:
         return str(self.module)
 
+    def copy(self) -> Program:
+        """Another program with ops of its own; the arrays are the same."""
+        return Program(self.module.clone(), dict(self.arrays), self.name, self.source)
+
     @property
     def net(self) -> Net:
         op = self.module.body.block.first_op

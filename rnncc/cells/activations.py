@@ -1,0 +1,162 @@
+"""Activations by name: functions that append the ops of f(x) and give its value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.ir import SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.ir.build import Build
+
+Function = Callable[[Build, SSAValue], SSAValue]
+Activation = str | Function
+"""A name, or a function of a `Build` and a value that gives a value of the same type."""
+
+
+def hard_sigmoid(b: Build, x: SSAValue) -> SSAValue:
+    """0.2 x + 0.5, held within 0 and 1"""
+    return _clamp(b, b.add(_times(b, x, 0.2), b.full_like(x, 0.5)), 0.0, 1.0)
+
+
+def hard_tanh(b: Build, x: SSAValue) -> SSAValue:
+    """x, held within -1 and 1"""
+    return _clamp(b, x, -1.0, 1.0)
+
+
+def rational_tanh(b: Build, x: SSAValue) -> SSAValue:
+    """1.7159 f(2x/3), f(u) = sign u · (1 - 1 / (1 + |u| + u² + 1.41645 u⁴))
+
+    Computed as u · (1 + |u| + 1.41645 |u|³) / (1 + |u| + u² + 1.41645 u⁴), smooth at 0.
+    """
+    u = _times(b, x, 2 / 3)
+    size = b.abs(u)
+    rest = b.add(size, _times(b, b.mul(size, b.mul(u, u)), 1.41645))
+    factor = b.add(b.full_like(x, 1.0), rest)
+    whole = b.add(b.full_like(x, 1.0), b.mul(size, factor))
+    return _times(b, b.div(b.mul(u, factor), whole), 1.7159)
+
+
+def rectified_tanh(b: Build, x: SSAValue) -> SSAValue:
+    """max(0, tanh x)"""
+    return b.relu(b.tanh(x))
+
+
+def soft_sign(b: Build, x: SSAValue) -> SSAValue:
+    """x / (1 + |x|)"""
+    return b.div(x, b.add(b.full_like(x, 1.0), b.abs(x)))
+
+
+def soft_plus(b: Build, x: SSAValue) -> SSAValue:
+    """ln(1 + eˣ) = (x + |x|) / 2 + ln(1 + e^-|x|), which overflows nowhere; smooth at 0"""
+    size = b.abs(x)
+    small = b.log(b.add(b.full_like(x, 1.0), b.exp(b.neg(size))))
+    return b.add(_times(b, b.add(x, size), 0.5), small)
+
+
+def leaky_relu(b: Build, x: SSAValue) -> SSAValue:
+    """x above 0, 0.01 x below"""
+    return b.select(_positive(b, x), x, _times(b, x, 0.01))
+
+
+def relu6(b: Build, x: SSAValue) -> SSAValue:
+    """x, held within 0 and 6"""
+    return _clamp(b, x, 0.0, 6.0)
+
+
+def elu(b: Build, x: SSAValue) -> SSAValue:
+    """x above 0, eˣ - 1 below"""
+    return b.select(_positive(b, x), x, _below(b, x))
+
+
+def selu(b: Build, x: SSAValue) -> SSAValue:
+    """1.0507 x above 0, 1.0507 · 1.6733 · (eˣ - 1) below (Klambauer et al., 2017)"""
+    scale, alpha = 1.0507009873554805, 1.6732632423543772
+    return _times(b, b.select(_positive(b, x), x, _times(b, _below(b, x), alpha)), scale)
+
+
+def swish(b: Build, x: SSAValue) -> SSAValue:
+    """x · sigmoid x"""
+    return b.mul(x, b.sigmoid(x))
+
+
+def gelu(b: Build, x: SSAValue) -> SSAValue:
+    """x/2 · (1 + erf(x/√2))"""
+    grown = b.add(b.full_like(x, 1.0), b.erf(_times(b, x, 0.5**0.5)))
+    return b.mul(_times(b, x, 0.5), grown)
+
+
+def mish(b: Build, x: SSAValue) -> SSAValue:
+    """x · tanh(ln(1 + eˣ))"""
+    return b.mul(x, b.tanh(soft_plus(b, x)))
+
+
+def cube(b: Build, x: SSAValue) -> SSAValue:
+    """x³"""
+    return b.mul(x, b.mul(x, x))
+
+
+def identity(b: Build, x: SSAValue) -> SSAValue:
+    """x"""
+    return x
+
+
+ACTIVATIONS: dict[str, Function] = {
+    "tanh": Build.tanh,
+    "sigmoid": Build.sigmoid,
+    "hardsigmoid": hard_sigmoid,
+    "relu": Build.relu,
+    "softsign": soft_sign,
+    "identity": identity,
+    "hardtanh": hard_tanh,
+    "rationaltanh": rational_tanh,
+    "rectifiedtanh": rectified_tanh,
+    "leakyrelu": leaky_relu,
+    "relu6": relu6,
+    "elu": elu,
+    "selu": selu,
+    "softplus": soft_plus,
+    "swish": swish,
+    "gelu": gelu,
+    "mish": mish,
+    "cube": cube,
+}
+GATE_ACTIVATIONS: dict[str, Function] = {
+    name: ACTIVATIONS[name] for name in ("sigmoid", "hardsigmoid")
+}
+"""Those with values from 0 to 1."""
+
+
+def layer_activation(activation: Activation) -> Function:
+    """The function of a name; raises `CompileError` for one that is not known."""
+    return _find("activation", activation, ACTIVATIONS)
+
+
+def gate_activation(activation: Activation) -> Function:
+    """The function of a gate; raises `CompileError` for a name that is not known as one."""
+    return _find("gate_activation", activation, GATE_ACTIVATIONS)
+
+
+def _find(option: str, activation: Activation, known: dict[str, Function]) -> Function:
+    if callable(activation):
+        return activation
+    if activation not in known:
+        raise CompileError("", f"{option} {activation!r} is not one of {', '.join(known)}")
+    return known[activation]
+
+
+def _times(b: Build, x: SSAValue, factor: float) -> SSAValue:
+    return b.mul(x, b.full_like(x, factor))
+
+
+def _clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:
+    return b.maximum(b.minimum(x, b.full_like(x, high)), b.full_like(x, low))
+
+
+def _positive(b: Build, x: SSAValue) -> SSAValue:
+    return b.compare("gt", x, b.full_like(x, 0.0))
+
+
+def _below(b: Build, x: SSAValue) -> SSAValue:
+    """eˣ - 1 of what is not above 0: beyond it the exponential would overflow, and its gradient."""
+    return b.sub(b.exp(b.minimum(x, b.full_like(x, 0.0))), b.full_like(x, 1.0))

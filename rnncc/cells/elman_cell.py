@@ -1,0 +1,63 @@
+"""The simple recurrent network of Elman (1990)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Unpack
+
+from xdsl.ir import SSAValue
+
+from rnncc.cells import activations
+from rnncc.cells.activations import Activation, Function
+from rnncc.cells.builder import build_layer
+from rnncc.cells.layer import Cell, Layer, Named, Values
+from rnncc.cells.parameters import Parameter
+from rnncc.cells.parts import gate_parameters, normalised, project
+from rnncc.cells.settings import Options, Settings
+from rnncc.ir.build import Build
+
+
+def elman(
+    n_in: int | None = None,
+    n_out: int | None = None,
+    *,
+    activation: Activation = "tanh",
+    layer_norm: bool = False,
+    **options: Unpack[Options],
+) -> Layer:
+    """The Elman network: x [T, N, nIn] -> y [T, N, H], h_last [N, H].
+
+        h = act(x_t W + h' RW + b)
+
+    Parameters: W [nIn, H], RW [H, H], b [H]; with layer norm the sums are normalised before b is
+    added, with gain [H].
+
+    Args:
+        n_in, n_out: nIn and H; by default the rows of the given W and RW.
+        activation: a name among `ACTIVATIONS`, or a function that builds ops.
+        options: see `rnncc.cells.settings.Settings`.
+
+    Raises:
+        CompileError: an option, a size or a parameter that does not fit.
+    """
+    cell = _Elman(activations.layer_activation(activation), layer_norm)
+    return build_layer(cell, (n_in, n_out), Settings(**options))
+
+
+@dataclass(frozen=True)
+class _Elman(Cell):
+    act: Function
+    norm: bool
+    kind: ClassVar[str] = "elman"
+
+    def parameters(self, n_in: int, n_out: int) -> dict[str, Parameter]:
+        return gate_parameters(n_in, n_out, (0.0,), self.norm)
+
+    def prepare(self, b: Build, x: SSAValue, p: Named) -> tuple[Values, Values]:
+        norm = [p["gain"], p["b"]] if self.norm else []
+        return [p["RW"], *norm], [project(b, x, p, self.norm)]
+
+    def step(self, b: Build, shared: Values, rows: Values, states: Values) -> Values:
+        recurrent, *norm = shared
+        z = b.add(rows[0], b.matmul(states[0], recurrent))
+        return [self.act(b, normalised(b, z, norm))]

@@ -1,0 +1,107 @@
+"""What a layer takes of memory, beside what Deeplearning4j's formulas say that it takes there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rnncc.cells.layer import Layer
+from rnncc.errors import CompileError
+
+if TYPE_CHECKING:
+    from rnncc.ir.dims import Dim, Largest
+    from rnncc.ir.library import Library
+
+FLOAT = 4
+INFERENCE, CACHED, FORWARD, BACKWARD = WHAT = (
+    "inference, working",
+    "training, cached",
+    "forward, working",
+    "backward, working",
+)
+
+
+@dataclass(frozen=True)
+class MemoryRow:
+    """The bytes that something takes beyond inputs, outputs and parameters.
+
+    Attributes:
+        theirs: by that library's formula; None where it has none.
+        ours: what the plan takes; None where that is not planned.
+        formula: of ours, in bytes.
+    """
+
+    what: str
+    theirs: int | None
+    ours: int | None
+    formula: str = ""
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """A layer's memory at some size; prints as a table."""
+
+    kind: str
+    steps: int
+    batch: int
+    rows: list[MemoryRow]
+
+    def __str__(self) -> str:
+        lines = [f"{self.kind}, T = {self.steps}, N = {self.batch}: bytes"]
+        lines.append(f"{'':<24}{'Deeplearning4j':>16}{'rnncc':>16}  rnncc's formula")
+        for row in self.rows:
+            theirs, ours = ("-" if n is None else f"{n:,}" for n in (row.theirs, row.ours))
+            lines.append(f"{row.what:<24}{theirs:>16}{ours:>16}  {row.formula}".rstrip())
+        return "\n".join(lines)
+
+
+def memory_report(
+    layer: Layer, *, steps: int, batch: int = 1, library: Library | None = None
+) -> MemoryReport:
+    """A layer's memory at T = steps and N = batch, beyond inputs, outputs and parameters.
+
+    That library's LSTM takes, in floats an example: to infer 4·T·H, cached for training 6·T·H, to
+    go back 9·T·H with peepholes and 6·T·H without; two directions take twice that.
+
+    Args:
+        library: what was planned of the layer: for inference, for training, or both; without it
+            inference is planned here, for this machine.
+
+    Raises:
+        CompileError: steps or batch is below 1.
+    """
+    if min(steps, batch) < 1:
+        raise CompileError(layer.kind, f"steps = {steps}, batch = {batch}: expected at least 1")
+    theirs = _theirs(layer, steps * batch * layer.n_out * FLOAT)
+    ours = _ours(_plan(layer) if library is None else library)
+    rows: list[MemoryRow] = []
+    for what in WHAT:
+        formula = ours.get(what)
+        taken = None if formula is None else formula.evaluate({"T": steps, "N": batch})
+        rows.append(MemoryRow(what, theirs.get(what), taken, "" if taken is None else str(formula)))
+    return MemoryReport(layer.kind, steps, batch, rows)
+
+
+def _theirs(layer: Layer, unit: int) -> dict[str, int]:
+    """That library's formulas, where it has the layer, in multiples of T·N·H floats."""
+    if layer.kind not in ("graves_lstm", "lstm"):
+        return {}
+    unit *= layer.settings.layers * len(layer.settings.directions)
+    return {INFERENCE: 4 * unit, CACHED: 6 * unit, BACKWARD: (9 if layer.peepholes else 6) * unit}
+
+
+def _ours(library: Library) -> dict[str, Dim | Largest]:
+    """The workspaces of a library's programs, and the tape between them."""
+    names = {"run": INFERENCE, "forward": FORWARD, "backward": BACKWARD}
+    planned = library.programs
+    found: dict[str, Dim | Largest] = {
+        what: planned[name].workspace for name, what in names.items() if name in planned
+    }
+    return found if library.tape is None else {**found, CACHED: library.tape.bytes}
+
+
+def _plan(layer: Layer) -> Library:
+    from rnncc import pipeline
+    from rnncc.options import Options
+
+    return pipeline.build_library(layer.copy(), Options(name=layer.name))

@@ -1,0 +1,90 @@
+"""The parameters of a layer: their shapes, how they start, and the check of given ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rnncc.errors import CompileError
+from rnncc.ir.types import shape_text
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A parameter that starts normally distributed with variance 2 / (fan in + fan out).
+
+    (Glorot and Bengio, 2010; the fans are the library's: H and nIn + H, for W and RW alike.)
+    """
+
+    shape: tuple[int, ...]
+    fans: tuple[int, int]
+
+    def start(self, rng: np.random.Generator) -> Array:
+        return rng.normal(0.0, (2 / sum(self.fans)) ** 0.5, self.shape).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Vector:
+    """A parameter of one number a unit; `values` are those of each gate's block at the start."""
+
+    units: int
+    values: Sequence[float] = (0.0,)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.units * len(self.values),)
+
+    def start(self, rng: np.random.Generator) -> Array:
+        return np.repeat(np.array(self.values, np.float32), self.units)
+
+
+Parameter = Weights | Vector
+Ends = tuple[str, str]
+"""What a parameter's name starts and ends with."""
+
+
+def sizes_from(
+    kind: str, sizes: tuple[int | None, int | None], given: Mapping[str, Any] | None, ends: Ends
+) -> tuple[int, int]:
+    """NIn and H: as they were asked for; else the rows of the first layer's W and RW."""
+    found: list[int] = []
+    for option, size, matrix in zip(("n_in", "n_out"), sizes, ("W", "RW"), strict=True):
+        name = matrix.join(ends)
+        arrays = given or {}
+        shape = list(np.shape(arrays[name])) if name in arrays else []
+        if size is None and len(shape) != 2:
+            raise CompileError(kind, f"{option} is not given, nor a matrix {name} that shows it")
+        size = shape[0] if size is None else size
+        if not isinstance(size, int) or size < 1:
+            raise CompileError(kind, f"{option} is {size!r}, expected a number from 1 up")
+        found.append(size)
+    return found[0], found[1]
+
+
+def arrays_for(
+    kind: str, wanted: Mapping[str, Parameter], given: Mapping[str, Any] | None, seed: int
+) -> dict[str, Array]:
+    """The arrays given, checked, as float32; or those that a layer starts with."""
+    if given is None:
+        rng = np.random.default_rng(seed)
+        return {name: parameter.start(rng) for name, parameter in wanted.items()}
+    told = [f"parameter {name!r} is missing" for name in wanted if name not in given]
+    told += [f"no parameter is named {name!r}" for name in given if name not in wanted]
+    if told:
+        raise CompileError(kind, "; ".join(told), f"it has {', '.join(wanted)}")
+    return {name: _checked(kind, name, p.shape, given[name]) for name, p in wanted.items()}
+
+
+def _checked(kind: str, name: str, want: tuple[int, ...], given: Any) -> Array:
+    array = np.asarray(given)
+    if array.dtype.kind not in "fiu":
+        raise CompileError(kind, f"{name} holds {array.dtype}, expected numbers")
+    if array.shape != want:
+        got, wanted = shape_text(array.shape), shape_text(want)
+        raise CompileError(kind, f"{name} is {got}, expected {wanted} by n_in and n_out")
+    return array.astype(np.float32)
