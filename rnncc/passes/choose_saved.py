@@ -1,0 +1,293 @@
+"""Store or recompute: which forward values the backward pass keeps, and which it computes again.
+
+In: a net with its gradients (`differentiate`) and a rule. Out: a `Choice`, a minimum cut between
+bytes kept and work repeated; `split_phases` carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.base import Elementwise, Source
+from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Slice, Transpose
+from rnncc.ir.ops.source import Param
+from rnncc.ir.program import Program
+from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
+from rnncc.passes.differentiate import PREFIX
+from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
+
+COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
+VIEWS = (Reshape, Transpose, Broadcast, Slice, Shift)
+RULES = ("auto", "none", "all")
+
+ARITHMETIC, FUNCTION = 0.25, 2.0
+"""Work for one element, as the bytes that are as dear to keep: a float kept is 4."""
+TRIFLE = 1e-6
+"""What work counts where bytes alone matter."""
+REFERENCE = 64
+"""What every symbol is taken to be when bytes are weighed against work: only ratios matter."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A value of a loop's body, for all steps."""
+
+    scan: Scan
+    row: SSAValue
+
+
+Node = SSAValue | Rows
+"""A value of the net's block, one of a loop's body at some step, or one for all steps."""
+
+
+@dataclass
+class Choice:
+    """What backward reads and what it computes again.
+
+    Attributes:
+        pairs: the loops it is about.
+        saved: values that forward leaves on the tape.
+        kept: values that an output of the net holds -> that output.
+        repeated: values that backward computes again -> the work, as bytes.
+    """
+
+    pairs: list[Pair]
+    saved: dict[Node, None] = field(default_factory=dict[Node, None])
+    kept: dict[Node, str] = field(default_factory=dict[Node, str])
+    repeated: dict[Node, float] = field(default_factory=dict[Node, float])
+
+    def stores(self, row: SSAValue, scan: Scan) -> bool:
+        """Whether a value of a loop's body is there for all steps."""
+        key = Rows(scan, row)
+        return key in self.kept or key in self.saved
+
+
+def choose_saved(program: Program, rule: str | Collection[str] = "auto") -> Choice:
+    """Choose for a net with its gradients, before other passes change it.
+
+    Args:
+        rule: `none` repeats nothing but views and fills; `all` whatever can be, products too, so
+            that the fewest bytes are kept; `auto` where it is cheaper than keeping, never a
+            product; or the names of the values to repeat, and no others.
+
+    Raises:
+        CompileError: a named value cannot be computed again, or there is none of that name.
+    """
+    graph = _Graph(program, rule)
+    graph.solve()
+    return graph.choice
+
+
+@dataclass
+class _Costs:
+    """Of one node: to keep it, to compute it again from `operands`."""
+
+    keep: float
+    repeat: float
+    operands: list[Node]
+
+
+class _Graph:
+    def __init__(self, program: Program, rule: str | Collection[str]) -> None:
+        self.program, self.rule = program, rule
+        self.net = program.net
+        self.choice = Choice(pairs_of(self.net))
+        self.late = late_ops(self.net)
+        self.args: dict[SSAValue, Node] = {}
+        self.after: dict[SSAValue, tuple[Rows, SSAValue]] = {}
+        self.scans: dict[Block, Scan] = {}
+        for pair in self.choice.pairs:
+            self._add_links(pair.forward)
+        self.outputs = self._outputs()
+        self.costs: dict[Node, _Costs] = {}
+        self.required = list(dict.fromkeys(self._required()))
+        self._measure()
+
+    def _add_links(self, scan: Scan) -> None:
+        """What a body's arguments stand for."""
+        consts, carry, rows = scan.groups
+        self.scans[scan.body.block] = scan
+        for arg, outer in (*zip(consts, scan.consts), *zip(rows, scan.xs)):  # noqa: B905
+            self.args[arg] = self._top(outer)
+        parts = zip(carry, scan.inits, scan.yields[0], strict=True)
+        self.after |= {arg: (Rows(scan, new), init) for arg, init, new in parts}
+
+    def _top(self, value: SSAValue) -> Node:
+        """A value of the net's block; a loop's ys are known by the rows that they hold."""
+        op = value.owner
+        if isinstance(op, Scan) and value in op.ys:
+            rows = zip(op.ys, op.yields[1], strict=True)
+            return next(Rows(op, row) for y, row in rows if y is value)
+        return value
+
+    def _outputs(self) -> dict[Node, str]:
+        found: dict[Node, str] = {}
+        for name, value in self.net.outputs.items():
+            while isinstance(value.owner, Reshape):
+                value = value.owner.x
+            early = not isinstance(value.owner, Block) and value.owner not in self.late
+            if not name.startswith(PREFIX) and early:
+                found.setdefault(self._top(value), name)
+        return found
+
+    def _required(self) -> Iterator[Node]:
+        """What the backward ops read of the forward ones."""
+        rows = {pair.backward: pair for pair in self.choice.pairs}
+        for op in self.net.body.block.ops:
+            if op not in self.late:
+                continue
+            values = list(op.operands)
+            if isinstance(op, Scan) and op in rows:
+                values = [*op.consts, *op.inits]
+                for arg, x in zip(op.groups[2], op.xs, strict=True):
+                    row = rows[op].rows.get(arg)
+                    if row is None:
+                        values.append(x)
+                    else:
+                        yield row
+            yield from (self._top(v) for v in values if v.owner not in self.late)
+
+    def _measure(self) -> None:
+        """The costs of all that is asked for and what it can be made of."""
+        work = list(self.required)
+        while work:
+            node = work.pop()
+            if node not in self.costs:
+                self.costs[node] = self._cost(node)
+                work += self.costs[node].operands
+
+    def _cost(self, node: Node) -> _Costs:
+        if isinstance(node, Rows):
+            size = _elements(node.row, node.scan.steps) * ITEM_BYTES[dtype_of(node.row)]
+            return _Costs(0 if node in self.outputs else size, inf, [])
+        if node in self.args:
+            return _Costs(inf, 0, [self.args[node]])
+        if node in self.after:
+            rows, init = self.after[node]
+            return _Costs(inf, 0, [rows, self._top(init)])
+        op = node.owner
+        if isinstance(op, Block | Param):
+            return _Costs(0, inf, [])
+        assert op.parent is not None
+        scan = self.scans.get(op.parent)
+        if scan is None:
+            steps, at_hand = Dim.of(1), node in self.outputs
+            operands = [self._top(v) for v in op.operands]
+        else:
+            steps, at_hand = scan.steps, Rows(scan, node) in self.outputs
+            operands = list[Node](op.operands)
+        keep = 0 if at_hand else _elements(node, steps) * ITEM_BYTES[dtype_of(node)]
+        return self._ruled(node, op, _Costs(keep, _work(op, steps), operands))
+
+    def _ruled(self, node: SSAValue, op: Operation, costs: _Costs) -> _Costs:
+        """What the rule makes of the costs."""
+        named = self.rule not in RULES and node.name_hint in self.rule
+        if named and costs.repeat == inf:
+            what = f"{node.name_hint!r}, of {op.name}, cannot be computed again"
+            raise CompileError(self.program.source, what)
+        if isinstance(op, (Source, *VIEWS)) or costs.repeat == inf:
+            return costs
+        if self.rule == "auto":
+            costs.repeat = inf if isinstance(op, Matmul) else costs.repeat
+        elif self.rule == "all":
+            costs.repeat *= TRIFLE
+        elif named:
+            costs.keep = inf
+        else:
+            costs.repeat = inf
+        return costs
+
+    def solve(self) -> None:
+        """Cut; what is there for all steps anyway is then free to be read row by row."""
+        while True:
+            stored, repeated = self._demanded(self._cut())
+            rows = [n.row for n in stored if isinstance(n, Rows)]
+            shared = [v for v in rows if v in self.costs and self.costs[v].keep > 0]
+            if not shared:
+                break
+            for value in shared:
+                self.costs[value].keep = 0
+        for node in stored:
+            block = None if isinstance(node, Rows) else node.owner.parent
+            scan = self.scans.get(block) if isinstance(block, Block) else None
+            form = Rows(scan, node) if scan and isinstance(node, SSAValue) else node
+            if form in self.outputs:
+                self.choice.kept[form] = self.outputs[form]
+            elif isinstance(form, Rows) or self.costs[node].keep > 0:
+                self.choice.saved[form] = None
+        self.choice.repeated = {n: self.costs[n].repeat for n in repeated if n not in self.args}
+
+    def _cut(self) -> set[Node]:
+        """The nodes on the side of the backward pass: to be computed there, if asked for."""
+        import networkx as nx  # needed for training alone
+
+        graph: Any = nx.DiGraph()
+        for node, costs in self.costs.items():
+            given, made = (node, "given"), (node, "made")
+            _connect(graph, "store", made, costs.repeat)
+            _connect(graph, made, given, costs.keep)
+            for operand in costs.operands:
+                _connect(graph, (operand, "given"), made, inf)
+        for node in self.required:
+            _connect(graph, (node, "given"), "backward", inf)
+        graph.add_node("store")
+        graph.add_node("backward")
+        _, (_, side) = nx.minimum_cut(graph, "store", "backward")
+        return {node for node in self.costs if (node, "made") in side}
+
+    def _demanded(self, computed: set[Node]) -> tuple[list[Node], list[Node]]:
+        """What is read as it is, and what is computed again, by need."""
+        stored, repeated = dict[Node, None](), dict[Node, None]()
+        work = list(reversed(self.required))
+        while work:
+            node = work.pop()
+            if node in stored or node in repeated:
+                continue
+            if node in computed:
+                repeated[node] = None
+                work += self.costs[node].operands
+            else:
+                stored[node] = None
+        return list(stored), list(repeated)
+
+
+def _connect(graph: Any, a: Hashable, b: Hashable, capacity: float) -> None:
+    """Parallel edges add up; one without a capacity is never cut."""
+    if capacity == inf:
+        graph.add_edge(a, b)
+        graph[a][b].pop("capacity", None)
+    elif not graph.has_edge(a, b):
+        graph.add_edge(a, b, capacity=capacity)
+
+
+def _elements(value: SSAValue, steps: Dim) -> float:
+    count = product(dims_of(value)) * steps
+    return count.evaluate(dict.fromkeys(count.symbols, REFERENCE))
+
+
+def _work(op: Operation, steps: Dim) -> float:
+    """Of computing an op's result once for each step; infinite where that is not possible."""
+    match op:
+        case Source() | Reshape() | Transpose() | Broadcast() | Slice() | Shift():
+            return 0
+        case Reduce():
+            return _elements(op.x, steps) * ARITHMETIC
+        case Matmul():
+            depth = dims_of(op.a)[-2 if op.transpose_a else -1]
+            return _elements(op.y, steps * depth) * ARITHMETIC
+        case Elementwise():
+            return _elements(op.y, steps) * (FUNCTION if isinstance(op, COSTLY) else ARITHMETIC)
+        case Concat():
+            return _elements(op.y, steps) * ARITHMETIC
+        case _:
+            return inf

@@ -1,0 +1,206 @@
+"""The two halves of training: a net with its gradients becomes a forward and a backward net.
+
+In: a net with its gradients and a `Choice`. Out: `Phases`: forward computes the outputs and what
+is saved; backward computes the gradients from the inputs, the outputs' gradients and what is saved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.control import Net, Scan, Yield
+from rnncc.ir.program import Program
+from rnncc.ir.rewriting import Loop, Made
+from rnncc.ir.rewriting import Rows as Read
+from rnncc.ir.types import dims_of
+from rnncc.passes.choose_saved import Choice, Node, Rows
+from rnncc.passes.differentiate import PREFIX
+from rnncc.passes.remove_dead import RemoveDead
+from rnncc.passes.step_pairs import Pair
+
+SAVED, KEPT = "saved:", "kept:"
+
+
+@dataclass(frozen=True)
+class Phases:
+    """Two programs and what joins them.
+
+    Attributes:
+        forward: adds an output `saved:NAME` for each value saved.
+        backward: takes `grad:OUTPUT`, `saved:NAME`, and `kept:OUTPUT`, an output of the net.
+        saved, kept: their names.
+    """
+
+    forward: Program
+    backward: Program
+    saved: list[str]
+    kept: list[str]
+
+
+def split_phases(program: Program, choice: Choice) -> Phases:
+    """Split a net with gradients; the net itself is used up."""
+    sequences = {pair.forward: _Sequences(pair.forward, choice) for pair in choice.pairs}
+    for pair in choice.pairs:
+        _read_saved(pair, sequences[pair.forward], choice)
+
+    finals = {old: new for made in sequences.values() for old, new in made.finals.items()}
+
+    def value_of(node: Node) -> SSAValue:
+        if isinstance(node, SSAValue):
+            return finals.get(node, node)
+        if node.scan in sequences:
+            return sequences[node.scan].of(node.row)
+        rows = zip(node.scan.ys, node.scan.yields[1], strict=True)
+        return next(y for y, row in rows if row is node.row)
+
+    kept = {f"{KEPT}{name}": value_of(node) for node, name in choice.kept.items()}
+    saved = _named(SAVED, [(value_of(node), _row(node)) for node in choice.saved])
+    return _halves(program, saved, kept)
+
+
+def _row(node: Node) -> SSAValue:
+    return node.row if isinstance(node, Rows) else node
+
+
+def _named(prefix: str, values: Sequence[tuple[SSAValue, SSAValue]]) -> dict[str, SSAValue]:
+    """Values by their hints, numbered where these are equal."""
+    found: dict[str, SSAValue] = {}
+    for value, row in values:
+        owner = row.owner
+        stem = row.name_hint or (owner.name.split(".")[1] if isinstance(owner, RnnOp) else "state")
+        name, number = f"{prefix}{stem}", 2
+        while name in found:
+            name, number = f"{prefix}{stem}.{number}", number + 1
+        found[name] = value
+    return found
+
+
+class _Sequences:
+    """A forward loop that yields all that is stored of its body."""
+
+    def __init__(self, scan: Scan, choice: Choice) -> None:
+        loop, old, finals = Loop(scan), list(scan.body.block.args), list(scan.finals)
+        there = {y.row for y in loop.ys}
+        nodes = [*choice.saved, *choice.kept]
+        rows = [n.row for n in nodes if isinstance(n, Rows) and n.scan is scan]
+        loop.ys += [Made(row) for row in dict.fromkeys(rows) if row not in there]
+        self.stored = set(rows)
+        self.scan = loop.rebuild()
+        self.args = dict(zip(old, self.scan.body.block.args, strict=True))
+        self.finals = dict(zip(finals, self.scan.finals, strict=True))
+
+    def now(self, value: SSAValue) -> SSAValue:
+        """A value of the body as it was is now this one."""
+        return self.args.get(value, value)
+
+    def of(self, row: SSAValue) -> SSAValue:
+        """A stored value for all steps."""
+        pairs = zip(self.scan.ys, self.scan.yields[1], strict=True)
+        return next(y for y, made in pairs if made is self.now(row))
+
+
+def _read_saved(pair: Pair, forward: _Sequences, choice: Choice) -> None:
+    """Make a backward loop read what is stored and compute the rest."""
+    loop = Loop(pair.backward)
+    maker = _Maker(loop, forward)
+    for arg, row in pair.rows.items():
+        loop.swap(arg, maker.make(forward.now(row)))
+    loop.drop_unused()
+    loop.rebuild()
+
+
+class _Maker:
+    """Values of a forward body, made in the body of its backward loop."""
+
+    def __init__(self, loop: Loop, forward: _Sequences) -> None:
+        self.loop, self.forward, self.first = loop, forward, loop.first
+        self.known: dict[SSAValue, SSAValue] = {}
+        scan = forward.scan
+        consts, carry, rows = scan.groups
+        self.consts = dict(zip(consts, scan.consts, strict=True))
+        self.rows = dict(zip(rows, scan.xs, strict=True))
+        parts = zip(carry, scan.inits, scan.yields[0], strict=True)
+        self.carry = {arg: (init, after) for arg, init, after in parts}
+
+    def make(self, value: SSAValue) -> SSAValue:
+        """The backward body's form of a value of the forward one."""
+        if value not in self.known:
+            self.known[value] = self._made(value)
+        return self.known[value]
+
+    def _made(self, value: SSAValue) -> SSAValue:
+        if value in self.consts:
+            return self.loop.add_const(self.consts[value])
+        if value in self.rows:
+            return self._read(value, self.rows[value])
+        if value in self.carry:
+            init, after = self.carry[value]
+            scan = self.forward.scan
+            assert scan.next_op is not None
+            b = Build.before(scan.next_op)
+            return self._read(value, b.shift(self.forward.of(after), init, bool(scan.reverse)))
+        if value in self.forward.stored:
+            return self._read(value, self.forward.of(value))
+        op = value.owner
+        assert isinstance(op, RnnOp), "what is computed again comes from what is stored"
+        made = op.clone({operand: self.make(operand) for operand in op.operands})
+        self.loop.body.insert_op_before(made, self.first)
+        made.y.name_hint = value.name_hint
+        return made.y
+
+    def _read(self, value: SSAValue, sequence: SSAValue) -> SSAValue:
+        arg = self.loop.add_arg(value.type)
+        arg.name_hint = value.name_hint
+        self.loop.xs.append(Read(sequence, arg))
+        return arg
+
+
+def _halves(
+    program: Program, saved: Mapping[str, SSAValue], kept: Mapping[str, SSAValue]
+) -> Phases:
+    """One clone of the net for each half."""
+    forward, there = _clone(program)
+    outputs = {n: v for n, v in forward.net.outputs.items() if not n.startswith(PREFIX)}
+    outputs |= {name: there[value] for name, value in saved.items()}
+    _finish(forward.net, outputs, [])
+    backward, there = _clone(program)
+    net = backward.net
+    for name, value in (*saved.items(), *kept.items()):
+        inner = there[value]
+        shape = net.outputs[name.removeprefix(KEPT)] if name in kept else inner
+        arg = net.body.block.insert_arg(shape.type, len(net.body.block.args))
+        first = net.body.block.first_op
+        assert first is not None
+        inner.replace_all_uses_with(Build.before(first).reshape(arg, dims_of(inner)))
+    grads = {n: v for n, v in net.outputs.items() if n.startswith(PREFIX)}
+    _finish(net, grads, [*saved, *kept])
+    return Phases(forward, backward, list(saved), list(kept))
+
+
+def _clone(program: Program) -> tuple[Program, dict[SSAValue, SSAValue]]:
+    values = dict[SSAValue, SSAValue]()
+    module = program.module.clone(values)
+    return Program(module, dict(program.arrays), program.name, program.source), values
+
+
+def _finish(net: Net, outputs: Mapping[str, SSAValue], inputs: Sequence[str]) -> None:
+    """Name the outputs and the added inputs, and drop what is not needed for them."""
+    block = net.body.block
+    end = block.last_op
+    assert isinstance(end, Yield)
+    end.operands = list(outputs.values())
+    names = [*(n.data for n in net.input_names.data), *inputs]  # type: ignore[union-attr]
+    net.output_names = ArrayAttr(StringAttr(name) for name in outputs)
+    net.input_names = ArrayAttr(StringAttr(name) for name in names)
+    RemoveDead().rewrite(net)
+    for arg, name in reversed(list(zip(block.args, names, strict=True))):
+        if name.startswith(PREFIX) and not inputs:
+            block.erase_arg(arg)
+            names.remove(name)
+    net.input_names = ArrayAttr(StringAttr(name) for name in names)
