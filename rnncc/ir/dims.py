@@ -149,6 +149,13 @@ class Largest:
     def __init__(self, formulas: Iterable[Dim] = ()) -> None:
         self.formulas = tuple(dict.fromkeys(formulas))
 
+    @staticmethod
+    def parse(text: str) -> Largest:
+        """The inverse of `str`; raises `ValueError` on anything else."""
+        several = text.startswith("max(") and text.endswith(")")
+        texts = text[4:-1].split(", ") if several else [text]
+        return Largest(map(Dim.parse, texts))
+
     @property
     def symbols(self) -> frozenset[str]:
         """The names that occur."""

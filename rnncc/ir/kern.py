@@ -71,7 +71,8 @@ class Buffer(IRDLOperation):
     fallback: of an output, the elements that stand in for it when it is null; 0: the kernels that
     write nothing else are skipped.
     default: of an input, the `param` buffer that takes its place when the caller's pointer is null.
-    offset: bytes from the start of the workspace (or of the packed weights), given by planning.
+    offset: bytes from the start of the workspace (or of the packed weights), given by planning: the
+    largest of some formulas.
     """
 
     name = "kern.buffer"

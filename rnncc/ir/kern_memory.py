@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.ops.base import Array, Context, get_dim
+from rnncc.ir.ops.base import Array, Context
 from rnncc.ir.types import ITEM_BYTES, NUMPY
 
 POISON = 0xFF
@@ -86,7 +87,7 @@ def _part(memory: Array, buffer: Buffer, elements: int, context: Context) -> Arr
     if buffer.offset is None:
         return _own(buffer, elements)
     item = ITEM_BYTES[buffer.dtype]
-    start = get_dim(buffer.offset).evaluate(context.sizes)
+    start = Largest.parse(buffer.offset.data).evaluate(context.sizes)
     end, label = start + elements * item, buffer.label.data
     assert 0 <= start <= end <= memory.size, f"{label}: bytes {start} to {end} of {memory.size}"
     assert start % item == 0, f"{label}: offset {start} is not aligned"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import StringAttr
+
 from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
@@ -30,7 +32,7 @@ class Planned:
     buffer: Buffer
     size: Dim
     lifetime: Lifetime
-    offset: Dim
+    offset: Largest
     shares: str | None = None
 
 
@@ -74,7 +76,7 @@ def plan(program: KernelProgram) -> Plan:
         if buffer.role.data in OWNED:
             buffer.offset = dim_attr(0)  # of those that hold nothing
     for planned in (*params, *buffers):
-        planned.buffer.offset = dim_attr(planned.offset)
+        planned.buffer.offset = StringAttr(str(planned.offset))
     program.workspace, program.weights = workspace, weights
     return Plan(buffers, params, blocks, workspace, weights)
 
@@ -93,7 +95,7 @@ def _place_params(program: KernelProgram, always: Lifetime) -> tuple[list[Planne
     for buffer in program.buffers:
         if buffer.role.data == "param":
             start = -(-end // WEIGHT_LINE) * WEIGHT_LINE
-            placed.append(Planned(buffer, buffer.bytes, always, Dim.of(start)))
+            placed.append(Planned(buffer, buffer.bytes, always, Largest([Dim.of(start)])))
             end = start + int(buffer.bytes)
     return placed, end
 

@@ -1,22 +1,24 @@
 """Offsets for blocks of memory whose sizes are formulas and whose lifetimes are known.
 
-A formula is held as one coefficient a monomial. One block lies below another for certain where
-its end is at most the other's start in every coefficient, since symbols are never negative.
+A block lies on those below it, whichever of them ends highest, so an offset is the largest of
+several formulas, and blocks alive at once never overlap, whatever the symbols' values. A formula
+is held as one coefficient a monomial.
 """
 
 from __future__ import annotations
 
-from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from operator import add, le, mul
+from operator import add, le
+
+import numpy as np
 
 from rnncc.ir.dims import Dim, Largest, Monomial
 from rnncc.planning.lifetimes import Lifetime
+from rnncc.planning.stacking import Layers, Order, best_order, least_heights, neighbours, reference
 
 Vector = tuple[int, ...]
-
 Grain = tuple[int, int]
 """What a start must be a multiple of, and what it had better be."""
 
@@ -24,10 +26,14 @@ LINE = 64
 """Bytes of a line of the cache."""
 LITTLE = 4
 """How many lines make room for rounding up to one more."""
-MANY = 500
-"""Of more blocks, as long unrolled nets have, one order is tried: time grows with the square."""
+COSTLY = 1.01
+"""For starts at lines no more memory than this is taken, over what else would do."""
+FORMULAS = 24
+"""Of so many an offset is the largest, at most."""
+SLACK, SLACK_OF_ALL = 0.0005, 0.005
+"""What it may cost to have one formula less: in an offset, in the size of all."""
 TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
-"""Sizes at which the orders of placement are compared; of other symbols, one size."""
+"""Sizes at which figures are shown unless others are asked for; one for all other symbols."""
 
 
 @dataclass(frozen=True)
@@ -39,79 +45,105 @@ class Block:
     item: int
 
 
-@dataclass(frozen=True)
-class _Placed:
-    start: Vector
-    end: Vector
-    lifetime: Lifetime
-
-
-def place(blocks: Sequence[Block]) -> tuple[list[Dim], Largest]:
+def place(blocks: Sequence[Block]) -> tuple[list[Largest], Largest]:
     """An offset for each block, and the bytes that all of them take.
 
-    Blocks alive at once never overlap, whatever the symbols' values. Each starts at a multiple of
-    its elements' size; one whose rows fill lines of the cache at a line, unless that costs more
-    than a little. First fit, in several orders; the one that takes least at typical sizes is kept.
+    Each starts at a multiple of its elements' size; one whose rows fill lines of the cache at a
+    line, unless that costs more than a little.
     """
+    if not blocks:
+        return [], Largest()
     found = {m for block in blocks for m, _ in block.size.terms}
     monomials = sorted(found, key=lambda m: (-len(m), m))
-    weights = [_typical(m) for m in monomials]
-    sizes = [tuple(max(b.size.coefficient(m), 0) for m in monomials) for b in blocks]
-    lined = [all(f % LINE == 0 for m, f in block.size.terms if m) for block in blocks]
-    grains = [(b.item, LINE if whole else b.item) for b, whole in zip(blocks, lined, strict=True)]
-    values = [_dot(size, weights) for size in sizes]
-    by_size = sorted(range(len(blocks)), key=lambda i: (-values[i], blocks[i].lifetime.first))
-    by_class = sorted(by_size, key=lambda i: [not c for c in sizes[i]])
-    by_line = sorted(by_class, key=lambda i: not lined[i])
-    by_start = sorted(by_size, key=lambda i: blocks[i].lifetime.first)
-    by_end = sorted(by_size, key=lambda i: -blocks[i].lifetime.last)
-    orders = [by_line, by_class, by_size, by_start, by_end] if len(blocks) <= MANY else [by_line]
-    layouts = [_first_fit(order, blocks, sizes, grains) for order in orders]
-    offsets, ends = min(
-        layouts, key=lambda found: max((_dot(e, weights) for e in found[1]), default=0)
-    )
-    highest = Largest(_formula(monomials, end) for end in ends)
-    return [_formula(monomials, offset) for offset in offsets], highest
+    stack = _Stack(blocks, monomials)
+    order = best_order([b.lifetime for b in blocks], stack.at_reference, stack.wishes())
+    tight, lined = (stack.of(order, lines) for lines in (False, True))
+    starts, top = lined if stack.costs_little(lined[1], tight[1]) else tight
+    return [_largest(monomials, start) for start in starts], _largest(monomials, top)
 
 
-def _first_fit(
-    order: Sequence[int],
-    blocks: Sequence[Block],
-    sizes: Sequence[Vector],
-    grains: Sequence[Grain],
-) -> tuple[list[Vector], list[Vector]]:
-    """Offsets in the blocks' own order, and the ends that may be the highest."""
-    offsets: list[Vector] = [()] * len(blocks)
-    placed: list[_Placed] = []
-    for i in order:
-        lifetime = blocks[i].lifetime
-        others = [p for p in placed if p.lifetime.overlaps(lifetime)]
-        offsets[i] = start = _lowest(sizes[i], grains[i], others)
-        end = _sum(start, sizes[i])
-        insort(placed, _Placed(start, end, lifetime), key=lambda p: (p.start, p.end))
-    return offsets, _highest([p.end for p in placed])
+class _Stack:
+    """Blocks to be stacked, with all that is the same for every order."""
+
+    def __init__(self, blocks: Sequence[Block], monomials: Sequence[Monomial]) -> None:
+        self.sizes = [tuple(max(b.size.coefficient(m), 0) for m in monomials) for b in blocks]
+        self.grains = [(b.item, LINE if _fills_lines(b.size) else b.item) for b in blocks]
+        self.near = neighbours([b.lifetime for b in blocks])
+        symbols = sorted({name for monomial in monomials for name in monomial})
+        values = reference(symbols)
+        scales = [[prod(map(v.__getitem__, m)) for v in values] for m in monomials]
+        self.scales = np.array(scales, float).reshape(len(monomials), len(values))
+        self.at_reference = np.array(self.sizes, float) @ self.scales
+        self.least = least_heights([b.lifetime for b in blocks], self.at_reference)
+
+    def wishes(self) -> list[Layers]:
+        """What starts at lines lies below what does not, or at least coarse grain below fine.
+
+        Else a start would be rounded up in each of its coefficients.
+        """
+        return [[-wanted for _, wanted in self.grains], [-item for item, _ in self.grains]]
+
+    def costs_little(self, top: Sequence[Vector], other: Sequence[Vector]) -> bool:
+        """Whether a stack is hardly higher than another."""
+        high, low = (np.array(v, float) @ self.scales for v in (top, other))
+        return bool((high.max(axis=0) <= COSTLY * low.max(axis=0)).all())
+
+    def of(self, order: Order, lines: bool) -> tuple[list[Sequence[Vector]], Sequence[Vector]]:
+        """The starts in the blocks' own order, and the whole stack's height."""
+        rank = {i: place for place, i in enumerate(order)}
+        count = len(order)
+        starts: list[Sequence[Vector]] = [()] * count
+        ends: list[Sequence[Vector]] = [()] * count
+        under = [0] * count  # sets of blocks, a bit each: all that are below, through others too
+        for i in order:
+            least, wanted = self.grains[i]
+            grain = (least, wanted if lines else least)
+            below = {_aligned(v, grain) for j in self._directly(i, rank, under) for v in ends[j]}
+            starts[i] = self._fewer(below or {(0,) * len(self.sizes[i])}, SLACK)
+            ends[i] = [_sum(start, self.sizes[i]) for start in starts[i]]
+        return starts, self._fewer({v for end in ends for v in end}, SLACK_OF_ALL)
+
+    def _directly(self, i: int, rank: dict[int, int], under: list[int]) -> list[int]:
+        """The blocks on which one lies, without those that lie under others of them."""
+        placed = [j for j in self.near[i].tolist() if rank[j] < rank[i]]
+        found: list[int] = []
+        for j in sorted(placed, key=rank.__getitem__, reverse=True):
+            if not under[i] >> j & 1:
+                found.append(j)
+                under[i] |= under[j] | 1 << j
+        return found
+
+    def _fewer(self, heights: Iterable[Vector], slack: float) -> Sequence[Vector]:
+        """Those that may be the highest; pairs are joined where that costs next to nothing.
+
+        Of too many those are joined for which it costs least.
+        """
+        found = _highest(heights)
+        while len(found) > 1:
+            vectors = np.array(found, float)
+            joined = np.maximum(vectors[:, None], vectors) @ self.scales
+            costs = ((joined - (vectors @ self.scales).max(axis=0)) / self.least).max(axis=-1)
+            costs[np.diag_indices_from(costs)] = np.inf
+            i, j = divmod(int(costs.argmin()), len(found))
+            if len(found) <= FORMULAS and costs[i, j] > slack:
+                break
+            pair = (found[i], found[j])
+            found = _highest([_join(*pair), *(v for v in found if v not in pair)])
+        return found
 
 
-def _highest(ends: Sequence[Vector]) -> list[Vector]:
-    """The ends that no other is above of."""
+def _fills_lines(size: Dim) -> bool:
+    """Whether all rows do, whatever is added to them."""
+    return all(factor % LINE == 0 for monomial, factor in size.terms if monomial)
+
+
+def _highest(heights: Iterable[Vector]) -> list[Vector]:
+    """The heights that no other is above of."""
     found: list[Vector] = []
-    for end in sorted(set(ends), key=sum, reverse=True):
-        if not any(_below(end, other) for other in found):
-            found.append(end)
+    for height in sorted(set(heights), key=lambda v: (sum(v), v), reverse=True):
+        if not any(_below(height, other) for other in found):
+            found.append(height)
     return found
-
-
-def _lowest(size: Vector, grain: Grain, others: Sequence[_Placed]) -> Vector:
-    """The first start that is clear of the others, which are in order, going up past each."""
-    start, moved = (0,) * len(size), True
-    while moved:
-        others = [p for p in others if not _below(p.end, start)]
-        moved = False
-        for other in others:
-            if not _below(other.end, start) and not _below(_sum(start, size), other.start):
-                start = _aligned(_join(start, other.end), grain)
-                moved = True
-    return start
 
 
 def _aligned(start: Vector, grain: Grain) -> Vector:
@@ -132,17 +164,9 @@ def _join(a: Vector, b: Vector) -> Vector:
     return tuple(map(max, a, b))
 
 
-def _dot(a: Vector, b: Sequence[int]) -> int:
-    return sum(map(mul, a, b))
-
-
 def _up(value: int, grain: int) -> int:
     return -(-value // grain) * grain
 
 
-def _typical(monomial: Monomial) -> int:
-    return prod(TYPICAL.get(name, TYPICAL_OTHER) for name in monomial)
-
-
-def _formula(monomials: Sequence[Monomial], vector: Vector) -> Dim:
-    return Dim(zip(monomials, vector, strict=True))
+def _largest(monomials: Sequence[Monomial], heights: Sequence[Vector]) -> Largest:
+    return Largest(Dim(zip(monomials, height, strict=True)) for height in heights)

@@ -14,7 +14,7 @@ def test_report_of_an_lstm() -> None:
     assert list(rows) == ["x", "h0", "c0", "w", "u", "hidden_all", "hidden_last", "cell", "gates"]
     assert (rows["x"].role, rows["x"].size, rows["x"].offset) == ("input", "160*T*N", "")
     assert (rows["u"].role, rows["u"].offset) == ("param", "40960")
-    assert (rows["gates"].size, rows["gates"].offset) == ("1024*N + 32768", "0")
+    assert (rows["gates"].size, rows["gates"].offset) == ("1024*N + 32768", "768*N")
     assert (
         rows["cell"].live[0] < rows["gates"].live[0] < rows["gates"].live[1] <= rows["cell"].live[1]
     )

@@ -32,6 +32,7 @@ from rnncc.codegen.emit import (
 )
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
+from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer, For, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Pack, Reduce, Reverse
@@ -155,7 +156,7 @@ class _Body:
     def _within(self, op: Buffer, block: Value) -> Pointer:
         """A buffer at its planned offset, in bytes."""
         assert op.offset is not None, f"{op.label.data} has no offset"
-        offset = self.emit.dim(get_dim(op.offset))
+        offset = self.emit.largest(Largest.parse(op.offset.data))
         return Pointer(
             self.emit.b.gep(block, [offset], source_etype=I8), op.dtype, None, op.rows_kept
         )

@@ -1,0 +1,157 @@
+"""The order in which blocks of memory are stacked, chosen at sizes that nets have.
+
+A block lies on all blocks before it that live when it does. Each order is a layout at every size;
+how high it gets is compared with the most bytes alive at once, below which no layout gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+import numpy.typing as npt
+
+from rnncc.planning.lifetimes import Lifetime
+
+REFERENCE = (
+    *((1, 1, 3), (20, 1, 20), (100, 1, 50), (10, 8, 10)),
+    *((50, 32, 50), (1000, 32, 50), (3, 200, 5), (16, 24, 9)),
+)
+"""T, N and any other symbol: streaming, a sequence alone, small and large batches, few steps."""
+GOOD = 1.005
+"""Of the least possible height: no better order is looked for."""
+PENALTY = 0.01
+"""What each step down the list of wishes counts as."""
+MANY = 500
+"""Of more blocks, as long unrolled nets have, one order is tried: time grows with the square."""
+TYPICAL = 4
+"""The column for them."""
+TRIES = 4
+"""Fits by one rule; after each, the blocks that lie too high are placed earlier."""
+
+Order = tuple[int, ...]
+Layers = Sequence[int]
+"""Of each block a number; no block with more lies below one with less."""
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+
+
+def reference(symbols: Sequence[str]) -> list[dict[str, int]]:
+    """The symbols' values at each of the sizes of reference."""
+    return [dict.fromkeys(symbols, other) | {"T": t, "N": n} for t, n, other in REFERENCE]
+
+
+def neighbours(lifetimes: Sequence[Lifetime]) -> list[Indices]:
+    """For each lifetime the others that overlap it."""
+    first, last = (np.array([getattr(x, end) for x in lifetimes]) for end in ("first", "last"))
+    overlaps = (first[:, None] <= last) & (first <= last[:, None])
+    np.fill_diagonal(overlaps, False)
+    return [np.flatnonzero(row) for row in overlaps]
+
+
+def least_heights(lifetimes: Sequence[Lifetime], sizes: Floats) -> Floats:
+    """The largest sum of sizes alive at one position, for each column of sizes; at least 1."""
+    first, last = (np.array([getattr(x, end) for x in lifetimes]) for end in ("first", "last"))
+    at = np.unique(first)[:, None]
+    alive = (first <= at) & (at <= last)
+    return np.maximum((alive @ sizes).max(axis=0), 1)
+
+
+def best_order(lifetimes: Sequence[Lifetime], sizes: Floats, wishes: Sequence[Layers]) -> Order:
+    """The order that is lowest, in the worst of the columns, over what must be.
+
+    Args:
+        sizes: bytes, [blocks, sizes of reference].
+        wishes: the dearest first; the last is always fulfilled.
+    """
+    search = _Search(lifetimes, sizes)
+    columns = range(sizes.shape[1]) if len(lifetimes) <= MANY else [TYPICAL]
+    for column, rule, smallest in product(columns, range(4), (False, True)):
+        for order in search.fitted(column, rule, smallest):
+            for unfulfilled, layers in enumerate(wishes):
+                sorted_order = tuple(sorted(order, key=layers.__getitem__))
+                if search.tries(sorted_order, unfulfilled * PENALTY):
+                    return search.best
+        if search.score[0] <= GOOD + (len(wishes) - 1) * PENALTY or len(lifetimes) > MANY:
+            break
+    return search.best
+
+
+class _Search:
+    """The best order so far."""
+
+    def __init__(self, lifetimes: Sequence[Lifetime], sizes: Floats) -> None:
+        self.lifetimes, self.sizes = lifetimes, sizes
+        self.near = neighbours(lifetimes)
+        self.least = least_heights(lifetimes, sizes)
+        self.known: set[Order] = set()
+        self.best: Order = ()
+        self.score = (np.inf, np.inf)
+
+    def tries(self, order: Order, penalty: float) -> bool:
+        """Keep an order if it is the best; whether it is good enough."""
+        if order not in self.known:
+            self.known.add(order)
+            ratios = self._ends(order).max(axis=0, initial=0) / self.least
+            score = (float(ratios.max()) + penalty, float(ratios.mean()))
+            if score < self.score:
+                self.best, self.score = order, score
+        return self.score[0] <= GOOD
+
+    def fitted(self, column: int, rule: int, smallest: bool) -> Iterator[Order]:
+        """Orders from fits at one column, in the lowest gap or in the smallest."""
+        sizes: list[float] = self.sizes[:, column].tolist()
+        keys = [_keys(*block)[rule] for block in zip(sizes, self.lifetimes, strict=True)]
+        placed = sorted(range(len(keys)), key=keys.__getitem__)
+        for _ in range(TRIES):
+            starts = self._fit(placed, sizes, smallest)
+            yield tuple(sorted(starts, key=lambda i: (starts[i], self.lifetimes[i].first)))
+            high = [i for i in placed if starts[i] + sizes[i] > self.least[column]]
+            if not high:
+                return
+            placed = _earlier(placed, high)
+
+    def _ends(self, order: Order) -> Floats:
+        ends = np.zeros_like(self.sizes)
+        for i in order:
+            ends[i] = self.sizes[i] + ends[self.near[i]].max(axis=0, initial=0)
+        return ends
+
+    def _fit(
+        self, order: Sequence[int], sizes: Sequence[float], smallest: bool
+    ) -> Mapping[int, float]:
+        """Starts: each block in the lowest gap that holds it, or in the smallest."""
+        starts: dict[int, float] = {}
+        for i in order:
+            near: list[int] = self.near[i].tolist()
+            taken = sorted((starts[j], starts[j] + sizes[j]) for j in near if j in starts)
+            starts[i] = _gap(taken, sizes[i], smallest)
+        return starts
+
+
+def _keys(size: float, life: Lifetime) -> Sequence[tuple[float, float]]:
+    """The rules by which blocks are placed: by death, length of life, birth or size."""
+    length = life.last - life.first
+    return (-life.last, -size), (-length, -size), (life.first, -size), (-size, life.first)
+
+
+def _earlier(order: Sequence[int], moved: Sequence[int]) -> list[int]:
+    """An order with some blocks moved ahead by a quarter of it."""
+    result, by = list(order), max(len(order) // 4, 3)
+    for i in moved:
+        at = result.index(i)
+        result.insert(max(at - by, 0), result.pop(at))
+    return result
+
+
+def _gap(taken: Sequence[tuple[float, float]], size: float, smallest: bool) -> float:
+    """The start of the lowest or the smallest gap that holds a size; behind all if none does."""
+    gaps, end = list[tuple[float, float]](), 0.0
+    for start, stop in taken:
+        if start - end >= size:
+            if not smallest:
+                return end
+            gaps.append((start - end, end))
+        end = max(end, stop)
+    return min(gaps)[1] if gaps else end
