@@ -28,6 +28,10 @@ class Options:
         dump_ir: a folder that gets the IR after every pass.
         time_passes: print the time of every pass to stderr.
         verify_each: verify the IR after every pass.
+        train: compile forward and backward instead of inference.
+        recompute: what backward computes again: `none`, `all`, `auto`, or names of values,
+            separated by commas.
+        outputs_with_grads: the outputs that have outside gradients; None is all floats.
     """
 
     name: str = "net"
@@ -39,6 +43,14 @@ class Options:
     dump_ir: Path | None = None
     time_passes: bool = False
     verify_each: bool = False
+    train: bool = False
+    recompute: str = "auto"
+    outputs_with_grads: Sequence[str] | None = None
+
+    @property
+    def recompute_names(self) -> frozenset[str]:
+        """The names that `recompute` lists."""
+        return frozenset(name.strip() for name in self.recompute.split(",") if name.strip())
 
     @staticmethod
     def of(net: object, given: Mapping[str, Any]) -> Options:

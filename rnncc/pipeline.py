@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -125,10 +125,33 @@ def compile_object(net: Any, init: Any, options: Options) -> Compiled:
 
 
 def build_library(program: Program, options: Options) -> Library:
-    """The planned kernel programs of a model."""
-    from rnncc.ir.library import Library
+    """The planned kernel programs of a model: of a state and its steps, if the net has them."""
+    if options.train:
+        from rnncc.training import train
 
-    return Library.of(lower(program, options))
+        return train(program, options)
+    from rnncc.ir.library import Library
+    from rnncc.ir.streaming import Streaming
+    from rnncc.passes.drop_stops import DropStops
+    from rnncc.passes.simplify import Simplify
+    from rnncc.passes.streaming import NotCausal, split_stream
+
+    for a_pass in (DropStops(), Simplify()):  # a cut goes through what is there after them
+        a_pass.rewrite(program.net)
+    try:
+        cut = split_stream(program)
+    except NotCausal as reason:
+        return Library.of(lower(program, options), str(reason))
+    parts = {
+        "init": lower(cut.init, replace(options, dump_ir=options.dump_ir and options.dump_ir / "init")),
+        "step": lower(cut.step, options),
+    }
+    for kernels in parts.values():
+        kernels.symbols = program.symbols
+    state = [(kept.name, kept.next, kept.given) for kept in cut.state]
+    order = list(program.net.inputs)
+    streaming = Streaming.of(*parts.values(), state, cut.defaults, order)
+    return Library(program.name, program.source, parts, streaming=streaming)
 
 
 def compile_in_memory(net: Any, init: Any, options: Options) -> Model:
@@ -136,9 +159,9 @@ def compile_in_memory(net: Any, init: Any, options: Options) -> Model:
     return load_library(build_library(import_source(net, init, options), options), options)
 
 
-def load_library(library: Library, options: Options) -> Model:
+def load_library(library: Library, options: Options) -> Model | TrainableModel:
     """Compile a library into this process."""
-    from rnncc_runtime import Model
+    from rnncc_runtime import Model, TrainableModel
     from rnncc_runtime.library import bind
 
     from rnncc.codegen import llvm
@@ -160,7 +183,8 @@ def load_library(library: Library, options: Options) -> Model:
         name: bind(metadata, name, engine.get_function_address(symbol), weights.ctypes.data)
         for name, symbol in addresses.items()
     }
-    return Model(metadata, functions, keep=(engine, weights))
+    kind = Model if library.training is None else TrainableModel
+    return kind(metadata, functions, keep=(engine, weights))
 
 
 def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:

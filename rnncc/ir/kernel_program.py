@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim, Largest, product
 from rnncc.ir.kern import Buffer, Func
+from rnncc.ir.types import ITEM_BYTES
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class Port:
     dims: tuple[Dim, ...]
     dtype: str
     optional: bool = False
+
+    @property
+    def bytes(self) -> Dim:
+        return product(self.dims) * ITEM_BYTES[self.dtype]
 
 
 @dataclass

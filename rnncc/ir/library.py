@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.ops.base import dim_attr, get_dim
+from rnncc.ir.streaming import Streaming
+from rnncc.ir.training import Initial, Training
 
 WEIGHT_LINE = 64
 """Packed weights start at multiples of this many bytes."""
@@ -21,23 +23,32 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Library:
-    """The programs of one model, by what they are for: `run`, or `forward` and `backward`, ...
+    """The programs of one model, by what they are for.
+
+    `run` alone; `init` and `step`, where the net can stream; or `forward` and `backward`.
 
     Attributes:
         name: a C identifier, the prefix of every exported symbol.
         programs: planned; their own names differ.
-        tape: what forward leaves for backward.
+        training: how `forward` and `backward` work together.
+        streaming: how `init` and `step` work together.
+        refusal: why the net cannot stream, where it cannot.
         weights: bytes of the block that all programs read.
     """
 
     name: str
     source: str
     programs: dict[str, KernelProgram]
-    tape: Tape | None = None
+    training: Training | None = None
     weights: int = 0
+    streaming: Streaming | None = None
+    refusal: str = ""
 
     def __post_init__(self) -> None:
         self.weights = _place_weights(list(self.programs.values()))
+        for one in self.initial:
+            one.offset = _line(self.weights)
+            self.weights = one.offset + one.array.nbytes
         for program in self.programs.values():
             program.symbols = self.symbols
 
@@ -45,9 +56,33 @@ class Library:
         return "\n".join(map(str, self.programs.values()))
 
     @staticmethod
-    def of(program: KernelProgram) -> Library:
-        """The library of a program for inference."""
-        return Library(program.name, program.source, {"run": program})
+    def of(program: KernelProgram, refusal: str = "") -> Library:
+        """The library of a program for inference that does whole sequences alone."""
+        return Library(program.name, program.source, {"run": program}, refusal=refusal)
+
+    @property
+    def initial(self) -> list[Initial]:
+        """The parameters that the caller holds."""
+        return [] if self.training is None else self.training.initial
+
+    @property
+    def ports(self) -> tuple[list[Port], list[Port]]:
+        """Inputs and outputs of the model, in the order of the structs."""
+        first = self.streaming or self.training or next(iter(self.programs.values()))
+        return first.inputs, first.outputs
+
+    @property
+    def parameters(self) -> list[Port]:
+        """What is packed in."""
+        ports = [port for program in self.programs.values() for port in program.parameters]
+        return list({port.name: port for port in ports}.values())
+
+    @property
+    def workspace(self) -> Largest:
+        """Bytes of the workspace that do for every function."""
+        if self.streaming is not None:
+            return self.streaming.workspace(self.programs["init"], self.programs["step"])
+        return Largest(f for p in self.programs.values() for f in p.workspace.formulas)
 
     @property
     def symbols(self) -> list[str]:
@@ -65,28 +100,13 @@ class Library:
                 raw = program.arrays[buffer.label.data].view(np.uint8)
                 at = int(get_dim(buffer.offset))
                 block[at : at + len(raw)] = raw
+        for one in self.initial:
+            block[one.offset :][: one.array.nbytes] = one.array.reshape(-1).view(np.uint8)
         return block
 
 
-@dataclass(frozen=True)
-class Slot:
-    """A block of the tape: a port of both programs, and its offset in bytes."""
-
-    port: Port
-    offset: Dim
-
-
-@dataclass(frozen=True)
-class Tape:
-    """What forward leaves for backward.
-
-    The tape starts with a pointer to each of `kept`, outputs of the net that backward reads where
-    the caller has them; then come the slots.
-    """
-
-    kept: Sequence[str] = ()
-    slots: Sequence[Slot] = field(default=())
-    bytes: Dim = field(default_factory=lambda: Dim.of(0))
+def _line(end: int) -> int:
+    return -(-end // WEIGHT_LINE) * WEIGHT_LINE
 
 
 def _params(program: KernelProgram) -> list[Buffer]:
@@ -103,7 +123,7 @@ def _place_weights(programs: Sequence[KernelProgram]) -> int:
             if key is not None and key in known:
                 buffer.offset = dim_attr(known[key])
                 continue
-            start = -(-end // WEIGHT_LINE) * WEIGHT_LINE
+            start = _line(end)
             buffer.offset, end = dim_attr(start), start + array.nbytes
             if key is not None:
                 known[key] = start

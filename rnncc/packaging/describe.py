@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnncc import __version__
+from rnncc.codegen.cpu import streaming_entries, training_entries
 from rnncc.codegen.cpu.entries import FUNCTIONS
 from rnncc.codegen.target import Target
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
+from rnncc.ir.streaming import Streaming
+from rnncc.ir.training import Training
 from rnncc.packaging.names import c_names
 
 FORMAT = 2
@@ -18,23 +21,59 @@ FORMAT = 2
 
 def describe(library: Library, target: Target) -> dict[str, Any]:
     """The metadata, ready for JSON."""
-    programs = list(library.programs.values())
-    first = programs[0]
+    inputs, outputs = library.ports
+    streaming = library.streaming
     return {
         "format": FORMAT,
         "rnncc": __version__,
         "name": library.name,
         "symbols": library.symbols,
-        "functions": {"run": FUNCTIONS["run"]},
-        "sizes": ["workspace_bytes"],
-        "inputs": _ports(first.inputs),
-        "outputs": _ports(first.outputs),
-        "parameters": [{**port, "packed": True} for port in _ports(first.parameters)],
-        "workspace": str(Largest(f for p in programs for f in p.workspace.formulas)),
+        **_functions(library),
+        "inputs": _ports(inputs),
+        "outputs": _ports(outputs),
+        "parameters": [{**port, "packed": True} for port in _ports(library.parameters)],
+        **(_training(library.training) if library.training else {}),
+        "stream": _stream(streaming) if streaming else {"refused": library.refusal},
+        "workspace": str(library.workspace),
         "weights": library.weights,
         "target": target.triple,
         "cpu": target.cpu,
         "precision": "fp32",
+    }
+
+
+def _functions(library: Library) -> dict[str, Any]:
+    """What is exported: what computes, and how many pointers that takes; what tells bytes."""
+    if library.training is not None:
+        return {"functions": training_entries.POINTERS, "sizes": ["workspace_bytes", "tape_bytes"]}
+    if library.streaming is not None:
+        return {
+            "functions": streaming_entries.POINTERS,
+            "sizes": ["workspace_bytes", "state_bytes"],
+        }
+    return {"functions": FUNCTIONS, "sizes": ["workspace_bytes"]}
+
+
+def _training(training: Training) -> dict[str, Any]:
+    """The parameters that the caller holds, the gradients, and the tape."""
+    return {
+        "trained": _ports(training.parameters),
+        "output_grads": _ports(training.output_grads),
+        "grads": _ports(training.grads),
+        "kept": training.kept,
+        "tape": str(training.tape),
+    }
+
+
+def _stream(streaming: Streaming) -> dict[str, Any]:
+    """The state, and what each input is where a user leaves it out as a sequence begins."""
+    return {
+        "state": str(streaming.bytes),
+        "slots": [
+            {"name": s.port.name, "dtype": s.port.dtype, "shape": [_size(d) for d in s.port.dims]}
+            for s in streaming.slots
+        ],
+        "starts": streaming.defaults,
     }
 
 

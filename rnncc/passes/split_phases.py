@@ -18,13 +18,11 @@ from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Made
 from rnncc.ir.rewriting import Rows as Read
+from rnncc.ir.training import GRAD, KEPT, SAVED
 from rnncc.ir.types import dims_of
 from rnncc.passes.choose_saved import Choice, Node, Rows
-from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.remove_dead import RemoveDead
 from rnncc.passes.step_pairs import Pair
-
-SAVED, KEPT = "saved:", "kept:"
 
 
 @dataclass(frozen=True)
@@ -166,7 +164,7 @@ def _halves(
 ) -> Phases:
     """One clone of the net for each half."""
     forward, there = _clone(program)
-    outputs = {n: v for n, v in forward.net.outputs.items() if not n.startswith(PREFIX)}
+    outputs = {n: v for n, v in forward.net.outputs.items() if not n.startswith(GRAD)}
     outputs |= {name: there[value] for name, value in saved.items()}
     _finish(forward.net, outputs, [])
     backward, there = _clone(program)
@@ -178,7 +176,7 @@ def _halves(
         first = net.body.block.first_op
         assert first is not None
         inner.replace_all_uses_with(Build.before(first).reshape(arg, dims_of(inner)))
-    grads = {n: v for n, v in net.outputs.items() if n.startswith(PREFIX)}
+    grads = {n: v for n, v in net.outputs.items() if n.startswith(GRAD)}
     _finish(net, grads, [*saved, *kept])
     return Phases(forward, backward, list(saved), list(kept))
 
@@ -200,7 +198,7 @@ def _finish(net: Net, outputs: Mapping[str, SSAValue], inputs: Sequence[str]) ->
     net.input_names = ArrayAttr(StringAttr(name) for name in names)
     RemoveDead().rewrite(net)
     for arg, name in reversed(list(zip(block.args, names, strict=True))):
-        if name.startswith(PREFIX) and not inputs:
+        if name.startswith(GRAD) and not inputs:
             block.erase_arg(arg)
             names.remove(name)
     net.input_names = ArrayAttr(StringAttr(name) for name in names)

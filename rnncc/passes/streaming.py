@@ -85,7 +85,7 @@ class _Split:
 
     def __init__(self, program: Program) -> None:
         self.program, self.phases = program, phases_of(program.net)
-        self.init, self.step = (Build.net(f"{program.name}_{part}") for part in ("init", "step"))
+        self.init, self.step = Build.net(f"{program.name}_init"), Build.net(f"{program.name}_step")
         self.once: Values = {}
         self.often: Values = {}
         self.given = set(program.net.inputs.values())

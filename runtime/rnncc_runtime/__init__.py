@@ -8,5 +8,16 @@ from rnncc_runtime.arrays import TensorSpec
 from rnncc_runtime.errors import ArrayError, LoadError, ModelError, RunError
 from rnncc_runtime.library import load
 from rnncc_runtime.model import Model
+from rnncc_runtime.training import Tape, TrainableModel
 
-__all__ = ["ArrayError", "LoadError", "Model", "ModelError", "RunError", "TensorSpec", "load"]
+__all__ = [
+    "ArrayError",
+    "LoadError",
+    "Model",
+    "ModelError",
+    "RunError",
+    "Tape",
+    "TensorSpec",
+    "TrainableModel",
+    "load",
+]

@@ -11,9 +11,10 @@ from typing import Any
 
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.model import Model
+from rnncc_runtime.training import TrainableModel
 
 
-def load(path: str | os.PathLike[str], name: str | None = None) -> Model:
+def load(path: str | os.PathLike[str], name: str | None = None) -> Model | TrainableModel:
     """The model in a shared library.
 
     Args:
@@ -33,6 +34,8 @@ def load(path: str | os.PathLike[str], name: str | None = None) -> Model:
         entry: bind(described, entry, getattr(library, f"{name}_{entry}"))
         for entry in (*described.get("functions", ()), *described.get("sizes", ()))
     }
+    if "trained" in described:
+        return TrainableModel(described, functions, keep=library)
     return Model(described, functions, keep=library)
 
 
@@ -45,7 +48,7 @@ def bind(
         function: of a loaded library; or the address of code that takes `weights` first.
     """
     pointers = metadata["functions"].get(name)
-    sizes = [ctypes.c_int64] * len(metadata["symbols"])
+    sizes = [ctypes.c_int64] * len(symbols_of(metadata, name))
     if pointers is None:
         result, types = ctypes.c_int64, sizes
     else:
@@ -58,6 +61,13 @@ def bind(
     if weights is None or pointers is None:
         return function
     return lambda *arguments: function(weights, *arguments)
+
+
+def symbols_of(metadata: Mapping[str, Any], name: str) -> list[str]:
+    """The sizes that an exported function takes; a state has nothing to do with T."""
+    if name == "init_parameters":
+        return []
+    return [s for s in metadata["symbols"] if s != "T" or not name.startswith("state_")]
 
 
 def _metadata(path: str | os.PathLike[str], library: ctypes.CDLL, name: str) -> bytes | None:

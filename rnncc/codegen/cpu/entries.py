@@ -14,6 +14,8 @@ from typing import Any
 from llvmlite import ir
 
 from rnncc.codegen.cpu.function import emit_program
+from rnncc.codegen.cpu.streaming_entries import emit_sizes, emit_streaming
+from rnncc.codegen.cpu.training_entries import emit_tape_bytes, emit_training
 from rnncc.codegen.emit import I8, I32, I64, POINTER
 from rnncc.codegen.target import Target
 from rnncc.ir.library import Library
@@ -45,8 +47,18 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
         part: emit_program(module, program, f"{library.name}_{part}", target)
         for part, program in library.programs.items()
     }
-    code.entries["run"] = calls["run"].function
-    _largest(code, library, "workspace_bytes", [call.workspace_bytes for call in calls.values()])
+    if library.streaming is not None:
+        code.entries |= emit_streaming(module, library, calls, target)
+        code.sizes += emit_sizes(module, library, target)
+    else:
+        if library.training is not None:
+            code.entries |= emit_training(module, library, calls, target)
+            emit_tape_bytes(module, library, target)
+            code.sizes.append("tape_bytes")
+        else:
+            code.entries["run"] = calls["run"].function
+        rooms = [call.workspace_bytes for call in calls.values()]
+        _largest(code, library, "workspace_bytes", rooms)
     _metadata(module, library.name, metadata)
     return code
 

@@ -1,0 +1,258 @@
+"""The exported functions of a library that can stream: `run`, `step`, `state_init` and sizes.
+
+They make the tables of pointers that the programs `init` and `step` take, and call them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.function import Call, bad_size
+from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
+from rnncc.codegen.target import Target
+from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.kern import Buffer
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.library import Library
+from rnncc.ir.ops.base import get_dim
+from rnncc.ir.streaming import LINE, StateSlot, Streaming
+
+TIME = "T"
+POINTERS = {"run": 3, "step": 4, "state_init": 3}
+"""Exported functions that compute -> how many pointers they take in front of the sizes."""
+
+_NULL = ir.Constant(POINTER, None)
+_WORDS = ir.VectorType(I32, LINE // 4)
+
+Find = Callable[[str], Value]
+
+
+def emit_streaming(
+    module: ir.Module, library: Library, calls: dict[str, Call], target: Target
+) -> dict[str, ir.Function]:
+    """Add the functions that compute; each takes the weights first. By exported name."""
+    glue = _Glue(module, library, calls, target)
+    return {"run": glue.run(), "step": glue.step(), "state_init": glue.state_init()}
+
+
+def emit_sizes(module: ir.Module, library: Library, target: Target) -> list[str]:
+    """Add `NAME_workspace_bytes` and `NAME_state_bytes`, exported as they are."""
+    streaming = library.streaming
+    assert streaming is not None
+    timed, untimed = library.symbols, [s for s in library.symbols if s != TIME]
+    workspace = streaming.workspace(library.programs["init"], library.programs["step"])
+    _emit_size(module, f"{library.name}_workspace_bytes", workspace, timed, target)
+    state = Largest([streaming.bytes])
+    _emit_size(module, f"{library.name}_state_bytes", state, untimed, target)
+    return ["workspace_bytes", "state_bytes"]
+
+
+def _emit_size(
+    module: ir.Module, name: str, size: Largest, symbols: Sequence[str], target: Target
+) -> None:
+    function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
+    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
+    emit.symbols = dict(zip(symbols, function.args, strict=True))
+    with emit.when(bad_size(emit)):
+        emit.b.ret(I64(-1))
+    emit.b.ret(emit.largest(size))
+
+
+class _Glue:
+    """Writes one function after another; `emit` is of the one being written."""
+
+    emit: Emit
+
+    def __init__(
+        self, module: ir.Module, library: Library, calls: dict[str, Call], target: Target
+    ) -> None:
+        assert library.streaming is not None
+        self.module, self.library, self.calls, self.target = module, library, calls, target
+        self.streaming: Streaming = library.streaming
+        self.init, self.often = library.programs["init"], library.programs["step"]
+
+    def run(self) -> ir.Function:
+        """The whole sequence: a state that lives in the workspace, then all steps."""
+        function, (weights, inputs, outputs, workspace) = self._begin("run", 3)
+        streaming = self.streaming
+        self._refuse_null([inputs, outputs, *([workspace] if streaming.made else [])])
+        made = {slot.port.name: slot for slot in streaming.made}
+        places = dict(zip(made, self._places(streaming.made, workspace), strict=True))
+        rest = self._at(workspace, streaming.run_area)
+        if made:
+            table = self._table(self.init, self._input_of(inputs))
+            firsts = self._pointers([places.get(port.name, _NULL) for port in self.init.outputs])
+            self._try("init", [weights, table, firsts, rest])
+        given = {slot.port.name: slot for slot in streaming.slots if slot.given is not None}
+        find = self._input_of(inputs)
+
+        def source(name: str) -> Value:
+            if name in given:
+                return self._given(given[name], weights, find)
+            return places[name] if name in places else find(name)
+
+        self._steps(weights, source, self._output_of(outputs, {}), rest)
+        return function
+
+    def step(self) -> ir.Function:
+        """A few steps: the next state goes to the workspace, then takes the old one's place."""
+        function, (weights, inputs, outputs, state, workspace) = self._begin("step", 4)
+        streaming = self.streaming
+        needed = [
+            *([state] if streaming.slots else []),
+            *([workspace] if streaming.carried else []),
+        ]
+        self._refuse_null([inputs, outputs, *needed])
+        names = [slot.port.name for slot in streaming.slots]
+        places = dict(zip(names, self._places(streaming.slots, state), strict=True))
+        nexts = self._places(streaming.carried, workspace)
+        written = {slot.next: at for slot, at in zip(streaming.carried, nexts, strict=True)}
+        find = self._input_of(inputs)
+        rest = self._at(workspace, streaming.step_area)
+        self._steps(
+            weights,
+            lambda name: places[name] if name in places else find(name),
+            self._output_of(outputs, written),
+            rest,
+            lambda: self._copy(workspace, state),
+        )
+        return function
+
+    def state_init(self) -> ir.Function:
+        """The state before the first step."""
+        function, (weights, inputs, state, workspace) = self._begin("state_init", 3, timed=False)
+        self._refuse_null([inputs, *([state] if self.streaming.slots else [])])
+        names = [slot.port.name for slot in self.streaming.slots]
+        places = dict(zip(names, self._places(self.streaming.slots, state), strict=True))
+        table = self._table(self.init, self._input_of(inputs))
+        firsts = self._pointers([places[port.name] for port in self.init.outputs])
+        self._try("init", [weights, table, firsts, workspace])
+        self.emit.b.ret(I32(OK))
+        return function
+
+    def _steps(
+        self,
+        weights: Value,
+        source: Find,
+        result: Find,
+        workspace: Value,
+        after: Callable[[], None] | None = None,
+    ) -> None:
+        table = self._table(self.often, source)
+        results = self._pointers([result(port.name) for port in self.often.outputs])
+        self._try("step", [weights, table, results, workspace])
+        if after is not None:
+            after()
+        self.emit.b.ret(I32(OK))
+
+    # Parts of a function
+
+    def _begin(
+        self, name: str, pointers: int, timed: bool = True
+    ) -> tuple[ir.Function, list[Value]]:
+        """A function that has checked its sizes; its pointers, the weights first."""
+        symbols = [s for s in self.library.symbols if timed or s != TIME]
+        signature = ir.FunctionType(I32, [POINTER] * (1 + pointers) + [I64] * len(symbols))
+        function = ir.Function(self.module, signature, f"{self.library.name}_{name}_given")
+        function.attributes.add("nounwind")
+        builder = ir.IRBuilder(function.append_basic_block("entry"))
+        self.emit = Emit(self.module, self.target, builder)
+        sizes = dict(zip(symbols, function.args[1 + pointers :], strict=True))
+        self.emit.symbols = {TIME: I64(0), **sizes}
+        with self.emit.when(bad_size(self.emit)):
+            self.emit.b.ret(I32(BAD_SIZE))
+        return function, list(function.args[: 1 + pointers])
+
+    def _refuse_null(self, pointers: Sequence[Value]) -> None:
+        for pointer in pointers:
+            with self.emit.when(self._is_null(pointer)):
+                self.emit.b.ret(I32(NULL_POINTER))
+
+    def _try(self, part: str, arguments: list[Value]) -> None:
+        """Call a program; what it refuses, the function refuses."""
+        sizes = [self.emit.symbols[symbol] for symbol in self.library.symbols]
+        code = self.emit.b.call(self.calls[part].function, [*arguments, *sizes])
+        with self.emit.when(self.emit.b.icmp_signed("!=", code, I32(OK))):
+            self.emit.b.ret(code)
+
+    def _places(self, slots: Sequence[StateSlot], block: Value) -> list[Value]:
+        """Where values lie in a block that holds these slots alone, one after another."""
+        end, places = Dim.of(0), list[Value]()
+        for slot in slots:
+            places.append(self._at(block, end))
+            end = end + slot.bytes
+        return places
+
+    def _at(self, block: Value, offset: Dim) -> Value:
+        if offset == 0:
+            return block
+        return self.emit.b.gep(block, [self.emit.dim(offset)], source_etype=I8)
+
+    def _input_of(self, struct: Value) -> Find:
+        """The caller's pointer to an input of the model."""
+        numbers = {port.name: i for i, port in enumerate(self.streaming.inputs)}
+        return lambda name: self._field(struct, numbers[name])
+
+    def _output_of(self, struct: Value, written: dict[str | None, Value]) -> Find:
+        """Where an output of the steps goes; a next state that nobody wants nowhere."""
+        numbers = {port.name: i for i, port in enumerate(self.streaming.outputs)}
+
+        def find(name: str) -> Value:
+            if name in numbers:
+                return self._field(struct, numbers[name])
+            return written.get(name, _NULL)
+
+        return find
+
+    def _field(self, struct: Value, number: int) -> Value:
+        at = self.emit.b.gep(struct, [I64(number)], source_etype=POINTER)
+        return self.emit.b.load(at, typ=POINTER, align=8)
+
+    def _given(self, slot: StateSlot, weights: Value, find: Find) -> Value:
+        """An input where the caller has it, else where the library has its default."""
+        assert slot.given is not None
+        place = find(slot.given)
+        inputs = [b for b in self.init.buffers if b.role.data == "input"]
+        default = next(b.default for b in inputs if b.label.data == slot.given)
+        if default is None:
+            return place
+        held = next(b for b in self.init.buffers if b.label == default)
+        return self.emit.b.select(self._is_null(place), self._at(weights, _offset(held)), place)
+
+    def _table(self, program: KernelProgram, find: Find) -> Value:
+        return self._pointers([find(port.name) for port in program.inputs])
+
+    def _pointers(self, values: Sequence[Value]) -> Value:
+        """A table of pointers on the stack."""
+        b = self.emit.b
+        with b.goto_entry_block():
+            table = cast(Value, b.alloca(ir.ArrayType(POINTER, max(len(values), 1))))
+            table.align = 8
+            table.type = POINTER  # llvmlite would make it a typed pointer
+        for i, value in enumerate(values):
+            b.store(value, b.gep(table, [I64(i)], source_etype=POINTER), align=8)
+        return table
+
+    def _copy(self, source: Value, target: Value) -> None:
+        """Put the next state where the old one was: the first slots, whole lines."""
+        emit, b = self.emit, self.emit.b
+        size = sum((slot.bytes for slot in self.streaming.carried), Dim.of(0))
+
+        def line(i: Value, carried: list[Value]) -> list[Value]:
+            offset = b.mul(i, I64(LINE))
+            from_, to = (b.gep(block, [offset], source_etype=I8) for block in (source, target))
+            b.store(b.load(from_, typ=_WORDS, align=4), to, align=4)
+            return []
+
+        emit.loop(b.sdiv(emit.dim(size), I64(LINE)), line)
+
+    def _is_null(self, pointer: Value) -> Value:
+        return self.emit.b.icmp_unsigned("==", pointer, _NULL)
+
+
+def _offset(buffer: Buffer) -> Dim:
+    assert buffer.offset is not None
+    return get_dim(buffer.offset)

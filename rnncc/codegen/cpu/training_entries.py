@@ -1,0 +1,167 @@
+"""`NAME_forward` and `NAME_backward`: they fill the two programs' tables of pointers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.function import Call, bad_size
+from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
+from rnncc.codegen.target import Target
+from rnncc.ir.dims import Dim
+from rnncc.ir.kernel_program import Port
+from rnncc.ir.library import Library
+from rnncc.ir.training import GRAD, KEPT, POINTER_BYTES, SAVED
+
+POINTERS = {"forward": 5, "backward": 6, "init_parameters": 1}
+"""Exported functions -> how many pointers they take; in front of the sizes, but for the last."""
+FORWARD = ("inputs", "parameters", "outputs", "tape", "workspace")
+BACKWARD = ("inputs", "parameters", "output_grads", "grads", "tape", "workspace")
+
+
+def emit_training(
+    module: ir.Module, library: Library, calls: dict[str, Call], target: Target
+) -> dict[str, ir.Function]:
+    """Add the functions that compute; each takes the weights first. By exported name."""
+    training = library.training
+    assert training is not None
+    return {
+        "forward": _forward(_Glue(module, library, target, "forward", FORWARD), calls["forward"]),
+        "backward": _backward(
+            _Glue(module, library, target, "backward", BACKWARD), calls["backward"]
+        ),
+        "init_parameters": _initial(module, library),
+    }
+
+
+def _forward(glue: _Glue, call: Call) -> ir.Function:
+    """Leaves the places of the outputs that backward reads on the tape."""
+    training, program = glue.training, glue.library.programs["forward"]
+    glue.name_fields("outputs", training.outputs)
+    for number, name in enumerate(training.kept):
+        pointer = glue.field("outputs", name)
+        glue.refuse_null(pointer)
+        glue.emit.b.store(pointer, glue.tape(Dim.of(POINTER_BYTES * number)), align=8)
+    return glue.finish(call, program.inputs, program.outputs)
+
+
+def _backward(glue: _Glue, call: Call) -> ir.Function:
+    training, program = glue.training, glue.library.programs["backward"]
+    glue.name_fields("output_grads", training.output_grads, GRAD)
+    glue.name_fields("grads", training.grads, GRAD)
+    return glue.finish(call, program.inputs, program.outputs)
+
+
+def _initial(module: ir.Module, library: Library) -> ir.Function:
+    """Copies what the parameters start with to where the caller wants it."""
+    signature = ir.FunctionType(I32, [POINTER, POINTER])
+    function = ir.Function(module, signature, f"{library.name}_init_parameters_entry")
+    b = ir.IRBuilder(function.append_basic_block())
+    weights, parameters = function.args
+    kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, ir.IntType(1)])
+    copy = ir.Function(module, kind, "llvm.memcpy.p0.p0.i64")
+    for number, one in enumerate(library.initial):
+        at = b.gep(parameters, [I64(number)], source_etype=POINTER)
+        held = b.gep(weights, [I64(one.offset)], source_etype=I8)
+        size = I64(one.array.nbytes)
+        b.call(copy, [b.load(at, typ=POINTER, align=8), held, size, ir.IntType(1)(0)])
+    b.ret(I32(OK))
+    return function
+
+
+def emit_tape_bytes(module: ir.Module, library: Library, target: Target) -> None:
+    """`NAME_tape_bytes(sizes...)`"""
+    signature = ir.FunctionType(I64, [I64] * len(library.symbols))
+    function = ir.Function(module, signature, f"{library.name}_tape_bytes")
+    emit = _emit(module, library, target, function, 0)
+    with emit.when(bad_size(emit)):
+        emit.b.ret(I64(-1))
+    assert library.training is not None
+    emit.b.ret(emit.dim(library.training.tape))
+
+
+def _emit(
+    module: ir.Module, library: Library, target: Target, function: ir.Function, pointers: int
+) -> Emit:
+    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
+    emit.symbols = dict(zip(library.symbols, function.args[pointers:], strict=True))
+    return emit
+
+
+class _Glue:
+    """A function over structs that calls a program over tables."""
+
+    def __init__(
+        self, module: ir.Module, library: Library, target: Target, name: str, blocks: Sequence[str]
+    ) -> None:
+        assert library.training is not None
+        types = [POINTER] * (1 + len(blocks)) + [I64] * len(library.symbols)
+        signature = ir.FunctionType(I32, types)
+        self.function = ir.Function(module, signature, f"{library.name}_{name}_entry")
+        self.library, self.training = library, library.training
+        pointers = self.function.args[: 1 + len(blocks)]
+        self.blocks: dict[str, Value] = dict(zip(("weights", *blocks), pointers, strict=True))
+        self.emit = _emit(module, library, target, self.function, len(pointers))
+        self._fail_if(bad_size(self.emit), BAD_SIZE)
+        for block in blocks:
+            needed = self.training.tape != 0 if block == "tape" else block != "workspace"
+            if needed:
+                self.refuse_null(self.blocks[block])
+        self._fields: dict[str, tuple[str, int]] = {}
+        self.name_fields("inputs", self.training.inputs)
+        self.name_fields("parameters", self.training.parameters)
+
+    def name_fields(self, struct: str, ports: Sequence[Port], prefix: str = "") -> None:
+        """Where the ports of the programs are that stand in a struct."""
+        for number, port in enumerate(ports):
+            self._fields[f"{struct}/{prefix}{port.name}"] = (struct, number)
+
+    def field(self, struct: str, name: str) -> Value:
+        """One pointer of a struct."""
+        _, number = self._fields[f"{struct}/{name}"]
+        at = self.emit.b.gep(self.blocks[struct], [I64(number)], source_etype=POINTER)
+        return self.emit.b.load(at, typ=POINTER, align=8)
+
+    def tape(self, offset: Dim) -> Value:
+        """A place in the tape."""
+        return self.emit.b.gep(self.blocks["tape"], [self.emit.dim(offset)], source_etype=I8)
+
+    def refuse_null(self, pointer: Value) -> None:
+        """End the call where a pointer is NULL."""
+        null = self.emit.b.icmp_unsigned("==", pointer, ir.Constant(POINTER, None))
+        self._fail_if(null, NULL_POINTER)
+
+    def finish(self, call: Call, inputs: Sequence[Port], outputs: Sequence[Port]) -> ir.Function:
+        """Fill the tables and call."""
+        structs = ("output_grads", "inputs", "parameters"), ("grads", "outputs")
+        tables = [
+            self._table([self._find(port.name, known) for port in ports])
+            for ports, known in zip((inputs, outputs), structs, strict=True)
+        ]
+        arguments = [self.blocks["weights"], *tables, self.blocks["workspace"]]
+        sizes = self.function.args[len(self.blocks) :]
+        self.emit.b.ret(self.emit.b.call(call.function, [*arguments, *sizes]))
+        return self.function
+
+    def _fail_if(self, condition: Value, code: int) -> None:
+        with self.emit.when(condition):
+            self.emit.b.ret(I32(code))
+
+    def _table(self, pointers: Sequence[Value]) -> Value:
+        table = self.emit.b.alloca(POINTER, I32(max(len(pointers), 1)))
+        for number, pointer in enumerate(pointers):
+            at = self.emit.b.gep(table, [I64(number)], source_etype=POINTER)
+            self.emit.b.store(pointer, at, align=8)
+        return table
+
+    def _find(self, name: str, structs: Sequence[str]) -> Value:
+        """The pointer of a program's port."""
+        if name.startswith(SAVED):
+            return self.tape(next(s.offset for s in self.training.slots if s.port.name == name))
+        if name.startswith(KEPT):
+            number = self.training.kept.index(name.removeprefix(KEPT))
+            place = self.tape(Dim.of(POINTER_BYTES * number))
+            return self.emit.b.load(place, typ=POINTER, align=8)
+        struct = next(s for s in structs if f"{s}/{name}" in self._fields)
+        return self.field(struct, name)

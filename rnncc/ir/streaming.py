@@ -1,0 +1,131 @@
+"""What a library keeps of a sequence between two calls: the layout of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rnncc.ir.dims import Dim, Largest, product
+from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.types import ITEM_BYTES
+
+LINE = 64
+"""State, and each value in it, start at a multiple of this many bytes."""
+
+
+@dataclass(frozen=True)
+class StateSlot:
+    """One value of the state.
+
+    Attributes:
+        port: an output of the program `init`, an input of the program `step`.
+        offset: in bytes, from the start of the state.
+        next: the output of `step` that replaces it; None for what stays the same.
+        given: the input of the model that it starts as, element for element, if it is one.
+    """
+
+    port: Port
+    offset: Dim
+    next: str | None = None
+    given: str | None = None
+
+    @property
+    def bytes(self) -> Dim:
+        """What it takes, a multiple of 64."""
+        return _lines(self.port)
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """How the programs `init` and `step` work together.
+
+    Attributes:
+        inputs, outputs: of the model; those of a step have an axis of time, the other inputs
+            belong to `init`.
+        slots: the state; what steps replace comes first.
+        defaults: inputs of `init` -> what stands for one that a user leaves out, or None.
+    """
+
+    inputs: list[Port]
+    outputs: list[Port]
+    slots: list[StateSlot]
+    defaults: dict[str, int | None]
+
+    @staticmethod
+    def of(
+        init: KernelProgram,
+        step: KernelProgram,
+        state: Sequence[tuple[str, str | None, str | None]],
+        defaults: dict[str, int | None],
+        order: Sequence[str],
+    ) -> Streaming:
+        """Lay the state out.
+
+        Args:
+            state: name, next and given of each value.
+            order: the names of the model's inputs; unknown parameters follow.
+        """
+        ports = {port.name: port for port in (*step.inputs, *init.inputs)}
+        slots, end = list[StateSlot](), Dim.of(0)
+        for name, following, given in sorted(state, key=lambda kept: kept[1] is None):
+            slots.append(StateSlot(ports.pop(name), end, following, given))
+            end = end + slots[-1].bytes
+        inputs = [ports.pop(name) for name in order] + list(ports.values())
+        nexts = {slot.next for slot in slots}
+        outputs = [port for port in step.outputs if port.name not in nexts]
+        return Streaming(inputs, outputs, slots, defaults)
+
+    @property
+    def bytes(self) -> Dim:
+        """What the state takes; at least a line where there is one."""
+        return _total(self.slots)
+
+    @property
+    def carried(self) -> list[StateSlot]:
+        """What steps replace."""
+        return [slot for slot in self.slots if slot.next is not None]
+
+    @property
+    def made(self) -> list[StateSlot]:
+        """What `run` needs memory for: the values that are not inputs as they are."""
+        return [slot for slot in self.slots if slot.given is None]
+
+    @property
+    def run_area(self) -> Dim:
+        """Bytes at the start of the workspace of `run`: the values that are made."""
+        return _total(self.made)
+
+    @property
+    def step_area(self) -> Dim:
+        """Bytes at the start of the workspace of `step`: the next state."""
+        return _total(self.carried)
+
+    def workspace(self, init: KernelProgram, step: KernelProgram) -> Largest:
+        """Bytes that any of the functions needs."""
+        rooms = [self.run_area + size for size in (*init.workspace.formulas, Dim.of(0))]
+        for size in (*step.workspace.formulas, Dim.of(0)):
+            rooms += [self.run_area + size, self.step_area + size]
+        return Largest(_not_below(rooms))
+
+
+def _lines(port: Port) -> Dim:
+    size = product(port.dims) * ITEM_BYTES[port.dtype]
+    return Dim((monomial, -(-factor // LINE) * LINE) for monomial, factor in size.terms)
+
+
+def _total(slots: Sequence[StateSlot]) -> Dim:
+    total = sum((slot.bytes for slot in slots), Dim.of(0))
+    return total + LINE if slots and total.coefficient() == 0 else total
+
+
+def _not_below(sizes: Iterable[Dim]) -> list[Dim]:
+    """The formulas that another one does not exceed term by term."""
+    kept: list[Dim] = []
+    for size in dict.fromkeys(sizes):
+        if not any(_reaches(other, size) for other in kept):
+            kept = [other for other in kept if not _reaches(size, other)] + [size]
+    return kept
+
+
+def _reaches(size: Dim, other: Dim) -> bool:
+    return all(factor >= 0 for _, factor in (size - other).terms)

@@ -1,0 +1,79 @@
+"""How the programs `forward` and `backward` of a library work together: ports and the tape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.kernel_program import Port
+from rnncc.ir.types import ITEM_BYTES, NUMPY
+
+LINE = 64
+"""The slots of the tape begin at a multiple of this many bytes, after the pointers."""
+POINTER_BYTES = 8
+
+SAVED, KEPT, GRAD = "saved:", "kept:", "grad:"
+"""Prefixes of ports: a slot of the tape, an output that backward reads, a gradient."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A block of the tape: a port of both programs, and its offset in bytes."""
+
+    port: Port
+    offset: Dim
+
+
+@dataclass
+class Initial:
+    """A parameter that the caller holds, what it starts with, and where the library has that."""
+
+    port: Port
+    array: np.ndarray[Any, Any]
+    offset: int = 0
+
+    def __post_init__(self) -> None:
+        self.array = np.ascontiguousarray(self.array, NUMPY[self.port.dtype])
+
+
+@dataclass(frozen=True)
+class Training:
+    """What forward and backward take, and what forward leaves for backward.
+
+    Attributes:
+        inputs, outputs: of the model.
+        initial: the parameters.
+        output_grads: outside gradients, named as the outputs are.
+        grads: gradients, named as inputs and parameters are.
+        kept: outputs that backward reads where the caller has them; the tape starts with a pointer
+            to each.
+        slots: what follows in the tape.
+        tape: its bytes.
+    """
+
+    inputs: list[Port]
+    outputs: list[Port]
+    initial: list[Initial]
+    output_grads: list[Port]
+    grads: list[Port]
+    kept: list[str]
+    slots: list[Slot]
+    tape: Dim
+
+    @property
+    def parameters(self) -> list[Port]:
+        """What the caller holds."""
+        return [one.port for one in self.initial]
+
+    @staticmethod
+    def lay_out(kept: Sequence[str], saved: Sequence[Port]) -> tuple[list[Slot], Dim]:
+        """The slots, those of the widest elements first, and the tape's size."""
+        slots, end = list[Slot](), Dim.of(-(-POINTER_BYTES * len(kept) // LINE) * LINE)
+        for port in sorted(saved, key=lambda port: -ITEM_BYTES[port.dtype]):
+            slots.append(Slot(port, end))
+            end = end + port.bytes
+        return slots, end
