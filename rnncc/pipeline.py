@@ -142,15 +142,13 @@ def build_library(program: Program, options: Options) -> Library:
         cut = split_stream(program)
     except NotCausal as reason:
         return Library.of(lower(program, options), str(reason))
-    parts = {
-        "init": lower(cut.init, replace(options, dump_ir=options.dump_ir and options.dump_ir / "init")),
-        "step": lower(cut.step, options),
-    }
+    apart = replace(options, dump_ir=options.dump_ir and options.dump_ir / "init")
+    parts = {"init": lower(cut.init, apart), "step": lower(cut.step, options)}
     for kernels in parts.values():
         kernels.symbols = program.symbols
     state = [(kept.name, kept.next, kept.given) for kept in cut.state]
     order = list(program.net.inputs)
-    streaming = Streaming.of(*parts.values(), state, cut.defaults, order)
+    streaming = Streaming.of(parts["init"], parts["step"], state, cut.defaults, order)
     return Library(program.name, program.source, parts, streaming=streaming)
 
 

