@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.earlier import Earlier
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.netdef import NetDef, OperatorDef
 
@@ -22,8 +23,9 @@ class GraphMaker:
     Attributes:
         operators: operator type -> class.
         refused: operator type -> why it is not supported.
-        prefix: how an operator is called in messages, `op` or `step op`.
-        written: names that only operators of this net may write.
+        protected: names that operators of this net must not write.
+        word: how an operator is called in messages.
+        forward: in a backward step net, the operators of the step net.
     """
 
     operators: Mapping[str, type[Operator]]
@@ -31,33 +33,82 @@ class GraphMaker:
     location: Location
     depth: int = 0
     protected: frozenset[str] = frozenset()
+    word: str = "op"
+    forward: tuple[Operator, ...] = ()
 
-    def inside(self, location: Location, protected: frozenset[str]) -> GraphMaker:
+    def inside(
+        self,
+        location: Location,
+        protected: frozenset[str],
+        word: str = "step op",
+        forward: Sequence[Operator] = (),
+    ) -> GraphMaker:
         """The maker of a net inside an operator; `protected` blobs must not be written there."""
         if self.depth >= MAX_DEPTH:
             raise CompileError(location, f"nets stand more than {MAX_DEPTH} deep in each other")
-        return GraphMaker(self.operators, self.refused, location, self.depth + 1, protected)
+        return replace(
+            self,
+            location=location,
+            depth=self.depth + 1,
+            protected=protected,
+            word=word,
+            forward=tuple(forward),
+        )
 
     def operators_of(self, net: NetDef, scope: Scope) -> list[Operator]:
         """Resolve each operator's blobs in `scope`, which ends with every blob's last version."""
         made = list[Operator]()
+        earlier = Earlier(self.forward)
         shared: set[str] = set()
         for index, op in enumerate(net.op):
             location = self._locate(index, op)
             operator_type = self._type(op, location)
-            inputs = [self._read(net, index, name, scope, location) for name in op.input]
+            inputs = [
+                self._read(net, index, name, scope, location, operator_type.is_gradient)
+                for name in op.input
+            ]
+            again = self._again(op, inputs, earlier)
+            if again is not None:
+                scope.update(zip(op.output, again.ys, strict=True))
+                continue
             self._check_outputs(op, shared, location)
             outputs = [Blob(name) for name in op.output]
-            made.append(operator_type(op, inputs, outputs, location, self))
+            copies = dict[int, Operator]()
+            if not operator_type.is_gradient:
+                copies = self._copies(inputs, location)
+            xs = [copies[i].ys[0] if i in copies else x for i, x in enumerate(inputs)]
+            operator = operator_type(op, xs, outputs, location, self)
+            operator.reads = inputs
+            operator.find_forward(earlier)
+            made += [*copies.values(), operator]
+            earlier.add(operator)
             scope.update(zip(op.output, outputs, strict=True))
             if op.type == "Alias":
                 shared.update([*op.input, *op.output])
         return made
 
+    def _again(self, op: OperatorDef, inputs: list[Blob], earlier: Earlier) -> Operator | None:
+        """In a backward step net, the step net's operator that this one merely repeats."""
+        for old in earlier.of(op.type, inputs[0]) if inputs and self.forward else ():
+            same = old.reads == inputs and old.op.output == op.output
+            if same and list(old.op.arg) == list(op.arg):
+                return old
+        return None
+
+    def _copies(self, inputs: Sequence[Blob], location: Location) -> dict[int, Operator]:
+        """A copy for each time that a blob is read again: each has a gradient of its own."""
+        seen, copies = set[Blob](), dict[int, Operator]()
+        for position, blob in enumerate(inputs):
+            if blob in seen:
+                copy = Blob(blob.name, uses=1)
+                op = OperatorDef(type="Copy")
+                copies[position] = self.operators["Copy"](op, [blob], [copy], location, self)
+            seen.add(blob)
+        return copies
+
     def _locate(self, index: int, op: OperatorDef) -> Location:
-        word = "step op" if self.depth else "op"
         blob = next(iter([*op.output, *op.input]), "")
-        text = f'{word} {index} ({op.type or "no type"} "{blob[:80]}")'
+        text = f'{self.word} {index} ({op.type or "no type"} "{blob[:80]}")'
         node = self.location.node
         return Location(self.location.file, f"{node}: {text}" if node else text)
 
@@ -73,7 +124,15 @@ class GraphMaker:
         hint += "known: " + ", ".join(sorted(self.operators))
         raise CompileError(location, f"operator type {op.type[:80]!r} is not known", hint)
 
-    def _read(self, net: NetDef, index: int, name: str, scope: Scope, location: Location) -> Blob:
+    def _read(
+        self,
+        net: NetDef,
+        index: int,
+        name: str,
+        scope: Scope,
+        location: Location,
+        may_be_opaque: bool,
+    ) -> Blob:
         if name not in scope:
             later = next((i for i in range(index, len(net.op)) if name in net.op[i].output), None)
             what = f'reads "{name[:200]}"'
@@ -82,7 +141,7 @@ class GraphMaker:
             when = "it writes it itself" if later == index else f"operator {later} writes it"
             raise CompileError(location, f"{what} before {when}")
         blob = scope[name]
-        if blob.opaque:
+        if blob.opaque and not may_be_opaque:
             raise CompileError(location, f'reads "{name}", which holds nothing at inference')
         blob.uses += 1
         return blob

@@ -116,7 +116,8 @@ class Graph:
         self.starts = dict(scope)
         maker = GraphMaker(OPERATORS, REFUSED, location)
         self.operators: list[Operator] = maker.operators_of(net, scope)
-        self.outputs = {name: self._output(name, scope) for name in net.external_output}
+        names = [*net.external_output, *self._gradients(net, scope)]
+        self.outputs = {name: self._output(name, scope) for name in names}
         if not self.outputs:
             raise CompileError(location, "declares no external_output")
         self.starts = {
@@ -156,8 +157,7 @@ class Graph:
                 arrays[title] = fill.array(seed)
         arrays |= {blob.name: array for blob, array in self._defaults(s, self.operators)}
         for op in self.operators:
-            b.loc = op.location
-            op.build(e)
+            e.build(op)
         b.loc = self.location
         outputs = {title: e[blob] for title, blob in self.outputs.items()}
         return b.finish(outputs, arrays, self.location.file)
@@ -176,6 +176,15 @@ class Graph:
         if len(set(names)) < len(names):
             twice = next(name for name in names if list(names).count(name) > 1)
             raise CompileError(self.location, f'{what} lists "{twice}" twice')
+
+    def _gradients(self, net: NetDef, scope: Scope) -> list[str]:
+        """Of a net with gradient operators, what it makes of the gradients of inputs and
+        parameters; none where the net itself lists some of them as outputs."""
+        if not any(op.is_gradient for op in self.operators):
+            return []
+        names = [f"{name}_grad" for name in self.starts]
+        made = [name for name in names if name in scope and name not in self.starts]
+        return [] if set(made) & set(net.external_output) else made
 
     def _output(self, name: str, scope: Scope) -> Blob:
         blob = scope.get(name)

@@ -15,9 +15,11 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
+from rnncc.ir.types import FLOATS
 from rnncc.netdef import Arguments, OperatorDef
 
 if TYPE_CHECKING:
+    from rnncc.frontends.caffe2.earlier import Earlier
     from rnncc.frontends.caffe2.graph import GraphMaker
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -34,7 +36,7 @@ class Blob:
 
     Attributes:
         value: the content, of a vector of sizes that is known at compile time.
-        opaque: it exists for training alone; reading it is an error.
+        opaque: it holds what only gradient operators may read.
         uses: how many operators and outputs read it.
     """
 
@@ -53,6 +55,37 @@ class Emitter:
     b: Build
     shapes: Shapes
     values: dict[Blob, SSAValue] = field(default_factory=dict[Blob, SSAValue])
+    told_apart: dict[Operator, dict[Blob, SSAValue]] = field(
+        default_factory=dict["Operator", dict[Blob, SSAValue]]
+    )
+
+    def build(self, op: Operator) -> None:
+        """Translate an operator; where its gradient is wanted, one value read as two blobs becomes
+        two values, so that each has a gradient of its own."""
+        self.b.loc = op.location
+        apart = self._apart(op) if op.has_gradient else {}
+        if not apart:
+            op.build(self)
+            return
+        inner = Emitter(self.b, self.shapes, {**self.values, **apart}, self.told_apart)
+        op.build(inner)
+        self.told_apart[op] = apart
+        self.values |= {y: inner.values[y] for y in op.ys if y in inner.values}
+
+    def read(self, op: Operator, blob: Blob) -> SSAValue:
+        """The value of a blob as an operator that was built reads it."""
+        apart = self.told_apart.get(op, {})
+        return apart[blob] if blob in apart else self[blob]
+
+    def _apart(self, op: Operator) -> dict[Blob, SSAValue]:
+        known = [x for x in dict.fromkeys(op.xs) if x in self.values and x.dtype in FLOATS]
+        seen, apart = set[SSAValue](), dict[Blob, SSAValue]()
+        for blob in known:
+            value, dims = self.values[blob], self.dims(blob)
+            if value in seen:
+                apart[blob] = self.b.reshape(self.b.reshape(value, (1, *dims)), dims)
+            seen.add(value)
+        return apart
 
     def __getitem__(self, blob: Blob) -> SSAValue:
         """The value of a blob; a vector of sizes is built when first asked for."""
@@ -87,6 +120,8 @@ class Operator(ABC):
 
     inputs: ClassVar[tuple[int, int]] = (1, 1)
     outputs: ClassVar[tuple[int, int]] = (1, 1)
+    is_gradient: ClassVar[bool] = False
+    """Whether it may read what only gradient operators need."""
 
     def __init__(
         self,
@@ -99,6 +134,9 @@ class Operator(ABC):
         self.op = op
         self.xs = list(inputs)
         self.ys = list(outputs)
+        self.reads = self.xs
+        """The blobs it reads; where one stands twice, `xs` has copies instead."""
+        self.has_gradient = False
         self.location = location
         self.args = Arguments(op, location)
         for kind, blobs, (least, most) in (
@@ -111,6 +149,9 @@ class Operator(ABC):
 
     def setup(self, maker: GraphMaker) -> None:  # noqa: B027
         """Read the arguments; raises `CompileError` where they are wrong."""
+
+    def find_forward(self, earlier: Earlier) -> None:  # noqa: B027
+        """Find the operator that this one is the gradient of, if it is one."""
 
     @abstractmethod
     def infer(self, s: Shapes) -> None:

@@ -67,7 +67,7 @@ def read_structure(op: Operator) -> Structure:
     if step is None:
         raise op.error("lacks the argument 'step_net'")
     read_net(op, "backward_step_net")
-    links = _read_links(op)
+    links = read_links(op, "link")
     written = {name for inner in step.op for name in inner.output}
     names = op.args.strings("recurrent_states")
     initials = _initials(op, names)
@@ -79,6 +79,11 @@ def read_structure(op: Operator) -> Structure:
     if timestep in written:
         raise op.error(f'the step net writes the timestep "{timestep}"')
     return Structure(step, timestep, states, sequences, _read_aliases(op, set(names)))
+
+
+def inputs_of(op: Operator) -> dict[str, Blob]:
+    """The operator's inputs by name; where one stands twice, what its name means is the first."""
+    return {name: op.xs[i] for i, name in reversed(list(enumerate(op.op.input)))}
 
 
 def read_net(op: Operator, name: str) -> NetDef | None:
@@ -102,10 +107,10 @@ def _columns(op: Operator, *names: str) -> list[tuple[object, ...]]:
     return list(zip(*lists, strict=True))
 
 
-def _read_links(op: Operator) -> list[Link]:
-    names = ["link_internal", "link_external", "link_offset"]
-    windowed = "link_window" in op.args
-    rows = _columns(op, *names, *(["link_window"] if windowed else []))
+def read_links(op: Operator, prefix: str) -> list[Link]:
+    """The links in the arguments `<prefix>_internal`, `_external`, `_offset` and `_window`."""
+    names = [f"{prefix}_{column}" for column in ("internal", "external", "offset", "window")]
+    rows = _columns(op, *(names if names[3] in op.args else names[:3]))
     links = [Link(str(i), str(e), int(o), int(w[0]) if w else 1) for i, e, o, *w in rows]  # type: ignore[call-overload]
     seen: set[str] = set()
     for link in links:
@@ -167,7 +172,7 @@ def _state(op: Operator, name: str, initial: Blob, links: list[Link], written: s
 def _sequences(
     op: Operator, links: list[Link], states: set[str], written: set[str]
 ) -> list[tuple[Link, Blob]]:
-    inputs = dict(zip(op.op.input, op.xs, strict=True))
+    inputs = inputs_of(op)
     found = list[tuple[Link, Blob]]()
     for link in links:
         if link.external in states:

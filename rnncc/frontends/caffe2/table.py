@@ -5,7 +5,9 @@ from rnncc.frontends.caffe2.ops import (
     cells,
     elementwise,
     fill,
+    gradients,
     linear,
+    recurrent_gradient,
     recurrent_network,
     sequence,
     shape,
@@ -19,6 +21,8 @@ OPERATORS: dict[str, type[Operator]] = {
     **cells.OPERATORS,
     **fill.OPERATORS,
     **recurrent_network.OPERATORS,
+    **gradients.OPERATORS,
+    **recurrent_gradient.OPERATORS,
 }
 """Operator type -> the class that imports it; its docstring is the formula."""
 
@@ -29,6 +33,5 @@ REFUSED: dict[str, str] = {
     **fill.REFUSED,
     **dict.fromkeys(_CONTROL, "control flow is not read"),
     "Recurrent": "its weights are in cuDNN's own layout",
-    "RecurrentNetworkGradient": "import the forward net",
 }
 """Operator type -> why it is not supported."""

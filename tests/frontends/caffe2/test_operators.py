@@ -107,6 +107,9 @@ CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
     ("CopyFromCPUInput", [A], {}, lambda x: x),
     ("StopGradient", [A], {}, lambda x: x),
     ("Alias", [A], {}, lambda x: x),
+    ("CopyOnDeviceLike", [A, A], {}, lambda x, y: x),
+    ("SumElements", [A], {}, np.sum),
+    ("SumElements", [A], {"average": 1}, np.mean),
     ("Sum", [A, B, X[..., :4]], {}, lambda *xs: sum(xs)),
     ("Sum", [A], {}, lambda x: x),
     ("Max", [A, B], {}, np.maximum),
@@ -338,7 +341,8 @@ def test_every_operator_is_tested() -> None:
     tested |= {"LSTMUnit", "GRUUnit", "InferenceLSTM", "GivenTensorInt64Fill", "RecurrentNetwork"}
     same = {"CopyCPUToGPU", "CopyGPUToCPU", "EnsureCPUOutput", "ZeroGradient"}
     given = {"GivenTensorBoolFill", "GivenTensorDoubleFill"}
-    assert set(OPERATORS) == tested | same | given
+    gradients = {kind for kind in OPERATORS if kind.endswith("Gradient")} - same - tested
+    assert set(OPERATORS) == tested | same | given | gradients  # those: test_gradients.py
 
 
 def test_every_operator_says_what_it_computes() -> None:

@@ -144,6 +144,12 @@ class Identity(Operator):
             e[y] = e[self.xs[0]]
 
 
+class CopyOnDeviceLike(Identity):
+    """Y = X0; X1 only says on which device."""
+
+    inputs = (2, 2)
+
+
 class Nary(Operator):
     """Y = X0 op X1 op ..., all of one shape."""
 
@@ -317,6 +323,7 @@ OPERATORS: dict[str, type[Operator]] = {
         ),
         Identity,
     ),
+    "CopyOnDeviceLike": CopyOnDeviceLike,
     "Sum": nary("X0 + X1 + ...", Build.add),
     "Max": nary("max(X0, X1, ...)", Build.maximum),
     "Min": nary("min(X0, X1, ...)", Build.minimum),

@@ -8,7 +8,14 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
-from rnncc.frontends.caffe2.recurrent import Alias, Link, State, Structure, read_structure
+from rnncc.frontends.caffe2.recurrent import (
+    Alias,
+    Link,
+    State,
+    Structure,
+    inputs_of,
+    read_structure,
+)
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
@@ -19,6 +26,9 @@ class RecurrentNetwork(Operator):
     """For t in 0 ... T-1 run the step net on views of the sequences and of the states.
 
     A state is L rows followed by the T rows that the steps write; outputs are views of states.
+
+    Attributes:
+        scope: each blob of the step net by name, in its last version.
     """
 
     inputs = (1, ANY)
@@ -27,7 +37,7 @@ class RecurrentNetwork(Operator):
     def setup(self, maker: GraphMaker) -> None:
         self.structure: Structure = read_structure(self)
         self._extent: Dims | None = None
-        self.references = dict(zip(self.op.input, self.xs, strict=True))
+        self.references = inputs_of(self)
         self.timestep = Blob(self.structure.timestep)
         self.internal: dict[str, Blob] = {}
         self.targets = self._targets()
@@ -39,6 +49,7 @@ class RecurrentNetwork(Operator):
                 scope[link.internal] = self.internal[link.internal] = Blob(link.internal)
         inside = maker.inside(self.location, frozenset(self.references))
         self.steps = inside.operators_of(self.structure.step, scope)
+        self.scope = scope
         self.written = {s.name: scope[s.write.internal] for s in self.structure.states}
         for name, blob in self.written.items():
             if blob.opaque:
@@ -212,11 +223,11 @@ class RecurrentNetwork(Operator):
                 else:
                     late[internal] = (rows, link, written)
         for op in self.steps:
-            b.loc = op.location
             for blob in op.captured():
                 if blob in late:
+                    b.loc = op.location
                     step[blob] = self._window(step, op, *late.pop(blob))
-            op.build(step)
+            step.build(op)
         b.loc = self.location
         return [
             b.concat([b.slice(r, 0, 1, s.rows - 1), step[self.written[s.name]]], 0)

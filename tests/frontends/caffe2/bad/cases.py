@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rnncc.netdef import NetDef, OperatorDef
+from tests.frontends.caffe2.bad import gradients
 from tests.frontends.caffe2.nets import net, op, recurrent, sum_net, sum_step
 
 
@@ -117,7 +118,6 @@ CASES: dict[str, Case] = {
     "operator_without_a_type": Case(net([OperatorDef(input=["x"], output=["y"])], "x", "y")),
     "unknown_operator": Case(one("LSTMUnitt", "x", "y")),
     "unknown_operator_in_a_step": with_step(op("Snake", "h_prev", "h")),
-    "gradient_operator": Case(one("RecurrentNetworkGradient", "x", "y")),
     "refused_operator": Case(one("PackRNNSequence", "x lengths", "y")),
     "random_fill_in_a_net": Case(one("UniformFill", "", "y", shape=[3])),
     "too_few_inputs": Case(one("FC", "x w", "y")),
@@ -264,4 +264,5 @@ CASES: dict[str, Case] = {
     "nets_nested_deeply": Case(nested(12)),
     "nets_nested_very_deeply": Case(nested(27)),
     "sequence_of_one_axis": Case(sum_net(), shapes={"x": "T"}),
+    **{name: Case(net, shapes=SHAPE) for name, net in gradients.NETS.items()},
 }

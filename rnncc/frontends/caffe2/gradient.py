@@ -1,0 +1,193 @@
+"""Operators that are the gradient of another one of the same net: found, checked, and lowered
+through reverse mode of that forward operator."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.earlier import Earlier
+from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.build import Build
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.types import FLOATS, dims_of
+from rnncc.netdef import Arguments
+from rnncc.passes.pull_back import pull_back
+
+Pairs = list[tuple[Blob, Blob]]
+Formula = Callable[[Build, SSAValue, SSAValue, int], SSAValue]
+
+
+class Gradient(Operator, ABC):
+    """The gradient of one operator.
+
+    Attributes:
+        forward: that operator; None where there is none and the formula does without.
+        given: outputs of it, each with the gradient read.
+        made: inputs of it, each with the gradient written.
+    """
+
+    is_gradient = True
+    forward: Operator | None = None
+    given: Pairs
+    made: Pairs
+
+    def infer(self, s: Shapes) -> None:
+        for value, gradient in (*self.given, *self.made):
+            s.same_shape(value, gradient)
+            s.same_dtype(value, gradient)
+
+    def build(self, e: Emitter) -> None:
+        assert self.forward is not None
+        for blob, gradient in self.made:
+            if blob.dtype not in FLOATS:
+                what = f'writes "{gradient.name}", the gradient of "{blob.name}"'
+                raise self.error(f"{what}, which holds {blob.dtype}: only floats have gradients")
+        asked = [e.read(self.forward, blob) for blob, _ in self.made]
+        sources = [e.read(self.forward, x) for x in self.forward.xs if _is_built(e, x)]
+        given = [(e[value], e[gradient]) for value, gradient in self.given]
+        for (_, blob), value in zip(self.made, gradients(e, given, asked, sources), strict=True):
+            e[blob] = value
+
+
+def _is_built(e: Emitter, blob: Blob) -> bool:
+    return blob in e.values
+
+
+def gradients(
+    e: Emitter,
+    given: Sequence[tuple[SSAValue, SSAValue]],
+    asked: Sequence[SSAValue],
+    sources: Sequence[SSAValue],
+) -> list[SSAValue]:
+    """`pull_back` at the end of a block under construction: the emitter's values stay valid."""
+    kept = [blob for blob, value in e.values.items() if isinstance(value.owner, Scan)]
+    holder = Yield([e.values[blob] for blob in kept])
+    e.b.block.add_op(holder)
+    b = Build.before(holder)
+    b.loc = e.b.loc
+    found = pull_back(b, given, asked, sources)
+    e.values |= zip(kept, holder.values, strict=True)
+    holder.detach()
+    holder.erase()
+    return found
+
+
+class PlainGradient(Gradient):
+    """The gradient of an operator without nets inside, as Caffe2's gradient makers write it.
+
+    What it reads and writes stands in its class: `x0` is the forward operator's first input, `x*`
+    are all, `y0` is its first output, `dx0` and `dy0` their gradients; what it lacks is left out.
+
+    Attributes:
+        settings: the arguments that both must agree in, with their defaults.
+    """
+
+    inputs = (2, ANY)
+    outputs = (1, 3)
+    kind: ClassVar[str]
+    read: ClassVar[str]
+    written: ClassVar[str]
+    settings: ClassVar[dict[str, int | float]] = {}
+
+    def find_forward(self, earlier: Earlier) -> None:
+        known = next(i for i, word in enumerate(self.read.split()) if word[0] != "d")
+        candidates = earlier.of(self.kind, self.xs[known]) if known < len(self.xs) else []
+        wrong = [(self._difference(c), c) for c in candidates]
+        found = next((c for text, c in wrong if text is None), None)
+        if found is not None:
+            self._attach(found)
+        else:
+            self._without_forward(earlier, wrong[0] if wrong else None, self.xs[known : known + 1])
+
+    def _attach(self, forward: Operator) -> None:
+        forward.has_gradient = True
+        self.forward = forward
+        pairs = zip(_operands(self.read, forward), self.xs, strict=True)
+        self.given = [(value, x) for (word, value), x in pairs if word[0] == "d"]
+        targets = [value for _, value in _operands(self.written, forward)]
+        self.made = list(zip(targets, self.ys, strict=False))
+
+    def _difference(self, forward: Operator) -> str | None:
+        """Why an operator is not the one that this is the gradient of."""
+        operands = _operands(self.read, forward)
+        if len(operands) != len(self.xs):
+            return f"has {len(self.xs)} inputs, expected {len(operands)}"
+        if len(self.ys) > len(_operands(self.written, forward)):
+            return f"has {len(self.ys)} outputs"
+        for position, ((word, value), x) in enumerate(zip(operands, self.xs, strict=True)):
+            if word[0] != "d" and value is not x:
+                if value.name == x.name:
+                    return f'input {position} is another version of "{x.name}"'
+                return f'input {position} is "{x.name}", expected "{value.name}"'
+        for name, default in self.settings.items():
+            mine, its = (setting(op.args, name, default) for op in (self, forward))
+            if mine != its:
+                return f"argument {name!r} is {mine:g}, expected {its:g}"
+        return None
+
+    def _without_forward(
+        self, earlier: Earlier, nearest: tuple[str | None, Operator] | None, read: list[Blob]
+    ) -> None:
+        if nearest is not None:
+            raise self.error(f"differs from {called(nearest[1])}: {nearest[0]}")
+        name = read[0].name if read else ""
+        old = earlier.namesake(self.kind, name)
+        if old is None:
+            raise self.error(f'is the gradient of no operator: no {self.kind} has "{name}"')
+        raise self.error(f'reads another version of "{name}" than {called(old)}')
+
+
+class OutputGradient(PlainGradient):
+    """The gradient of an operator by its output alone: dX = formula(Y, dY, first axis of a row),
+    wherever Y comes from."""
+
+    inputs = (2, 2)
+    outputs = (1, 1)
+    read = "y0 dy0"
+    written = "dx0"
+    formula: ClassVar[Formula]
+
+    def _without_forward(
+        self, earlier: Earlier, nearest: tuple[str | None, Operator] | None, read: list[Blob]
+    ) -> None:
+        self.given = [(self.xs[0], self.xs[1])]
+        self.made = [(self.xs[0], self.ys[0])]
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        s.expect_dtype(self.xs[0], "f32")
+
+    def build(self, e: Emitter) -> None:
+        if self.forward is not None:
+            super().build(e)
+            return
+        y, dy = (e[x] for x in self.xs)
+        axis = self.axis("axis", 1, len(dims_of(y))) if "axis" in self.settings else 0
+        e[self.ys[0]] = type(self).formula(e.b, y, dy, axis)
+
+
+def called(op: Operator) -> str:
+    """An operator in messages about another of the same net: `op 3 (FC "y")`."""
+    return op.location.node.rpartition(": ")[2]
+
+
+def setting(args: Arguments, name: str, default: float) -> float:
+    """A number among the arguments."""
+    return args.int(name, default) if isinstance(default, int) else args.float(name, default)
+
+
+def _operands(text: str, forward: Operator) -> list[tuple[str, Blob]]:
+    """The words of a text, each with the forward operator's blob that it is about."""
+    found = list[tuple[str, Blob]]()
+    for word in text.split():
+        if word == "x*":
+            found += [(word, x) for x in forward.reads]
+            continue
+        group = forward.ys if "y" in word else forward.xs if word[0] == "d" else forward.reads
+        found += [(word, blob) for blob in group[int(word.strip("dxy")) :][:1]]
+    return found

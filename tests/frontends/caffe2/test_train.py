@@ -1,0 +1,24 @@
+"""Golden nets that carry their own gradient operators, in the interpreter, against Caffe2."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rnncc.frontends.caffe2 import import_net
+from rnncc.ir.interpreter import run
+from tests.frontends.caffe2.train import TRAIN, train_inputs, train_outputs
+
+pytestmark = pytest.mark.skipif(not TRAIN, reason="no golden data here")
+
+
+@pytest.mark.parametrize("case", TRAIN, ids=lambda path: path.name)
+def test_golden_net_with_its_gradients(case: Path) -> None:
+    program = import_net(case / "train.pb", case / "init.pb")
+    program.module.verify()
+    got = run(program, train_inputs(case), np.float64)
+    for name, want in train_outputs(case).items():
+        if name in got or name.endswith("_grad"):
+            np.testing.assert_allclose(got[name], want, 1e-4, 2e-5, err_msg=name)
