@@ -93,12 +93,16 @@ def optimise(program: Program, options: Options) -> Program:
 
 def lower(program: Program, options: Options) -> KernelProgram:
     """Passes, kernels, memory."""
+    return lower_kernels(optimise(program, options), options)
+
+
+def lower_kernels(program: Program, options: Options) -> KernelProgram:
+    """Kernels and memory of a program after its passes."""
     from rnncc.codegen.llvm import resolve_target
     from rnncc.lowering.lower import lower as lower_net
     from rnncc.planning.layout import plan
 
     target = resolve_target(options.target, options.cpu)
-    optimise(program, options)
     run = _Run(options, first=len(passes()) + 1)
     with run.timed("fuse", program):
         kernels = lower_net(program, target)  # everything between products becomes their epilogue

@@ -17,7 +17,10 @@ from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import Options
 from rnncc.passes.choose_saved import RULES, Choice, choose_saved
 from rnncc.passes.differentiate import differentiate
+from rnncc.passes.drop_stops import DropStops
+from rnncc.passes.hoist import Hoist
 from rnncc.passes.merge_matmuls import MergeMatmuls
+from rnncc.passes.regroup_sums import RegroupSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
 from rnncc.passes.split_phases import Phases, split_phases
@@ -28,21 +31,29 @@ if TYPE_CHECKING:
 
 
 def before_differentiation() -> list[NetPass]:
-    """Gradients are taken of few ops, and of one product where that is possible."""
+    """All that changes how sums are grouped: what is computed again later has the same bits."""
     return [
         Simplify(),  # front ends may be naive
         SplitScans(),  # each layer's loop gets a backward loop of its own
         Simplify(),  # each loop keeps what is its own
         MergeMatmuls(),  # one product for all gates has one product as its gradient
-        Simplify(),
+        RegroupSums(),  # what a step's sums hold of x_t stands together
+        Hoist(),  # the input projection is half of the arithmetic
+        RegroupSums(),  # biases that came out of the loop meet those that were outside
+        Simplify(),  # what the others left behind
     ]
 
 
-def before_backward() -> list[NetPass]:
-    """Ahead of the passes that every program goes through."""
+def after_split() -> list[NetPass]:
+    """Of each half; none changes a bit."""
     return [
+        DropStops(),  # they have done their work
         Simplify(),  # what the choice left behind
         Sink(),  # a weight's gradient becomes one product over all rows
+        Simplify(),  # loops that have less to carry
+        MergeMatmuls(),  # gates that are computed again
+        Hoist(),  # what is computed again for all steps at once
+        Simplify(),
     ]
 
 
@@ -54,8 +65,7 @@ def make_phases(program: Program, options: Options) -> tuple[Phases, Choice]:
     Raises:
         CompileError: an output or a value named by the options is unknown.
     """
-    for step in before_differentiation():
-        step.rewrite(program.net)
+    _run(before_differentiation(), program)
     params = _float_params(program)
     inputs = [name for name, v in program.net.inputs.items() if dtype_of(v) in FLOATS]
     for name in params:
@@ -63,20 +73,25 @@ def make_phases(program: Program, options: Options) -> tuple[Phases, Choice]:
     both = differentiate(program, _wanted(program, options), [*inputs, *params])
     choice = choose_saved(both, _rule(options))
     phases = split_phases(both, choice)
-    for step in before_backward():
-        step.rewrite(phases.backward.net)
+    for half in (phases.forward, phases.backward):
+        _run(after_split(), half)
     return phases, choice
+
+
+def _run(steps: Sequence[NetPass], program: Program) -> None:
+    for step in steps:
+        step.rewrite(program.net)
 
 
 def train(program: Program, options: Options) -> Library:
     """The planned programs of training, and the tape."""
-    from rnncc.pipeline import lower
+    from rnncc.pipeline import lower_kernels
 
     values = {n: program.arrays[n] for n in _float_params(program) if n in program.arrays}
     phases, _ = make_phases(program, options)
     folder = options.dump_ir
     forward, backward = (
-        lower(half, replace(options, dump_ir=folder and folder / name))
+        lower_kernels(half, replace(options, dump_ir=folder and folder / name))
         for half, name in ((phases.forward, "forward"), (phases.backward, "backward"))
     )
     known = {port.name: port for port in (*backward.inputs, *forward.inputs)}
