@@ -5,7 +5,7 @@ Values stay tame: products are with numbers below 1 and exponentials of numbers 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.build import Build
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
@@ -240,8 +240,30 @@ def _reduce(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.reduce(kind if small else "sum", x, sorted(axes))
 
 
+def _contract(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    """Outer products over the rows of two tensors, which all axes but the last make up."""
+    x, y = _pick(draw, pool, 2), _pick(draw, pool, 2)
+    rows = [b.reshape(v, [product(dims_of(v)[:-1]), dims_of(v)[-1]]) for v in (x, y)]
+    shape = [dims_of(x)[-1], dims_of(y)[-1]]
+    total = b.contract(_start(draw, b, pool, shape), *rows, draw(st.booleans()))
+    return b.mul(total, b.fill(0.125, []))
+
+
+def _sum_rows(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool, 1)
+    start = _start(draw, b, pool, dims_of(x)[1:])
+    return b.mul(b.sum_rows(start, x, draw(st.booleans())), b.fill(0.25, []))
+
+
+def _start(draw: Draw, b: Build, pool: Pool, shape: Sequence[Dim]) -> SSAValue:
+    """What a sum starts at: a number, or a value of the shape."""
+    number = b.fill(draw(st.sampled_from([0.0, -0.0, 0.5])), shape)
+    return draw(st.sampled_from([number, *(v for v in pool if v.type == number.type)]))
+
+
 MAKERS = [_unary, _unary, _binary, _binary, _with_constant, _choose, _slice, _concat]
 MAKERS += [_tame, _positions, _masked, _literal, _shift]
+MAKERS += [_contract, _sum_rows]
 MAKERS += [_reshape, _reshape, _transpose, _broadcast, _matmul, _matmul, _reduce]
 
 

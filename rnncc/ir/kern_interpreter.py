@@ -132,7 +132,6 @@ class _Machine:
         """One that writes nothing but absent outputs is skipped."""
         shape = self.context.shape(op.dims)
         kept = shape[: len(shape) - op.reduced.data] if isinstance(op, Reduce) else shape
-        start = self._start(op, kept) if isinstance(op, Reduce) else None
         targets = {
             i: self._view(buffer, Access(access.offset, access.strides[: len(kept)]), kept)
             for i, (buffer, access) in enumerate(zip(op.outs, op.out_accesses, strict=True))
@@ -140,6 +139,7 @@ class _Machine:
         }
         if not targets:
             return
+        start = self._start(op, kept) if isinstance(op, Reduce) else None
         pairs = zip(op.ins, op.in_accesses, strict=True)
         reads = [self._view(buffer, access, shape) for buffer, access in pairs]
         factors = self._factors(op) if isinstance(op, Gemm) else []

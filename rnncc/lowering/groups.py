@@ -17,9 +17,9 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
-from rnncc.ir.ops.source import Param
+from rnncc.ir.ops.source import Fill, Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
 
@@ -235,7 +235,7 @@ class _Scheduler:
 
 def is_anchor(op: Operation) -> bool:
     """Whether an op stands alone rather than as an expression inside a kernel."""
-    return isinstance(op, Matmul | Reduce | Scan | Concat | ReverseSegments)
+    return isinstance(op, Matmul | Reduce | Contract | SumRows | Scan | Concat | ReverseSegments)
 
 
 def is_lazy(op: Operation | Block) -> bool:
@@ -250,6 +250,12 @@ def is_product(op: Operation) -> TypeGuard[Matmul]:
     return all(d.is_static and int(d) > 0 for d in dims_of(op.b))
 
 
+def starts_at_zero(op: Contract | SumRows) -> bool:
+    """Whether a sum starts at 0.0, and not at values in memory."""
+    init = op.init.owner
+    return isinstance(init, Fill) and str(init.value.value.data) == "0.0"
+
+
 def _epilogue_fits(op: Matmul, group: Group) -> bool:
     """The group's points are rows of the product times units."""
     rows, units = dims_of(op.y)[:-1], group.dims[-1:]
@@ -262,6 +268,10 @@ def _addressed(op: Operation) -> list[SSAValue]:
     match op:
         case Matmul():
             return [op.a, op.b]
+        case Contract():
+            return [op.a, op.b] if starts_at_zero(op) else [op.a, op.b, op.init]
+        case SumRows():
+            return [] if starts_at_zero(op) else [op.init]
         case Scan():
             return list(op.inits)
         case ReverseSegments():

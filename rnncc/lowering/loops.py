@@ -147,7 +147,9 @@ def _emit_body(
     wanted: list[Item] = []
     for value, home in [*zip(carry, homes, strict=True), *shown]:
         home.row = lowering.builder.insert(kern.Row(home.place.buffer, t, home.size)).y
-        wanted.append(Item(value, Placed.densely(home.row, dims_of(value))))
+        dest = Placed.densely(home.row, dims_of(value))
+        if not lowering.direct(value, dest):
+            wanted.append(Item(value, dest))
     lowering.lower_block(op.body.block, wanted)
     return [home.row for home in homes if home.row]
 
@@ -168,9 +170,20 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
     """Whether the state is read only where, and by the kernel by which, it is replaced."""
     for use in previous.uses:
         kernel = use.operation
+        if isinstance(kernel, kernels.Contract | kernels.Reduce):
+            if use.index != _init_index(kernel) or home.row not in kernel.outs:
+                return False
+            continue
         if not isinstance(kernel, kernels.Map | kernels.Gemm):
             return False
         written = list(zip(kernel.outs, kernel.out_accesses, strict=True))
         if (home.row, kernel.read_at(use.index)) not in written:
             return False
     return True
+
+
+def _init_index(kernel: kernels.Contract | kernels.Reduce) -> int | None:
+    """The number of the operand that a sum starts at; each sum reads its own element alone."""
+    operands = list(kernel.operands)
+    starts = [i for i, v in enumerate(operands) if v is kernel.init]
+    return starts[0] if len(starts) == 1 else None

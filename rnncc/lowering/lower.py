@@ -19,14 +19,13 @@ from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
-from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Scan, Yield
-from rnncc.ir.ops.elementwise import Mul
-from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.lowering import sums
 from rnncc.lowering.groups import Group, Item, schedule
 from rnncc.lowering.loops import emit_scan
 from rnncc.lowering.maps import (
@@ -35,7 +34,6 @@ from rnncc.lowering.maps import (
     IndexMap,
     Placed,
     aligned,
-    identity,
     is_view,
     strip_units,
     view_placed,
@@ -111,10 +109,9 @@ class Lowering:
         for port, value in zip(self.result.outputs, net.outputs.values(), strict=True):
             place = self.declare(port.name, "output", port.dtype, port.dims)
             value = strip_units(value)
-            if self._writes_output(value):
-                self.output_of[value] = Placed.densely(place.buffer, dims_of(value))
-            else:
-                wanted.append(Item(value, Placed.densely(place.buffer, dims_of(value))))
+            dest = Placed.densely(place.buffer, dims_of(value))
+            if not self.direct(value, dest):
+                wanted.append(Item(value, dest))
         self.lower_block(net.body.block, wanted)
         self.builder.insert(Yield([]))
         first = entry.first_op
@@ -130,12 +127,22 @@ class Lowering:
         assert isinstance(buffers[0], Buffer) and isinstance(buffers[1], Buffer)
         buffers[0].properties["default"] = buffers[1].label
 
-    def _writes_output(self, value: SSAValue) -> bool:
-        """Whether an op can put this value straight into an output not taken yet."""
+    def direct(self, value: SSAValue, dest: Placed) -> bool:
+        """Make the op of a value put it straight into a place not of another; whether it can.
+
+        A sum that goes on where another ends, which nothing else reads, goes on in place.
+        """
         op = value.owner
-        alone = isinstance(op, Concat | Reduce | ReverseSegments)
-        sequence = isinstance(op, Scan) and value in op.ys
-        return (alone or sequence) and value not in self.output_of
+        alone = isinstance(op, Concat | Reduce | ReverseSegments | Contract | SumRows)
+        sequence = isinstance(op, Scan) and value in op.ys and isinstance(op.parent_op(), Net)
+        if not (alone or sequence) or value in self.output_of:
+            return False
+        self.output_of[value] = dest
+        if isinstance(op, Contract | SumRows) and op.init.has_one_use():
+            before = op.init.owner
+            if isinstance(before, Contract | SumRows) and before.parent is op.parent:
+                self.direct(op.init, dest)
+        return True
 
     @property
     def builder(self) -> Builder:
@@ -318,9 +325,13 @@ class Lowering:
                 case Concat():
                     self._emit_concat(step)
                 case Reduce():
-                    self._emit_reduce(step)
+                    sums.emit_reduce(self, step)
+                case SumRows():
+                    sums.emit_sum_rows(self, step)
+                case Contract():
+                    sums.emit_contract(self, step)
                 case Matmul():
-                    self._emit_batched(step)
+                    sums.emit_batched(self, step)
                 case ReverseSegments():
                     self._emit_reverse(step)
                 case _:
@@ -344,7 +355,7 @@ class Lowering:
     ) -> None:
         """`time`: first step and number of steps of the chunk that is computed."""
         first, domain = _chunk(dims, time)
-        region = self._region(len(dims))
+        region = self.region(len(dims))
         values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
         stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
         self.builder.insert(kernels.Map(domain, region.ins, stores, region.finish(values)))
@@ -359,7 +370,7 @@ class Lowering:
         """A product with its epilogue; apart from each other where they do not fit together."""
         first, domain = _chunk(dims, time)
         rows = dims_of(op.y)[:-1]
-        region = self._region(len(dims), (op, aligned(dims[:-1], rows, first)))
+        region = self.region(len(dims), (op, aligned(dims[:-1], rows, first)))
         try:
             values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
         except CannotFuse:
@@ -377,55 +388,23 @@ class Lowering:
         body = region.finish(values)
         self.builder.insert(kernels.Gemm(domain, a, packed, geometry, region.ins, stores, body))
 
-    def _region(self, rank: int, product: tuple[Matmul, IndexMap] | None = None) -> Region:
+    def region(self, rank: int, product: tuple[Matmul, IndexMap] | None = None) -> Region:
         return Region(rank, self.resolve, self.find, self.place, product)
 
-    def _alone(self, value: SSAValue) -> Placed:
+    def alone(self, value: SSAValue) -> Placed:
         """The place for the result of an op that stands alone."""
         self.places[value] = self.output_of.get(value) or self.scratch(value)
         return self.places[value]
 
     def _emit_concat(self, op: Concat) -> None:
-        dest, axis, start = self._alone(op.y), op.axis.data, ZERO
+        dest, axis, start = self.alone(op.y), op.axis.data, ZERO
         for value in op.xs:
             access = dest.access.shifted(dest.access.strides[axis] * start)
             self.emit_map([(value, Placed(dest.buffer, access))], dims_of(value))
             start = start + dims_of(value)[axis]
 
-    def _emit_reduce(self, op: Reduce) -> None:
-        axes = set(get_ints(op.axes))
-        dims = dims_of(op.x)
-        order = [a for a in range(len(dims)) if a not in axes] + sorted(axes)
-        domain = [dims[a] for a in order]
-        at = identity(domain)
-        region = self._region(len(domain))
-        value = region.value(op.x, tuple(at[order.index(a)] for a in range(len(dims))))
-        dest = self._alone(op.y)
-        out = (dest.buffer, dest.over(at[: len(dims) - len(axes)], len(domain)))
-        body = region.finish([value])
-        kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body)
-        self.builder.insert(kernel)
-
-    def _emit_batched(self, op: Matmul) -> None:
-        """A product of two computed tensors: a sum of products, element by element."""
-        *_, n = dims_of(op.y)
-        rows = dims_of(op.y)[:-1]
-        depth = dims_of(op.a)[-2 if op.transpose_a else -1]
-        domain = [*rows, n, depth]
-        at = identity(domain)
-        m, column, k = at[len(rows) - 1], at[-2], at[-1]
-        left = (*at[: len(rows) - 1], *((k, m) if op.transpose_a else (m, k)))
-        batch = at[: len(rows) - 1] if len(dims_of(op.b)) > 2 else ()
-        right = (*batch, *((column, k) if op.transpose_b else (k, column)))
-        region = self._region(len(domain))
-        factors = region.value(op.a, left), region.value(op.b, right)
-        dest = self._alone(op.y)
-        out = (dest.buffer, dest.over(at[:-1], len(domain)))
-        body = region.finish([region.insert(Mul(*factors))])
-        self.builder.insert(kernels.Reduce("sum", 1, domain, region.ins, out, body))
-
     def _emit_reverse(self, op: ReverseSegments) -> None:
-        x, lengths, dest = self.pointer(op.x), self.pointer(op.lengths), self._alone(op.y)
+        x, lengths, dest = self.pointer(op.x), self.pointer(op.lengths), self.alone(op.y)
         steps, columns, *rest = dims_of(op.x)
         self.builder.insert(
             kernels.Reverse(x, lengths, dest.buffer, (steps, columns, product(rest)))

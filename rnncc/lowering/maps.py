@@ -129,9 +129,27 @@ def view_placed(op: View, placed: Placed) -> Placed | None:
     """Where a view's result is, given its operand's place; None where it must be copied."""
     old, new = dims_of(op.x), dims_of(op.y)
     if isinstance(op, Reshape) and not is_unit_reshape(op):
-        if not placed.is_dense(old):
-            return None
-        return Placed(placed.buffer, Access(placed.access.offset, dense(new)))
+        if placed.is_dense(old):
+            return Placed(placed.buffer, Access(placed.access.offset, dense(new)))
+        joined = merged(placed.access, old, new)
+        return None if joined is None else Placed(placed.buffer, joined)
     index = through_view(op, tuple(AxisIndex(ZERO, i) for i in range(len(new))))
     assert index is not None
     return Placed(placed.buffer, placed.over(index, len(new)))
+
+
+def merged(access: Access, old: Sequence[Dim], new: Sequence[Dim]) -> Access | None:
+    """The access over a shape whose axes are runs of old ones; None where they do not run on."""
+    left = [pair for pair in zip(old, access.strides, strict=True) if pair[0] != 1]
+    strides: list[Dim] = []
+    for size in new:
+        covered, stride = Dim.of(1), ZERO
+        while covered != size:
+            if not left:
+                return None
+            inner, step = left.pop(0)
+            if covered != 1 and stride != step * inner:
+                return None
+            covered, stride = covered * inner, step
+        strides.append(stride)
+    return None if left else Access(access.offset, tuple(strides))

@@ -210,7 +210,8 @@ class _Body:
             case Map():
                 emit_map(emit, op, self._all(op.ins), self._all(op.outs))
             case Reduce():
-                emit_reduce(emit, op, self._all(op.ins), self._all(op.outs))
+                init = None if op.init is None else self.pointers[op.init]
+                emit_reduce(emit, op, self._all(op.ins), self._all(op.outs), init)
             case Gemm():
                 a, weights = self._all([op.a, op.weights])
                 emit_gemm(emit, op, a, weights, self._all(op.ins), self._all(op.outs))

@@ -1,4 +1,9 @@
-"""`kern.reduce`: sums, largest and smallest values, each in one fixed order."""
+"""`kern.reduce`: sums, largest and smallest values, each in one fixed order.
+
+Where lanes run across results, a few vectors of them are reduced at a time. A sum in a stated order
+takes its terms in chunks of rows and keeps its results in memory in between, which is exact, so
+that the rows are read one after another.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +22,32 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Reduce
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 
+TOGETHER = 4
+"""Vectors of results side by side."""
+ROWS = 32
+"""Rows that a sum takes in before it turns to the next results."""
 
-def emit_reduce(emit: Emit, op: Reduce, ins: list[Pointer], outs: list[Pointer]) -> None:
+
+Part = tuple[Value, Value]
+"""The first row of a chunk, and how many it has."""
+
+
+def emit_reduce(
+    emit: Emit, op: Reduce, ins: list[Pointer], outs: list[Pointer], init: Pointer | None
+) -> None:
     """Write the loops of a reduction.
 
     Lanes run along the last axis that is kept, where memory is dense along it, and each sums by
     itself; else along the last reduced axis, and are added up in the end; else there is one.
     """
-    _ReduceCode(emit, op, ins, outs[0]).run()
+    _ReduceCode(emit, op, ins, outs[0], init).run()
 
 
 class _ReduceCode:
-    def __init__(self, emit: Emit, op: Reduce, ins: list[Pointer], out: Pointer) -> None:
-        self.emit, self.op, self.ins, self.out = emit, op, ins, out
+    def __init__(
+        self, emit: Emit, op: Reduce, ins: list[Pointer], out: Pointer, init: Pointer | None
+    ) -> None:
+        self.emit, self.op, self.ins, self.out, self.init = emit, op, ins, out, init
         self.kept = len(op.dims) - op.reduced.data
         self.dtype = dtype_of(op.yields[0])
         self.access = [*op.in_accesses, *op.out_accesses]
@@ -37,7 +55,8 @@ class _ReduceCode:
         reads = self.access[:-1]
         across = self.kept > 0 and self.access[-1].strides[last_kept] == 1
         across = across and _dense(reads, last_kept)
-        along = not across and op.reduced.data > 0 and _dense(reads, last)
+        self.ordered, self.down = op.order.data != "any", op.order.data == "down"
+        along = not across and not self.ordered and op.reduced.data > 0 and _dense(reads, last)
         self.axis = last_kept if across else last if along else None
         self.lanes = emit.target.lanes if self.axis is not None else 1
         varying: set[SSAValue] = {
@@ -55,51 +74,135 @@ class _ReduceCode:
 
     def _row(self, indices: list[Value]) -> None:
         """A row of results, one a lane."""
+        if not self.ordered or self.kept == len(self.op.dims):
+            self._results(indices, None)
+            return
+        emit, b = self.emit, self.emit.b
+        size = emit.dim(self.op.dims[self.kept])
+        chunks = b.sdiv(b.add(size, I64(ROWS - 1)), I64(ROWS))
+        chunks = b.select(b.icmp_signed("<", chunks, I64(1)), I64(1), chunks)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            first = b.mul(i, I64(ROWS))
+            rest = b.sub(size, first)
+            count = b.select(b.icmp_signed("<", rest, I64(ROWS)), rest, I64(ROWS))
+            self._results(indices, (first, count))
+            return []
+
+        emit.loop(chunks, turn)
+
+    def _results(self, indices: list[Value], part: Part | None) -> None:
+        """A row of results, a few vectors at a time, then single ones."""
+        emit, b, lanes = self.emit, self.emit.b, self.lanes
+        width = lanes * TOGETHER
+        full, rest = self._divided(self.op.dims[self.kept - 1], width)
+
+        def panel(i: Value, carried: list[Value]) -> list[Value]:
+            start = b.mul(i, I64(width))
+            starts = [b.add(start, I64(v * lanes)) for v in range(TOGETHER)]
+            self._result([[*indices, s] for s in starts], None, part)
+            return []
+
+        emit.loop(full, panel)
+        done = b.mul(full, I64(width))
 
         def vector(start: Value, mask: Value | None) -> None:
-            self._result([*indices, start], mask)
+            self._result([[*indices, b.add(done, start)]], mask, part)
 
-        self.emit.in_vectors(self.emit.dim(self.op.dims[self.kept - 1]), self.lanes, vector)
+        emit.in_vectors(rest, lanes, vector)
+
+    def _divided(self, size: Dim, by: int) -> tuple[Value, Value]:
+        """Quotient and remainder; known where the size is."""
+        if size.is_static:
+            full, rest = divmod(int(size), by)
+            return I64(full), I64(rest)
+        b, count = self.emit.b, self.emit.dim(size)
+        return b.sdiv(count, I64(by)), b.srem(count, I64(by))
 
     def _element(self, indices: list[Value]) -> None:
-        self._result(indices, None)
+        self._result([indices], None, None)
 
-    def _result(self, kept: list[Value], mask: Value | None) -> None:
-        emit = self.emit
-        total = self._sum(kept, self.op.dims[self.kept :], self._initial(), mask)
-        if self.along:
-            total = self._fold(total)
-        pointer = self._pointer(self.out, len(self.access) - 1, kept)
-        emit.store(total, pointer, self.lanes if self.across else 1, mask)
+    def _result(self, places: list[list[Value]], mask: Value | None, part: Part | None) -> None:
+        """Vectors of results at some places, or the `part` of them that a chunk of rows adds."""
+        emit, dims = self.emit, self.op.dims[self.kept :]
+        lanes = self.lanes if self.across else 1
+        outs = [self._pointer(self.out, len(self.access) - 1, place) for place in places]
+        totals = [self._start(place, mask, lanes, part) for place in places]
+        if part is None:
+            totals = self._sum(places, [], dims, totals, mask)
+        else:
+            totals = self._sum_rows(places, part, totals, mask)
+        for total, out in zip(totals, outs, strict=True):
+            emit.store(self._fold(total) if self.along else total, out, lanes, mask)
+
+    def _start(
+        self, place: list[Value], mask: Value | None, lanes: int, part: Part | None
+    ) -> Value:
+        """What results start at: in later chunks of rows, what the earlier ones left."""
+        emit, b, number = self.emit, self.emit.b, len(self.access) - 1
+        out = self._pointer(self.out, number, place)
+        init = None if self.init is None else self._pointer(self.init, number, place)
+        if part is None:
+            return self._initial() if init is None else emit.load(init, lanes, mask)
+        fresh = b.icmp_signed("==", part[0], I64(0))
+        if init is None:
+            return b.select(fresh, self._initial(), emit.load(out, lanes, mask))
+        return emit.load(replace(out, base=b.select(fresh, init.base, out.base)), lanes, mask)
+
+    def _sum_rows(
+        self, places: list[list[Value]], part: Part, totals: list[Value], mask: Value | None
+    ) -> list[Value]:
+        """A chunk of the outermost reduced axis."""
+        b, dims = self.emit.b, self.op.dims[self.kept :]
+        first, count = part
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            k = self._counted(b.add(first, i), self.emit.dim(dims[0]))
+            return self._sum(places, [k], dims[1:], carried, mask)
+
+        return self.emit.loop(count, turn, totals)
+
+    def _counted(self, i: Value, size: Value) -> Value:
+        """The i-th index in the order of the sum."""
+        b = self.emit.b
+        return b.sub(b.sub(size, I64(1)), i) if self.down else i
 
     def _sum(
-        self, indices: list[Value], dims: Sequence[Dim], total: Value, mask: Value | None
-    ) -> Value:
+        self,
+        places: list[list[Value]],
+        reduced: list[Value],
+        dims: Sequence[Dim],
+        totals: list[Value],
+        mask: Value | None,
+    ) -> list[Value]:
         """Loops over the reduced axes, outermost first."""
         emit = self.emit
         if not dims:
-            return self._combine(total, self._term(indices, mask), mask)
+            terms = [self._term([*place, *reduced], mask) for place in places]
+            return [self._combine(a, b, mask) for a, b in zip(totals, terms, strict=True)]
         size = emit.dim(dims[0])
         if self.along and len(dims) == 1:
-            return self._sum_lanes(indices, size, total)
+            return self._sum_lanes(places, reduced, size, totals)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
-            return [self._sum([*indices, i], dims[1:], carried[0], mask)]
+            return self._sum(places, [*reduced, self._counted(i, size)], dims[1:], carried, mask)
 
-        return emit.loop(size, turn, [total])[0]
+        return emit.loop(size, turn, totals)
 
-    def _sum_lanes(self, indices: list[Value], size: Value, total: Value) -> Value:
+    def _sum_lanes(
+        self, places: list[list[Value]], reduced: list[Value], size: Value, totals: list[Value]
+    ) -> list[Value]:
         """The last reduced axis, several terms at a time; then the rest, masked."""
         emit, lanes = self.emit, I64(self.lanes)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
-            return [self._sum([*indices, emit.b.mul(i, lanes)], [], carried[0], None)]
+            return self._sum(places, [*reduced, emit.b.mul(i, lanes)], [], carried, None)
 
         full = emit.b.sdiv(size, lanes)
-        (total,) = emit.loop(full, turn, [total])
+        totals = emit.loop(full, turn, totals)
         start = emit.b.mul(full, lanes)
         rest = emit.first_lanes(emit.b.sub(size, start), self.lanes)
-        return self._sum([*indices, start], [], total, rest)
+        return self._sum(places, [*reduced, start], [], totals, rest)
 
     def _term(self, indices: list[Value], mask: Value | None) -> Value:
         emit = self.emit

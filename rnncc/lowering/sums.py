@@ -1,0 +1,118 @@
+"""Sums: reductions, products of computed tensors, and sums over rows that go on from others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.tiling import Tiling
+from rnncc.ir import kernels
+from rnncc.ir.access import Access
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import get_ints
+from rnncc.ir.ops.elementwise import Mul
+from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
+from rnncc.ir.ops.shape import Reshape, Shift
+from rnncc.ir.types import dims_of
+from rnncc.lowering.groups import starts_at_zero
+from rnncc.lowering.maps import Placed, identity, merged
+
+if TYPE_CHECKING:
+    from rnncc.lowering.lower import Lowering
+
+
+def emit_reduce(lowering: Lowering, op: Reduce) -> None:
+    """One kernel; the reduced axes come last in its domain."""
+    axes = set(get_ints(op.axes))
+    dims = dims_of(op.x)
+    order = [a for a in range(len(dims)) if a not in axes] + sorted(axes)
+    domain = [dims[a] for a in order]
+    at = identity(domain)
+    region = lowering.region(len(domain))
+    value = region.value(op.x, tuple(at[order.index(a)] for a in range(len(dims))))
+    dest = lowering.alone(op.y)
+    out = (dest.buffer, dest.over(at[: len(dims) - len(axes)], len(domain)))
+    body = region.finish([value])
+    kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body)
+    lowering.builder.insert(kernel)
+
+
+def emit_batched(lowering: Lowering, op: Matmul) -> None:
+    """A product of two computed tensors: a sum of products, element by element."""
+    *_, n = dims_of(op.y)
+    rows = dims_of(op.y)[:-1]
+    depth = dims_of(op.a)[-2 if op.transpose_a else -1]
+    domain = [*rows, n, depth]
+    at = identity(domain)
+    m, column, k = at[len(rows) - 1], at[-2], at[-1]
+    left = (*at[: len(rows) - 1], *((k, m) if op.transpose_a else (m, k)))
+    batch = at[: len(rows) - 1] if len(dims_of(op.b)) > 2 else ()
+    right = (*batch, *((column, k) if op.transpose_b else (k, column)))
+    region = lowering.region(len(domain))
+    factors = region.value(op.a, left), region.value(op.b, right)
+    dest = lowering.alone(op.y)
+    out = (dest.buffer, dest.over(at[:-1], len(domain)))
+    body = region.finish([region.insert(Mul(*factors))])
+    lowering.builder.insert(kernels.Reduce("sum", 1, domain, region.ins, out, body))
+
+
+def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:
+    """A reduction in the order of the rows."""
+    steps, *kept = dims_of(op.x)
+    domain = [*kept, steps]
+    at = identity(domain)
+    region = lowering.region(len(domain))
+    value = region.value(op.x, (at[-1], *at[:-1]))
+    init, dest = _start(lowering, op), lowering.alone(op.y)
+    out = (dest.buffer, dest.over(at[:-1], len(domain)))
+    body, order = region.finish([value]), "down" if op.reverse else "up"
+    kernel = kernels.Reduce("sum", 1, domain, region.ins, out, body, order, init)
+    lowering.builder.insert(kernel)
+
+
+def emit_contract(lowering: Lowering, op: Contract) -> None:
+    """The sum of the rows' products; a shifted left operand is read where it is."""
+    (depth, rows), columns = dims_of(op.a), dims_of(op.b)[1]
+    room = Tiling.of(lowering.target, int(rows), int(columns)).scratch
+    b, init, first = _rows(lowering, op.b), _start(lowering, op), None
+    if (shift := _shift_of(op.a)) is not None:
+        a = _joined_rows(lowering, shift.x)
+        count = product(dims_of(shift.init)[:-1])
+        first = (lowering.pointer(shift.init), count, bool(shift.reverse))
+    else:
+        a = _rows(lowering, op.a)
+    scratch = lowering.declare("packed", "scratch", "f32", [Dim.of(room)]).buffer
+    dest = lowering.alone(op.y).buffer
+    sizes, reverse = (depth, rows, columns), bool(op.reverse)
+    kernel = kernels.Contract(sizes, a, b, dest, (scratch, room), init, reverse, first)
+    lowering.builder.insert(kernel)
+
+
+def _start(lowering: Lowering, op: Contract | SumRows) -> SSAValue | None:
+    return None if starts_at_zero(op) else lowering.pointer(op.init)
+
+
+def _rows(lowering: Lowering, value: SSAValue) -> tuple[SSAValue, Access]:
+    """A matrix whose rows are dense, if only by a copy."""
+    placed = lowering.place(value)
+    if placed.access.strides[1] != 1 and dims_of(value)[1] != 1:
+        placed = lowering.dense(value)
+    return placed.buffer, placed.access
+
+
+def _joined_rows(lowering: Lowering, value: SSAValue) -> tuple[SSAValue, Access]:
+    """The same of a tensor, all axes but the last joined."""
+    *lead, columns = dims = dims_of(value)
+    access = merged(lowering.place(value).access, dims, (product(lead), columns))
+    if access is not None and (access.strides[1] == 1 or columns == 1):
+        return lowering.place(value).buffer, access
+    return lowering.pointer(value), Placed.densely(value, (product(lead), columns)).access
+
+
+def _shift_of(value: SSAValue) -> Shift | None:
+    """The shifted sequence that a matrix is, row by row."""
+    op = value.owner
+    if isinstance(op, Reshape) and dims_of(op.x)[-1] == dims_of(value)[-1]:
+        op = op.x.owner
+    return op if isinstance(op, Shift) and len(dims_of(op.y)) > 1 else None
