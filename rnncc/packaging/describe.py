@@ -70,8 +70,13 @@ def _stream(streaming: Streaming) -> dict[str, Any]:
     return {
         "state": str(streaming.bytes),
         "slots": [
-            {"name": s.port.name, "dtype": s.port.dtype, "shape": [_size(d) for d in s.port.dims]}
-            for s in streaming.slots
+            {
+                "name": slot.port.name,
+                "dtype": slot.port.dtype,
+                "shape": [_size(d) for d in slot.port.dims],
+                "offset": _size(slot.offset),
+            }
+            for slot in streaming.slots
         ],
         "starts": streaming.defaults,
     }

@@ -5,9 +5,10 @@ outputs = model.run({"x": x, "seq_lengths": lengths})
 """
 
 from rnncc_runtime.arrays import TensorSpec
-from rnncc_runtime.errors import ArrayError, LoadError, ModelError, RunError
+from rnncc_runtime.errors import ArrayError, LoadError, ModelError, RunError, StreamError
 from rnncc_runtime.library import load
 from rnncc_runtime.model import Model
+from rnncc_runtime.stream import Stream
 from rnncc_runtime.training import Tape, TrainableModel
 
 __all__ = [
@@ -16,6 +17,8 @@ __all__ = [
     "Model",
     "ModelError",
     "RunError",
+    "Stream",
+    "StreamError",
     "Tape",
     "TensorSpec",
     "TrainableModel",

@@ -25,6 +25,10 @@ class ArrayError(ModelError, ValueError):
     """An array is missing, unknown, or has the wrong dtype, shape or place in memory."""
 
 
+class StreamError(ModelError):
+    """The net takes whole sequences only, or a saved state does not fit."""
+
+
 class RunError(ModelError):
     """The compiled code refused to run.
 

@@ -20,6 +20,7 @@ from rnncc_runtime.arrays import (
 )
 from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
 from rnncc_runtime.sizes import parse_largest, solve
+from rnncc_runtime.stream import Stream
 
 Arrays = list[Array | None]
 Shape = tuple[int, ...]
@@ -92,6 +93,7 @@ class Model:
         self.outputs = read_specs(metadata["outputs"])
         self.parameters = read_specs(metadata["parameters"])
         self._symbols: tuple[str, ...] = tuple(metadata["symbols"])
+        self._functions = functions
         self._run = functions["run"]
         self._workspace_bytes = functions["workspace_bytes"]
         self._keep = keep
@@ -139,6 +141,21 @@ class Model:
         self._call(sizes, sources, targets)
         named = zip(self.outputs, results, strict=True)
         return {name: array for name, array in named if array is not None}
+
+    def stream(
+        self, batch: int | None = None, inputs: Mapping[str, object] | None = None
+    ) -> Stream:
+        """Begin a sequence that comes piece by piece; cut anywhere, it gives the bits of `run`.
+
+        Args:
+            batch: N; without it, what `inputs` or the first step shows.
+            inputs: what the sequence begins with, as for `Stream.reset`.
+
+        Raises:
+            StreamError: the net cannot be computed as time goes on; the message says why.
+            ArrayError, RunError: as `Stream.reset` does.
+        """
+        return Stream(self.metadata, self._functions, batch, inputs, keep=self)
 
     def _call(self, sizes: _Sizes, sources: list[int], targets: list[int]) -> None:
         frame = self._frame

@@ -1,0 +1,306 @@
+"""A sequence that comes piece by piece: a state is kept from one call to the next."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from ctypes import addressof, c_void_p
+from dataclasses import dataclass
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from rnncc_runtime import saved
+from rnncc_runtime.arrays import (
+    Array,
+    Specs,
+    TensorSpec,
+    address,
+    check_apart,
+    check_inputs,
+    check_outputs,
+    read_specs,
+)
+from rnncc_runtime.errors import CODES, ArrayError, RunError, StreamError
+from rnncc_runtime.memory import Memory
+from rnncc_runtime.sizes import Size, solve
+
+Arrays = list[Array | None]
+Shape = tuple[int, ...]
+Told = tuple[str, tuple[Size, ...], Shape]
+"""An array's name, what its shape should be, and what it is."""
+
+_LARGEST = 2**62
+_REMEMBERED = 256
+_TIME, _BATCH = Size.parse("T"), Size.parse("N")
+
+
+@dataclass(frozen=True)
+class _Step:
+    """What follows from the shapes of a step's arrays."""
+
+    symbols: Shape
+    outputs: tuple[Shape, ...]
+    workspace: int
+
+
+class Stream:
+    """A model and the state of a batch of sequences; `Model.stream` makes it.
+
+    It belongs to one thread at a time; any number of streams may share a model.
+
+    Attributes:
+        starts: what `reset` takes: the inputs without an axis of time.
+        inputs: what `step` takes: those with one.
+        outputs: what `step` gives.
+
+    Raises:
+        StreamError: the net cannot be computed as time goes on.
+    """
+
+    def __init__(
+        self,
+        metadata: Mapping[str, Any],
+        functions: Mapping[str, Callable[..., int]],
+        batch: int | None = None,
+        inputs: Mapping[str, object] | None = None,
+        keep: object = None,
+    ) -> None:
+        kept = metadata.get("stream", {"refused": "it has no step"})
+        if "refused" in kept:
+            raise StreamError(f"{metadata['name']} takes whole sequences only: {kept['refused']}")
+        specs = read_specs(metadata["inputs"])
+        self.name: str = metadata["name"]
+        self._defaults: dict[str, int | None] = kept["starts"]
+        self.starts = {name: spec for name, spec in specs.items() if name in self._defaults}
+        self.inputs = {name: spec for name, spec in specs.items() if name not in self._defaults}
+        self.outputs = read_specs(metadata["outputs"])
+        self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
+        self._layout = crc32(json.dumps([metadata["symbols"], kept["slots"]]).encode())
+        self._all_symbols: list[str] = metadata["symbols"]
+        self._symbols = [s for s in self._all_symbols if s != _TIME.text]
+        self._functions, self._step, self._batch = functions, functions["step"], batch
+        self._keep = keep
+        self._order = list(specs)
+        self._places = [self._order.index(name) for name in self.inputs]
+        self._sources = (c_void_p * max(len(specs), 1))()
+        self._targets = (c_void_p * max(len(self.outputs), 1))()
+        self._tables = addressof(self._sources), addressof(self._targets)
+        self._single = all(map(_leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
+        self._state, self._workspace = Memory(0), Memory(0)
+        self._sizes: dict[str, int] | None = None
+        self._known: dict[tuple[Shape | None, ...], _Step] = {}
+        self.reset(inputs)
+
+    def reset(self, inputs: Mapping[str, object] | None = None) -> None:
+        """Begin new sequences.
+
+        Args:
+            inputs: by name, such as initial states, lengths, or an encoder's outputs. Initial
+                states that are left out are zeros, lengths have no end. The batch is that of
+                `Model.stream`, else that of these arrays; without any, that of the next step.
+
+        Raises:
+            ArrayError: an array is missing, unknown, or of a wrong dtype or shape.
+            RunError: the code refused the sizes.
+        """
+        self._sizes = None
+        if inputs is not None or self._batch is not None:
+            self._start(inputs or {}, [])
+
+    def step(
+        self, inputs: Mapping[str, object], out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """Compute the next steps.
+
+        Args:
+            inputs: every input with an axis of time, by name: any number of steps, even none. One
+                step may come without its axis of time; the outputs then have none either.
+            out: as for `Model.run`.
+
+        Returns:
+            The outputs by name; what has no axis of time is of the last step so far.
+
+        Raises:
+            ArrayError: an array is missing, unknown, of a wrong dtype or shape, or not writeable.
+            RunError: the code refused the sizes.
+        """
+        given = check_inputs(inputs, self.inputs)
+        results = check_outputs({} if out is None else out, self.outputs)
+        known = self._sizes_of(given, results)
+        if out is None:
+            results = [
+                np.empty(shape, spec.dtype)
+                for spec, shape in zip(self.outputs.values(), known.outputs, strict=True)
+            ]
+        sources = [address(array) for array in given]
+        targets = [address(array) for array in results]
+        if out is not None:
+            arrays = zip(sources + targets, [*given, *results], strict=True)
+            places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
+            check_apart([*self.inputs, *self.outputs], places, len(sources))
+        for place, source in zip(self._places, sources, strict=True):
+            self._sources[place] = source
+        self._targets[: len(targets)] = targets
+        if self._workspace.size < known.workspace:
+            self._workspace = Memory(known.workspace)
+        code = self._step(
+            *self._tables, self._state.address, self._workspace.address, *known.symbols
+        )
+        if code:
+            self._refuse(code)
+        named = zip(self.outputs, results, strict=True)
+        return {name: array for name, array in named if array is not None}
+
+    @property
+    def state(self) -> bytes:
+        """All that the next step depends on. Set it to go on from there, in any stream of the net.
+
+        Raises:
+            StreamError: there is none yet. As it is set: the bytes are damaged, or of another
+                model or batch.
+        """
+        if self._sizes is None:
+            raise StreamError(f"{self.name}: no state yet, as nothing has told the batch")
+        values = b"".join(part.tobytes() for part in self._parts())
+        return saved.pack(self._layout, list(self._sizes.values()), values)
+
+    @state.setter
+    def state(self, content: bytes) -> None:
+        numbers, values = saved.unpack(content, self._layout, len(self._symbols))
+        sizes = dict(zip(self._symbols, numbers, strict=True))
+        if self._batch not in (None, sizes["N"]):
+            told = f"a state of N = {sizes['N']} for a stream of N = {self._batch}"
+            raise StreamError(f"{self.name}: {told}")
+        self._allocate(sizes)
+        at = 0
+        for part in self._parts():
+            part[:] = np.frombuffer(values[at : at + part.size], np.uint8)
+            at += part.size
+
+    def _parts(self) -> Iterator[Array]:
+        """The bytes of each value of the state."""
+        assert self._sizes is not None
+        for spec, offset in self._slots:
+            start, count = offset.evaluate(self._sizes), spec.dtype.itemsize
+            for size in spec.sizes:
+                count *= size.evaluate(self._sizes)
+            yield self._state.bytes[start : start + count]
+
+    # The beginning of a sequence
+
+    def _start(self, inputs: Mapping[str, object], more: Sequence[Told]) -> None:
+        """Make the first state. `more`: further arrays that tell sizes."""
+        absent = self._check_names(inputs)
+        specs = {name: spec for name, spec in self.starts.items() if name in inputs}
+        arrays = dict(zip(specs, check_inputs(inputs, specs), strict=True))
+        told = [(n, specs[n].sizes, a.shape) for n, a in arrays.items() if a is not None]
+        if self._batch is not None:
+            told.append(("the stream", (_BATCH,), (self._batch,)))
+        shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
+        used = {symbol for sizes in shapes for size in sizes for symbol in size.symbols}
+        values = solve([*told, *more], [s for s in self._symbols if s in used])
+        for name in absent:
+            spec = self.starts[name]
+            shape = [size.evaluate(values) for size in spec.sizes]
+            arrays[name] = np.full(shape, self._defaults[name], spec.dtype)
+        self._allocate({symbol: values.get(symbol, 1) for symbol in self._symbols})
+        self._initialise([arrays.get(name) for name in self._order])
+
+    def _check_names(self, inputs: Mapping[str, object]) -> list[str]:
+        """The names of the inputs that defaults stand for."""
+        unknown = [str(name) for name in inputs if name not in self.starts]
+        absent = [n for n, s in self.starts.items() if n not in inputs and not s.optional]
+        missing = [name for name in absent if self._defaults[name] is None]
+        parts = [f"missing: {', '.join(missing)}"] if missing else []
+        parts += [f"unknown: {', '.join(unknown)}"] if unknown else []
+        if parts:
+            known = ", ".join(self.starts) or "none"
+            raise ArrayError(f"a stream's beginning: {'; '.join(parts)} (it takes: {known})")
+        return absent
+
+    def _allocate(self, sizes: dict[str, int]) -> None:
+        size = self._functions["state_bytes"](*sizes.values())
+        if not 0 <= size < _LARGEST:
+            self._refuse(2)
+        self._state, self._sizes = Memory(size), sizes
+        self._known.clear()
+
+    def _initialise(self, arrays: Arrays) -> None:
+        assert self._sizes is not None
+        sizes = list(self._sizes.values())
+        table = (c_void_p * len(self._sources))(*map(address, arrays))
+        room = self._workspace_bytes({**self._sizes, _TIME.text: 0})
+        if self._workspace.size < room:
+            self._workspace = Memory(room)
+        begin = self._functions["state_init"]
+        code = begin(addressof(table), self._state.address, self._workspace.address, *sizes)
+        if code:
+            self._sizes = None
+            self._refuse(code)
+
+    # The sizes of a step
+
+    def _sizes_of(self, given: Arrays, results: Arrays) -> _Step:
+        """The sizes of a step, remembered by the shapes of its arrays."""
+        key = tuple([None if array is None else array.shape for array in given + results])
+        known = self._known.get(key) if self._sizes is not None else None
+        if known is None:
+            known = self._find_sizes(given, results)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = known
+        return known
+
+    def _find_sizes(self, given: Arrays, results: Arrays) -> _Step:
+        single = self._single and any(
+            array is not None and array.ndim == len(spec.sizes) - 1
+            for spec, array in zip(self.inputs.values(), given, strict=True)
+        )
+        told = _told("", self.inputs, given, single) + _told(
+            "output ", self.outputs, results, single
+        )
+        told += [("the step", (_TIME,), (1,))] if single else []
+        if self._sizes is None:
+            self._start({}, told)
+        assert self._sizes is not None
+        fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in self._sizes.items()]
+        values = solve([*fixed, *told], [_TIME.text])
+        symbols = {_TIME.text: values[_TIME.text], **self._sizes}
+        outputs = tuple(
+            tuple(size.evaluate(symbols) for size in _row(spec, single))
+            for spec in self.outputs.values()
+        )
+        return _Step(self._ordered(symbols), outputs, self._workspace_bytes(symbols))
+
+    def _workspace_bytes(self, sizes: Mapping[str, int]) -> int:
+        room = self._functions["workspace_bytes"](*self._ordered(sizes))
+        if not 0 <= room < _LARGEST:
+            self._refuse(2)
+        return room
+
+    def _ordered(self, sizes: Mapping[str, int]) -> Shape:
+        return tuple(sizes[symbol] for symbol in self._all_symbols)
+
+    def _refuse(self, code: int) -> None:
+        raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')}", code)
+
+
+def _leads_with_time(spec: TensorSpec) -> bool:
+    """Whether T is its first size, or in none: one step may then come without that axis."""
+    timed = [_TIME.text in size.symbols for size in spec.sizes]
+    return not any(timed) or (spec.sizes[0] == _TIME and not any(timed[1:]))
+
+
+def _row(spec: TensorSpec, single: bool) -> tuple[Size, ...]:
+    """A spec's sizes; without the axis of time for a single step."""
+    return spec.sizes[1:] if single and spec.sizes[:1] == (_TIME,) else spec.sizes
+
+
+def _told(prefix: str, specs: Specs, arrays: Arrays, single: bool) -> list[Told]:
+    return [
+        (f"{prefix}{name}", _row(spec, single), array.shape)
+        for (name, spec), array in zip(specs.items(), arrays, strict=True)
+        if array is not None
+    ]
