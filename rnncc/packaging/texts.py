@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"}
+GROUPS = ("inputs", "outputs", "parameters")
 _NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
 
 
 def header(metadata: Mapping[str, Any]) -> str:
     """`NAME.h`: C99 and C++, in need of no other file of ours."""
-    taken = ("inputs", "outputs", "workspace")
+    taken = ("inputs", "outputs", "parameters", "output_grads", "grads", "tape", "workspace")
     sizes = ", ".join(f"int64_t {symbol}" for symbol in c_names(metadata["symbols"], taken))
     guard = f"RNNCC_MODEL_{metadata['name']}_H"
     return _render("header.h.j2", metadata, sizes=sizes, guard=guard)
@@ -26,8 +27,9 @@ def header(metadata: Mapping[str, Any]) -> str:
 
 def wrapper(metadata: Mapping[str, Any]) -> str:
     """`NAME.py`: loads the library beside it, needs rnncc_runtime."""
-    titles = {"Inputs": "inputs", "Outputs": "outputs", "Packed parameters": "parameters"}
-    groups = [(title, _entries(metadata[key])) for title, key in titles.items()]
+    titles = {"Inputs": "inputs", "Outputs": "outputs", "Parameters": "trained"}
+    titles["Packed parameters"] = "parameters"
+    groups = [(title, _entries(metadata.get(key, []))) for title, key in titles.items()]
     return _render("wrapper.py.j2", metadata, groups=groups)
 
 
@@ -44,14 +46,27 @@ def cmake_package(metadata: Mapping[str, Any], has_library: bool, has_archive: b
 def _render(template: str, metadata: Mapping[str, Any], **more: object) -> str:
     values = {
         **{key: metadata[key] for key in ("name", "target", "cpu", "workspace")},
-        **{key: _entries(metadata[key]) for key in ("inputs", "outputs", "parameters")},
+        **{key: _entries(metadata[key], metadata.get("kept", ())) for key in GROUPS},
         "version": metadata["rnncc"],
+        "training": _training(metadata) if "trained" in metadata else None,
         **more,
     }
     return _environment().get_template(template).render(values)
 
 
-def _entries(entries: list[dict[str, Any]]) -> list[dict[str, str]]:
+def _training(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What the header of a library for training says beyond that of one for inference."""
+    return {
+        "parameters": _entries(metadata["trained"]),
+        "output_grads": _entries(metadata["output_grads"]),
+        "grads": _entries(metadata["grads"]),
+        "optional": any(entry.get("optional") for entry in metadata["output_grads"]),
+        "kept": metadata["kept"],
+        "tape": metadata["tape"],
+    }
+
+
+def _entries(entries: list[dict[str, Any]], kept: Collection[str] = ()) -> list[dict[str, str]]:
     return [
         {
             "title": _harmless(entry["name"]),
@@ -59,10 +74,16 @@ def _entries(entries: list[dict[str, Any]]) -> list[dict[str, str]]:
             "c_type": _C_TYPES[entry["dtype"]],
             "dtype": _NUMPY[entry["dtype"]],
             "shape": f"[{', '.join(map(str, entry['shape']))}]",
-            "optional": " (optional)" if entry.get("optional") else "",
+            "note": _note(entry, kept),
         }
         for entry in entries
     ]
+
+
+def _note(entry: Mapping[str, Any], kept: Collection[str]) -> str:
+    if entry.get("optional"):
+        return " (optional)"
+    return " (kept)" if entry["name"] in kept else ""
 
 
 def _harmless(name: str) -> str:

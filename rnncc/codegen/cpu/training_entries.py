@@ -54,18 +54,23 @@ def _backward(glue: _Glue, call: Call) -> ir.Function:
 
 
 def _initial(module: ir.Module, library: Library) -> ir.Function:
-    """Copies what the parameters start with to where the caller wants it."""
+    """Copies what the parameters start with to where the caller wants it; none may be NULL."""
     signature = ir.FunctionType(I32, [POINTER, POINTER])
     function = ir.Function(module, signature, f"{library.name}_init_parameters_entry")
     b = ir.IRBuilder(function.append_basic_block())
     weights, parameters = function.args
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, ir.IntType(1)])
     copy = ir.Function(module, kind, "llvm.memcpy.p0.p0.i64")
+    null = ir.Constant(POINTER, None)
+    with b.if_then(b.icmp_unsigned("==", parameters, null)):
+        b.ret(I32(NULL_POINTER))
     for number, one in enumerate(library.initial):
         at = b.gep(parameters, [I64(number)], source_etype=POINTER)
+        place = b.load(at, typ=POINTER, align=8)
+        with b.if_then(b.icmp_unsigned("==", place, null)):
+            b.ret(I32(NULL_POINTER))
         held = b.gep(weights, [I64(one.offset)], source_etype=I8)
-        size = I64(one.array.nbytes)
-        b.call(copy, [b.load(at, typ=POINTER, align=8), held, size, ir.IntType(1)(0)])
+        b.call(copy, [place, held, I64(one.array.nbytes), ir.IntType(1)(0)])
     b.ret(I32(OK))
     return function
 
