@@ -69,6 +69,18 @@ def cli() -> None:
 @click.option("--time-passes", is_flag=True, help="Print the time of every pass.")
 @click.option("--verify-each", is_flag=True, help="Verify the IR after every pass.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what was written and how long it took.")
+@click.option("--train", is_flag=True, help="Compile forward and backward instead of inference.")
+@click.option(
+    "--recompute",
+    metavar="WHAT",
+    help="With --train: what backward computes again instead of reading it from the tape: auto,"
+    " none, all, or blobs' names with commas between them; auto without it.",
+)
+@click.option(
+    "--outputs-with-grads",
+    metavar="BLOB,...",
+    help="With --train: the outputs that a loss depends on; all without it.",
+)
 def compile(
     net: Path,
     init: Path | None,
@@ -76,11 +88,13 @@ def compile(
     products: str | None,
     emit: str | None,
     verbose: bool,
+    outputs_with_grads: str | None,
     **options: Any,
 ) -> None:
     """Compile NET to a shared library, a C header and a Python module."""
     if options["stop_after"] and emit not in ("rnn", "kern"):
         raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
+    options["outputs_with_grads"] = _words(outputs_with_grads) or None
     if emit in (*TEXTS, "obj"):
         _emit(net, init, out, emit, options)
         return
@@ -96,7 +110,9 @@ def compile(
     if verbose or sys.stderr.isatty():
         for path in written.paths:
             click.echo(f"{path}  {bytes_text(path.stat().st_size)}", err=True)
-        click.echo(f"workspace  {compiled.metadata['workspace']} bytes", err=True)
+        for block in ("workspace", "tape"):
+            if size := compiled.metadata.get(block):
+                click.echo(f"{block:<9}  {size} bytes", err=True)
         click.echo(f"time  {time.perf_counter() - started:.2f} s", err=True)
 
 
@@ -242,9 +258,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What a short process makes lives until its end: looking for garbage is a tenth of a compile.
     gc.set_threshold(500_000)
     try:
-        cli.main(arguments, prog_name="rnncc", standalone_mode=False)
+        status = cli.main(arguments, prog_name="rnncc", standalone_mode=False)
         sys.stdout.flush()
-        return 0
+        return status or 0
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
