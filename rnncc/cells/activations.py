@@ -61,7 +61,7 @@ def leaky_relu(b: Build, x: SSAValue) -> SSAValue:
 
 def relu6(b: Build, x: SSAValue) -> SSAValue:
     """x, held within 0 and 6"""
-    return _clamp(b, x, 0.0, 6.0)
+    return b.minimum(b.relu(x), b.full_like(x, 6.0))
 
 
 def elu(b: Build, x: SSAValue) -> SSAValue:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -56,7 +57,7 @@ class MemoryReport:
 
 
 def memory_report(
-    layer: Layer, *, steps: int, batch: int = 1, library: Library | None = None
+    layer: Layer, *, steps: int, batch: int = 1, libraries: Sequence[Library] | None = None
 ) -> MemoryReport:
     """A layer's memory at T = steps and N = batch, beyond inputs, outputs and parameters.
 
@@ -64,8 +65,8 @@ def memory_report(
     go back 9·T·H with peepholes and 6·T·H without; two directions take twice that.
 
     Args:
-        library: what was planned of the layer: for inference, for training, or both; without it
-            inference is planned here, for this machine.
+        libraries: what was planned of the layer, for inference, for training, or both; without
+            them it is planned here, for this machine, with the default options.
 
     Raises:
         CompileError: steps or batch is below 1.
@@ -73,7 +74,9 @@ def memory_report(
     if min(steps, batch) < 1:
         raise CompileError(layer.kind, f"steps = {steps}, batch = {batch}: expected at least 1")
     theirs = _theirs(layer, steps * batch * layer.n_out * FLOAT)
-    ours = _ours(_plan(layer) if library is None else library)
+    ours: dict[str, Dim | Largest] = {}
+    for library in _planned(layer) if libraries is None else libraries:
+        ours |= _ours(library)
     rows: list[MemoryRow] = []
     for what in WHAT:
         formula = ours.get(what)
@@ -91,17 +94,20 @@ def _theirs(layer: Layer, unit: int) -> dict[str, int]:
 
 
 def _ours(library: Library) -> dict[str, Dim | Largest]:
-    """The workspaces of a library's programs, and the tape between them."""
-    names = {"run": INFERENCE, "forward": FORWARD, "backward": BACKWARD}
-    planned = library.programs
-    found: dict[str, Dim | Largest] = {
-        what: planned[name].workspace for name, what in names.items() if name in planned
+    """The workspaces of a library, and the tape between forward and backward."""
+    if library.training is None:
+        return {INFERENCE: library.workspace}
+    programs = library.programs
+    return {
+        CACHED: library.training.tape,
+        FORWARD: programs["forward"].workspace,
+        BACKWARD: programs["backward"].workspace,
     }
-    return found if library.tape is None else {**found, CACHED: library.tape.bytes}
 
 
-def _plan(layer: Layer) -> Library:
+def _planned(layer: Layer) -> list[Library]:
     from rnncc import pipeline
     from rnncc.options import Options
 
-    return pipeline.build_library(layer.copy(), Options(name=layer.name))
+    every = (Options(name=layer.name, train=train) for train in (False, True))
+    return [pipeline.build_library(layer.copy(), options) for options in every]

@@ -75,9 +75,8 @@ class Settings:
         _expect(self.tbptt is None or _counts(self.tbptt), self, "tbptt", ["a number from 1 up"])
         _expect(0 <= self.drop_connect < 1, self, "drop_connect", ["from 0 up and below 1"])
         _expect(_counts(self.seed + 1), self, "seed", ["a number from 0 up"])
-        _expect(
-            c_name(self.name or "net") == (self.name or "net"), self, "name", ["a C identifier"]
-        )
+        name = self.name or "net"
+        _expect(c_name(name) == name, self, "name", ["a C identifier"])
 
     @property
     def directions(self) -> list[tuple[str, bool]]:

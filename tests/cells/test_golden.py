@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import rnncc_runtime
 
 import rnncc
-import rnncc_runtime
 from rnncc.codegen.llvm import resolve_target
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
@@ -21,6 +22,7 @@ from tests.golden import Arrays
 from tests.passes.test_sink import sunk
 
 pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
+RULES = ["auto", *(pytest.param(rule, marks=pytest.mark.slow) for rule in ("none", "all"))]
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 
 
@@ -70,3 +72,13 @@ def test_built_library(name: str, tmp_path: Path) -> None:
     assert files.library is not None
     model = rnncc_runtime.load(files.library)
     assert_close(model.run(arrays_of(case, "in:")), arrays_of(case, "out:"))
+
+
+@every_case
+@pytest.mark.parametrize("recompute", RULES)
+def test_training(case: Path, recompute: str) -> None:
+    model: Any = rnncc.compile(layer_of(case), train=True, recompute=recompute)
+    outputs, tape = model.forward(arrays_of(case, "in:"))
+    grads = model.backward(tape, arrays_of(case, "weight:"))
+    assert_close(outputs, arrays_of(case, "out:"))
+    assert_close(grads, arrays_of(case, "grad:"))
