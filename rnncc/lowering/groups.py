@@ -17,9 +17,9 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
+from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
-from rnncc.ir.ops.source import Fill, Param
+from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
 
@@ -34,10 +34,14 @@ Terminal = SSAValue | Operation
 
 @dataclass
 class Item:
-    """A value that gets a buffer; `dest` where one is given already."""
+    """A value that gets a buffer; `dest` where one is given already.
+
+    `part`: the concatenation that it is a part of, and where it starts there, if that is its place.
+    """
 
     value: SSAValue
     dest: Placed | None = None
+    part: tuple[Concat, Dim] | None = None
 
 
 @dataclass
@@ -71,6 +75,7 @@ class _Scheduler:
         self.wanted = wanted
         self.known = set(known)
         self.roots: dict[SSAValue, None] = dict.fromkeys(item.value for item in wanted)
+        self.parts: dict[SSAValue, list[Item]] = defaultdict(list)
         self.levels: dict[SSAValue, int] = {}
         self.readers: dict[SSAValue, dict[Terminal, bool]] = {}
 
@@ -89,6 +94,9 @@ class _Scheduler:
         """Operands that kernels address, and every so many ops of a long elementwise chain."""
         depth: dict[SSAValue, int] = defaultdict(int)
         for op in self.ops:
+            for item in _parts(op):
+                self.parts[item.value].append(item)
+                self.roots[item.value] = None
             for value in _addressed(op):
                 base = base_of(value)
                 if is_lazy(base.owner):
@@ -175,7 +183,7 @@ class _Scheduler:
             alone = value in products and not self._fusable(value)
             key = value if alone else self._key(value)
             group = groups.setdefault(key, Group(self.level(value), dims_of(value)))
-            group.items += dests.get(value) or [Item(value)]
+            group.items += [*dests[value], *self.parts[value]] or [Item(value)]
             if alone:
                 group.product, group.alone = products[value], True
         for value, op in products.items():
@@ -216,7 +224,7 @@ class _Scheduler:
         for group in groups:
             users = {use.operation for item in group.items for use in item.value.uses}
             scan = next(iter(users)) if len(users) == 1 else None
-            if not isinstance(scan, Scan) or any(item.dest for item in group.items):
+            if not isinstance(scan, Scan) or any(i.dest or i.part for i in group.items):
                 continue
             only = {*scan.consts, *scan.inits}
             shapes = [group.dims, *(dims_of(item.value) for item in group.items)]
@@ -250,17 +258,21 @@ def is_product(op: Operation) -> TypeGuard[Matmul]:
     return all(d.is_static and int(d) > 0 for d in dims_of(op.b))
 
 
-def starts_at_zero(op: Contract | SumRows) -> bool:
-    """Whether a sum starts at 0.0, and not at values in memory."""
-    init = op.init.owner
-    return isinstance(init, Fill) and str(init.value.value.data) == "0.0"
-
-
 def _epilogue_fits(op: Matmul, group: Group) -> bool:
     """The group's points are rows of the product times units."""
     rows, units = dims_of(op.y)[:-1], group.dims[-1:]
     same_rows = squeezed(group.dims[:-1]) == squeezed(rows)
     return bool(units) and units[0].is_static and same_rows
+
+
+def _parts(op: Operation) -> Iterator[Item]:
+    """The operands of a concatenation that kernels may write straight to their places."""
+    if isinstance(op, Concat):
+        start = Dim.of(0)
+        for value in op.xs:
+            if isinstance(value.owner, Elementwise):
+                yield Item(value, part=(op, start))
+            start = start + dims_of(value)[op.axis.data]
 
 
 def _addressed(op: Operation) -> list[SSAValue]:

@@ -12,10 +12,9 @@ from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.elementwise import Mul
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
+from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
 from rnncc.ir.ops.shape import Reshape, Shift
 from rnncc.ir.types import dims_of
-from rnncc.lowering.groups import starts_at_zero
 from rnncc.lowering.maps import Placed, identity, merged
 
 if TYPE_CHECKING:

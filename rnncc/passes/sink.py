@@ -1,39 +1,44 @@
 """Moves work behind loops: what steps merely add up, or only hand out, is done for all at once.
 
 The mirror of `hoist`, made for the loops that `differentiate` writes: a weight's gradient becomes
-one product over all steps' rows, and so does the gradient of an input.
+one sum over all steps' rows, and the gradient of an input one product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
+from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import SSAValue
 
 from rnncc.ir.build import Build
-from rnncc.ir.ops.base import get_ints
+from rnncc.ir.dims import product
+from rnncc.ir.ops.base import RnnOp, get_ints
 from rnncc.ir.ops.control import Net, Scan
-from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.source import Fill
+from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, is_zero
+from rnncc.ir.ops.shape import Reshape, Slice, Transpose
 from rnncc.ir.rewriting import Loop, Made, NetPass, run_all, scans_of
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.dependence import kinds_of
 from rnncc.passes.outside import Outside
 from rnncc.passes.sink_plan import VIEWS, plan_sink
+
+FLOATS = ("f32", "f64")
 
 
 @dataclass(frozen=True)
 class Sink(NetPass):
     """Work of a scan's body that the loop does not wait for leaves it, innermost loops first.
 
-    - W += Σ aᵀ·b, in a carry that nothing else reads → one product over T·N rows; a and b become
-      sequences;
-    - v += Σ over rows of r, likewise → one reduction, where all steps' r is there anyway;
+    - W += Σ aᵀ·b, in a carry that nothing else reads → one `contract` over T·N rows; a and b
+      become sequences; of stacks of matrices one product;
+    - v += Σ over rows of r, likewise → one `sum_rows`, where all steps' r is there anyway;
     - y = a·W with a W that does not change, and what follows it, where nothing but ys comes of
       it → the same for all steps at once.
 
-    Sums change their order. What the loop then still does for nothing is simplify's to drop.
+    Sums change their order: they start at what the carry starts at and take all rows of a term in
+    the order of the steps, one term after another. What the loop then still does for nothing is
+    simplify's to drop.
     """
 
     name = "rnn-sink"
@@ -58,7 +63,9 @@ def _sink(scan: Scan) -> bool:
     fixed = dict(zip(consts, scan.consts, strict=True))
     outside = Outside(scan.next_op, scan.steps, kinds_of(scan), fixed, known)
     for index, terms in plan.sums.items():
-        total = _total(outside, scan.inits[index], terms)
+        total = scan.inits[index]
+        for term in terms:
+            total = _add(outside, total, term, bool(scan.reverse))
         scan.finals[index].replace_all_uses_with(total)
     for index in plan.rows:
         every = outside.all_steps(scan.yields[1][index])
@@ -66,27 +73,72 @@ def _sink(scan: Scan) -> bool:
     return True
 
 
-def _total(outside: Outside, init: SSAValue, terms: Sequence[SSAValue]) -> SSAValue:
-    """The carry at the end: what it starts with and the sum of each term over all steps."""
-    parts = [_summed(outside, term) for term in terms]
-    if not (isinstance(init.owner, Fill) and init.owner.value.value.data == 0):
-        parts.insert(0, init)
-    total, *others = parts
-    for part in others:
-        total = outside.build().add(total, part)
-    return total
-
-
-def _summed(outside: Outside, term: SSAValue) -> SSAValue:
-    """The sum of a term over all steps."""
+def _add(outside: Outside, total: SSAValue, term: SSAValue, reverse: bool) -> SSAValue:
+    """A total and the sum of a term over all steps."""
     op = term.owner
+    assert isinstance(op, RnnOp)
+    b = outside.build(op)
+    if isinstance(op, Reshape):
+        before = _zero(b, op.x) if is_zero(total) else b.reshape(total, dims_of(op.x))
+        return b.reshape(_add(outside, before, op.x, reverse), dims_of(term))
+    if (factors := _factors(outside, term)) is not None:
+        return b.contract(total, *factors, reverse)
+    if isinstance(op, (Reduce, SumRows)) and dtype_of(term) in FLOATS:
+        return b.sum_rows(total, _rows(outside, op), reverse)
     if isinstance(op, VIEWS):
-        return outside.build(op).like(op, [_summed(outside, op.x)])
-    if isinstance(op, Matmul):
-        return _product(outside, op)
-    assert isinstance(op, Reduce)
-    rows = outside.all_steps(op.x)
-    return outside.build(op).reduce("sum", rows, [0, *(axis + 1 for axis in get_ints(op.axes))])
+        part = b.like(op, [_add(outside, _zero(b, op.x), op.x, reverse)])
+    elif isinstance(op, Reduce):
+        rows = outside.all_steps(op.x)
+        part = b.reduce("sum", rows, [0, *(axis + 1 for axis in get_ints(op.axes))])
+    else:
+        assert isinstance(op, Matmul)
+        part = _product(outside, op)
+    return part if is_zero(total) else b.add(total, part)
+
+
+def _zero(b: Build, like: SSAValue) -> SSAValue:
+    return b.fill(0.0, dims_of(like), dtype_of(like))
+
+
+def _rows(outside: Outside, op: Reduce | SumRows) -> SSAValue:
+    """What a sum adds in all steps: the steps join the axes that are summed over."""
+    x, b = outside.all_steps(op.x), outside.build(op)
+    axes = [0, 1] if isinstance(op, SumRows) else [0, *(a + 1 for a in get_ints(op.axes))]
+    dims = dims_of(x)
+    kept = [axis for axis in range(len(dims)) if axis not in axes]
+    rows = product(dims[axis] for axis in axes)
+    return b.reshape(b.transpose(x, [*axes, *kept]), [rows, *(dims[axis] for axis in kept)])
+
+
+def _factors(outside: Outside, term: SSAValue) -> tuple[SSAValue, SSAValue] | None:
+    """The rows of all steps whose products a matrix of fixed size sums up; None of others."""
+    op, dims = term.owner, dims_of(term)
+    if len(dims) != 2 or not all(size.is_static for size in dims):
+        return None
+    match op:
+        case Matmul():
+            left = outside.all_steps(op.a), 2 if op.transpose_a else 1
+            right = outside.all_steps(op.b), 1 if op.transpose_b else 2
+        case Contract():
+            left, right = (outside.all_steps(op.a), 2), (outside.all_steps(op.b), 2)
+        case Transpose():
+            factors = _factors(outside, op.x)
+            return factors and (factors[1], factors[0])
+        case Slice():
+            factors = _factors(outside, op.x)
+            return factors and _sliced(outside.build(op), op, factors)
+        case _:
+            return None
+    b = outside.build(op)
+    return _steps_inside(b, *left), _steps_inside(b, *right)
+
+
+def _sliced(b: Build, op: Slice, factors: tuple[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:
+    """The factors of some rows or columns of a product."""
+    a, c = factors
+    if op.axis.data == 0:
+        return b.like(op, [a], axis=IntAttr(1)), c
+    return a, b.like(op, [c])
 
 
 def _product(outside: Outside, op: Matmul) -> SSAValue:

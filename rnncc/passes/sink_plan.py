@@ -10,7 +10,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.elementwise import Add
-from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.rewriting import is_used
 from rnncc.ir.types import dims_of
@@ -47,13 +47,17 @@ class SinkPlan:
     def is_product(self, term: SSAValue) -> bool:
         """Whether a term is a view of a product of two matrices that both change."""
         op = _base(term).owner
-        if not isinstance(op, Matmul) or len(dims_of(op.a)) != len(dims_of(op.b)):
+        if not isinstance(op, Matmul | Contract) or len(dims_of(op.a)) != len(dims_of(op.b)):
+            return False
+        if not _is_whole(term):
             return False
         return Kind.CONST not in (self.kinds[op.a], self.kinds[op.b])
 
     def is_sum(self, term: SSAValue, there: set[SSAValue]) -> bool:
         """Whether a term is a view of a sum over values that are there for all steps."""
         op = _base(term).owner
+        if isinstance(op, SumRows):
+            return _is_whole(term) and op.x in there
         return isinstance(op, Reduce) and op.kind.data == "sum" and op.x in there
 
     def is_able(self, op: Operation) -> bool:
@@ -127,14 +131,28 @@ def _terms(scan: Scan, index: int) -> list[SSAValue]:
     arg, total = scan.groups[1][index], scan.yields[0][index]
     if not is_used(scan.finals[index]) or arg.get_user_of_unique_use() is None:
         return []
-    terms, work = list[SSAValue](), [total]
-    while work:
-        value = work.pop()
-        if isinstance(value.owner, Add) and value.get_user_of_unique_use() is not None:
-            work += [value.owner.b, value.owner.a]
-        else:
-            terms.append(value)
+    terms = _summands(total)
     return [term for term in terms if term is not arg] if arg in terms else []
+
+
+def _summands(value: SSAValue) -> list[SSAValue]:
+    """The terms of a sum, in order; one that goes on from another sum stands for its own part."""
+    op = value.owner
+    if value.get_user_of_unique_use() is None:
+        return [value]
+    if isinstance(op, Add):
+        return [*_summands(op.a), *_summands(op.b)]
+    if isinstance(op, Contract | SumRows) and not starts_at_zero(op):
+        return [*_summands(op.init), value]
+    return [value]
+
+
+def _is_whole(term: SSAValue) -> bool:
+    """Whether a sum is all of its value, or goes on from what is a term of its own."""
+    op = _base(term).owner
+    if not isinstance(op, Contract | SumRows) or starts_at_zero(op):
+        return True
+    return op.y is term and term.get_user_of_unique_use() is not None
 
 
 def _base(term: SSAValue) -> SSAValue:
@@ -146,6 +164,6 @@ def _base(term: SSAValue) -> SSAValue:
 
 def _read_factors(plan: SinkPlan, terms: Sequence[SSAValue]) -> None:
     for op in (_base(term).owner for term in terms):
-        assert isinstance(op, Matmul)
+        assert isinstance(op, Matmul | Contract)
         plan.read(op.a)
         plan.read(op.b)

@@ -16,6 +16,7 @@ from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
 from rnncc.passes.differentiate import differentiate
@@ -164,6 +165,29 @@ def test_products_that_only_feed_sequences_leave() -> None:
     assert count(program.net.body.block)["matmul"] == 1
 
 
+def test_sums_start_where_the_carry_does_and_keep_the_order_of_the_steps() -> None:
+    """Terms follow one another; views of a product are products of views."""
+
+    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        part = b.matmul(rows[0], rows[1], transpose_a=True)
+        both = b.add(b.add(carry[0], part), b.transpose(part, [1, 0]))
+        twice = b.reshape(b.slice(part, 0, 1, 2), [6])
+        total = b.add(carry[2], b.reduce("sum", rows[0], [0]))
+        return [both, b.add(carry[1], twice), total], []
+
+    b = Build.net("net")
+    inits = [b.input("s", [3, 3]), b.input("r", [6]), b.input("v", [3])]
+    xs = [b.input(name, ["T", "N", 3]) for name in ("x", "z")]
+    finals, _ = b.scan([], inits, xs, body, reverse=True)
+    program = b.finish({f"y{i}": value for i, value in enumerate(finals)})
+    assert_same_meaning(program, sunk, rtol=1e-9)
+    assert loops_of(program) == []
+    sums = [op for op in program.net.walk() if isinstance(op, (Contract, SumRows))]
+    assert [bool(op.reverse) for op in sums] == [True] * 4
+    assert sums[1].init is sums[0].y
+    assert count(program.net.body.block)["add"] == 0
+
+
 def test_inner_loops_give_outer_ones_their_rows() -> None:
     """A weight used in a loop within a loop: its gradient is one product behind both."""
     b = Build.net("nested")
@@ -184,4 +208,4 @@ def test_inner_loops_give_outer_ones_their_rows() -> None:
     after = run(both, inputs, np.float64, sizes)
     np.testing.assert_allclose(after["grad:w"], before["grad:w"], 1e-9)
     assert all((3, 3) not in shapes(scan.finals) for scan in loops_of(both))
-    assert count(both.net.body.block)["matmul"] == 1
+    assert count(both.net.body.block)["contract"] == 1

@@ -22,6 +22,7 @@ from rnncc.ir.ops.base import (
     get_ints,
     get_text,
 )
+from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
@@ -185,6 +186,16 @@ class SumRows(RnnOp):
         """Every row's is the sum's."""
         dims = dims_of(self.x)
         return [dy, b.broadcast(dy, dims, range(1, len(dims)))]
+
+
+def starts_at_zero(op: Contract | SumRows) -> bool:
+    """Whether a sum starts at 0.0, as it does by default."""
+    return is_zero(op.init)
+
+
+def is_zero(value: SSAValue) -> bool:
+    """Whether a value is known to be 0.0 everywhere, not -0.0."""
+    return isinstance(value.owner, Fill) and str(value.owner.value.value.data) == "0.0"
 
 
 def add_products(total: Array, a: Array, b: Array, reverse: bool) -> None:
