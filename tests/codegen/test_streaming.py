@@ -1,0 +1,147 @@
+"""Compiled streams against compiled whole sequences, bit for bit, unmapped pages around all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from xdsl.dialects.builtin import BoolAttr
+
+from rnncc import pipeline
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir.library import Library
+from rnncc.ir.ops.control import Scan
+from rnncc.ir.program import Program
+from rnncc.options import Options
+from tests.codegen.compiled import bare_net
+from tests.codegen.guarded import Guards, guards
+from tests.codegen.streamed import BareStream
+from tests.golden import CASES, Arrays, random_inputs
+from tests.passes.helpers import quick
+from tests.passes.streams import in_chunks
+from tests.passes.test_streaming import STREAMED
+from tests.strategies import make_inputs, programs
+
+pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
+every_case = pytest.mark.parametrize("case", STREAMED, ids=lambda path: path.name)
+both_sides = pytest.mark.parametrize("end", [False, True], ids=["before", "behind"])
+CHUNKS = [(1, 1, 1), (0, 2, 0, 5), (13, 1, 70, 1)]
+
+
+@cache
+def bare_stream(case: Path) -> tuple[Program, BareStream]:
+    options = Options(name="net")
+    imported = pipeline.import_source(case / "net.pb", case / "init.pb", options)
+    return imported, BareStream(library_of(imported.copy()), resolve_target())
+
+
+def library_of(program: Program) -> Library:
+    return pipeline.build_library(program, Options(name="net", verify_each=True))
+
+
+def streamed(
+    program: Program,
+    bare: BareStream,
+    inputs: Arrays,
+    sizes: dict[str, int],
+    chunks: Sequence[int],
+    memory: Guards,
+) -> Arrays:
+    """The outputs of a sequence cut into chunks."""
+    state = bare.begin(inputs, sizes, memory)
+
+    def step(part: Arrays, steps: int) -> Arrays:
+        nonlocal state
+        outputs, state = bare.step(part, state, {**sizes, "T": steps}, memory)
+        return outputs
+
+    return in_chunks(program, step, inputs, chunks)
+
+
+def same_bits(got: Arrays, want: Arrays) -> None:
+    assert list(got) == list(want)
+    for name, array in want.items():
+        np.testing.assert_array_equal(got[name], array, err_msg=name, strict=True)
+
+
+@every_case
+@both_sides
+@pytest.mark.parametrize("chunks", CHUNKS, ids=str)
+@pytest.mark.parametrize("batch", [1, 5])
+def test_chunks_are_the_whole(case: Path, end: bool, chunks: tuple[int, ...], batch: int) -> None:
+    program, bare = bare_stream(case)
+    sizes = {"T": sum(chunks), "N": batch, "S": 4}
+    inputs = random_inputs(program, sizes)
+    with guards(end) as memory:
+        whole = bare.run(inputs, sizes, memory)
+        same_bits(streamed(program, bare, inputs, sizes, chunks, memory), whole)
+
+
+@every_case
+def test_the_whole_is_what_one_program_computes(case: Path) -> None:
+    program, bare = bare_stream(case)
+    _, single = bare_net(case)
+    for steps, batch in ((0, 1), (1, 1), (9, 3), (100, 2)):
+        sizes = {"T": steps, "N": batch, "S": 3}
+        inputs = random_inputs(program, sizes)
+        with guards(True) as memory:
+            same_bits(bare.run(inputs, sizes, memory), single.run(inputs, sizes, memory))
+
+
+@every_case
+def test_absent_outputs_change_nothing(case: Path) -> None:
+    program, bare = bare_stream(case)
+    sizes = {"T": 4, "N": 3, "S": 3}
+    inputs = random_inputs(program, sizes)
+    with guards(True) as memory:
+        first = bare.begin(inputs, sizes, memory)
+        every, state = bare.step(inputs, first, sizes, memory)
+        for absent in (*([name] for name in every), list(every)):
+            some, other = bare.step(inputs, first, sizes, memory, absent)
+            same_bits(some, {n: a for n, a in every.items() if n not in absent})
+            assert other == state
+
+
+@every_case
+def test_no_batch_at_all(case: Path) -> None:
+    program, bare = bare_stream(case)
+    sizes = {"T": 2, "N": 0, "S": 3}
+    inputs = random_inputs(program, sizes)
+    with guards(True) as memory:
+        same_bits(
+            streamed(program, bare, inputs, sizes, (1, 1), memory),
+            bare.run(inputs, sizes, memory),
+        )
+
+
+@quick
+@given(program=programs(), chunks=st.lists(st.integers(0, 3), min_size=2, max_size=4))
+def test_random_programs(program: Program, chunks: list[int]) -> None:
+    for op in program.net.walk():
+        if isinstance(op, Scan):
+            op.properties["reverse"] = BoolAttr.from_bool(False)
+    sizes, inputs = make_inputs(program, {"T": sum(chunks), "N": 3})
+    inputs = {n: a if a.dtype == np.int32 else a.astype(np.float32) for n, a in inputs.items()}
+    library = library_of(program.copy())
+    assume(library.streaming is not None)
+    bare = BareStream(library, resolve_target())
+    with guards(True) as memory:
+        whole = bare.run(inputs, sizes, memory)
+        same_bits(streamed(program, bare, inputs, sizes, chunks, memory), whole)
+
+
+def test_sizes_and_nulls_are_refused() -> None:
+    _, bare = bare_stream(STREAMED[0])
+    assert bare.size("state_bytes", {"N": -1}) == -1
+    assert bare.size("workspace_bytes", {"T": -1}) == -1
+    state_init, step = bare.call("state_init"), bare.call("step")
+    sizes = [1] * len(bare.timed)
+    assert state_init(0, 0, 0, 0, *sizes[1:]) == 1
+    assert state_init(0, 0, 0, 0, -1, *sizes[2:]) == 2
+    assert step(0, 0, 0, 0, 0, *sizes) == 1
+    assert step(0, 0, 0, 0, 0, -1, *sizes[1:]) == 2
