@@ -1,6 +1,7 @@
 """An ahead-of-time compiler for recurrent nets.
 
     model = rnncc.compile("net.pb", init="init.pb")          # in memory
+    model = rnncc.compile("net.pb", init="init.pb", train=True)  # forward, backward
     files = rnncc.build("net.pb", init="init.pb", out="build")  # libnet.so, net.h, net.py
 
 Importing this package is light: the compiler itself is imported when it is first used.
@@ -11,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from rnncc.errors import CompileError
 
 if TYPE_CHECKING:
-    from rnncc_runtime import Model
+    from rnncc_runtime import Model, TrainableModel
 
     from rnncc import cells as cells
     from rnncc.ir.program import Program
@@ -36,13 +37,30 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'rnncc' has no attribute {name!r}")
 
 
-def compile(net: Source, init: Source | None = None, **options: Any) -> Model:
+@overload
+def compile(
+    net: Source, init: Source | None = None, *, train: Literal[True], **options: Any
+) -> TrainableModel: ...
+
+
+@overload
+def compile(
+    net: Source, init: Source | None = None, *, train: Literal[False] = False, **options: Any
+) -> Model: ...
+
+
+def compile(
+    net: Source, init: Source | None = None, *, train: bool = False, **options: Any
+) -> Model | TrainableModel:
     """Compile a net in memory, for this machine; needs no linker.
 
     Args:
         net: a Caffe2 net: a path, the file's bytes, or a NetDef message; or what a function of
             `rnncc.cells` built.
         init: the net that fills its parameters; what it does not fill is an input of the model.
+        train: a `TrainableModel` with `forward`, `backward` and parameters to update, where
+            options["recompute"] (auto, none, all or names) tells what `backward` computes again,
+            and options["outputs_with_grads"] the outputs that a loss depends on.
         options: fields of `rnncc.options.Options`, such as shapes={"x": ("T", "N", 40)}.
 
     Raises:
@@ -51,7 +69,7 @@ def compile(net: Source, init: Source | None = None, **options: Any) -> Model:
     from rnncc import pipeline
     from rnncc.options import Options
 
-    return pipeline.compile_in_memory(net, init, Options.of(net, options))
+    return pipeline.compile_in_memory(net, init, Options.of(net, {**options, "train": train}))
 
 
 def build(
@@ -65,7 +83,7 @@ def build(
     """Compile a net into files: `libNAME.so`, `NAME.h`, `NAME.py`.
 
     Args:
-        net, init, options: as for `compile`.
+        net, init, options: as for `compile`, train=True among them.
         out: the folder to write into; made if need be.
         name: NAME; without it the file's stem.
         products: which files, among so, h, py, o, a, pc, cmake.

@@ -66,10 +66,21 @@ class Options:
         values["name"] = _checked_name(values["name"]) if "name" in values else _name_of(net)
         if "dump_ir" in values:
             values["dump_ir"] = Path(values["dump_ir"])
+        _check_training(values)
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")
         return Options(**values)
+
+
+def _check_training(values: dict[str, Any]) -> None:
+    for key in ("recompute", "outputs_with_grads"):
+        if key in values and not values.get("train"):
+            raise CompileError("", f"{key} goes with train")
+    if not isinstance(values.get("recompute", ""), str):
+        raise CompileError("", f"recompute {values['recompute']!r} is not a text such as 'auto'")
+    if isinstance(values.get("outputs_with_grads"), str):
+        values["outputs_with_grads"] = [values["outputs_with_grads"]]
 
 
 def _checked_name(name: Any) -> str:

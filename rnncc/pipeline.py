@@ -14,7 +14,7 @@ from rnncc.errors import CompileError, InternalError
 from rnncc.options import Options
 
 if TYPE_CHECKING:
-    from rnncc_runtime import Model
+    from rnncc_runtime import Model, TrainableModel
 
     from rnncc.codegen.llvm import Optimised
     from rnncc.codegen.target import Target
@@ -156,7 +156,7 @@ def build_library(program: Program, options: Options) -> Library:
     return Library(program.name, program.source, parts, streaming=streaming)
 
 
-def compile_in_memory(net: Any, init: Any, options: Options) -> Model:
+def compile_in_memory(net: Any, init: Any, options: Options) -> Model | TrainableModel:
     """A model that runs in this process."""
     return load_library(build_library(import_source(net, init, options), options), options)
 
@@ -196,7 +196,7 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
 
     program = import_source(net, init, options)
     if kind == "rnn":
-        return str(optimise(program, options).module) + "\n"
+        return "".join(f"{optimise(part, options).module}\n" for part in _parts(program, options))
     library = build_library(program, options)
     if kind == "kern":
         return "".join(f"{kernels.module}\n" for kernels in library.programs.values())
@@ -207,6 +207,16 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
         "asm": lambda: made.assembly,
         "obj": lambda: made.object_code,
     }[kind]()
+
+
+def _parts(program: Program, options: Options) -> list[Program]:
+    """What the passes of inference are run on."""
+    if not options.train:
+        return [program]
+    from rnncc.training import make_phases
+
+    phases, _ = make_phases(program, options)
+    return [phases.forward, phases.backward]
 
 
 def generate(library: Library, target: Target, metadata: dict[str, Any]) -> Optimised:

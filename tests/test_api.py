@@ -81,6 +81,10 @@ def test_seed(expected: dict[str, Any], inputs: dict[str, Any]) -> None:
         ({"seed": "x"}, "seed 'x' is not a number from 0 up"),
         ({"shapes": {"q": ("T",)}}, "--shape q: is no input of the net"),
         ({"target": "riscv64-unknown-linux-gnu"}, "riscv64"),
+        ({"recompute": "all"}, "recompute goes with train"),
+        ({"outputs_with_grads": ["y"]}, "outputs_with_grads goes with train"),
+        ({"train": True, "recompute": 1}, "recompute 1 is not a text such as 'auto'"),
+        ({"train": True, "outputs_with_grads": "y"}, "no output 'y' to differentiate; there are"),
     ],
 )
 def test_wrong_options(options: dict[str, Any], message: str) -> None:
@@ -99,5 +103,6 @@ def test_unknown_product_is_refused_before_compiling(tmp_path: Path) -> None:
     [("target", "aarch64-unknown-linux-gnu"), ("cpu", "frob"), ("target", "riscv64-linux-gnu")],
 )
 def test_compile_refuses_other_machines(option: str, value: str) -> None:
+    given: dict[str, Any] = {option: value}
     with pytest.raises(rnncc.CompileError, match=value.split("-")[0]):
-        rnncc.compile(NET, INIT, **{option: value})
+        rnncc.compile(NET, INIT, **given)

@@ -8,7 +8,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from rnncc_runtime import Model, load
+from rnncc_runtime import Model, TrainableModel, load
 
 from rnncc.commands.tables import print_table, shape_text
 from rnncc.errors import CompileError
@@ -54,7 +54,7 @@ def _read(path: Path, name: str) -> Arrays:
         raise CompileError(str(path), "is no .npy or .npz file of plain arrays") from error
 
 
-def name_arrays(arrays: Arrays, model: Model) -> Arrays:
+def name_arrays(arrays: Arrays, model: Model | TrainableModel) -> Arrays:
     """Give an array without a name the name of the model's only input that is left.
 
     Raises:
