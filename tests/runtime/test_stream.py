@@ -1,0 +1,227 @@
+"""Streams of models in memory and in libraries: chunks, states, what they refuse."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rnncc_runtime
+from rnncc_runtime import ArrayError, Model, RunError, Stream, StreamError
+
+import rnncc
+from tests.golden import CASES, GOLDEN, Arrays, arrays_of
+
+NEEDED = ("lstm", "attention_recurrent", "lstm_bidirectional", "gru_no_lengths")
+pytestmark = pytest.mark.skipif(
+    not {GOLDEN / "caffe2" / name for name in NEEDED} <= set(CASES), reason="no golden data here"
+)
+
+
+@cache
+def compiled(name: str) -> Model:
+    case = GOLDEN / "caffe2" / name
+    model = rnncc.compile(case / "net.pb", case / "init.pb")
+    assert isinstance(model, Model)
+    return model
+
+
+@pytest.fixture
+def lstm() -> Model:
+    return compiled("lstm")
+
+
+def given(model: Model, steps: int, batch: int, seed: int = 0) -> Arrays:
+    """Random inputs; sequences end within the steps."""
+    rng = np.random.default_rng(seed)
+    sizes = {"T": steps, "N": batch, "S": 4}
+    arrays: Arrays = {}
+    for name, spec in model.inputs.items():
+        shape = [sizes.get(str(size), size) for size in spec.shape]
+        most = sizes["S" if name.startswith("enc") else "T"]
+        floats = rng.standard_normal(shape).astype(np.float32)
+        lengths = rng.integers(1, most + 1, shape).astype(np.int32)
+        arrays[name] = floats if spec.dtype == np.float32 else lengths
+    return arrays
+
+
+def parts(stream: Stream, inputs: Arrays, chunks: Sequence[int]) -> list[Arrays]:
+    results: list[Arrays] = []
+    at = 0
+    for chunk in chunks:
+        results.append(stream.step({n: inputs[n][at : at + chunk] for n in stream.inputs}))
+        at += chunk
+    return results
+
+
+def starts(stream: Stream, inputs: Arrays) -> Arrays:
+    return {name: inputs[name] for name in stream.starts}
+
+
+def check(results: list[Arrays], whole: Arrays) -> None:
+    for name, want in whole.items():
+        pieces = [result[name] for result in results]
+        got = pieces[-1] if name.endswith("_last") else np.concatenate(pieces)
+        np.testing.assert_array_equal(got, want, err_msg=name, strict=True)
+
+
+@pytest.mark.parametrize("name", ["lstm", "attention_recurrent", "gru_no_lengths"])
+def test_chunks_are_the_whole_in_memory_and_in_a_library(name: str, tmp_path: Path) -> None:
+    case = GOLDEN / "caffe2" / name
+    made = rnncc.build(case / "net.pb", case / "init.pb", out=tmp_path)
+    assert made.library is not None
+    loaded = rnncc_runtime.load(made.library)
+    assert isinstance(loaded, Model)
+    inputs = given(loaded, 9, 3)
+    whole = loaded.run(inputs)
+    for model in (loaded, compiled(name)):
+        stream = model.stream()
+        stream.reset(starts(stream, inputs))
+        check(parts(stream, inputs, (1, 0, 5, 3)), whole)
+        stream.reset(starts(stream, inputs))
+        check(parts(stream, inputs, (9,)), whole)
+
+
+def test_what_caffe2_computed_step_by_step(lstm: Model) -> None:
+    case = GOLDEN / "caffe2" / "lstm"
+    inputs, whole = arrays_of(case, "in:"), arrays_of(case, "out:")
+    stream = lstm.stream(inputs={n: a for n, a in inputs.items() if n != "x"})
+    results = parts(stream, inputs, [1] * len(inputs["x"]))
+    all_steps = np.concatenate([result["rnn/hidden_state_all"] for result in results])
+    np.testing.assert_allclose(all_steps, whole["rnn/hidden_state_all"], 1e-5, 1e-5)
+
+
+def test_a_state_goes_on_elsewhere(lstm: Model) -> None:
+    inputs = given(lstm, 6, 2)
+    first, second = lstm.stream(batch=2), lstm.stream()
+    first.reset(starts(first, inputs))
+    before = parts(first, inputs, (2, 1))
+    second.state = first.state
+    assert second.state == first.state
+    rest = {**inputs, "x": inputs["x"][3:]}
+    check([*before, *parts(second, rest, (1, 2))], lstm.run(inputs))
+    check([*before, *parts(first, rest, (3,))], lstm.run(inputs))
+
+
+def test_states_begin_as_zeros_and_sequences_have_no_end(lstm: Model) -> None:
+    inputs = given(lstm, 3, 2)
+    zeros = {name: np.zeros((1, 2, 6), np.float32) for name in ("h0_0", "c0_0")}
+    whole = lstm.run({**inputs, **zeros, "seq_lengths": np.full(2, 3, np.int32)})
+    stream = lstm.stream(batch=2)
+    check(parts(stream, inputs, (2, 1)), whole)
+    stream.reset()
+    check(parts(stream, inputs, (3,)), whole)
+    check(parts(lstm.stream(), inputs, (1, 1, 1)), whole)  # the batch is that of the first step
+
+
+def test_one_step_may_come_without_its_axis(lstm: Model) -> None:
+    inputs = given(lstm, 2, 3)
+    whole = parts(lstm.stream(), inputs, (1, 1))
+    stream = lstm.stream(batch=3)
+    for row, want in zip(inputs["x"], whole, strict=True):
+        before = stream.state
+        out = {"rnn/hidden_state_all": np.empty((3, 6), np.float32)}
+        assert stream.step({"x": row}, out=out).keys() == out.keys()
+        stream.state = before
+        got = stream.step({"x": row})
+        assert got["rnn/hidden_state_last"].shape == (1, 3, 6)
+        for result in (out, got):
+            same = want["rnn/hidden_state_all"][0]
+            np.testing.assert_array_equal(result["rnn/hidden_state_all"], same, strict=True)
+
+
+def test_what_a_beginning_refuses(lstm: Model) -> None:
+    attention = compiled("attention_recurrent")
+    with pytest.raises(ArrayError, match="missing: enc "):
+        attention.stream(batch=2)
+    with pytest.raises(ArrayError, match="missing: enc "):
+        attention.stream().step({"dec": np.zeros((1, 2, 5), np.float32)})
+    with pytest.raises(ArrayError, match=r"unknown: x \(it takes: seq_lengths, h0_0, c0_0\)"):
+        lstm.stream(inputs={"x": np.zeros((1, 2, 5), np.float32)})
+    with pytest.raises(ArrayError, match="N is 3 in h0_0 but 2 in the stream"):
+        lstm.stream(batch=2, inputs={"h0_0": np.zeros((1, 3, 6), np.float32)})
+    with pytest.raises(ArrayError, match="h0_0 is float64, expected float32"):
+        lstm.stream(batch=2, inputs={"h0_0": np.zeros((1, 2, 6))})
+    with pytest.raises(RunError, match="too large"):
+        lstm.stream(batch=2**31)
+
+
+def test_what_a_step_refuses(lstm: Model) -> None:
+    stream = lstm.stream(batch=2)
+    x = np.zeros((3, 2, 5), np.float32)
+    before = stream.state
+    wrong: list[tuple[Arrays, str]] = [
+        ({}, "missing: x"),
+        ({"x": x[:, :1]}, "N is 2 in the stream but 1 in x"),
+        ({"x": x[..., :4]}, "axis 2 is 4, expected 5"),
+        ({"x": x[0, 0]}, r"x has shape \[5\], expected \[T, N, 5\]"),
+        ({"x": x.astype(np.float64)}, "x is float64, expected float32"),
+        ({"x": x, "h0_0": x}, "unknown: h0_0"),
+    ]
+    for inputs, message in wrong:
+        with pytest.raises(ArrayError, match=message):
+            stream.step(inputs)
+    short = {"rnn/hidden_state_all": np.empty((2, 2, 6), np.float32)}
+    with pytest.raises(ArrayError, match="T is 3 in x but 2 in output rnn/hidden_state_all"):
+        stream.step({"x": x}, out=short)
+    assert stream.state == before
+
+
+def test_states_that_do_not_fit(lstm: Model) -> None:
+    stream = lstm.stream(batch=2)
+    saved = stream.state
+    wrong = {
+        "not the state of a stream": b"something else" * 10,
+        "is damaged": saved[:-1],
+        "of another model": compiled("gru_no_lengths").stream(batch=2).state,
+        "a state of N = 3 for a stream of N = 2": lstm.stream(batch=3).state,
+        "version 2, expected 1": saved[:16] + b"\2" + saved[17:],
+    }
+    flipped = bytearray(saved)
+    flipped[-1] ^= 1
+    for message, content in [*wrong.items(), ("is damaged", bytes(flipped))]:
+        with pytest.raises(StreamError, match=message):
+            stream.state = content
+        assert stream.state == saved
+    with pytest.raises(StreamError, match="no state yet"):
+        _ = lstm.stream().state
+
+
+def test_nets_without_steps_say_why() -> None:
+    with pytest.raises(StreamError, match=r"whole sequences only: .*reverse_segments along time"):
+        compiled("lstm_bidirectional").stream(batch=1)
+
+
+def test_streams_of_one_model_in_threads(lstm: Model) -> None:
+    wrong: list[int] = []
+
+    def work(seed: int) -> None:
+        for turn in range(50):
+            inputs = given(lstm, 5, 1 + seed % 3, seed * 100 + turn)
+            stream = lstm.stream(inputs={n: a for n, a in inputs.items() if n != "x"})
+            results = parts(stream, inputs, (2, 3))
+            got = np.concatenate([result["rnn/hidden_state_all"] for result in results])
+            if not np.array_equal(got, lstm.run(inputs)["rnn/hidden_state_all"]):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_stream_keeps_its_model_alive() -> None:
+    case = GOLDEN / "caffe2" / "gru_no_lengths"
+    model = rnncc.compile(case / "net.pb", case / "init.pb")
+    assert isinstance(model, Model)
+    stream, x = model.stream(), np.ones((2, 1, 5), np.float32)
+    want = stream.step({"x": x})
+    del model
+    stream.reset()
+    got = stream.step({"x": x})
+    np.testing.assert_array_equal(got["rnn/hidden_t_all"], want["rnn/hidden_t_all"])
