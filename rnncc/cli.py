@@ -163,26 +163,39 @@ def inspect(net: Path, init: Path | None, as_json: bool, **options: Any) -> None
         inspection.print_report(report)
 
 
-@cli.command(epilog=_example("rnncc plan examples/lstm.pbtxt --init examples/lstm_init.pbtxt"))
+@cli.command(
+    epilog=_example(
+        "rnncc plan examples/lstm.pbtxt --init examples/lstm_init.pbtxt --plan-for 100,4"
+        " --html plan.html"
+    )
+)
 @NET
 @source_options
+@click.option("--train", is_flag=True, help="Plan forward and backward.")
+@click.option("--recompute", metavar="WHAT", help="In backward: auto, none, all, or blobs' names.")
+@click.option("--plan-for", metavar="T,N", help="Sizes for the figures, or T=100,N=4.")
+@click.option("--html", type=click.Path(path_type=Path), help="A page that draws the plan.")
 @JSON
-def plan(net: Path, init: Path | None, as_json: bool, **options: Any) -> None:
-    """Show where every buffer of the compiled net lies, and the workspace's size."""
-    from rnncc import pipeline
-    from rnncc.commands.tables import print_table
-    from rnncc.planning.report import plan_report
+def plan(
+    net: Path,
+    init: Path | None,
+    plan_for: str | None,
+    html: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Show where every buffer of the compiled net lies, when it lives, and what that takes."""
+    from rnncc.commands import planning
 
-    chosen = _options(net, options)
-    report = plan_report(pipeline.lower(pipeline.import_source(net, init, chosen), chosen))
-    rows = [(row.name, row.role, row.size, *row.live, row.offset) for row in report.rows]
-    columns = ["name", "role", "size", "first", "last", "offset"]
+    report = planning.report_of(net, init, _options(net, options), plan_for)
+    if html is not None:
+        from rnncc.planning.drawing import draw
+
+        html.write_text(draw(report), encoding="utf-8")
     if as_json:
-        buffers = [dict(zip(columns, row, strict=True)) for row in rows]
-        click.echo(json.dumps({"workspace": report.workspace, "buffers": buffers}, indent=2))
-    else:
-        print_table("", columns, rows)
-        click.echo(f"workspace: {report.workspace} bytes")
+        click.echo(json.dumps(report.to_dict(), indent=2))
+    elif html is None:
+        planning.print_report(report)
 
 
 @cli.command(epilog=_example("rnncc demo"))

@@ -69,15 +69,21 @@ def plan(program: KernelProgram) -> Plan:
     The workspace holds scratch, state, and what stands in for absent outputs. It must start at a
     multiple of 64 bytes.
     """
-    line = timeline(program.func)
-    params, weights = _place_params(program, Lifetime(0, line.end))
-    buffers, blocks, workspace = _place_workspace(program, line)
+    made = make_plan(program)
     for buffer in program.buffers:
         if buffer.role.data in OWNED:
             buffer.offset = dim_attr(0)  # of those that hold nothing
-    for planned in (*params, *buffers):
+    for planned in (*made.params, *made.buffers):
         planned.buffer.offset = StringAttr(str(planned.offset))
-    program.workspace, program.weights = workspace, weights
+    program.workspace, program.weights = made.workspace, made.weights
+    return made
+
+
+def make_plan(program: KernelProgram) -> Plan:
+    """The same plan, with nothing set: the same again for a program that is planned already."""
+    line = timeline(program.func)
+    params, weights = _place_params(program, Lifetime(0, line.end))
+    buffers, blocks, workspace = _place_workspace(program, line)
     return Plan(buffers, params, blocks, workspace, weights)
 
 

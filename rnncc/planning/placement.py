@@ -9,14 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from operator import add, le
 
 import numpy as np
 
 from rnncc.ir.dims import Dim, Largest, Monomial
 from rnncc.planning.lifetimes import Lifetime
-from rnncc.planning.stacking import Layers, Order, best_order, least_heights, neighbours, reference
+from rnncc.planning.stacking import (
+    Floats,
+    Layers,
+    Order,
+    best_order,
+    least_heights,
+    neighbours,
+    reference,
+)
 
 Vector = tuple[int, ...]
 Grain = tuple[int, int]
@@ -26,7 +34,9 @@ LINE = 64
 """Bytes of a line of the cache."""
 LITTLE = 4
 """How many lines make room for rounding up to one more."""
-COSTLY = 1.01
+NONE, COARSE, ALL = range(3)
+"""Starts at lines: nowhere, where that adds little to a coefficient, for constants too."""
+COSTLY = 1.02
 """For starts at lines no more memory than this is taken, over what else would do."""
 FORMULAS = 24
 """Of so many an offset is the largest, at most."""
@@ -56,9 +66,13 @@ def place(blocks: Sequence[Block]) -> tuple[list[Largest], Largest]:
     found = {m for block in blocks for m, _ in block.size.terms}
     monomials = sorted(found, key=lambda m: (-len(m), m))
     stack = _Stack(blocks, monomials)
-    order = best_order([b.lifetime for b in blocks], stack.at_reference, stack.wishes())
-    tight, lined = (stack.of(order, lines) for lines in (False, True))
-    starts, top = lined if stack.costs_little(lined[1], tight[1]) else tight
+    lifetimes = [b.lifetime for b in blocks]
+    order, heights = best_order(lifetimes, stack.at_reference, stack.wishes())
+    starts, top = stack.of(order, ALL)
+    for care in (COARSE, NONE):
+        if (stack.heights(top) <= COSTLY * heights).all():
+            break
+        starts, top = stack.of(order, care)
     return [_largest(monomials, start) for start in starts], _largest(monomials, top)
 
 
@@ -66,6 +80,7 @@ class _Stack:
     """Blocks to be stacked, with all that is the same for every order."""
 
     def __init__(self, blocks: Sequence[Block], monomials: Sequence[Monomial]) -> None:
+        self.monomials = monomials
         self.sizes = [tuple(max(b.size.coefficient(m), 0) for m in monomials) for b in blocks]
         self.grains = [(b.item, LINE if _fills_lines(b.size) else b.item) for b in blocks]
         self.near = neighbours([b.lifetime for b in blocks])
@@ -83,12 +98,11 @@ class _Stack:
         """
         return [[-wanted for _, wanted in self.grains], [-item for item, _ in self.grains]]
 
-    def costs_little(self, top: Sequence[Vector], other: Sequence[Vector]) -> bool:
-        """Whether a stack is hardly higher than another."""
-        high, low = (np.array(v, float) @ self.scales for v in (top, other))
-        return bool((high.max(axis=0) <= COSTLY * low.max(axis=0)).all())
+    def heights(self, top: Sequence[Vector]) -> Floats:
+        """A stack's height at each of the sizes of reference."""
+        return (np.array(top, float) @ self.scales).max(axis=0)
 
-    def of(self, order: Order, lines: bool) -> tuple[list[Sequence[Vector]], Sequence[Vector]]:
+    def of(self, order: Order, care: int) -> tuple[list[Sequence[Vector]], Sequence[Vector]]:
         """The starts in the blocks' own order, and the whole stack's height."""
         rank = {i: place for place, i in enumerate(order)}
         count = len(order)
@@ -96,9 +110,8 @@ class _Stack:
         ends: list[Sequence[Vector]] = [()] * count
         under = [0] * count  # sets of blocks, a bit each: all that are below, through others too
         for i in order:
-            least, wanted = self.grains[i]
-            grain = (least, wanted if lines else least)
-            below = {_aligned(v, grain) for j in self._directly(i, rank, under) for v in ends[j]}
+            below = {v for j in self._directly(i, rank, under) for v in ends[j]}
+            below = {self._aligned(v, i, care) for v in below}
             starts[i] = self._fewer(below or {(0,) * len(self.sizes[i])}, SLACK)
             ends[i] = [_sum(start, self.sizes[i]) for start in starts[i]]
         return starts, self._fewer({v for end in ends for v in end}, SLACK_OF_ALL)
@@ -112,6 +125,16 @@ class _Stack:
                 found.append(j)
                 under[i] |= under[j] | 1 << j
         return found
+
+    def _aligned(self, start: Vector, i: int, care: int) -> Vector:
+        """Up to a multiple of the wanted grain where that is cheap enough, else of the least."""
+        least, wanted = self.grains[i]
+        cheap = {NONE: inf, COARSE: wanted * LITTLE, ALL: wanted * LITTLE}[care]
+        pairs = zip(self.monomials, start, strict=True)
+        return tuple(
+            _up(c, wanted if c >= cheap or (care == ALL and not monomial) else least)
+            for monomial, c in pairs
+        )
 
     def _fewer(self, heights: Iterable[Vector], slack: float) -> Sequence[Vector]:
         """Those that may be the highest; pairs are joined where that costs next to nothing.
@@ -144,12 +167,6 @@ def _highest(heights: Iterable[Vector]) -> list[Vector]:
         if not any(_below(height, other) for other in found):
             found.append(height)
     return found
-
-
-def _aligned(start: Vector, grain: Grain) -> Vector:
-    """Up to a multiple of the wanted grain in coefficients large enough, else of the least."""
-    least, wanted = grain
-    return tuple(_up(c, wanted if c >= wanted * LITTLE else least) for c in start)
 
 
 def _below(a: Vector, b: Vector) -> bool:

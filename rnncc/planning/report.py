@@ -1,28 +1,63 @@
-"""The memory plan as a table: every buffer, its size formula, when it lives, where it lies."""
+"""The memory plan in numbers: every buffer, its size formula, when it lives, where it lies.
+
+In: planned kernel programs, and the blocks of memory that they share. Out: a `PlanReport`, which
+`rnncc plan` prints, writes as JSON, or draws.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
 
-from rnncc.ir.kern import Buffer
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.planning.layout import Plan, plan
+from rnncc.ir.dims import Dim, Largest, product
+from rnncc.ir.kern import Buffer, For
+from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.ops.base import get_dim
+from rnncc.ir.types import ITEM_BYTES
+from rnncc.planning.layout import Plan, Planned
 from rnncc.planning.lifetimes import lifetimes
 from rnncc.planning.placement import TYPICAL, TYPICAL_OTHER
-from rnncc.planning.uses import timeline
+from rnncc.planning.uses import Timeline, timeline
+
+Sizes = Mapping[str, int]
+
+
+class Slot(Protocol):
+    """A port's place in a block of memory that programs share."""
+
+    @property
+    def port(self) -> Port: ...
+    @property
+    def offset(self) -> Dim: ...
 
 
 @dataclass(frozen=True)
-class PlanRow:
+class SharedBlock:
+    """Memory that one program leaves for another, such as the tape of training.
+
+    Attributes:
+        role: of each slot.
+        size: of the whole block, in bytes.
+    """
+
+    title: str
+    role: str
+    slots: Sequence[Slot]
+    size: Dim
+
+
+@dataclass(frozen=True)
+class BufferRow:
     """One buffer.
 
     Attributes:
         size: bytes, a formula; of an output or input, of the caller's memory.
-        live: the first and last position at which it is in use.
-        offset: bytes from the start of the workspace, or of the packed weights; empty for memory
-            of the caller that nothing stands in for.
+        bytes: what it takes of the workspace or of the weights, at the report's sizes.
+        first, last: the positions in the program at which it is in use, both included.
+        offset: from the start of the workspace, or of the packed weights, a formula; None for
+            memory of the caller that nothing stands in for.
+        start: the offset in bytes, at the report's sizes.
         shares: the buffer whose memory it takes over, written in place.
     """
 
@@ -30,70 +65,190 @@ class PlanRow:
     role: str
     dtype: str
     size: str
-    live: tuple[int, int]
-    offset: str = ""
-    shares: str = ""
+    bytes: int
+    first: int
+    last: int
+    offset: str | None = None
+    start: int | None = None
+    shares: str | None = None
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """A kernel, or a loop (from `position` to `last`), and the buffers that it writes."""
+
+    position: int
+    last: int
+    name: str
+    depth: int
+    writes: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True)
+class ProgramReport:
+    """One program.
+
+    Attributes:
+        workspace: bytes, a formula.
+        weights: bytes of packed weights.
+        peak: the bytes that the workspace takes.
+        bound: the most bytes that live at once; no layout takes less.
+        ratio: peak over bound.
+        end: past the last position.
+    """
+
+    title: str
+    workspace: str
+    weights: int
+    peak: int
+    bound: int
+    ratio: float
+    end: int
+    kernels: list[KernelRow]
+    buffers: list[BufferRow]
+
+
+@dataclass(frozen=True)
+class SlotRow:
+    """A part of a shared block; offset and size are formulas, start and bytes what they give."""
+
+    name: str
+    role: str
+    size: str
+    bytes: int
+    offset: str
+    start: int
+
+
+@dataclass(frozen=True)
+class SharedReport:
+    """A block that programs share."""
+
+    title: str
+    size: str
+    bytes: int
+    slots: list[SlotRow]
 
 
 @dataclass(frozen=True)
 class PlanReport:
-    """All buffers, the totals, and how close the workspace comes to the least possible.
+    """All programs and the blocks that they share, with figures at `sizes`.
 
     Attributes:
-        workspace: bytes, a formula.
-        weights: bytes.
-        sizes: the symbols' values for the figures that follow.
-        bound: the most bytes that live at once at those sizes; no layout takes less.
-        peak: the bytes that the workspace takes at those sizes.
+        workspace: bytes that do for every program, a formula; `peak` is its value.
     """
 
-    rows: list[PlanRow]
-    workspace: str
-    weights: int
+    name: str
     sizes: dict[str, int]
-    bound: int
+    workspace: str
     peak: int
-
-    @property
-    def ratio(self) -> float:
-        """Peak over bound."""
-        return self.peak / self.bound if self.bound else 1.0
+    programs: list[ProgramReport]
+    shared: list[SharedReport]
 
     def to_dict(self) -> dict[str, Any]:
         """The report for JSON."""
-        return {**asdict(self), "ratio": self.ratio}
+        return asdict(self)
 
 
-def plan_report(program: KernelProgram, sizes: Mapping[str, int] | None = None) -> PlanReport:
-    """Plan a program, or plan it again, and say what came out; figures are at `sizes`."""
-    planned = plan(program)
-    values = {name: TYPICAL.get(name, TYPICAL_OTHER) for name in program.symbols} | dict(
-        sizes or {}
+def plan_report(
+    name: str,
+    programs: Sequence[tuple[str, KernelProgram, Plan]],
+    sizes: Sizes | None = None,
+    shared: Sequence[SharedBlock] = (),
+    workspace: Largest | None = None,
+) -> PlanReport:
+    """Say how programs use memory.
+
+    Args:
+        name: of the model.
+        programs: what each is for, and its plan.
+        sizes: of the symbols, for the figures; those left out are typical.
+        shared: what the programs hand to each other.
+        workspace: bytes that do for every program, if not the most that one of them takes.
+    """
+    symbols = dict.fromkeys(s for _, program, _ in programs for s in program.symbols)
+    values = {s: TYPICAL.get(s, TYPICAL_OTHER) for s in symbols} | dict(sizes or {})
+    every = workspace or Largest(f for _, _, made in programs for f in made.workspace.formulas)
+    told = [_program(title, program, made, values) for title, program, made in programs]
+    blocks = [_shared(block, values) for block in shared]
+    return PlanReport(name, values, str(every), every.evaluate(values), told, blocks)
+
+
+def _program(title: str, program: KernelProgram, made: Plan, sizes: Sizes) -> ProgramReport:
+    line = timeline(program.func)
+    peak, bound = made.peak(sizes), made.bound(sizes)
+    return ProgramReport(
+        title,
+        str(made.workspace),
+        program.weights,
+        peak,
+        bound,
+        peak / bound if bound else 1.0,
+        line.end,
+        _kernels(line),
+        list(_buffers(program, made, line, sizes)),
     )
-    return PlanReport(
-        _rows(program, planned),
-        str(planned.workspace),
-        planned.weights,
-        values,
-        planned.bound(values),
-        planned.peak(values),
-    )
 
 
-def _rows(program: KernelProgram, planned: Plan) -> list[PlanRow]:
-    """In order of declaration, without those of the workspace that nothing uses."""
-    alive = lifetimes(timeline(program.func))
-    places = {p.buffer: p for p in (*planned.params, *planned.buffers)}
-    rows: list[PlanRow] = []
+def _buffers(
+    program: KernelProgram, made: Plan, line: Timeline, sizes: Sizes
+) -> Iterator[BufferRow]:
+    """In order of declaration, without those that nothing uses."""
+    alive = lifetimes(line)
+    places = {p.buffer: p for p in (*made.params, *made.buffers)}
     for buffer in program.buffers:
         place = places.get(buffer)
         lifetime = place.lifetime if place else alive.get(buffer)
         if lifetime is not None:
-            offset, shares = (str(place.offset), place.shares or "") if place else ("", "")
-            rows.append(_row(buffer, (lifetime.first, lifetime.last), offset, shares))
-    return rows
+            yield _row(buffer, (lifetime.first, lifetime.last), place, sizes)
 
 
-def _row(buffer: Buffer, live: tuple[int, int], offset: str, shares: str) -> PlanRow:
-    label, role = buffer.label.data, buffer.role.data
-    return PlanRow(label, role, buffer.dtype, str(buffer.bytes), live, offset, shares)
+def _row(buffer: Buffer, live: tuple[int, int], place: Planned | None, sizes: Sizes) -> BufferRow:
+    names = buffer.label.data, buffer.role.data, buffer.dtype
+    if place is None:
+        return BufferRow(*names, str(buffer.bytes), 0, *live)
+    # what a library has set counts: its programs share one block of weights
+    text = str(place.offset) if buffer.offset is None else buffer.offset.data
+    start = Largest.parse(text).evaluate(sizes)
+    taken = max(place.size.evaluate(sizes), 0)
+    return BufferRow(*names, str(buffer.bytes), taken, *live, text, start, place.shares)
+
+
+def _kernels(line: Timeline) -> list[KernelRow]:
+    """Kernels and loops in order."""
+    found: dict[int, KernelRow] = {}
+    for buffer, use in ((buffer, use) for buffer, uses in line.uses.items() for use in uses):
+        at, name = use.position, use.op.name.removeprefix("kern.")
+        row = found.setdefault(at, KernelRow(at, at, name, len(use.loops)))
+        if use.writes and buffer.label.data not in row.writes:
+            row.writes.append(buffer.label.data)
+    spans = line.spans.items()
+    for loop, (first, last) in spans:
+        depth = sum(start < first and last < end for _, (start, end) in spans)
+        found[first] = KernelRow(first, last, _loop_name(loop), depth)
+    return [found[position] for position in sorted(found)]
+
+
+def _loop_name(loop: For) -> str:
+    run = "" if loop.extent is None else f", {loop.extent.data} at a time"
+    way = ", backwards" if bool(loop.reverse) else ""
+    return f"for {loop.index.data} in {get_dim(loop.count)}{run}{way}"
+
+
+def _shared(block: SharedBlock, sizes: Sizes) -> SharedReport:
+    slots = [
+        SlotRow(
+            slot.port.name,
+            block.role,
+            str(size),
+            size.evaluate(sizes),
+            str(slot.offset),
+            slot.offset.evaluate(sizes),
+        )
+        for slot, size in ((slot, _bytes(slot.port)) for slot in block.slots)
+    ]
+    return SharedReport(block.title, str(block.size), block.size.evaluate(sizes), slots)
+
+
+def _bytes(port: Port) -> Dim:
+    return product(port.dims) * ITEM_BYTES[port.dtype]

@@ -58,8 +58,10 @@ def least_heights(lifetimes: Sequence[Lifetime], sizes: Floats) -> Floats:
     return np.maximum((alive @ sizes).max(axis=0), 1)
 
 
-def best_order(lifetimes: Sequence[Lifetime], sizes: Floats, wishes: Sequence[Layers]) -> Order:
-    """The order that is lowest, in the worst of the columns, over what must be.
+def best_order(
+    lifetimes: Sequence[Lifetime], sizes: Floats, wishes: Sequence[Layers]
+) -> tuple[Order, Floats]:
+    """The order that is lowest, in the worst of the columns, over what must be; its heights.
 
     Args:
         sizes: bytes, [blocks, sizes of reference].
@@ -72,10 +74,10 @@ def best_order(lifetimes: Sequence[Lifetime], sizes: Floats, wishes: Sequence[La
             for unfulfilled, layers in enumerate(wishes):
                 sorted_order = tuple(sorted(order, key=layers.__getitem__))
                 if search.tries(sorted_order, unfulfilled * PENALTY):
-                    return search.best
+                    return search.best, search.heights(search.best)
         if search.score[0] <= GOOD + (len(wishes) - 1) * PENALTY or len(lifetimes) > MANY:
             break
-    return search.best
+    return search.best, search.heights(search.best)
 
 
 class _Search:
@@ -93,7 +95,7 @@ class _Search:
         """Keep an order if it is the best; whether it is good enough."""
         if order not in self.known:
             self.known.add(order)
-            ratios = self._ends(order).max(axis=0, initial=0) / self.least
+            ratios = self.heights(order) / self.least
             score = (float(ratios.max()) + penalty, float(ratios.mean()))
             if score < self.score:
                 self.best, self.score = order, score
@@ -112,11 +114,12 @@ class _Search:
                 return
             placed = _earlier(placed, high)
 
-    def _ends(self, order: Order) -> Floats:
+    def heights(self, order: Order) -> Floats:
+        """How high the stack gets, for each column of sizes."""
         ends = np.zeros_like(self.sizes)
         for i in order:
             ends[i] = self.sizes[i] + ends[self.near[i]].max(axis=0, initial=0)
-        return ends
+        return ends.max(axis=0, initial=0)
 
     def _fit(
         self, order: Sequence[int], sizes: Sequence[float], smallest: bool

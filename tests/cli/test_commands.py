@@ -113,12 +113,31 @@ def test_inspect(capsys: Capture) -> None:
 
 
 def test_plan(capsys: Capture) -> None:
-    assert main(["plan", NET, *INIT, "--json"]) == 0
+    """The JSON has the keys that docs/planning.md names."""
+    assert main(["plan", NET, *INIT, "--plan-for", "7, 3", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report["buffers"]
-    assert {"name", "role", "size", "first", "last", "offset"} == report["buffers"][0].keys()
-    assert main(["plan", NET, *INIT]) == 0
-    assert f"workspace: {report['workspace']} bytes" in capsys.readouterr().out
+    assert report.keys() == {"name", "sizes", "workspace", "peak", "programs", "shared"}
+    assert report["sizes"] == {"T": 7, "N": 3}
+    told = (ROOT / "docs/planning.md").read_text()
+    for program in report["programs"]:
+        assert 1 <= program["ratio"] <= 1.05
+        for key in (*program, *program["buffers"][0], *program["kernels"][0]):
+            assert f"`{key}`" in told
+    assert main(["plan", NET, *INIT, "--plan-for", "N=3,T=7"]) == 0
+    printed = capsys.readouterr().out
+    for program in report["programs"]:
+        assert f"workspace: {program['workspace']} bytes" in printed
+        assert f"peak at T=7, N=3: {program['peak']} bytes" in printed
+    assert all(row["name"] in printed for row in report["programs"][0]["buffers"])
+
+
+def test_plan_drawn(tmp_path: Path, capsys: Capture) -> None:
+    page = tmp_path / "plan.html"
+    assert main(["plan", NET, *INIT, "--html", str(page)]) == 0
+    assert capsys.readouterr() == ("", "")
+    text = page.read_text()
+    assert text.startswith("<!DOCTYPE html>") and "Memory plan of lstm" in text
+    assert text.count("<rect") >= 5
 
 
 @pytest.mark.parametrize(
@@ -173,6 +192,10 @@ def test_demo(tmp_path: Path, capsys: Capture) -> None:
         (["run", NET, *INIT, "-i", ARRAYS, "-o", "y.txt"], "y.txt: 3 outputs go into an .npz file"),
         (["inspect", ARRAYS], "lstm.npz"),
         (["plan", NET], "lstm.pbtxt: op 0"),
+        (["plan", NET, *INIT, "--plan-for", "5,4,3"], "--plan-for: the net has no size number 3"),
+        (["plan", NET, *INIT, "--plan-for", "B=5"], "--plan-for: the net has no B"),
+        (["plan", NET, *INIT, "--plan-for", "5,-1"], "'-1' is not a number from 0 up"),
+        (["plan", NET, *INIT, "--html", "/proc/none"], "/proc/none: "),
     ],
 )
 def test_bad_input(words: list[str], message: str, capsys: Capture) -> None:

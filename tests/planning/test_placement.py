@@ -134,3 +134,11 @@ def test_growing_blocks_at_both_ends_of_life() -> None:
         )
         assert total.evaluate(env) <= 1.02 * most
     assert any(len(offset.formulas) > 1 for offset in offsets)
+
+
+def test_an_odd_constant_does_not_move_rows_off_their_lines() -> None:
+    sizes = [("196", 0, 5), ("100352*N", 1, 4), ("256*T*N", 0, 9), ("512*N", 3, 9)]
+    blocks = [Block(Dim.parse(size), Lifetime(first, last), 4) for size, first, last in sizes]
+    offsets, _ = place(blocks)
+    for env in VALUES:
+        assert all(offset.evaluate(env) % 64 == 0 for offset in offsets)

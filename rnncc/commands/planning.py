@@ -1,0 +1,106 @@
+"""What `rnncc plan` does: plan a net, and tell where its memory goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rnncc.commands.tables import print_table, printable
+from rnncc.errors import CompileError
+from rnncc.options import Options
+from rnncc.planning.layout import make_plan
+from rnncc.planning.report import (
+    BufferRow,
+    PlanReport,
+    ProgramReport,
+    SharedBlock,
+    plan_report,
+)
+
+if TYPE_CHECKING:
+    from rnncc.ir.library import Library
+
+COLUMNS = ("name", "role", "size", "first", "last", "offset", "at", "bytes", "takes over")
+
+
+def report_of(net: Path, init: Path | None, options: Options, plan_for: str | None) -> PlanReport:
+    """Compile a net and report on all of its programs.
+
+    Raises:
+        CompileError: the net cannot be compiled, or `plan_for` names no sizes of it.
+    """
+    from rnncc import pipeline
+
+    library = pipeline.build_library(pipeline.import_source(net, init, options), options)
+    programs = [(title, one, make_plan(one)) for title, one in library.programs.items()]
+    sizes = parse_sizes(plan_for, library.symbols)
+    return plan_report(library.name, programs, sizes, _shared(library), library.workspace)
+
+
+def _shared(library: Library) -> list[SharedBlock]:
+    """What one program of a library leaves for another."""
+    found: list[SharedBlock] = []
+    if (training := library.training) is not None:
+        found.append(SharedBlock("tape", "saved", training.slots, training.tape))
+    if (streaming := library.streaming) is not None:
+        found.append(SharedBlock("state", "state", streaming.slots, streaming.bytes))
+    return found
+
+
+def parse_sizes(text: str | None, symbols: Sequence[str]) -> dict[str, int]:
+    """The values of `50,8`, in the order of the symbols, or of `T=50,N=8`.
+
+    Raises:
+        CompileError: a symbol is unknown, or a value no number from 0 up.
+    """
+    sizes: dict[str, int] = {}
+    parts = [part.strip() for part in text.split(",")] if text else []
+    for place, part in enumerate(parts):
+        name, equals, value = (word.strip() for word in part.rpartition("="))
+        if not equals:
+            name = symbols[place] if place < len(symbols) else f"size number {place + 1}"
+        known = ", ".join(symbols) or "none"
+        if name not in symbols:
+            raise CompileError("--plan-for", f"the net has no {name}", f"its sizes are {known}")
+        if not (value.isascii() and value.isdigit()):
+            raise CompileError("--plan-for", f"{value!r} is not a number from 0 up")
+        sizes[name] = int(value)
+    return sizes
+
+
+def print_report(report: PlanReport) -> None:
+    """Tables of buffers, a program each, with the figures below; then what programs share."""
+    at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
+    where = f" at {at}" if at else ""
+    for program in report.programs:
+        print_table(program.title, COLUMNS, [_cells(row) for row in program.buffers])
+        print(f"workspace: {program.workspace} bytes")
+        print(f"weights: {program.weights} bytes")
+        print(_figures(program, where) + "\n")
+    for block in report.shared:
+        rows = [(s.name, s.role, s.size, s.offset, s.start, s.bytes) for s in block.slots]
+        print_table(block.title, ["name", "role", "size", "offset", "at", "bytes"], rows)
+        print(f"{printable(block.title)}: {block.size} bytes")
+        print(f"size{where}: {block.bytes} bytes\n")
+    if len(report.programs) > 1:
+        print(f"workspace of every function: {report.workspace} bytes")
+        print(f"size{where}: {report.peak} bytes")
+
+
+def _figures(program: ProgramReport, where: str) -> str:
+    alive = f"{program.ratio:.3f} times the {program.bound} alive at once (the lower bound)"
+    return f"peak{where}: {program.peak} bytes, {alive}"
+
+
+def _cells(row: BufferRow) -> tuple[object, ...]:
+    start = "" if row.start is None else row.start
+    taken = "" if row.start is None else row.bytes
+    offset, shares = short(row.offset or ""), row.shares or ""
+    return row.name, row.role, row.size, row.first, row.last, offset, start, taken, shares
+
+
+def short(formula: str) -> str:
+    """A formula, or how many it is the largest of."""
+    count = formula.count(",") + 1
+    return formula if count <= 2 else f"the largest of {count}"
