@@ -201,11 +201,11 @@ class Stream:
         shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
         used = {symbol for sizes in shapes for size in sizes for symbol in size.symbols}
         values = solve([*told, *more], [s for s in self._symbols if s in used])
+        self._allocate({symbol: values.get(symbol, 1) for symbol in self._symbols})
         for name in absent:
             spec = self.starts[name]
             shape = [size.evaluate(values) for size in spec.sizes]
             arrays[name] = np.full(shape, self._defaults[name], spec.dtype)
-        self._allocate({symbol: values.get(symbol, 1) for symbol in self._symbols})
         self._initialise([arrays.get(name) for name in self._order])
 
     def _check_names(self, inputs: Mapping[str, object]) -> list[str]:
