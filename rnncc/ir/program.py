@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,19 +21,22 @@ class Program:
         arrays: parameter name -> array; a parameter that is missing here is an input of the model.
             An input's name -> its default, which makes the input optional.
         source: the file it came from, for messages.
+        recompute: name hints of values in loops that the net itself says are to be computed again
+            by the backward pass, not kept.
     """
 
     module: ModuleOp
     arrays: dict[str, np.ndarray[Any, Any]] = field(default_factory=dict[str, np.ndarray[Any, Any]])
     name: str = "net"
     source: str = ""
+    recompute: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return str(self.module)
 
     def copy(self) -> Program:
         """Another program with ops of its own; the arrays are the same."""
-        return Program(self.module.clone(), dict(self.arrays), self.name, self.source)
+        return replace(self, module=self.module.clone(), arrays=dict(self.arrays))
 
     @property
     def net(self) -> Net:

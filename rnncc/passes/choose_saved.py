@@ -195,14 +195,15 @@ class _Graph:
         if named and costs.repeat == inf:
             what = f"{node.name_hint!r}, of {op.name}, cannot be computed again"
             raise CompileError(self.program.source, what)
+        if named:
+            costs.keep = inf
+            return costs
         if isinstance(op, (Source, *VIEWS)) or costs.repeat == inf:
             return costs
         if self.rule == "auto":
             costs.repeat = inf if isinstance(op, Matmul) else costs.repeat
         elif self.rule == "all":
             costs.repeat *= TRIFLE
-        elif named:
-            costs.keep = inf
         else:
             costs.repeat = inf
         return costs

@@ -10,10 +10,11 @@ from pathlib import Path
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
-from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator, hint_of
 from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR, NAMES
+from rnncc.frontends.caffe2.ops.recurrent_network import RecurrentNetwork
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.frontends.caffe2.solve import solve
+from rnncc.frontends.caffe2.solve import solve, walk
 from rnncc.frontends.caffe2.table import OPERATORS, REFUSED
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
@@ -160,7 +161,10 @@ class Graph:
             e.build(op)
         b.loc = self.location
         outputs = {title: e[blob] for title, blob in self.outputs.items()}
-        return b.finish(outputs, arrays, self.location.file)
+        program = b.finish(outputs, arrays, self.location.file)
+        networks = [op for op in walk(self.operators) if isinstance(op, RecurrentNetwork)]
+        program.recompute = frozenset(hint_of(n) for op in networks for n in op.recomputed)
+        return program
 
     def _defaults(self, s: Shapes, operators: Sequence[Operator]) -> Iterator[tuple[Blob, Array]]:
         """What unfilled inputs hold by convention: their readers' word counts."""

@@ -30,6 +30,12 @@ ANY = 1 << 30
 """No upper bound on a number of operands."""
 
 
+def hint_of(name: str) -> str:
+    """What a blob's values are called in the IR."""
+    hint = _UNPRINTABLE.sub("_", name[:64])
+    return hint if hint[0].isalpha() else f"_{hint}"
+
+
 @dataclass(eq=False)
 class Blob:
     """One SSA version of a blob; what inference has found stands in `shape`, `dtype`, `value`.
@@ -95,9 +101,7 @@ class Emitter:
 
     def __setitem__(self, blob: Blob, value: SSAValue) -> None:
         self.values[blob] = value
-        if value.name_hint is None:
-            hint = _UNPRINTABLE.sub("_", blob.name[:64])
-            value.name_hint = hint if hint[0].isalpha() else f"_{hint}"
+        value.name_hint = value.name_hint or hint_of(blob.name)
 
     def dims(self, blob: Blob) -> Dims:
         """A blob's shape."""

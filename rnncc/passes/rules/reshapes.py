@@ -63,6 +63,7 @@ def reshape(op: Reshape) -> SSAValue | None:
     assert isinstance(inner, RnnOp)
     moved = move(Build.before(inner), inner, new)
     if moved is not None:
+        moved.name_hint = moved.name_hint or op.x.name_hint  # it takes the place of op.x
         for sibling in siblings:
             sibling.results[0].replace_all_uses_with(moved)
     return moved

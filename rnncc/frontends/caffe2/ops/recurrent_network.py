@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
-from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator, hint_of
 from rnncc.frontends.caffe2.recurrent import (
     Alias,
     Link,
@@ -20,6 +20,7 @@ from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.passes.pull_back import ops_between
 
 
 class RecurrentNetwork(Operator):
@@ -29,6 +30,7 @@ class RecurrentNetwork(Operator):
 
     Attributes:
         scope: each blob of the step net by name, in its last version.
+        recomputed: the blobs of the step net that the backward pass computes again.
     """
 
     inputs = (1, ANY)
@@ -37,6 +39,8 @@ class RecurrentNetwork(Operator):
     def setup(self, maker: GraphMaker) -> None:
         self.structure: Structure = read_structure(self)
         self._extent: Dims | None = None
+        named = self.args.strings("recompute_blobs_on_backward")
+        self.recomputed = {y for op in self.structure.step.op for y in op.output} & set(named)
         self.references = inputs_of(self)
         self.timestep = Blob(self.structure.timestep)
         self.internal: dict[str, Blob] = {}
@@ -228,6 +232,7 @@ class RecurrentNetwork(Operator):
                     b.loc = op.location
                     step[blob] = self._window(step, op, *late.pop(blob))
             step.build(op)
+            self._name_recomputed(step, op)
         b.loc = self.location
         return [
             b.concat([b.slice(r, 0, 1, s.rows - 1), step[self.written[s.name]]], 0)
@@ -235,6 +240,19 @@ class RecurrentNetwork(Operator):
             else step[self.written[s.name]]
             for s, r in zip(self.structure.states, carry, strict=True)
         ]
+
+    def _name_recomputed(self, step: Emitter, op: Operator) -> None:
+        """Give what an operator computes on the way, which is no blob, the name of a blob that is
+        computed again, where it writes or reads one: it is not kept either."""
+        blobs = op.ys if self.recomputed.issuperset(y.name for y in op.ys) else op.xs
+        name = next((blob.name for blob in blobs if blob.name in self.recomputed), None)
+        if name is None:
+            return
+        sources = [step.read(op, x) for x in op.captured() if x in step.values]
+        ends = [step[y] for y in op.ys if y in step.values]
+        for made in ops_between(sources, ends):
+            for value in made.results:
+                value.name_hint = value.name_hint or hint_of(name)
 
     def _window(
         self, step: Emitter, op: Operator, rows: SSAValue, link: Link, written: Blob
