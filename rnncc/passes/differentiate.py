@@ -37,8 +37,7 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
         of: inputs and parameters whose gradient is asked for; each adds an output `grad:NAME`,
             zeros where no output of `wanted` depends on it.
     """
-    module = program.module.clone()
-    made = Program(module, dict(program.arrays), program.name, program.source)
+    made = program.copy()
     _lift_params(made.net)
     asked = {name: _sources(made, name) for name in of}
     given = {name: _output(made, name) for name in wanted}
