@@ -131,6 +131,23 @@ def test_plan(capsys: Capture) -> None:
     assert all(row["name"] in printed for row in report["programs"][0]["buffers"])
 
 
+def test_plan_of_training(capsys: Capture) -> None:
+    tapes: list[int] = []
+    for recompute in ("none", "all"):
+        words = ["--train", "--recompute", recompute, "--plan-for", "20,3"]
+        assert main(["plan", NET, *INIT, *words, "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        assert [program["title"] for program in report["programs"]] == ["forward", "backward"]
+        assert all(1 <= program["ratio"] <= 1.05 for program in report["programs"])
+        assert report["peak"] >= max(program["peak"] for program in report["programs"])
+        (tape,) = report["shared"]
+        ends = [slot["start"] + slot["bytes"] for slot in tape["slots"]]
+        starts = [slot["start"] for slot in tape["slots"]]
+        assert all(a <= b for a, b in zip(ends, [*starts[1:], tape["bytes"]], strict=True))
+        tapes.append(tape["bytes"])
+    assert tapes[1] < tapes[0]
+
+
 def test_plan_drawn(tmp_path: Path, capsys: Capture) -> None:
     page = tmp_path / "plan.html"
     assert main(["plan", NET, *INIT, "--html", str(page)]) == 0
