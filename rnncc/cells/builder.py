@@ -42,8 +42,8 @@ def build_layer(
     for several in parts:
         x = builder.merged(*(builder.part(part, x, mask) for part in several))
     made = builder.b.finish({"y": builder.laid_out(x), **builder.lasts}, arrays, kind)
-    built_from = kind, n_in, n_out, peepholes, settings
-    return Layer(made.module, made.arrays, made.name, made.source, *built_from)
+    plain = (made.module, made.arrays, made.name, made.source)
+    return Layer(*plain, kind=kind, n_in=n_in, n_out=n_out, peepholes=peepholes, settings=settings)
 
 
 def _parts(cell: Cell, n_in: int, n_out: int, settings: Settings) -> list[list[_Part]]:
