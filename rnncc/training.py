@@ -15,6 +15,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.training import GRAD, KEPT, SAVED, Initial, Training
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import Options
+from rnncc.passes.accumulate import Accumulate
 from rnncc.passes.choose_saved import RULES, Choice, choose_saved
 from rnncc.passes.differentiate import differentiate
 from rnncc.passes.drop_stops import DropStops
@@ -49,7 +50,8 @@ def after_split() -> list[NetPass]:
     return [
         DropStops(),  # they have done their work
         Simplify(),  # what the choice left behind
-        Sink(),  # a weight's gradient becomes one product over all rows
+        Sink(),  # a weight's gradient becomes one sum over all rows
+        Accumulate(),  # so do the gradients of what stands outside of loops
         Simplify(),  # loops that have less to carry
         MergeMatmuls(),  # gates that are computed again
         Hoist(),  # what is computed again for all steps at once

@@ -108,8 +108,10 @@ class _Machine:
 
     def _run_for(self, loop: For) -> None:
         carried = [self.names[v] for v in loop.inits]
-        for first, extent in self._turns(loop):
+        for number, first, extent in self._turns(loop):
             self.sizes[loop.index.data] = first
+            if loop.turn is not None:
+                self.sizes[loop.turn.data] = number
             if loop.extent is not None:
                 self.sizes[loop.extent.data] = extent
             self.names.update(zip(loop.body.block.args, carried, strict=True))
@@ -117,14 +119,14 @@ class _Machine:
             carried = [self.names[v] for v in loop.yields]
         self.names.update(zip(loop.finals, carried, strict=True))
 
-    def _turns(self, loop: For) -> Iterator[tuple[int, int]]:
-        """The first step of each turn and how many it covers."""
+    def _turns(self, loop: For) -> Iterator[tuple[int, int, int]]:
+        """The number of each turn, its first step and how many it covers."""
         start, count, most = self._size(loop.start), self._size(loop.count), 1
         if loop.chunk is not None and loop.rows is not None:
             most = max(1, loop.chunk.data // max(self._size(loop.rows), 1))
         firsts = range(0, count, most)
         for first in reversed(firsts) if loop.reverse else firsts:
-            yield start + first, min(most, count - first)
+            yield first // most, start + first, min(most, count - first)
 
     # Kernels
 
@@ -180,8 +182,8 @@ class _Machine:
         if self.names[op.out] is None:
             return
         depth, rows, columns = self.context.shape(op.sizes)
-        a = self._shifted_rows(op, depth, rows)
-        b = self._view(op.b, get_access(op.b_access), (depth, columns))
+        a = self._rows_of(op, op.a, get_access(op.a_access), (depth, rows))
+        b = self._rows_of(op, op.b, get_access(op.b_access), (depth, columns))
         out, room = self._flat(op.out, rows * columns), self._flat(op.scratch, int(op.room))
         start = np.zeros_like(out)
         if op.init is not None:
@@ -189,23 +191,23 @@ class _Machine:
             _check_target(out, [init])
             start = init.copy()
         for target in (out, room):
-            _check_apart(target, [*a, b])
+            _check_apart(target, [*a, *b])
         _check_apart(out, [room])
         room[...] = np.nan
         total = start.reshape(rows, columns)
-        add_products(total, np.concatenate(a)[:depth], b, bool(op.reverse))
+        a, b = (np.concatenate(parts)[:depth] for parts in (a, b))
+        add_products(total, a, b, bool(op.reverse))
         out[...] = total.reshape(-1)
 
-    def _shifted_rows(self, op: Contract, depth: int, rows: int) -> list[Array]:
-        """The rows of a, in parts."""
-        access = get_access(op.a_access)
-        if op.first is None:
-            return [self._view(op.a, access, (depth, rows))]
-        (shift,) = self.context.shape([op.shifted_by])
+    def _rows_of(self, op: Contract, x: SSAValue, access: Access, shape: Shape) -> list[Array]:
+        """The rows of an operand, in parts."""
+        if op.first is None or bool(op.of_b) != (x is op.b):
+            return [self._view(x, access, shape)]
+        (shift,), (depth, width) = self.context.shape([op.shifted_by]), shape
         skipped = access.strides[0] * op.shifted_by
         own = access.shifted(skipped) if op.late else access
-        kept = self._view(op.a, own, (max(depth - shift, 0), rows))
-        first = self._flat(op.first, shift * rows).reshape(shift, rows)
+        kept = self._view(x, own, (max(depth - shift, 0), width))
+        first = self._flat(op.first, shift * width).reshape(shift, width)
         return [kept, first] if op.late else [first, kept]
 
     def _run_pack(self, op: Pack) -> None:

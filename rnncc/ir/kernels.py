@@ -6,6 +6,7 @@ Regions hold the `rnn` dialect's elementwise ops on rank-0 tensors.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
 from xdsl.ir import (
@@ -194,6 +195,16 @@ class Gemm(Kernel):
         return int(self.dims[-1])
 
 
+@dataclass(frozen=True)
+class ShiftedRows:
+    """The rows that an operand of `kern.contract` is shifted by: see there."""
+
+    rows: SSAValue
+    count: Dim
+    late: bool
+    of_b: bool
+
+
 @irdl_op_definition
 class Contract(IRDLOperation):
     """out[m, n] = init[m, n] + Σₖ a[k, m] · b[k, n], one fused multiply-add after another
@@ -202,7 +213,7 @@ class Contract(IRDLOperation):
     the accesses, over (k, m) and (k, n), have dense rows. init and out are dense and may be the
     same memory; without init the sums start at zero. `scratch` has `room` elements to pack into.
     With `first`, its `shift` dense rows stand in front of a's, and a's last ones are not read;
-    with `late` they stand behind a's, and a's first ones are not read.
+    with `late` they stand behind a's, and a's first ones are not read; with `of_b`, b's instead.
     """
 
     name = "kern.contract"
@@ -219,6 +230,7 @@ class Contract(IRDLOperation):
     room_ = prop_def(IntAttr, prop_name="room")
     shift = opt_prop_def(StringAttr)
     late = prop_def(BoolAttr)
+    of_b = prop_def(BoolAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
@@ -230,19 +242,20 @@ class Contract(IRDLOperation):
         scratch: tuple[SSAValue, int],
         init: SSAValue | None = None,
         reverse: bool = False,
-        first: tuple[SSAValue, Dim, bool] | None = None,
+        first: ShiftedRows | None = None,
     ) -> None:
-        """`scratch`: with its elements; `first`: with how many rows, and whether `late`."""
+        """`scratch`: with its elements."""
         properties: dict[str, Attribute | None] = {
             "sizes": dims_attr(sizes),
             "a_access": access_attr(a[1]),
             "b_access": access_attr(b[1]),
             "reverse": BoolAttr.from_bool(reverse),
             "room": IntAttr(scratch[1]),
-            "shift": dim_attr(first[1]) if first else None,
-            "late": BoolAttr.from_bool(first is not None and first[2]),
+            "shift": dim_attr(first.count) if first else None,
+            "late": BoolAttr.from_bool(first is not None and first.late),
+            "of_b": BoolAttr.from_bool(first is not None and first.of_b),
         }
-        before = [] if first is None else [first[0]]
+        before = [] if first is None else [first.rows]
         start = [] if init is None else [init]
         super().__init__(
             operands=[a[0], b[0], out, scratch[0], start, before], properties=properties

@@ -71,16 +71,20 @@ def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:
 
 
 def emit_contract(lowering: Lowering, op: Contract) -> None:
-    """The sum of the rows' products; a shifted left operand is read where it is."""
+    """The sum of the rows' products; one shifted operand is read where it is."""
     (depth, rows), columns = dims_of(op.a), dims_of(op.b)[1]
     room = Tiling.of(lowering.target, int(rows), int(columns)).scratch
-    b, init, first = _rows(lowering, op.b), _start(lowering, op), None
-    if (shift := _shift_of(op.a)) is not None:
-        a = _joined_rows(lowering, shift.x)
-        count = product(dims_of(shift.init)[:-1])
-        first = (lowering.pointer(shift.init), count, bool(shift.reverse))
-    else:
-        a = _rows(lowering, op.a)
+    factors, first = list[tuple[SSAValue, Access]](), None
+    for of_b, value in enumerate((op.a, op.b)):
+        shift = _shift_of(value)
+        if shift is None or first is not None:
+            factors.append(_rows(lowering, value))
+            continue
+        factors.append(_joined_rows(lowering, shift.x))
+        count, start = product(dims_of(shift.init)[:-1]), lowering.pointer(shift.init)
+        first = kernels.ShiftedRows(start, count, bool(shift.reverse), bool(of_b))
+    a, b = factors
+    init = _start(lowering, op)
     scratch = lowering.declare("packed", "scratch", "f32", [Dim.of(room)]).buffer
     dest = lowering.alone(op.y).buffer
     sizes, reverse = (depth, rows, columns), bool(op.reverse)

@@ -18,12 +18,10 @@ from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, is_zero
 from rnncc.ir.ops.shape import Reshape, Slice, Transpose
 from rnncc.ir.rewriting import Loop, Made, NetPass, run_all, scans_of
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.dependence import kinds_of
 from rnncc.passes.outside import Outside
 from rnncc.passes.sink_plan import VIEWS, plan_sink
-
-FLOATS = ("f32", "f64")
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def _contract_accesses(op: Contract) -> Iterator[Touch]:
     yield op.a, False, get_access(op.a_access), (depth, rows)
     yield op.b, False, get_access(op.b_access), (depth, columns)
     if op.first is not None:
-        yield _flat(op.first, False, op.shifted_by * rows)
+        yield _flat(op.first, False, op.shifted_by * (columns if op.of_b else rows))
     if op.init is not None:
         yield _flat(op.init, False, rows * columns)
     yield _flat(op.scratch, True, op.room)

@@ -13,7 +13,7 @@ from rnncc.codegen.tiling import DEPTH, Tiling
 from rnncc.ir import kern_interpreter
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract
+from rnncc.ir.kernels import Contract, ShiftedRows
 from rnncc.planning.layout import plan
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
@@ -35,7 +35,12 @@ class Case:
     in_place: bool = False
     shift: bool = False
     late: bool = False
+    of_b: bool = False
     apart: int = 0
+
+    @property
+    def shifted(self) -> int:
+        return self.columns if self.of_b else self.rows
 
     def kernels(self, cpu: str | None = None) -> KernelProgram:
         k, m, n, depth = Kern(), self.rows, self.columns, T * N
@@ -43,7 +48,7 @@ class Case:
         a = k.buffer("a", "input", depth * (m + self.apart))
         b = k.buffer("b", "input", depth * (n + self.apart))
         init = k.buffer("init", "input", m * n) if self.init else None
-        first = k.buffer("first", "input", N * m) if self.shift else None
+        first = k.buffer("first", "input", N * self.shifted) if self.shift else None
         scratch = k.buffer("scratch", "scratch", room)
         y = k.buffer("y", "output", m * n, stand_in=0 if not self.in_place else m * n)
         if self.in_place and init is not None:
@@ -57,12 +62,12 @@ class Case:
             (scratch, room),
             init,
             self.reverse,
-            None if first is None else (first, N, self.late),
+            None if first is None else ShiftedRows(first, N, self.late, self.of_b),
         )
         k.add(op)
         ports = [port("a", T, N, m + self.apart), port("b", T, N, n + self.apart)]
         ports += [port("init", m, n)] if self.init else []
-        ports += [port("first", N, m)] if self.shift else []
+        ports += [port("first", N, self.shifted)] if self.shift else []
         program = k.program(ports, [port("y", m, n)])
         plan(program)
         return program
@@ -77,8 +82,9 @@ class Case:
     def expected(self, inputs: Arrays) -> np.ndarray:
         a, b = inputs["a"][..., : self.rows], inputs["b"][..., : self.columns]
         if self.shift:
-            parts = [a[1:], inputs["first"][None]] if self.late else [inputs["first"][None], a[:-1]]
-            a = np.concatenate(parts)[: len(a)]
+            x, first = b if self.of_b else a, inputs["first"][None]
+            x = np.concatenate([x[1:], first] if self.late else [first, x[:-1]])[: len(x)]
+            a, b = (a, x) if self.of_b else (x, b)
         y = np.einsum("tnk,tnm->km", a.astype(np.float64), b.astype(np.float64))
         return y + inputs.get("init", 0.0)
 
@@ -89,6 +95,9 @@ CASES += [
     Case(20, 3, shift=True),
     Case(20, 3, True, init=True, shift=True, late=True),
     Case(4, 2, shift=True, apart=3),
+    Case(9, 20, shift=True, of_b=True),
+    Case(5, 40, True, shift=True, late=True, of_b=True),
+    Case(20, 3, shift=True, of_b=True, apart=1),
     Case(13, 35, True, apart=5),
     Case(1, 9, apart=5),
     Case(14, 33, init=True, in_place=True),

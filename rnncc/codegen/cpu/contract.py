@@ -11,7 +11,9 @@ from dataclasses import dataclass, replace
 
 from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.codegen.tiling import DEPTH, Tiling
-from rnncc.ir.access import get_access
+from rnncc.errors import CompileError
+from rnncc.ir.access import Access, get_access
+from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Contract
 
 
@@ -25,6 +27,16 @@ class Buffers:
     scratch: Pointer
     init: Pointer | None
     first: Pointer | None
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """An operand; `shifted`: whether some of its rows are those of `first`."""
+
+    pointer: Pointer
+    access: Access
+    width: Dim
+    shifted: bool
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,8 @@ class _Tile:
 
 def emit_contract(emit: Emit, op: Contract, buffers: Buffers) -> None:
     """Write the loops of a sum of outer products."""
+    if buffers.a.dtype != "f32":
+        raise CompileError(str(op.location), f"a product of {buffers.a.dtype} is not supported")
     _ContractCode(emit, op, buffers).run()
 
 
@@ -114,38 +128,43 @@ class _ContractCode:
 
     def _sides(self, start: Value) -> tuple[_Side, _Side]:
         """The left and the right operand from a chunk's start on."""
-        a, b = _Side(lambda j: self._a_row(start, j)), _Side(lambda j: self._b_row(start, j))
-        return (b, a) if self.tiling.swapped else (a, b)
+        op, buffers, sizes = self.op, self.buffers, self.op.sizes
+        a = _Rows(buffers.a, get_access(op.a_access), sizes[1], self._is_shifted(of_b=False))
+        b = _Rows(buffers.b, get_access(op.b_access), sizes[2], self._is_shifted(of_b=True))
+        left, right = (b, a) if self.tiling.swapped else (a, b)
+        return _Side(lambda j: self._row(left, start, j)), _Side(
+            lambda j: self._row(right, start, j)
+        )
 
-    def _number(self, start: Value, j: Value) -> Value:
-        """Which row the j-th of a chunk is."""
-        b = self.emit.b
-        k = b.add(start, j)
-        return b.sub(b.sub(self.count, I64(1)), k) if self.op.reverse else k
+    def _is_shifted(self, of_b: bool) -> bool:
+        return self.buffers.first is not None and bool(self.op.of_b) == of_b
 
-    def _b_row(self, start: Value, j: Value) -> Pointer:
-        return self._row(self.buffers.b, self.op.b_access, self._number(start, j))
+    def is_shifted(self, left: bool) -> bool:
+        """Whether the left, or the right, operand's rows are in two places."""
+        return self._is_shifted(of_b=left == self.tiling.swapped)
 
-    def _a_row(self, start: Value, j: Value) -> Pointer:
+    def _row(self, rows: _Rows, start: Value, j: Value) -> Pointer:
+        """The j-th row of a chunk."""
         emit, b, first = self.emit, self.emit.b, self.buffers.first
-        k = self._number(start, j)
-        if first is None:
-            return self._row(self.buffers.a, self.op.a_access, k)
-        shift, width = emit.dim(self.op.shifted_by), emit.dim(self.op.sizes[1])
+        k = b.add(start, j)
+        if self.op.reverse:
+            k = b.sub(b.sub(self.count, I64(1)), k)
+        if first is None or not rows.shifted:
+            return self._own_row(rows, k)
+        shift = emit.dim(self.op.shifted_by)
         if self.op.late:
             bound = b.sub(self.count, shift)
             own, other = b.add(k, shift), b.sub(k, bound)
-            ahead = b.icmp_signed(">=", k, bound)
+            outside = b.icmp_signed(">=", k, bound)
         else:
             own, other = b.sub(k, shift), k
-            ahead = b.icmp_signed("<", k, shift)
-        row = self._row(self.buffers.a, self.op.a_access, own)
-        outside = emit.at(first, b.mul(other, width))
-        return Pointer(b.select(ahead, outside.base, row.base), "f32")
+            outside = b.icmp_signed("<", k, shift)
+        there = emit.at(first, b.mul(other, emit.dim(rows.width)))
+        return Pointer(b.select(outside, there.base, self._own_row(rows, own).base), "f32")
 
-    def _row(self, pointer: Pointer, attribute: object, k: Value) -> Pointer:
-        emit, access = self.emit, get_access(attribute)  # type: ignore[arg-type]
-        start = emit.at(pointer, emit.dim(access.offset))
+    def _own_row(self, rows: _Rows, k: Value) -> Pointer:
+        emit, access = self.emit, rows.access
+        start = emit.at(rows.pointer, emit.dim(access.offset))
         return emit.at(start, emit.b.mul(k, emit.dim(access.strides[0])))
 
     # A chunk of rows
@@ -188,10 +207,8 @@ class _ChunkCode:
         self.code, self.emit, self.tiling, self.count = code, code.emit, code.tiling, count
         self.left, self.right = sides
         self.source, self.sums = source, sums
-        shifted = code.op.first is not None
-        swapped, tiling = code.tiling.swapped, code.tiling
-        self.packs_right = tiling.rows > tiling.height or (shifted and swapped)
-        self.shifts_left = shifted and not swapped
+        shifted = code.is_shifted(left=False)
+        self.packs_right = shifted or self.tiling.rows > self.tiling.height
 
     def block(self, column: Value, panels: Value, width: int, several: bool) -> None:
         """Panels of `width` columns beside each other; whether there are several."""
@@ -199,7 +216,7 @@ class _ChunkCode:
         if self.packs_right:
             self._pack_right(column, panels, width)
         full, left = divmod(tiling.rows, tiling.height)
-        packs_left = several or self.shifts_left
+        packs_left = several or self.code.is_shifted(left=True)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             row = b.mul(i, I64(tiling.height))

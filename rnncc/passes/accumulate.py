@@ -1,0 +1,92 @@
+"""Sums over the rows of all steps, outside of loops, in a stated order: see `Accumulate`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import product
+from rnncc.ir.ops.base import get_ints
+from rnncc.ir.ops.control import Net, Scan
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.rewriting import NetPass, replace, run_all
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
+
+
+@dataclass(frozen=True)
+class Accumulate(NetPass):
+    """What is summed over rows of unknown number becomes `contract` and `sum_rows`, as in `sink`.
+
+    So do the gradients of what stands outside of loops: aᵀ·b of fixed size, and sums over leading
+    axes. The order is that of the last loop that the rows come from.
+    """
+
+    name = "rnn-accumulate"
+
+    def rewrite(self, net: Net) -> bool:
+        return run_all(_rewrite(op) for op in list(net.body.block.ops))
+
+
+def _rewrite(op: Operation) -> bool:
+    match op:
+        case Matmul() if _sums_rows(op):
+            new = _contract(op)
+        case Reduce() if _adds_rows(op):
+            new = _sum_rows(op)
+        case _:
+            return False
+    replace(op, [new])
+    return True
+
+
+def _sums_rows(op: Matmul) -> bool:
+    """Whether a product is one matrix of fixed size, summed over rows of unknown number."""
+    depth = dims_of(op.a)[-2 if op.transpose_a else -1]
+    dims = dims_of(op.y)
+    return len(dims) == 2 and all(size.is_static for size in dims) and not depth.is_static
+
+
+def _adds_rows(op: Reduce) -> bool:
+    """Whether a sum is over leading axes of unknown size, and leaves others."""
+    dims, axes = dims_of(op.x), get_ints(op.axes)
+    leading = axes == tuple(range(len(axes))) and 0 < len(axes) < len(dims)
+    unknown = any(not dims[axis].is_static for axis in axes)
+    return op.kind.data == "sum" and dtype_of(op.y) in FLOATS and leading and unknown
+
+
+def _contract(op: Matmul) -> SSAValue:
+    b = Build.before(op)
+    a = op.a if op.transpose_a else b.transpose(op.a, [1, 0])
+    c = b.transpose(op.b, [1, 0]) if op.transpose_b else op.b
+    return b.contract(b.full_like(op.y, 0.0), a, c, _runs_back([op.a, op.b]))
+
+
+def _sum_rows(op: Reduce) -> SSAValue:
+    b, dims = Build.before(op), dims_of(op.x)
+    count = len(get_ints(op.axes))
+    rows = b.reshape(op.x, [product(dims[:count]), *dims[count:]])
+    return b.sum_rows(b.full_like(op.y, 0.0), rows, _runs_back([op.x]))
+
+
+def _runs_back(values: Sequence[SSAValue]) -> bool:
+    """Whether the last loop that some values come from runs backwards."""
+    work, seen, scans = list(values), set[SSAValue](), list[Scan]()
+    while work:
+        value = work.pop()
+        op = value.owner
+        if value in seen or not isinstance(op, Operation):
+            continue
+        seen.add(value)
+        if isinstance(op, Scan):
+            scans.append(op)
+        else:
+            work += op.operands
+    if not scans:
+        return False
+    last = scans[0]
+    for scan in scans:
+        last = scan if last.is_before_in_block(scan) else last
+    return bool(last.reverse)

@@ -1,0 +1,65 @@
+"""Sums over the rows of all steps keep what they mean, and have an order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.linear import Contract, SumRows
+from rnncc.ir.program import Program
+from rnncc.passes.accumulate import Accumulate
+from rnncc.passes.simplify import Simplify
+from tests.passes.helpers import applied, count, quick
+from tests.passes.test_sink import gradients, sunk
+from tests.strategies import assert_same_meaning, programs
+
+Values = Sequence[SSAValue]
+T, N = Dim.of("T"), Dim.of("N")
+
+
+@quick
+@given(programs())
+def test_random_programs(program: Program) -> None:
+    assert_same_meaning(program, applied(Accumulate()), rtol=1e-9)
+
+
+@quick
+@given(programs())
+def test_gradients_of_random_programs(program: Program) -> None:
+    assert_same_meaning(gradients(program), applied(Simplify(), Accumulate()), rtol=1e-9)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_order_is_that_of_the_loop_that_gives_the_rows(reverse: bool) -> None:
+    """A product in front of a loop: its gradient's rows come from the loop that runs back."""
+
+    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = b.tanh(b.add(rows[0], carry[0]))
+        return [h], [h]
+
+    b = Build.net("net")
+    x, w = b.input("x", ["T", "N", 3]), b.param("w", [3, 4])
+    z = b.add(b.matmul(x, w), b.param("bias", [4]))
+    _, ys = b.scan([], [b.input("h", ["N", 4])], [z], body, reverse)
+    both = gradients(b.finish({"y": ys[0]}))
+    assert_same_meaning(both, applied(Simplify(), Accumulate(), Simplify()), rtol=1e-9)
+    sums = [op for op in both.net.body.block.ops if isinstance(op, (Contract, SumRows))]
+    assert sorted(op.name for op in sums) == ["rnn.contract", "rnn.sum_rows"]
+    assert [bool(op.reverse) for op in sums] == [not reverse] * 2
+
+
+def test_other_sums_stay() -> None:
+    b = Build.net("net")
+    x = b.input("x", ["T", "N", 3])
+    a = b.reshape(x, [T * N, 3])
+    outer = b.matmul(a, a, transpose_b=True)
+    outputs = {"last": b.reduce("sum", x, [2]), "most": b.reduce("max", x, [0]), "outer": outer}
+    program = b.finish(outputs)
+    assert_same_meaning(program, sunk)
+    assert not Accumulate().rewrite(program.net)
+    assert count(program.net.body.block)["reduce"] == 2
