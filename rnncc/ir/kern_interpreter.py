@@ -182,8 +182,8 @@ class _Machine:
         if self.names[op.out] is None:
             return
         depth, rows, columns = self.context.shape(op.sizes)
-        a = self._rows_of(op, op.a, get_access(op.a_access), (depth, rows))
-        b = self._rows_of(op, op.b, get_access(op.b_access), (depth, columns))
+        a = self._rows_of(op, False, (depth, rows))
+        b = self._rows_of(op, True, (depth, columns))
         out, room = self._flat(op.out, rows * columns), self._flat(op.scratch, int(op.room))
         start = np.zeros_like(out)
         if op.init is not None:
@@ -199,9 +199,11 @@ class _Machine:
         add_products(total, a, b, bool(op.reverse))
         out[...] = total.reshape(-1)
 
-    def _rows_of(self, op: Contract, x: SSAValue, access: Access, shape: Shape) -> list[Array]:
+    def _rows_of(self, op: Contract, of_b: bool, shape: Shape) -> list[Array]:
         """The rows of an operand, in parts."""
-        if op.first is None or bool(op.of_b) != (x is op.b):
+        x, access = (op.b, op.b_access) if of_b else (op.a, op.a_access)
+        access = get_access(access)
+        if op.first is None or bool(op.of_b) != of_b:
             return [self._view(x, access, shape)]
         (shift,), (depth, width) = self.context.shape([op.shifted_by]), shape
         skipped = access.strides[0] * op.shifted_by

@@ -1,0 +1,142 @@
+"""Sums over rows: any width, order and length; the same bits however rows are cut; in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.reduce import ROWS
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir import kern_interpreter, kernels
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.interpreter import run
+from rnncc.ir.kern import For
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.program import Program
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.codegen.test_random import as_it_is
+from tests.golden import Arrays
+
+T, N = Dim.of("T"), Dim.of("N")
+SIZES = [(0, 3), (1, 1), (5, 3), (2, ROWS), (3, ROWS // 3 + 1)]
+Make = Callable[[Build, SSAValue, SSAValue, SSAValue], SSAValue]
+
+
+def total(dims: list[Any], make: Make) -> Program:
+    """Over x and z, rows of the shape `dims`, from init."""
+    b = Build.net("total")
+    x, z = (b.input(name, [T * N, *dims]) for name in ("x", "z"))
+    return b.finish({"y": make(b, b.input("init", dims), x, z)})
+
+
+MAKES: dict[str, Make] = {
+    "up": lambda b, init, x, z: b.sum_rows(init, x),
+    "down": lambda b, init, x, z: b.sum_rows(init, x, reverse=True),
+    "from zero": lambda b, init, x, z: b.sum_rows(b.full_like(init, 0.0), x),
+    "of products": lambda b, init, x, z: b.sum_rows(init, b.mul(x, z), reverse=True),
+    "two": lambda b, init, x, z: b.sum_rows(b.sum_rows(init, x), z),
+}
+
+
+def arrays(program: Program, steps: int, batch: int) -> Arrays:
+    rng = np.random.default_rng(steps)
+    ports = as_it_is(program).inputs
+    sizes = {"T": steps, "N": batch}
+    shapes = {port.name: [d.evaluate(sizes) for d in port.dims] for port in ports}
+    return {n: rng.standard_normal(s).astype(np.float32) for n, s in shapes.items()}
+
+
+def check(program: Program) -> None:
+    made = as_it_is(program)
+    bare = Bare(made, resolve_target())
+    for steps, batch in SIZES:
+        inputs, sizes = arrays(program, steps, batch), {"T": steps, "N": batch}
+        want = run(program, inputs, np.float64, sizes)
+        for end in (False, True):
+            with guards(end) as memory:
+                got = bare.run(inputs, sizes, memory)
+                bare.run(inputs, sizes, memory, absent=want)
+            assert_close(got, want)
+        assert_close(kern_interpreter.run(made, inputs, sizes), want)
+
+
+def assert_close(got: Arrays, want: Arrays) -> None:
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, 1e-4, 1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("name", MAKES)
+@pytest.mark.parametrize("dims", [[], [1], [3], [33], [70], [2, 9]], ids=str)
+def test_sum_rows(name: str, dims: list[int]) -> None:
+    check(total(dims, MAKES[name]))
+
+
+@pytest.mark.parametrize("name", ["up", "down"])
+@pytest.mark.parametrize("dims", [[], [3], [37]], ids=str)
+def test_bits_do_not_depend_on_how_rows_are_cut(name: str, dims: list[int]) -> None:
+    program = total(dims, MAKES[name])
+    inputs, bare = arrays(program, 3 * ROWS + 5, 1), Bare(as_it_is(program), resolve_target())
+
+    def over(part: slice, init: np.ndarray) -> np.ndarray:
+        some = {"x": inputs["x"][part], "z": inputs["z"][part], "init": init}
+        with guards(end=True) as memory:
+            return bare.run(some, {"T": part.stop - part.start, "N": 1}, memory)["y"]
+
+    want, y = over(slice(0, 3 * ROWS + 5), inputs["init"]), inputs["init"]
+    parts = [slice(a, b) for a, b in pairwise([0, 1, 7, ROWS + 9, 3 * ROWS, 3 * ROWS + 5])]
+    for part in reversed(parts) if name == "down" else parts:
+        y = over(part, y)
+    np.testing.assert_array_equal(y, want)
+
+
+def gathering(extra: bool) -> Program:
+    """A loop whose steps add to matrices and to a vector; `extra`: one is read before it is."""
+
+    def body(b: Build, ks: Any, carry: Any, rows: Any) -> Any:
+        w, v = carry
+        both = b.contract(b.contract(w, rows[0], rows[1]), rows[1], rows[0], reverse=True)
+        new = b.sum_rows(v, b.mul(rows[0], rows[1]))
+        return [both, new], [b.tanh(w)] if extra else []
+
+    b = Build.net("gathering")
+    xs = [b.input(name, ["T", "N", 5]) for name in ("x", "z")]
+    inits = [b.input("w", [5, 5]), b.input("v", [5])]
+    finals, ys = b.scan([], inits, xs, body)
+    return b.finish({f"y{i}": value for i, value in enumerate([*finals, *ys])})
+
+
+def states(program: KernelProgram) -> list[int]:
+    return [int(b.elements) for b in program.buffers if b.role.data == "state"]
+
+
+@pytest.mark.parametrize("extra", [False, True])
+def test_a_carry_that_only_adds_is_kept_once(extra: bool) -> None:
+    program = gathering(extra)
+    check(program)
+    made = as_it_is(program)
+    assert states(made) == [25 * (1 + extra), 5]
+    [loop] = [op for op in made.func.body.block.ops if isinstance(op, For)]
+    assert sum(isinstance(op, kernels.Map) for op in loop.body.block.ops) == extra
+
+
+def test_gate_gradients_side_by_side_are_read_where_they_are() -> None:
+    """Slices and shifted sequences are no copies: each product is one kernel."""
+    b = Build.net("columns")
+    x, h = b.input("x", ["T", "N", 8]), b.input("h", ["N", 3])
+    part = b.slice(x, 2, 2, 3)
+    rows = [b.reshape(v, [T * N, 3]) for v in (part, b.shift(part, h), b.shift(part, h, True))]
+    zero = b.fill(0.0, [3, 3])
+    pairs = [(rows[0], rows[1]), (rows[2], rows[0]), (rows[0], rows[0])]
+    program = b.finish({f"y{i}": b.contract(zero, *pair) for i, pair in enumerate(pairs)})
+    check(program)
+    assert [op.name for op in as_it_is(program).func.body.block.ops if "buffer" not in op.name] == [
+        *["kern.contract"] * 3,
+        "rnn.yield",
+    ]
