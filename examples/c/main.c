@@ -15,30 +15,27 @@ static int most_probable(const float *probabilities) {
     return best;
 }
 
+static void *block(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); }
+
 int main(void) {
     static const char text[] = "HELLO, WORLD";
     float x[CHARACTERS], probabilities[CHARACTERS];
-    float h[UNITS] = {0}, c[UNITS] = {0}, h_next[UNITS], c_next[UNITS];
-    const int32_t length = 1;
-    const lstm_inputs inputs = {.x = x, .seq_lengths = &length, .h0 = h, .c0 = c};
-    const lstm_outputs outputs = {
-        .probabilities = probabilities, .hidden_last = h_next, .cell_last = c_next};
-    const size_t bytes = (lstm_workspace_bytes(1, 1) + 63) / 64 * 64;
-    void *workspace = aligned_alloc(64, bytes ? bytes : 64);
+    static const float zeros[UNITS];
+    const int32_t no_end = INT32_MAX;
+    const lstm_inputs inputs = {.x = x, .seq_lengths = &no_end, .h0 = zeros, .c0 = zeros};
+    const lstm_outputs outputs = {.probabilities = probabilities};
+    void *workspace = block(lstm_workspace_bytes(1, 1)), *state = block(lstm_state_bytes(1));
 
-    for (size_t t = 0; t + 1 < sizeof text; t++) {
+    int code = lstm_state_init(&inputs, state, workspace, 1);
+    for (size_t t = 0; code == RNNCC_OK && t + 1 < sizeof text; t++) {
         memset(x, 0, sizeof x);
         x[text[t] - FIRST] = 1;
-        int code = lstm_run(&inputs, &outputs, workspace, 1, 1);
-        if (code != RNNCC_OK) {
-            fprintf(stderr, "%s\n", rnncc_error_string(code));
-            return 1;
-        }
-        memcpy(h, h_next, sizeof h);
-        memcpy(c, c_next, sizeof c);
+        code = lstm_step(&inputs, &outputs, state, workspace, 1, 1);
         int next = most_probable(probabilities);
         printf("%c -> %c (%.4f)\n", text[t], next + FIRST, probabilities[next]);
     }
+    if (code != RNNCC_OK) fprintf(stderr, "%s\n", rnncc_error_string(code));
+    free(state);
     free(workspace);
-    return 0;
+    return code;
 }

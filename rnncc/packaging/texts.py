@@ -19,10 +19,18 @@ _NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i
 
 def header(metadata: Mapping[str, Any]) -> str:
     """`NAME.h`: C99 and C++, in need of no other file of ours."""
-    taken = ("inputs", "outputs", "parameters", "output_grads", "grads", "tape", "workspace")
-    sizes = ", ".join(f"int64_t {symbol}" for symbol in c_names(metadata["symbols"], taken))
-    guard = f"RNNCC_MODEL_{metadata['name']}_H"
-    return _render("header.h.j2", metadata, sizes=sizes, guard=guard)
+    taken = ("inputs", "outputs", "parameters", "output_grads", "grads", "tape", "state")
+    names = c_names(metadata["symbols"], (*taken, "workspace"))
+    sizes = [f"int64_t {name}" for name in names]
+    untimed = [s for s, symbol in zip(sizes, metadata["symbols"], strict=True) if symbol != "T"]
+    return _render(
+        "header.h.j2",
+        metadata,
+        sizes=", ".join(sizes),
+        untimed=", ".join(untimed),
+        guard=f"RNNCC_MODEL_{metadata['name']}_H",
+        stream=metadata.get("stream", {}).get("state"),
+    )
 
 
 def wrapper(metadata: Mapping[str, Any]) -> str:

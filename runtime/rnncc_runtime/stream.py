@@ -163,7 +163,7 @@ class Stream:
         """
         if self._sizes is None:
             raise StreamError(f"{self.name}: no state yet, as nothing has told the batch")
-        values = b"".join(part.tobytes() for part in self._parts())
+        values = b"".join(part.tobytes() for part in self._parts(self._sizes))
         return saved.pack(self._layout, list(self._sizes.values()), values)
 
     @state.setter
@@ -173,19 +173,18 @@ class Stream:
         if self._batch not in (None, sizes["N"]):
             told = f"a state of N = {sizes['N']} for a stream of N = {self._batch}"
             raise StreamError(f"{self.name}: {told}")
-        self._allocate(sizes)
+        self._adopt(self._allocate(sizes), sizes)
         at = 0
-        for part in self._parts():
+        for part in self._parts(sizes):
             part[:] = np.frombuffer(values[at : at + part.size], np.uint8)
             at += part.size
 
-    def _parts(self) -> Iterator[Array]:
+    def _parts(self, sizes: Mapping[str, int]) -> Iterator[Array]:
         """The bytes of each value of the state."""
-        assert self._sizes is not None
         for spec, offset in self._slots:
-            start, count = offset.evaluate(self._sizes), spec.dtype.itemsize
+            start, count = offset.evaluate(sizes), spec.dtype.itemsize
             for size in spec.sizes:
-                count *= size.evaluate(self._sizes)
+                count *= size.evaluate(sizes)
             yield self._state.bytes[start : start + count]
 
     # The beginning of a sequence
@@ -201,12 +200,14 @@ class Stream:
         shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
         used = {symbol for sizes in shapes for size in sizes for symbol in size.symbols}
         values = solve([*told, *more], [s for s in self._symbols if s in used])
-        self._allocate({symbol: values.get(symbol, 1) for symbol in self._symbols})
+        sizes = {symbol: values.get(symbol, 1) for symbol in self._symbols}
+        state = self._allocate(sizes)
         for name in absent:
             spec = self.starts[name]
             shape = [size.evaluate(values) for size in spec.sizes]
             arrays[name] = np.full(shape, self._defaults[name], spec.dtype)
-        self._initialise([arrays.get(name) for name in self._order])
+        self._initialise(state, sizes, [arrays.get(name) for name in self._order])
+        self._adopt(state, sizes)
 
     def _check_names(self, inputs: Mapping[str, object]) -> list[str]:
         """The names of the inputs that defaults stand for."""
@@ -220,24 +221,24 @@ class Stream:
             raise ArrayError(f"a stream's beginning: {'; '.join(parts)} (it takes: {known})")
         return absent
 
-    def _allocate(self, sizes: dict[str, int]) -> None:
+    def _allocate(self, sizes: Mapping[str, int]) -> Memory:
         size = self._functions["state_bytes"](*sizes.values())
         if not 0 <= size < _LARGEST:
             self._refuse(2)
-        self._state, self._sizes = Memory(size), sizes
+        return Memory(size)
+
+    def _adopt(self, state: Memory, sizes: dict[str, int]) -> None:
+        self._state, self._sizes = state, sizes
         self._known.clear()
 
-    def _initialise(self, arrays: Arrays) -> None:
-        assert self._sizes is not None
-        sizes = list(self._sizes.values())
+    def _initialise(self, state: Memory, sizes: Mapping[str, int], arrays: Arrays) -> None:
         table = (c_void_p * len(self._sources))(*map(address, arrays))
-        room = self._workspace_bytes({**self._sizes, _TIME.text: 0})
+        room = self._workspace_bytes({**sizes, _TIME.text: 0})
         if self._workspace.size < room:
             self._workspace = Memory(room)
         begin = self._functions["state_init"]
-        code = begin(addressof(table), self._state.address, self._workspace.address, *sizes)
-        if code:
-            self._sizes = None
+        blocks = addressof(table), state.address, self._workspace.address
+        if code := begin(*blocks, *sizes.values()):
             self._refuse(code)
 
     # The sizes of a step
