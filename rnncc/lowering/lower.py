@@ -19,6 +19,7 @@ from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
@@ -339,13 +340,19 @@ class Lowering:
 
     def emit_group(self, group: Group) -> None:
         """One kernel for a group's values."""
-        outs = [(i.value, i.dest or self.scratch(i.value)) for i in group.items]
+        outs = [(item.value, self._dest(item)) for item in group.items]
         if group.product is None:
             self.emit_map(outs, group.dims)
         else:
             self.emit_product(group.product, outs, group.dims)
         for value, dest in reversed(outs):
             self.places[value] = dest
+
+    def _dest(self, item: Item) -> Placed:
+        """The place of a value that a group computes."""
+        if item.part is not None:
+            return self._part(*item.part)
+        return item.dest or self.scratch(item.value)
 
     def emit_map(
         self,
@@ -397,11 +404,19 @@ class Lowering:
         return self.places[value]
 
     def _emit_concat(self, op: Concat) -> None:
-        dest, axis, start = self.alone(op.y), op.axis.data, ZERO
+        """Copy the parts that no kernel has written where they belong."""
+        start = ZERO
         for value in op.xs:
-            access = dest.access.shifted(dest.access.strides[axis] * start)
-            self.emit_map([(value, Placed(dest.buffer, access))], dims_of(value))
-            start = start + dims_of(value)[axis]
+            dest = self._part(op, start)
+            if not isinstance(value.owner, Elementwise):
+                self.emit_map([(value, dest)], dims_of(value))
+            start = start + dims_of(value)[op.axis.data]
+
+    def _part(self, op: Concat, start: Dim) -> Placed:
+        """Where a part of a concatenation that starts there belongs."""
+        whole = self.places.get(op.y) or self.alone(op.y)
+        access = whole.access.shifted(whole.access.strides[op.axis.data] * start)
+        return Placed(whole.buffer, access)
 
     def _emit_reverse(self, op: ReverseSegments) -> None:
         x, lengths, dest = self.pointer(op.x), self.pointer(op.lengths), self.alone(op.y)
