@@ -11,8 +11,9 @@ from rnncc.ir.build import Build
 from rnncc.ir.dims import product
 from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Scan
+from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.rewriting import NetPass, replace, run_all
+from rnncc.ir.rewriting import NetPass, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 
@@ -21,13 +22,19 @@ class Accumulate(NetPass):
     """What is summed over rows of unknown number becomes `contract` and `sum_rows`, as in `sink`.
 
     So do the gradients of what stands outside of loops: aᵀ·b of fixed size, and sums over leading
-    axes. The order is that of the last loop that the rows come from.
+    axes. The order is that of the last loop that the rows come from. A sum of rows that a step
+    adds to its carry goes on from the carry, so that it can do so in place.
     """
 
     name = "rnn-accumulate"
 
     def rewrite(self, net: Net) -> bool:
-        return run_all(_rewrite(op) for op in list(net.body.block.ops))
+        return run_all(
+            [
+                *(_rewrite(op) for op in list(net.body.block.ops)),
+                *(_rewrite_carries(scan) for scan in scans_of(net.body.block)),
+            ]
+        )
 
 
 def _rewrite(op: Operation) -> bool:
@@ -35,11 +42,24 @@ def _rewrite(op: Operation) -> bool:
         case Matmul() if _sums_rows(op):
             new = _contract(op)
         case Reduce() if _adds_rows(op):
-            new = _sum_rows(op)
+            new = _sum_rows(op, _zeros(op.y), _runs_back([op.x]))
         case _:
             return False
     replace(op, [new])
     return True
+
+
+def _rewrite_carries(scan: Scan) -> bool:
+    """carry + Σ x → a sum that starts at the carry."""
+    changed = False
+    for arg, total in zip(scan.groups[1], scan.yields[0], strict=True):
+        op = total.owner
+        if not isinstance(op, Add) or op.a is not arg or not isinstance(op.b.owner, Reduce):
+            continue
+        if _adds_rows(op.b.owner) and op.b.has_one_use():
+            replace(op, [_sum_rows(op.b.owner, arg, bool(scan.reverse))])
+            changed = True
+    return changed
 
 
 def _sums_rows(op: Matmul) -> bool:
@@ -61,14 +81,19 @@ def _contract(op: Matmul) -> SSAValue:
     b = Build.before(op)
     a = op.a if op.transpose_a else b.transpose(op.a, [1, 0])
     c = b.transpose(op.b, [1, 0]) if op.transpose_b else op.b
-    return b.contract(b.full_like(op.y, 0.0), a, c, _runs_back([op.a, op.b]))
+    return b.contract(_zeros(op.y), a, c, _runs_back([op.a, op.b]))
 
 
-def _sum_rows(op: Reduce) -> SSAValue:
+def _sum_rows(op: Reduce, start: SSAValue, reverse: bool) -> SSAValue:
     b, dims = Build.before(op), dims_of(op.x)
     count = len(get_ints(op.axes))
     rows = b.reshape(op.x, [product(dims[:count]), *dims[count:]])
-    return b.sum_rows(b.full_like(op.y, 0.0), rows, _runs_back([op.x]))
+    return b.sum_rows(start, rows, reverse)
+
+
+def _zeros(like: SSAValue) -> SSAValue:
+    assert isinstance(like.owner, Operation)
+    return Build.before(like.owner).full_like(like, 0.0)
 
 
 def _runs_back(values: Sequence[SSAValue]) -> bool:

@@ -15,7 +15,7 @@ from rnncc.ir.program import Program
 from rnncc.passes.accumulate import Accumulate
 from rnncc.passes.simplify import Simplify
 from tests.passes.helpers import applied, count, quick
-from tests.passes.test_sink import gradients, sunk
+from tests.passes.test_sink import gradients, loops_of, sunk
 from tests.strategies import assert_same_meaning, programs
 
 Values = Sequence[SSAValue]
@@ -51,6 +51,21 @@ def test_the_order_is_that_of_the_loop_that_gives_the_rows(reverse: bool) -> Non
     sums = [op for op in both.net.body.block.ops if isinstance(op, (Contract, SumRows))]
     assert sorted(op.name for op in sums) == ["rnn.contract", "rnn.sum_rows"]
     assert [bool(op.reverse) for op in sums] == [not reverse] * 2
+
+
+def test_a_step_adds_rows_to_its_carry() -> None:
+    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = b.tanh(b.add(rows[0], carry[0]))
+        return [h, b.add(carry[1], b.reduce("sum", h, [0]))], []
+
+    b = Build.net("net")
+    inits = [b.input("h", ["N", 3]), b.input("s", [3])]
+    finals, _ = b.scan([], inits, [b.input("x", ["T", "N", 3])], body)
+    program = b.finish({"h_last": finals[0], "sum": finals[1]})
+    assert_same_meaning(program, applied(Accumulate(), Simplify()), rtol=1e-9)
+    [loop] = loops_of(program)
+    assert isinstance(loop.yields[0][1].owner, SumRows)
+    assert count(loop.body.block)["reduce"] == 0
 
 
 def test_other_sums_stay() -> None:
