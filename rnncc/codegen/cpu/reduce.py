@@ -24,8 +24,8 @@ from rnncc.ir.types import ITEM_BYTES, dtype_of
 
 TOGETHER = 4
 """Vectors of results side by side."""
-ROWS = 32
-"""Rows that a sum takes in before it turns to the next results."""
+ROWS = 4
+"""Rows that a sum takes in before it turns to the next results: few streams are read at a time."""
 
 
 Part = tuple[Value, Value]
