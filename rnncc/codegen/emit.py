@@ -12,7 +12,7 @@ from llvmlite import ir
 from rnncc.codegen.math import MathEmitter
 from rnncc.codegen.target import Target
 from rnncc.codegen.vector import Vector
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim, Largest, divisor_of, symbol_of
 from rnncc.ir.types import ITEM_BYTES
 
 I64, I32, I8, I1 = ir.IntType(64), ir.IntType(32), ir.IntType(8), ir.IntType(1)
@@ -78,12 +78,18 @@ class Emit:
         total: Value = I64(dim.coefficient())
         for monomial, factor in dim.terms:
             if monomial:
-                term = self.symbols[monomial[0]]
+                term = self._factor(monomial[0])
                 for name in monomial[1:]:
-                    term = self.b.mul(term, self.symbols[name])
+                    term = self.b.mul(term, self._factor(name))
                 term = term if factor == 1 else self.b.mul(term, I64(factor))
                 total = term if _is_zero(total) else self.b.add(total, term)
         return total
+
+    def _factor(self, name: str) -> Value:
+        value, divisor = self.symbols[symbol_of(name)], divisor_of(name)
+        if divisor == 1:
+            return value
+        return self.b.sdiv(self.b.add(value, I64(divisor - 1)), I64(divisor))
 
     @contextmanager
     def symbols_set(self, values: Mapping[str, Value]) -> Generator[None]:

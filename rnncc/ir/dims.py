@@ -1,4 +1,7 @@
-"""Sizes known as formulas: `Dim`, an integer polynomial over named symbols such as T and N."""
+"""Sizes known as formulas: `Dim`, an integer polynomial over named symbols such as T and N.
+
+A factor may also be a symbol over a number, rounded up: `T/32` is ⌈T/32⌉.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from functools import lru_cache, reduce
 Monomial = tuple[str, ...]
 """Symbols of one product, in reading order; `()` is the constant's."""
 
-_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|[-+*])")
+_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*(?:/\d+)?|[-+*])")
 
 
 class Dim:
@@ -48,7 +51,17 @@ class Dim:
     @property
     def symbols(self) -> frozenset[str]:
         """The names that occur."""
-        return frozenset(name for monomial, _ in self.terms for name in monomial)
+        return frozenset(symbol_of(name) for monomial, _ in self.terms for name in monomial)
+
+    def over(self, count: int) -> Dim:
+        """The quotient, rounded up, of a symbol or a number."""
+        if count == 1:
+            return self
+        if self.is_static:
+            return _constant(-(-int(self) // count))
+        if self != Dim.of(str(self)) or "/" in str(self):
+            raise ValueError(f"{self} is no symbol to be divided")
+        return Dim.of(f"{self}/{count}")
 
     def coefficient(self, monomial: Monomial = ()) -> int:
         """The factor of one product of symbols."""
@@ -59,7 +72,7 @@ class Dim:
         total = 0
         for monomial, factor in self.terms:
             for name in monomial:
-                factor *= env[name]
+                factor *= factor_value(name, env)
             total += factor
         return total
 
@@ -69,7 +82,7 @@ class Dim:
         for monomial, factor in self.terms:
             product = _constant(factor)
             for name in monomial:
-                product = product * Dim.of(env.get(name, name))
+                product = product * _replaced(name, env)
             total = total + product
         return total
 
@@ -171,6 +184,26 @@ class Largest:
     def __str__(self) -> str:
         texts = [str(formula) for formula in self.formulas] or ["0"]
         return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
+
+
+def symbol_of(name: str) -> str:
+    """The symbol in a factor: T in `T/32`."""
+    return name.partition("/")[0]
+
+
+def divisor_of(name: str) -> int:
+    """The number in a factor: 32 in `T/32`, 1 in `T`."""
+    return int(name.partition("/")[2] or 1)
+
+
+def factor_value(name: str, env: Mapping[str, int]) -> int:
+    """The value of a factor where its symbol has one."""
+    return -(-env[symbol_of(name)] // divisor_of(name))
+
+
+def _replaced(name: str, env: Mapping[str, Dim | int]) -> Dim:
+    symbol = symbol_of(name)
+    return Dim.of(name) if symbol not in env else Dim.of(env[symbol]).over(divisor_of(name))
 
 
 def product(dims: Iterable[Dim | int]) -> Dim:

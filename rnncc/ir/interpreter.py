@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.ir import Block, SSAValue
 
 from rnncc.ir.ops.base import Array, Context, RnnOp
+from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
@@ -65,6 +66,8 @@ def _run_block(
                 operands = ([env[v] for v in group] for group in (op.consts, op.inits, op.xs))
                 results = _run_scan(context, params, op, *operands)
                 env.update(zip((*op.finals, *op.ys), results, strict=True))
+            case Chunks():
+                env.update(zip(op.results, _run_chunks(context, params, op, env), strict=True))
             case RnnOp():
                 env[op.y] = op.evaluate(context, *(env[v] for v in op.operands))
             case _:
@@ -88,3 +91,22 @@ def _run_scan(
         for y, row in zip(ys, rows, strict=True):
             y[t] = row
     return [*carry, *ys]
+
+
+def _run_chunks(
+    context: Context, params: Mapping[str, Array], op: Chunks, env: Mapping[SSAValue, Array]
+) -> list[Array]:
+    consts, carry, xs, marks = ([env[v] for v in g] for g in (op.consts, op.inits, op.xs, op.marks))
+    made = (*op.ys, *op.marked)
+    results = [np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in made]
+    steps, chunk = op.steps.evaluate(context.sizes), op.chunk.data
+    turns = range(-(-steps // chunk))
+    for turn in reversed(turns) if op.reverse else turns:
+        run = slice(turn * chunk, min(steps, (turn + 1) * chunk))
+        inside = Context({**context.sizes, op.extent.data: run.stop - run.start}, context.real)
+        args = [*consts, *carry, *(x[run] for x in xs), *(mark[turn] for mark in marks)]
+        out = _run_block(inside, params, op.body.block, args)
+        carry, parts = out[: len(carry)], out[len(carry) :]
+        for i, (result, part) in enumerate(zip(results, parts, strict=True)):
+            result[run if i < len(op.ys) else turn] = part
+    return [*carry, *results]

@@ -70,7 +70,8 @@ class Buffer(IRDLOperation):
     an output: only when the caller's pointer is null, a stand-in ring in the workspace.
     fallback: of an output, the elements that stand in for it when it is null; 0: the kernels that
     write nothing else are skipped.
-    default: of an input, the `param` buffer that takes its place when the caller's pointer is null.
+    default: of an input, the `param` or `scratch` buffer that takes its place when the caller's
+    pointer is null; with a ring of one row, for each row.
     offset: bytes from the start of the workspace (or of the packed weights), given by planning: the
     largest of some formulas.
     """
@@ -120,19 +121,24 @@ class Buffer(IRDLOperation):
 
 @irdl_op_definition
 class Row(IRDLOperation):
-    """Row `index` of a sequence whose rows are `stride` elements apart"""
+    """Row `index` of a sequence whose rows are `stride` elements apart, and at most `rows` in all"""
 
     name = "kern.row"
     buffer = operand_def(BufferType)
     index = prop_def(StringAttr)
     stride = prop_def(StringAttr)
+    rows = prop_def(IntAttr)
     y = result_def(BufferType)
     traits = traits_def(Pure())
 
-    def __init__(self, buffer: SSAValue, index: Dim, stride: Dim) -> None:
+    def __init__(self, buffer: SSAValue, index: Dim, stride: Dim, rows: int = 1) -> None:
         super().__init__(
             operands=[buffer],
-            properties={"index": dim_attr(index), "stride": dim_attr(stride)},
+            properties={
+                "index": dim_attr(index),
+                "stride": dim_attr(stride),
+                "rows": IntAttr(rows),
+            },
             result_types=[buffer.type],
         )
 
@@ -173,7 +179,7 @@ class For(IRDLOperation):
     Buffers may be carried from one turn to the next: the block takes them, its yield gives the
     next ones, the results are the last. With `chunk` each turn covers a run of steps: `index` is
     the first, the symbol `extent` their number: as many as make about `chunk` rows of `rows` a
-    step, at least one.
+    step, at least one. The symbol `turn` is the run's number in the order of steps.
     """
 
     name = "kern.for"
@@ -185,6 +191,7 @@ class For(IRDLOperation):
     extent = opt_prop_def(StringAttr)
     chunk = opt_prop_def(IntAttr)
     rows = opt_prop_def(StringAttr)
+    turn = opt_prop_def(StringAttr)
     finals = var_result_def(BufferType)
     body = region_def("single_block")
 
@@ -197,6 +204,7 @@ class For(IRDLOperation):
         body: Block,
         reverse: bool = False,
         chunk: tuple[str, int, Dim] | None = None,
+        turn: str | None = None,
     ) -> None:
         """`chunk`: the extent's symbol, about how many rows, rows a step."""
         properties: dict[str, Attribute] = {
@@ -212,6 +220,8 @@ class For(IRDLOperation):
                 "chunk": IntAttr(target),
                 "rows": dim_attr(rows),
             }
+        if turn:
+            properties["turn"] = StringAttr(turn)
         super().__init__(
             operands=[list(inits)],
             properties=properties,

@@ -63,7 +63,7 @@ def lay_out(
         match buffer.role.data:
             case "input":
                 array = inputs.get(label)
-                array = _default(program, buffer) if array is None else array
+                array = _default(program, buffer, elements) if array is None else array
                 placed[buffer] = Memory(_filled(buffer, elements, array))
             case "param":
                 flat = _part(weights, buffer, elements, context)
@@ -99,9 +99,10 @@ def _own(buffer: Buffer, elements: int) -> Array:
     return np.full(size, POISON, np.uint8).view(NUMPY[buffer.dtype])
 
 
-def _default(program: KernelProgram, buffer: Buffer) -> Array:
+def _default(program: KernelProgram, buffer: Buffer, elements: int) -> Array:
     assert buffer.default is not None, f"{buffer.label.data}: no array for this input"
-    return program.arrays[buffer.default.data]
+    held = program.arrays.get(buffer.default.data)
+    return np.zeros(elements, NUMPY[buffer.dtype]) if held is None else held
 
 
 def _filled(buffer: Buffer, elements: int, array: Array) -> Array:

@@ -23,6 +23,7 @@ class Program:
         source: the file it came from, for messages.
         recompute: name hints of values in loops that the net itself says are to be computed again
             by the backward pass, not kept.
+        zeros: inputs that may be absent where that is free, and are zeros then.
     """
 
     module: ModuleOp
@@ -30,6 +31,7 @@ class Program:
     name: str = "net"
     source: str = ""
     recompute: frozenset[str] = frozenset()
+    zeros: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return str(self.module)

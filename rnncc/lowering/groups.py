@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
+from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
@@ -243,7 +244,9 @@ class _Scheduler:
 
 def is_anchor(op: Operation) -> bool:
     """Whether an op stands alone rather than as an expression inside a kernel."""
-    return isinstance(op, Matmul | Reduce | Contract | SumRows | Scan | Concat | ReverseSegments)
+    return isinstance(
+        op, Matmul | Reduce | Contract | SumRows | Scan | Chunks | Concat | ReverseSegments
+    )
 
 
 def is_lazy(op: Operation | Block) -> bool:
@@ -297,4 +300,6 @@ def _addressed(op: Operation) -> list[SSAValue]:
 
 
 def _read_each_step(op: Operation) -> list[SSAValue]:
+    if isinstance(op, Chunks):
+        return list(op.operands)
     return [*op.consts, *op.xs] if isinstance(op, Scan) else []

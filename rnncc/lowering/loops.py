@@ -157,8 +157,7 @@ def _emit_body(
 def _set_ring(home: Home, previous: SSAValue) -> None:
     """Keep one row of a state where it can be updated in place, else two."""
     buffer = home.place.buffer.owner
-    assert isinstance(buffer, Buffer)
-    if buffer.role.data == "scratch":
+    if not isinstance(buffer, Buffer) or buffer.role.data == "scratch":
         return
     rows = 1 if _in_place(home, previous) else 2
     buffer.properties["ring"] = IntAttr(rows)

@@ -20,6 +20,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.ops.base import Elementwise
+from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
@@ -27,6 +28,7 @@ from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.lowering import sums
+from rnncc.lowering.chunks import emit_chunks
 from rnncc.lowering.groups import Group, Item, schedule
 from rnncc.lowering.loops import emit_scan
 from rnncc.lowering.maps import (
@@ -42,6 +44,7 @@ from rnncc.lowering.maps import (
 from rnncc.lowering.region import CannotFuse, Region
 from rnncc.lowering.stand_ins import give_stand_ins
 from rnncc.lowering.weights import Weights
+from rnncc.lowering.zeros import give_zeros
 
 
 def lower(program: Program, target: Target) -> KernelProgram:
@@ -62,6 +65,7 @@ def lower(program: Program, target: Target) -> KernelProgram:
     func = lowering.run(net)
     result.module.body.block.add_op(func)
     give_stand_ins(result)
+    give_zeros(result, program.zeros)
     _drop_unused(result)
     return result
 
@@ -84,12 +88,18 @@ class Lowering:
         places: value -> where it is.
         outer: a loop body's argument -> the outer value it stands for, and the row's index if it
             is a row of a sequence.
+        absent: inputs that may be absent, and are zeros then.
+        segments: a body's argument -> the sequence that it is part of, and its first row.
+        bounds: the number of steps of a run -> the most that it can be.
     """
 
     def __init__(self, program: Program, result: KernelProgram, target: Target) -> None:
         self.program, self.result, self.target = program, result, target
         self.places: dict[SSAValue, Placed] = {}
         self.outer: dict[SSAValue, tuple[SSAValue, Dim | None]] = {}
+        self.absent: set[SSAValue] = set()
+        self.segments: dict[SSAValue, tuple[SSAValue, Dim]] = {}
+        self.bounds: dict[str, Dim | int] = {}
         self.depths: dict[Block, int] = {}
         self.builders: list[Builder] = []
         self.output_of: dict[SSAValue, Placed] = {}
@@ -104,6 +114,8 @@ class Lowering:
         self.builders.append(Builder(InsertPoint.at_end(entry)))
         for port, value in zip(self.result.inputs, net.inputs.values(), strict=False):
             self.places[value] = self.declare(port.name, "input", port.dtype, port.dims)
+            if port.name in self.program.zeros:
+                self.absent.add(value)
             if port.optional:
                 self._keep_default(port, self.places[value])
         wanted: list[Item] = []
@@ -135,7 +147,8 @@ class Lowering:
         """
         op = value.owner
         alone = isinstance(op, Concat | Reduce | ReverseSegments | Contract | SumRows)
-        sequence = isinstance(op, Scan) and value in op.ys and isinstance(op.parent_op(), Net)
+        once = isinstance(op, Scan) and isinstance(op.parent_op(), Net | Chunks)
+        sequence = isinstance(op, Chunks) or (once and value in op.ys)
         if not (alone or sequence) or value in self.output_of:
             return False
         self.output_of[value] = dest
@@ -159,7 +172,7 @@ class Lowering:
         count = self._labels.get(label, 0)
         self._labels[label] = count + 1
         unique = f"{label}.{count}" if count and role not in ("input", "output") else label
-        op = Buffer(unique, role, dtype, product(dims))
+        op = Buffer(unique, role, dtype, product(dims).substitute(self.bounds))
         self._buffers.append(op)
         return Placed.densely(op.y, dims)
 
@@ -191,9 +204,13 @@ class Lowering:
 
     def resolve(self, value: SSAValue, index: IndexMap) -> tuple[SSAValue, IndexMap]:
         """A loop body's argument as the outer value it stands for."""
-        while value in self.outer:
+        while value in self.outer or value in self.segments:
+            if value in self.segments:
+                value, first = self.segments[value]
+                index = (index[0].shifted(first), *index[1:])
+                continue
             outer, row = self.outer[value]
-            if row is not None and isinstance(outer.owner, Shift):
+            if row is not None and (isinstance(outer.owner, Shift) or self._may_be_absent(outer)):
                 break  # its rows have places of their own
             value = outer
             if row is not None:
@@ -214,11 +231,17 @@ class Lowering:
             outer, row = self.outer[value]
             if row is not None and isinstance(outer.owner, Shift):
                 return self._shifted_row(value, outer.owner, row)
+            if row is not None and self._may_be_absent(outer):
+                return self._absent_row(value, outer, row)
             place = self.place(outer)
             if row is None:
                 return place
             offset = place.access.offset + place.access.strides[0] * row
             return Placed(place.buffer, Access(offset, place.access.strides[1:]))
+        if value in self.segments:
+            outer, first = self.segments[value]
+            place = self.place(outer)
+            return Placed(place.buffer, place.access.shifted(place.access.strides[0] * first))
         op = value.owner
         if is_view(op) and (placed := view_placed(op, self.place(op.x))) is not None:
             return placed
@@ -250,6 +273,24 @@ class Lowering:
         assert isinstance(block, Block)
         with self._at(block):
             self.places[value] = self._row_of_shift(op, t)
+        return self.places[value]
+
+    def _may_be_absent(self, value: SSAValue) -> bool:
+        """Whether a sequence is an input that may be absent, or a part of one."""
+        while value in self.segments:
+            value, _ = self.segments[value]
+        return value in self.absent
+
+    def _absent_row(self, value: SSAValue, sequence: SSAValue, t: Dim) -> Placed:
+        """A loop's row of an input for whose absence one row stands in."""
+        while sequence in self.segments:
+            sequence, first = self.segments[sequence]
+            t = first + t
+        dims, block = dims_of(value), value.owner
+        assert isinstance(block, Block)
+        with self._at(block):
+            row = self.builder.insert(kern.Row(self.place(sequence).buffer, t, product(dims)))
+        self.places[value] = Placed.densely(row.y, dims)
         return self.places[value]
 
     def _row_of_shift(self, op: Shift, t: Dim) -> Placed:
@@ -323,6 +364,8 @@ class Lowering:
                     self.emit_group(step)
                 case Scan():
                     emit_scan(self, step, plan.chunked.get(step, []))
+                case Chunks():
+                    emit_chunks(self, step)
                 case Concat():
                     self._emit_concat(step)
                 case Reduce():

@@ -178,6 +178,7 @@ def _halves(
         inner.replace_all_uses_with(Build.before(first).reshape(arg, dims_of(inner)))
     grads = {n: v for n, v in net.outputs.items() if n.startswith(GRAD)}
     _finish(net, grads, [*saved, *kept])
+    backward.zeros = frozenset(name for name in net.inputs if name.startswith(GRAD))
     return Phases(forward, backward, list(saved), list(kept))
 
 

@@ -14,7 +14,7 @@ from operator import add, le
 
 import numpy as np
 
-from rnncc.ir.dims import Dim, Largest, Monomial
+from rnncc.ir.dims import Dim, Largest, Monomial, factor_value, symbol_of
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.stacking import (
     Floats,
@@ -84,9 +84,9 @@ class _Stack:
         self.sizes = [tuple(max(b.size.coefficient(m), 0) for m in monomials) for b in blocks]
         self.grains = [(b.item, LINE if _fills_lines(b.size) else b.item) for b in blocks]
         self.near = neighbours([b.lifetime for b in blocks])
-        symbols = sorted({name for monomial in monomials for name in monomial})
+        symbols = sorted({symbol_of(name) for monomial in monomials for name in monomial})
         values = reference(symbols)
-        scales = [[prod(map(v.__getitem__, m)) for v in values] for m in monomials]
+        scales = [[prod(factor_value(s, v) for s in m) for v in values] for m in monomials]
         self.scales = np.array(scales, float).reshape(len(monomials), len(values))
         self.at_reference = np.array(self.sizes, float) @ self.scales
         self.least = least_heights([b.lifetime for b in blocks], self.at_reference)

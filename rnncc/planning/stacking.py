@@ -6,7 +6,7 @@ how high it gets is compared with the most bytes alive at once, below which no l
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 
 import numpy as np
@@ -15,18 +15,18 @@ import numpy.typing as npt
 from rnncc.planning.lifetimes import Lifetime
 
 REFERENCE = (
-    *((1, 1, 3), (20, 1, 20), (100, 1, 50), (10, 8, 10)),
-    *((50, 32, 50), (1000, 32, 50), (3, 200, 5), (16, 24, 9)),
+    *((1, 1, 3), (5, 3, 4), (10, 8, 10), (50, 32, 50)),
+    *((20, 1, 20), (100, 1, 50), (1000, 32, 50), (3, 200, 5), (16, 24, 9)),
 )
-"""T, N and any other symbol: streaming, a sequence alone, small and large batches, few steps."""
+"""T, N and any other symbol: from one step of one row to large batches, long or short."""
+FITTED = 4
+"""At so many of them, the first, blocks are fitted into gaps."""
 GOOD = 1.005
 """Of the least possible height: no better order is looked for."""
-PENALTY = 0.01
-"""What each step down the list of wishes counts as."""
+STEP = 0.01
+"""What each step down the list of wishes counts as; by this the aim is lowered after a column."""
 MANY = 500
 """Of more blocks, as long unrolled nets have, one order is tried: time grows with the square."""
-TYPICAL = 4
-"""The column for them."""
 TRIES = 4
 """Fits by one rule; after each, the blocks that lie too high are placed earlier."""
 
@@ -67,59 +67,65 @@ def best_order(
         sizes: bytes, [blocks, sizes of reference].
         wishes: the dearest first; the last is always fulfilled.
     """
-    search = _Search(lifetimes, sizes)
-    columns = range(sizes.shape[1]) if len(lifetimes) <= MANY else [TYPICAL]
+    search = _Search(lifetimes, sizes, wishes)
+    columns = range(FITTED) if len(lifetimes) <= MANY else [FITTED - 1]
     for column, rule, smallest in product(columns, range(4), (False, True)):
-        for order in search.fitted(column, rule, smallest):
-            for unfulfilled, layers in enumerate(wishes):
-                sorted_order = tuple(sorted(order, key=layers.__getitem__))
-                if search.tries(sorted_order, unfulfilled * PENALTY):
-                    return search.best, search.heights(search.best)
-        if search.score[0] <= GOOD + (len(wishes) - 1) * PENALTY or len(lifetimes) > MANY:
+        search.fit(column, rule, smallest)
+        if search.score[0] <= GOOD + column * STEP or len(lifetimes) > MANY:
             break
-    return search.best, search.heights(search.best)
+    return search.best, search.ends(search.best).max(axis=0)
 
 
 class _Search:
     """The best order so far."""
 
-    def __init__(self, lifetimes: Sequence[Lifetime], sizes: Floats) -> None:
-        self.lifetimes, self.sizes = lifetimes, sizes
+    def __init__(
+        self, lifetimes: Sequence[Lifetime], sizes: Floats, wishes: Sequence[Layers]
+    ) -> None:
+        self.lifetimes, self.sizes, self.wishes = lifetimes, sizes, wishes
         self.near = neighbours(lifetimes)
         self.least = least_heights(lifetimes, sizes)
-        self.known: set[Order] = set()
         self.best: Order = ()
         self.score = (np.inf, np.inf)
 
-    def tries(self, order: Order, penalty: float) -> bool:
-        """Keep an order if it is the best; whether it is good enough."""
-        if order not in self.known:
-            self.known.add(order)
-            ratios = self.heights(order) / self.least
-            score = (float(ratios.max()) + penalty, float(ratios.mean()))
-            if score < self.score:
-                self.best, self.score = order, score
-        return self.score[0] <= GOOD
-
-    def fitted(self, column: int, rule: int, smallest: bool) -> Iterator[Order]:
-        """Orders from fits at one column, in the lowest gap or in the smallest."""
+    def fit(self, column: int, rule: int, smallest: bool) -> None:
+        """Try orders from fits at one column, in the lowest gap or in the smallest."""
         sizes: list[float] = self.sizes[:, column].tolist()
         keys = [_keys(*block)[rule] for block in zip(sizes, self.lifetimes, strict=True)]
         placed = sorted(range(len(keys)), key=keys.__getitem__)
         for _ in range(TRIES):
             starts = self._fit(placed, sizes, smallest)
-            yield tuple(sorted(starts, key=lambda i: (starts[i], self.lifetimes[i].first)))
-            high = [i for i in placed if starts[i] + sizes[i] > self.least[column]]
-            if not high:
+            order = sorted(starts, key=lambda i: (starts[i], self.lifetimes[i].first))
+            ends = self._tried(order)
+            worst = int((ends.max(axis=0) / self.least).argmax())
+            high = {int(i) for i in np.flatnonzero(ends[:, worst] > self.least[worst])}
+            if not high or self.score[0] <= GOOD:
                 return
-            placed = _earlier(placed, high)
+            placed = _earlier(placed, [i for i in placed if i in high])
 
-    def heights(self, order: Order) -> Floats:
-        """How high the stack gets, for each column of sizes."""
+    def _tried(self, order: Sequence[int]) -> Floats:
+        """Keep an order, changed as wished, if it is the best; where its blocks end.
+
+        Dearer wishes are left alone where the least of them costs too much already.
+        """
+        found: list[Floats] = []
+        for unfulfilled, layers in reversed(list(enumerate(self.wishes))):
+            changed = tuple(sorted(order, key=layers.__getitem__))
+            found.append(self.ends(changed))
+            ratios = found[-1].max(axis=0) / self.least
+            if ratios.max() > self.score[0]:
+                break
+            score = (float(ratios.max()) + unfulfilled * STEP, float(ratios.mean()))
+            if score < self.score:
+                self.best, self.score = changed, score
+        return found[0]
+
+    def ends(self, order: Order) -> Floats:
+        """Where each block ends in the stack, for each column of sizes."""
         ends = np.zeros_like(self.sizes)
         for i in order:
             ends[i] = self.sizes[i] + ends[self.near[i]].max(axis=0, initial=0)
-        return ends.max(axis=0, initial=0)
+        return ends
 
     def _fit(
         self, order: Sequence[int], sizes: Sequence[float], smallest: bool

@@ -138,12 +138,15 @@ def _targets(func: Func) -> dict[SSAValue, Targets]:
     """Follow every name, round loops until nothing new is found."""
     found: dict[SSAValue, Targets] = defaultdict(dict)
     ops = [op for op in func.walk() if isinstance(op, Buffer | Row | ShiftedRow | For)]
+    named = {op.label.data: op for op in ops if isinstance(op, Buffer)}
     size = -1
     while size != (size := sum(len(targets) for targets in found.values())):
         for op in ops:
             match op:
                 case Buffer():
                     found[op.y] = {op: ZERO}
+                    if op.default is not None:
+                        found[op.y][named[op.default.data]] = None
                 case Row():
                     found[op.y] = {b: _row_shift(op, b, s) for b, s in found[op.buffer].items()}
                 case ShiftedRow():

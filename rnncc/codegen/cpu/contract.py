@@ -17,6 +17,10 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Contract
 
 
+Side = Callable[[Value], Pointer]
+"""An operand's rows in the order in which a chunk takes them: from j to the j-th of the chunk."""
+
+
 @dataclass(frozen=True)
 class Buffers:
     """What the kernel touches; `first`: see `kern.contract`."""
@@ -37,13 +41,6 @@ class _Rows:
     access: Access
     width: Dim
     shifted: bool
-
-
-@dataclass(frozen=True)
-class _Side:
-    """An operand's rows in the order in which a chunk takes them; row(j) is row j of the chunk."""
-
-    row: Callable[[Value], Pointer]
 
 
 @dataclass(frozen=True)
@@ -126,13 +123,13 @@ class _ContractCode:
 
     # Rows of the operands
 
-    def _sides(self, start: Value) -> tuple[_Side, _Side]:
+    def _sides(self, start: Value) -> tuple[Side, Side]:
         """The left and the right operand from a chunk's start on."""
         op, buffers, sizes = self.op, self.buffers, self.op.sizes
         a = _Rows(buffers.a, get_access(op.a_access), sizes[1], self._is_shifted(of_b=False))
         b = _Rows(buffers.b, get_access(op.b_access), sizes[2], self._is_shifted(of_b=True))
         left, right = (b, a) if self.tiling.swapped else (a, b)
-        return _Side(lambda j: self._row(left, start, j)), _Side(
+        return (lambda j: self._row(left, start, j)), _Side(
             lambda j: self._row(right, start, j)
         )
 
@@ -199,7 +196,7 @@ class _ChunkCode:
     def __init__(
         self,
         code: _ContractCode,
-        sides: tuple[_Side, _Side],
+        sides: tuple[Side, Side],
         count: Value,
         source: Pointer,
         sums: Pointer,
@@ -233,7 +230,7 @@ class _ChunkCode:
         emit, b, panel = self.emit, self.emit.b, self.tiling.panel
 
         def turn(j: Value, carried: list[Value]) -> list[Value]:
-            source = emit.at(self.right.row(j), column)
+            source = emit.at(self.right(j), column)
             target = emit.at(self.code.right_room, b.mul(j, I64(panel)))
 
             def copy(i: Value, carried: list[Value]) -> list[Value]:
@@ -266,7 +263,7 @@ class _ChunkCode:
         emit, room = self.emit, self.code.left_room
 
         def turn(j: Value, carried: list[Value]) -> list[Value]:
-            value = emit.load(emit.at(self.left.row(j), tile.row), tile.height)
+            value = emit.load(emit.at(self.left(j), tile.row), tile.height)
             target = emit.at(room, emit.b.mul(j, I64(tile.height)))
             emit.store(value, target, tile.height)
             return []
@@ -310,12 +307,12 @@ class _ChunkCode:
         """One row's product, added to a tile's sums."""
         emit, b, lanes = self.emit, self.emit.b, self.tiling.lanes
         if left is None:
-            left = emit.at(self.left.row(j), tile.row)
+            left = emit.at(self.left(j), tile.row)
         else:
             left = emit.at(left, b.mul(j, I64(tile.height)))
         vectors = self._vectors(tile.width)
         if right is None:
-            right = emit.at(self.right.row(j), tile.column)
+            right = emit.at(self.right(j), tile.column)
         else:
             vectors = [(v, None) for v, _ in vectors]
             right = emit.at(right, b.mul(j, I64(self.tiling.panel)))

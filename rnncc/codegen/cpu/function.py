@@ -138,9 +138,11 @@ class _Body:
         base = self._field(self.inputs, number)
         if op.default is not None:
             default = next(b for b in self.program.buffers if b.label == op.default)
-            held = self._within(default, self.weights).base
-            base = self.emit.b.select(self._is_null(base), held, base)
-        elif op.y.first_use:
+            block = self.weights if default.role.data == "param" else self.workspace
+            held, absent = self._within(default, block).base, self._is_null(base)
+            base = self.emit.b.select(absent, held, base)
+            return Pointer(base, op.dtype, absent, op.rows_kept)
+        if op.y.first_use:
             self._fail_if(self._is_null(base), NULL_POINTER)
         return Pointer(base, op.dtype)
 
@@ -247,6 +249,8 @@ class _Body:
             if op.extent is not None:
                 rest = b.sub(count, first)
                 symbols[op.extent.data] = b.select(b.icmp_signed("<", rest, size), rest, size)
+            if op.turn is not None:
+                symbols[op.turn.data] = number
             for argument, base, like in zip(op.body.block.args, carried, types, strict=True):
                 self.pointers[argument] = Pointer(base, like.dtype)
             with emit.symbols_set(symbols):

@@ -1,0 +1,142 @@
+"""A loop over time that takes several steps a turn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import BoolAttr, IntAttr, StringAttr
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    AttrSizedResultSegments,
+    IRDLOperation,
+    irdl_op_definition,
+    prop_def,
+    region_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import IsolatedFromAbove, RecursiveMemoryEffect
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import dim_attr, expect, get_dim
+from rnncc.ir.ops.control import row_type, terminator
+from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
+
+Groups = tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue]]
+
+
+@irdl_op_definition
+class Chunks(IRDLOperation):
+    """Run the body once for every `chunk` time steps, first ones first; last first with `reverse`.
+
+    body: (consts..., carry..., segment of each of xs..., row of each of marks...) ->
+    (carry..., segment of each of ys..., row of each of marked...).
+    A segment has as many rows as the turn has steps, which the symbol `extent` tells; the run
+    that is last in time may be shorter. `marks` and `marked` have one row a turn.
+    """
+
+    name = "rnn.chunks"
+    consts = var_operand_def()
+    inits = var_operand_def()
+    xs = var_operand_def()
+    marks = var_operand_def()
+    length = prop_def(StringAttr)
+    chunk = prop_def(IntAttr)
+    extent = prop_def(StringAttr)
+    reverse = prop_def(BoolAttr)
+    finals = var_result_def()
+    ys = var_result_def()
+    marked = var_result_def()
+    body = region_def("single_block")
+    irdl_options = (
+        AttrSizedOperandSegments(as_property=True),
+        AttrSizedResultSegments(as_property=True),
+    )
+    traits = traits_def(IsolatedFromAbove(), RecursiveMemoryEffect())
+
+    def __init__(
+        self,
+        operands: Groups,
+        body: Block,
+        length: Dim,
+        chunk: int,
+        extent: str,
+        reverse: bool = False,
+        marked: int = 0,
+    ) -> None:
+        """`operands`: consts, inits, xs, marks. `marked`: how many values the body yields last."""
+        inits, values = operands[1], terminator(body)
+        end = len(values) - marked
+        ys, rows = values[len(inits) : end], values[end:]
+        turns = length.over(chunk)
+        super().__init__(
+            operands=[list(group) for group in operands],
+            result_types=[
+                [v.type for v in inits],
+                [_sequence(v, length) for v in ys],
+                [tensor([turns, *dims_of(v)], dtype_of(v)) for v in rows],
+            ],
+            regions=[Region(body)],
+            properties={
+                "length": dim_attr(length),
+                "chunk": IntAttr(chunk),
+                "extent": StringAttr(extent),
+                "reverse": BoolAttr.from_bool(reverse),
+            },
+        )
+
+    @property
+    def steps(self) -> Dim:
+        """How many time steps it takes."""
+        return get_dim(self.length)
+
+    @property
+    def turns(self) -> Dim:
+        """How often the body runs."""
+        return self.steps.over(self.chunk.data)
+
+    @property
+    def groups(self) -> Groups:
+        """The body's arguments for consts, carry, segments of xs and rows of marks."""
+        args, ends, start = self.body.block.args, list[Sequence[SSAValue]](), 0
+        for group in (self.consts, self.inits, self.xs, self.marks):
+            ends.append(args[start : start + len(group)])
+            start += len(group)
+        return ends[0], ends[1], ends[2], ends[3]
+
+    @property
+    def yields(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue]]:
+        """The body's values for the carry, the segments of ys and the rows of marked."""
+        values, carry, end = terminator(self.body.block), len(self.inits), len(self.marked)
+        split = len(values) - end
+        return values[:carry], values[carry:split], values[split:]
+
+    def verify_(self) -> None:
+        extent = Dim.of(self.extent.data)
+        expect(self.chunk.data > 0, f"chunks of {self.chunk.data} steps")
+        for values, rows in ((self.xs, self.steps), (self.marks, self.turns)):
+            for v in values:
+                expect(dims_of(v)[:1] == (rows,), f"{dims_of(v)} has not {rows} rows")
+        consts, carry, segments, marks = self.groups
+        got, want = [v.type for v in consts], [v.type for v in self.consts]
+        got += [v.type for v in (*carry, *segments, *marks)]
+        want += [v.type for v in self.inits] + [_sequence_of(x, extent) for x in self.xs]
+        want += [row_type(v) for v in self.marks]
+        expect(got == want, f"the body takes {got}, expected {want}")
+        after, ys, rows = self.yields
+        want = [v.type for v in self.inits] + [_sequence_of(y, extent) for y in self.ys]
+        want += [row_type(v) for v in self.marked]
+        expect([v.type for v in (*after, *ys, *rows)] == want, "the body yields other types")
+
+
+def _sequence(segment: SSAValue, length: Dim) -> Tensor:
+    return tensor([length, *dims_of(segment)[1:]], dtype_of(segment))
+
+
+def _sequence_of(value: SSAValue, rows: Dim) -> Tensor:
+    return tensor([rows, *dims_of(value)[1:]], dtype_of(value))
+
+
+OPS = [Chunks]

@@ -1,0 +1,106 @@
+"""Loops over runs of steps: segments are read and written where the sequences are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.builder import Builder
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from rnncc.ir import kern
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.chunks import Chunks
+from rnncc.ir.ops.control import Yield
+from rnncc.ir.ops.linear import Contract, SumRows
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.lowering.groups import Item, is_lazy
+from rnncc.lowering.maps import ZERO, Placed, base_of, strip_units
+
+if TYPE_CHECKING:
+    from rnncc.lowering.lower import Lowering
+
+
+def emit_chunks(lowering: Lowering, op: Chunks) -> None:
+    """A loop whose turns take a run of steps each; buffers inside are as long as a run.
+
+    The carry has one place: a turn reads it there, and the next one is put there at its end.
+    """
+    homes = [_home(lowering, init, final) for init, final in zip(op.inits, op.finals, strict=True)]
+    first, turn = lowering.fresh_index("t"), lowering.fresh_index("t")
+    body, extent, chunk = Block(), op.extent.data, op.chunk.data
+    lowering.builders.append(Builder(InsertPoint.at_end(body)))
+    _enter(lowering, op, homes, Dim.of(first), Dim.of(turn))
+    lowering.bounds[extent] = Dim.of(chunk)
+    _emit_body(lowering, op, homes, Dim.of(first), Dim.of(turn))
+    lowering.builder.insert(Yield([]))
+    lowering.builders.pop()
+    runs = (extent, chunk, Dim.of(1))
+    reverse = bool(op.reverse)
+    lowering.builder.insert(kern.For(first, ZERO, op.steps, [], body, reverse, runs, turn))
+    lowering.places.update(zip(op.finals, homes, strict=True))
+
+
+def _home(lowering: Lowering, init: SSAValue, final: SSAValue) -> Placed:
+    """The place of a carried value, filled with what it starts as."""
+    home = lowering.output_of.get(final)
+    if home is None:
+        home = lowering.declare("state", "state", dtype_of(final), dims_of(final))
+    lowering.emit_map([(init, home)], dims_of(init))
+    return home
+
+
+def _enter(lowering: Lowering, op: Chunks, homes: list[Placed], first: Dim, turn: Dim) -> None:
+    """What the body's arguments stand for."""
+    consts, carry, segments, marks = op.groups
+    lowering.outer.update({a: (v, None) for a, v in zip(consts, op.consts, strict=True)})
+    lowering.outer.update({a: (v, turn) for a, v in zip(marks, op.marks, strict=True)})
+    lowering.segments.update({a: (v, first) for a, v in zip(segments, op.xs, strict=True)})
+    lowering.places.update(zip(carry, homes, strict=True))
+
+
+def _emit_body(lowering: Lowering, op: Chunks, homes: list[Placed], first: Dim, turn: Dim) -> None:
+    """One run: segments of ys and rows of marked go to their places, then the carry."""
+    carry, ys, marked = op.yields
+    shown = [(value, y, first, op.chunk.data) for value, y in zip(ys, op.ys, strict=True)]
+    shown += [(value, y, turn, 1) for value, y in zip(marked, op.marked, strict=True)]
+    wanted: list[Item] = []
+    for value, y, index, rows in shown:
+        if not y.first_use:
+            continue
+        dims = dims_of(value)
+        dest = Placed.densely(_row(lowering, y, index, rows), dims)
+        if not lowering.direct(strip_units(value), Placed.densely(dest.buffer, _stripped(value))):
+            wanted.append(Item(value, dest))
+    late: list[tuple[SSAValue, Placed]] = []
+    for value, argument, home in zip(carry, op.groups[1], homes, strict=True):
+        if value is argument or _goes_on(lowering, value, argument, home):
+            continue
+        late.append((value, home))
+        base = base_of(value)
+        if is_lazy(base.owner) or isinstance(value.owner, Block):
+            wanted.append(Item(base))
+    lowering.lower_block(op.body.block, wanted)
+    for value, home in late:
+        lowering.emit_map([(value, home)], dims_of(value))
+
+
+def _stripped(value: SSAValue) -> tuple[Dim, ...]:
+    return dims_of(strip_units(value))
+
+
+def _row(lowering: Lowering, y: SSAValue, index: Dim, rows: int) -> SSAValue:
+    """Where a turn's part of a result begins."""
+    if y not in lowering.places:
+        lowering.places[y] = lowering.output_of.get(y) or lowering.scratch(y)
+    size = product(dims_of(y)[1:])
+    row = kern.Row(lowering.places[y].buffer, index, size, rows)
+    return lowering.builder.insert(row).y
+
+
+def _goes_on(lowering: Lowering, value: SSAValue, argument: SSAValue, home: Placed) -> bool:
+    """Whether a value is a sum that starts at the carry, which nothing else reads: in place."""
+    op = value.owner
+    if not isinstance(op, Contract | SumRows) or op.init is not argument:
+        return False
+    return argument.has_one_use() and value.has_one_use() and lowering.direct(value, home)

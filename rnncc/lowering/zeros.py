@@ -1,0 +1,54 @@
+"""What stands in for an absent gradient of an output: zeros, where a few of them do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from xdsl.dialects.builtin import FloatAttr, IntAttr, f64
+from xdsl.ir import Block
+
+from rnncc.ir.access import Access
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Buffer, Row
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Map
+from rnncc.ir.ops.base import get_dim
+from rnncc.ir.ops.control import Yield
+from rnncc.ir.ops.source import Fill
+from rnncc.ir.types import tensor
+
+
+def give_zeros(program: KernelProgram, names: Collection[str]) -> None:
+    """Let those inputs be absent that are read row by row, or that do not grow with time."""
+    for number, port in enumerate(program.inputs):
+        if port.name not in names:
+            continue
+        buffer = next(b for b in program.buffers if b.label.data == port.name)
+        size = _room(buffer)
+        if size is not None:
+            _stand_in(program, buffer, size)
+            program.inputs[number] = replace(port, optional=True)
+
+
+def _room(buffer: Buffer) -> Dim | None:
+    """How many zeros do for a gradient; None where that is as many as it has."""
+    users = [use.operation for use in buffer.y.uses]
+    rows = {get_dim(op.stride) for op in users if isinstance(op, Row)}
+    if users and len(rows) == 1 and all(isinstance(op, Row) for op in users):
+        return rows.pop()
+    return None if "T" in buffer.elements.symbols else buffer.elements
+
+
+def _stand_in(program: KernelProgram, buffer: Buffer, size: Dim) -> None:
+    """Fill a buffer with zeros at the start, and name it as the default."""
+    zeros = Buffer(f"{buffer.label.data}.zeros", "scratch", buffer.dtype, size)
+    body = Block()
+    zero = Fill(tensor((), buffer.dtype), value=FloatAttr(0.0, f64))
+    body.add_ops([zero, Yield([zero.y])])
+    fill = Map([size], [], [(zeros.y, Access(Dim.of(0), (Dim.of(1),)))], body)
+    last = program.buffers[-1]
+    block = program.func.body.block
+    block.insert_ops_after([zeros, fill], last)
+    buffer.properties["default"] = zeros.label
+    buffer.properties["ring"] = IntAttr(1)
