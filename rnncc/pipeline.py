@@ -34,6 +34,7 @@ def passes() -> list[Step]:
     from rnncc.passes.merge_matmuls import MergeMatmuls
     from rnncc.passes.regroup_sums import RegroupSums
     from rnncc.passes.simplify import Simplify
+    from rnncc.passes.sink import Sink
     from rnncc.passes.split_scans import SplitScans
 
     simplify, regroup = _on_net(Simplify()), _on_net(RegroupSums())
@@ -42,6 +43,7 @@ def passes() -> list[Step]:
         ("simplify", simplify),  # front ends may be naive
         ("split-scans", _on_net(SplitScans())),  # so that upper layers' projections can be hoisted
         ("simplify-split", simplify),  # each loop keeps what is its own
+        ("sink", _on_net(Sink())),  # gradients of weights, in nets that carry their own
         ("fold", fold_constants),  # what parameters alone decide is known now
         ("merge-matmuls", _on_net(MergeMatmuls())),  # one pass over h for all gates
         ("regroup-sums", regroup),  # what a step's sums hold of x_t stands together

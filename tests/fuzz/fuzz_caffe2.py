@@ -204,9 +204,10 @@ def mutant(rng: random.Random, net: NetDef) -> bytes:
 
 def run(count: int, seed: int = 0, progress: bool = False) -> Report:
     """Import `count` mutants; any outcome but success or CompileError is a failure."""
-    cases = [
-        (load(path), path.with_name("init.pb")) for path in sorted(GOLDEN.glob("caffe2/*/net.pb"))
+    paths = [
+        path for name in ("net", "train") for path in sorted(GOLDEN.glob(f"caffe2/*/{name}.pb"))
     ]
+    cases = [(load(path), path.with_name("init.pb")) for path in paths]
     inits = [load(path) for _, path in cases]
     report = Report()
     signal.signal(signal.SIGALRM, _too_slow)
