@@ -9,7 +9,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kern_interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Index, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Index, Pack, Reduce, Reverse, ShiftedRows
 from rnncc.ir.packing import unpack
 from rnncc.planning.layout import plan
 from tests.kern_samples import Kern, N, T, lstm, port, region, row_major, strided
@@ -233,3 +233,21 @@ def test_a_kernel_reads_a_point_before_it_writes_it() -> None:
     k.map([], [], [first], lambda b: [b.fill(1, ())])
     k.map([], [first, second], [first, second], lambda b, p, q: [q, p])
     assert run(k.program([], [port("y", 2)]), {}, {"N": 7})["y"].tolist() == [7, 1]
+
+
+@pytest.mark.parametrize(("short", "offset"), [("a", 0), ("b", 0), ("first", 0), ("", 1)])
+def test_a_sum_of_products_outside_of_a_buffer_is_caught(short: str, offset: int) -> None:
+    k, sizes = Kern(), {"a": 12, "b": 8, "first": 3, "y": 6, "room": 4}
+    names = [
+        k.buffer(name, "output" if name == "y" else "input", size - (name == short))
+        for name, size in sizes.items()
+    ]
+    a, b, first, y, room = names
+    places = (a, strided(3, 1, offset=offset)), (b, strided(2, 1))
+    shifted = ShiftedRows(first, Dim.of(1), late=True, of_b=False)
+    dims = Dim.of(4), Dim.of(3), Dim.of(2)
+    k.add(Contract(dims, *places, y, (room, 4), first=shifted))
+    inputs = {n: np.zeros(size - (n == short)) for n, size in sizes.items() if n != "y"}
+    ports = [port(name, len(array)) for name, array in inputs.items()]
+    with pytest.raises(AssertionError, match="of a buffer of"):
+        run(k.program(ports, [port("y", 6)]), inputs)

@@ -16,7 +16,6 @@ from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Contract
 
-
 Side = Callable[[Value], Pointer]
 """An operand's rows in the order in which a chunk takes them: from j to the j-th of the chunk."""
 
@@ -129,9 +128,7 @@ class _ContractCode:
         a = _Rows(buffers.a, get_access(op.a_access), sizes[1], self._is_shifted(of_b=False))
         b = _Rows(buffers.b, get_access(op.b_access), sizes[2], self._is_shifted(of_b=True))
         left, right = (b, a) if self.tiling.swapped else (a, b)
-        return (lambda j: self._row(left, start, j)), _Side(
-            lambda j: self._row(right, start, j)
-        )
+        return (lambda j: self._row(left, start, j)), (lambda j: self._row(right, start, j))
 
     def _is_shifted(self, of_b: bool) -> bool:
         return self.buffers.first is not None and bool(self.op.of_b) == of_b
