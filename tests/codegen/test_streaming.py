@@ -10,12 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import BoolAttr
 
 from rnncc import pipeline
 from rnncc.codegen.llvm import resolve_target
 from rnncc.ir.library import Library
-from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.compiled import bare_net
@@ -23,7 +21,7 @@ from tests.codegen.guarded import Guards, guards
 from tests.codegen.streamed import BareStream
 from tests.golden import CASES, Arrays, random_inputs
 from tests.passes.helpers import quick
-from tests.passes.streams import in_chunks
+from tests.passes.streams import in_chunks, streamable
 from tests.passes.test_streaming import STREAMED
 from tests.strategies import make_inputs, programs
 
@@ -122,17 +120,32 @@ def test_no_batch_at_all(case: Path) -> None:
 @quick
 @given(program=programs(), chunks=st.lists(st.integers(0, 3), min_size=2, max_size=4))
 def test_random_programs(program: Program, chunks: list[int]) -> None:
-    for op in program.net.walk():
-        if isinstance(op, Scan):
-            op.properties["reverse"] = BoolAttr.from_bool(False)
+    loops = streamable(program)
+    assume(loops is not None)
+    assert loops is not None
+    program = loops
     sizes, inputs = make_inputs(program, {"T": sum(chunks), "N": 3})
     inputs = {n: a if a.dtype == np.int32 else a.astype(np.float32) for n, a in inputs.items()}
-    library = library_of(program.copy())
-    assume(library.streaming is not None)
-    bare = BareStream(library, resolve_target())
+    bare = BareStream(library_of(program.copy()), resolve_target())
     with guards(True) as memory:
         whole = bare.run(inputs, sizes, memory)
         same_bits(streamed(program, bare, inputs, sizes, chunks, memory), whole)
+
+
+def test_an_absent_input_is_its_default() -> None:
+    case = next((case for case in STREAMED if case.name == "attention_recurrent"), None)
+    if case is None:
+        pytest.skip("no golden data here")
+    program, bare = bare_stream(case)
+    sizes = {"T": 3, "N": 2, "S": 3}
+    inputs = random_inputs(program, sizes)
+    name, default = next((n, a) for n, a in program.arrays.items() if n in inputs)
+    explicit = {**inputs, name: default}
+    del inputs[name]
+    with guards(True) as memory:
+        whole = bare.run(explicit, sizes, memory)
+        same_bits(bare.run(inputs, sizes, memory), whole)
+        same_bits(streamed(program, bare, inputs, sizes, (1, 2), memory), whole)
 
 
 def test_sizes_and_nulls_are_refused() -> None:

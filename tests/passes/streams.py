@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
 
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.base import Array
+from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.passes.causality import time_axis
 from rnncc.passes.drop_stops import DropStops
 from rnncc.passes.simplify import Simplify
-from rnncc.passes.streaming import Streamed, split_stream
+from rnncc.passes.streaming import NotCausal, Streamed, split_stream
 from tests.golden import Arrays
 
 Step = Callable[[Arrays, int], Arrays]
@@ -26,6 +28,35 @@ def split(program: Program) -> Streamed:
     streamed.init.module.verify()
     streamed.step.module.verify()
     return streamed
+
+
+def streamable(program: Program) -> Program | None:
+    """A random program with those of its loops' results as outputs that can stream, if any can."""
+    for op in program.net.walk():
+        if isinstance(op, Scan):
+            op.properties["reverse"] = BoolAttr.from_bool(False)
+    ops = list(program.net.body.block.ops)
+    results = [(i, j) for i, op in enumerate(ops) for j in range(len(op.results))]
+    loops = [(i, j) for i, j in results if isinstance(ops[i], Scan)]
+    fitting = [place for place in loops if _can_stream(_showing(program, [place]))]
+    return _showing(program, fitting) if fitting else None
+
+
+def _showing(program: Program, places: Sequence[tuple[int, int]]) -> Program:
+    """The program with other outputs: (number of the op, of its result)."""
+    made = program.copy()
+    *ops, last = made.net.body.block.ops
+    last.operands = [ops[i].results[j] for i, j in places]
+    names = [StringAttr(f"y{i}") for i in range(len(places))]
+    made.net.properties["output_names"] = ArrayAttr(names)
+    return made
+
+
+def _can_stream(program: Program) -> bool:
+    try:
+        return bool(split(program).state)
+    except NotCausal:
+        return False
 
 
 def interpreted(streamed: Streamed, inputs: Arrays, sizes: Mapping[str, int]) -> Step:

@@ -9,19 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
-from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
-from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.passes.streaming import NotCausal
 from tests.golden import CASES, GOLDEN, random_inputs
 from tests.passes.helpers import quick
-from tests.passes.streams import in_chunks, interpreted, split
+from tests.passes.streams import in_chunks, interpreted, split, streamable
 from tests.strategies import make_inputs, programs
 
 T, N = Dim.of("T"), Dim.of("N")
@@ -51,19 +49,15 @@ def test_what_cannot_be_cut(name: str) -> None:
 @quick
 @given(program=programs(), chunks=st.lists(st.integers(0, 3), min_size=1, max_size=4))
 def test_random_programs(program: Program, chunks: list[int]) -> None:
-    for op in program.net.walk():
-        if isinstance(op, Scan):
-            op.properties["reverse"] = BoolAttr.from_bool(False)
-    check_random(program, chunks)
+    loops = streamable(program)
+    assume(loops is not None)
+    assert loops is not None
+    check(loops, chunks, make_inputs(loops, {"T": sum(chunks), "N": 3})[1])
 
 
 @quick
 @given(program=programs(known=False), chunks=st.lists(st.integers(0, 3), min_size=1, max_size=4))
 def test_random_programs_of_unknown_parameters(program: Program, chunks: list[int]) -> None:
-    check_random(program, chunks)
-
-
-def check_random(program: Program, chunks: list[int]) -> None:
     _, inputs = make_inputs(program, {"T": sum(chunks), "N": 3})
     try:
         check(program, chunks, inputs)
