@@ -198,6 +198,54 @@ def plan(
         planning.print_report(report)
 
 
+@cli.command(
+    epilog=_example(
+        "rnncc check examples/lstm.pbtxt examples/lstm_init.pbtxt --for 7,3 --recompute all"
+    )
+)
+@NET
+@click.argument("init_net", metavar="[INIT]", required=False, type=click.Path(path_type=Path))
+@source_options
+@click.option("--for", "at", metavar="T,N", help="The sizes, or T=7,N=3; 7,3 without it.")
+@click.option("--recompute", metavar="WHAT", help="In backward: auto, none, all, or blobs' names.")
+@click.option(
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="FILE",
+    help="x.npz, or NAME=x.npy; the rest is drawn at random.",
+)
+@JSON
+def check(
+    net: Path,
+    init_net: Path | None,
+    init: Path | None,
+    at: str | None,
+    inputs: Sequence[str],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Compare the compiled NET, forward and backward, with the interpreter, and the gradients with
+    finite differences. The exit status is 1 if anything is further off than rounding explains."""
+    if init_net is not None and init is not None:
+        raise CompileError("--init", "the init net is given twice")
+    from rnncc.commands import checking
+    from rnncc.commands.running import read_arrays
+    from rnncc.commands.tables import working
+
+    given = read_arrays(inputs)
+    with working(f"checking {net}"):
+        chosen = _options(net, {**options, "train": True})
+        report = checking.check(net, init_net or init, chosen, at, given)
+    if as_json:
+        click.echo(json.dumps(report.to_dict(), indent=2))
+    else:
+        checking.print_report(report)
+    if report.failures:
+        raise click.exceptions.Exit(1)
+
+
 @cli.command(epilog=_example("rnncc demo"))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write net and library there.")
 def demo(out: Path | None) -> None:

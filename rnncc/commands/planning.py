@@ -48,7 +48,9 @@ def _shared(library: Library) -> list[SharedBlock]:
     return found
 
 
-def parse_sizes(text: str | None, symbols: Sequence[str]) -> dict[str, int]:
+def parse_sizes(
+    text: str | None, symbols: Sequence[str], option: str = "--plan-for"
+) -> dict[str, int]:
     """The values of `50,8`, in the order of the symbols, or of `T=50,N=8`.
 
     Raises:
@@ -62,9 +64,9 @@ def parse_sizes(text: str | None, symbols: Sequence[str]) -> dict[str, int]:
             name = symbols[place] if place < len(symbols) else f"size number {place + 1}"
         known = ", ".join(symbols) or "none"
         if name not in symbols:
-            raise CompileError("--plan-for", f"the net has no {name}", f"its sizes are {known}")
+            raise CompileError(option, f"the net has no {name}", f"its sizes are {known}")
         if not (value.isascii() and value.isdigit()):
-            raise CompileError("--plan-for", f"{value!r} is not a number from 0 up")
+            raise CompileError(option, f"{value!r} is not a number from 0 up")
         sizes[name] = int(value)
     return sizes
 

@@ -1,0 +1,236 @@
+"""`rnncc check`: a compiled net against the interpreter, and its gradients against differences.
+
+The interpreter computes in float64; its gradients are checked by how its own outputs change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from rnncc_runtime import TrainableModel
+
+from rnncc.commands.planning import parse_sizes
+from rnncc.commands.running import name_arrays
+from rnncc.commands.tables import print_table
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.ir.training import GRAD
+from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
+from rnncc.options import Options
+from rnncc.passes.differentiate import differentiate
+
+Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
+
+SIZES = {"T": 7, "N": 3}
+OTHER_SIZE = 4
+COLUMNS = ("", "name", "compared", "max error", "tolerance", "ok")
+
+OUTPUT, GRADIENT = (1e-5, 1e-4), (2e-5, 1e-4)
+"""Of compiled code, which computes in float32: a part of the largest value, if that is above 1, and
+of each value itself."""
+STEP, SLOPE = 1e-6, 1e-6
+"""How far an array is moved for its slope, and what that may be off, as a part of it or of 1."""
+ROUNDING = 1e-9
+"""What a slope may be off as a part of what is added up for it: STEP is a millionth of that."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison.
+
+    Attributes:
+        kind: output or gradient.
+        compared: what was compared with what.
+        error, tolerance: where they are furthest apart for what is allowed there.
+    """
+
+    kind: str
+    name: str
+    compared: str
+    error: float
+    tolerance: float
+
+    @property
+    def ok(self) -> bool:
+        return self.error <= self.tolerance
+
+
+@dataclass(frozen=True)
+class Report:
+    """All comparisons, and the sizes at which they were made."""
+
+    rows: list[Row]
+    sizes: dict[str, int]
+
+    @property
+    def failures(self) -> int:
+        """Comparisons that are not within their tolerance."""
+        return sum(not row.ok for row in self.rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        rows = [{**asdict(row), "ok": row.ok} for row in self.rows]
+        return {"sizes": self.sizes, "failures": self.failures, "comparisons": rows}
+
+
+def check(
+    net: Any, init: Any, options: Options, at: str | None = None, given: Arrays | None = None
+) -> Report:
+    """Compile a net for inference and for training, and compare both.
+
+    Args:
+        options: `recompute` for the training half.
+        at: the sizes, such as `7,3` or `T=7,N=3`.
+        given: arrays for inputs; the others are drawn, whole numbers such that they can be lengths.
+
+    Raises:
+        CompileError: the net cannot be compiled or differentiated, or a size is none.
+        ModelError: an array does not fit.
+    """
+    from rnncc import pipeline
+
+    plain = replace(options, train=False, recompute="auto")
+    program = pipeline.import_source(net, init, plain)
+    inference = pipeline.compile_in_memory(net, init, plain)
+    arrays = name_arrays(given or {}, inference)
+    sizes = _sizes(program, at, arrays)
+    inputs = {**_draw(program, sizes, arrays), **arrays}
+    got = inference.run(inputs)
+    want = run(program, inputs, np.float64, sizes)
+    rows = _compare("output", "run, interpreter", got, want, OUTPUT)
+    if any(dtype_of(value) in FLOATS for value in program.net.outputs.values()):
+        model = pipeline.compile_in_memory(net, init, replace(options, train=True))
+        assert isinstance(model, TrainableModel)
+        rows += _check_training(program, model, inputs, want, sizes)
+    return Report(rows, sizes)
+
+
+def _check_training(
+    program: Program, model: TrainableModel, inputs: Arrays, outputs: Arrays, sizes: dict[str, int]
+) -> list[Row]:
+    """Forward, backward, and the gradients' own slopes.
+
+    Args:
+        outputs: the interpreter's.
+    """
+    results, tape = model.forward(inputs)
+    rows = _compare("output", "forward, interpreter", results, outputs, OUTPUT)
+    rng, outer = np.random.default_rng(1), dict[str, Array]()
+    for name, value in program.net.outputs.items():
+        if dtype_of(value) in FLOATS:
+            outer[name] = np.asarray(rng.uniform(-1, 1, outputs[name].shape), np.float32)
+    grads = model.backward(tape, outer)
+    combined = differentiate(program, [*outer], [*grads])
+    given = inputs | {GRAD + name: array for name, array in outer.items()}
+    told = run(combined, given, np.float64, sizes)
+    want = {name: told[GRAD + name] for name in grads}
+    rows += _compare("gradient", "backward, interpreter", grads, want, GRADIENT)
+    slopes = _Slopes(program, inputs, outer, sizes)
+    return rows + [slopes.row(name, grad) for name, grad in want.items()]
+
+
+def print_report(report: Report) -> None:
+    """A line for each comparison, and one that sums up."""
+    rows = [
+        (
+            r.kind,
+            r.name,
+            r.compared,
+            f"{r.error:.1e}",
+            f"{r.tolerance:.1e}",
+            "yes" if r.ok else "NO",
+        )
+        for r in report.rows
+    ]
+    print_table("", COLUMNS, rows)
+    where = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
+    agree = len(report.rows) - report.failures
+    print(f"{agree} of {len(report.rows)} comparisons within their tolerance at {where}")
+
+
+def _sizes(program: Program, at: str | None, given: Arrays) -> dict[str, int]:
+    """What the user names, then what the given arrays show, then the defaults."""
+    sizes = {symbol: SIZES.get(symbol, OTHER_SIZE) for symbol in program.symbols}
+    for name, array in given.items():
+        dims = dims_of(program.net.inputs[name]) if name in program.net.inputs else ()
+        sizes |= {str(d): n for d, n in zip(dims, array.shape, strict=False) if str(d) in sizes}
+    return sizes | parse_sizes(at, program.symbols, "--for")
+
+
+def _draw(program: Program, sizes: Mapping[str, int], given: Collection[str]) -> Arrays:
+    """Inputs, and parameters without a value, in [-1, 1]; whole numbers from 1 to the least size.
+
+    Optional inputs are left out.
+    """
+    rng, arrays = np.random.default_rng(0), dict[str, Array]()
+    most = min(size for symbol, size in sizes.items() if symbol != "N")
+    known = {*given, *program.arrays}
+    params = {name: op.y for name, op in program.params.items()}
+    for name, value in (program.net.inputs | params).items():
+        if name in known:
+            continue
+        shape, dtype = [d.evaluate(sizes) for d in dims_of(value)], dtype_of(value)
+        if dtype in FLOATS:
+            scale = max(shape[-1:], default=1) ** -0.5 if name in params and 0 not in shape else 1
+            drawn = rng.uniform(-scale, scale, shape)
+        else:
+            drawn = rng.integers(min(1, most), most + 1, shape)
+        arrays[name] = drawn.astype(NUMPY[dtype])
+    return arrays
+
+
+def _compare(
+    kind: str, compared: str, got: Arrays, want: Arrays, tolerance: tuple[float, float]
+) -> list[Row]:
+    return [
+        Row(kind, name, compared, *_worst(array, want[name], tolerance))
+        for name, array in got.items()
+    ]
+
+
+def _worst(got: Array, want: Array, tolerance: tuple[float, float]) -> tuple[float, float]:
+    """The error and the tolerance of the value that is furthest off."""
+    if got.size == 0:
+        return 0.0, tolerance[0]
+    sizes = np.abs(np.where(np.isfinite(want), want, 0.0))
+    allowed = tolerance[0] * max(1.0, float(sizes.max())) + tolerance[1] * sizes
+    same = (got == want) | (np.isnan(got) & np.isnan(want))
+    with np.errstate(invalid="ignore"):
+        off = np.abs(np.where(same, 0.0, got - np.where(same, 0.0, want)))
+    off = np.where(same, 0.0, np.where(np.isnan(off), np.inf, off))
+    at = int((off / allowed).argmax())
+    return float(off.flat[at]), float(allowed.flat[at])
+
+
+class _Slopes:
+    """How a weighted sum of all outputs changes as one array is moved."""
+
+    def __init__(
+        self, program: Program, inputs: Arrays, outer: Arrays, sizes: Mapping[str, int]
+    ) -> None:
+        self.program, self.outer, self.sizes = program, outer, sizes
+        self.point = {**program.arrays, **inputs}
+
+    def row(self, name: str, grad: Array) -> Row:
+        """The gradient along a random direction, which moves every value equally far."""
+        compared = "interpreter, differences"
+        if grad.size == 0:
+            return Row("gradient", name, compared, 0.0, SLOPE)
+        sides = np.random.default_rng(2).choice([-1.0, 1.0], grad.shape) / grad.size**0.5
+        start = self.point[name].astype(np.float64)
+        ahead, behind = (self._weighted(name, start + s * STEP * sides) for s in (1, -1))
+        slope = sum(float((a - b).sum()) for a, b in zip(ahead, behind, strict=True)) / (2 * STEP)
+        summed = sum(float(np.abs(part).sum()) for part in ahead)
+        told = float((grad * sides).sum())
+        tolerance = SLOPE * max(1.0, abs(slope)) + ROUNDING * summed
+        error = abs(told - slope)
+        return Row("gradient", name, compared, error if error == error else np.inf, tolerance)
+
+    def _weighted(self, name: str, moved: Array) -> list[Array]:
+        known = {n: a for n, a in self.point.items() if n not in self.program.arrays}
+        outputs = run(self.program, {**known, name: moved}, np.float64, self.sizes)
+        return [outputs[each] * weight for each, weight in self.outer.items()]
