@@ -1,0 +1,104 @@
+"""Golden nets compiled for training, called with every block in guarded memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Collection, Iterable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rnncc_runtime import TensorSpec, TrainableModel
+
+import rnncc
+from rnncc.frontends.caffe2 import import_net
+from rnncc.ir.program import Program
+from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.passes.differentiate import differentiate
+from tests.codegen.guarded import Guards
+from tests.golden import Arrays, arrays_of
+
+RULES = ("none", "auto", "all")
+
+
+@cache
+def trainable(case: Path, recompute: str = "auto") -> TrainableModel:
+    """A golden net in memory, a loss given for the outputs for which Caffe2 had one."""
+    wanted = list(arrays_of(case, "weight:"))
+    init = case / "init.pb"
+    return rnncc.compile(
+        case / "net.pb", init, train=True, recompute=recompute, outputs_with_grads=wanted
+    )
+
+
+@cache
+def interpreted(case: Path) -> Program:
+    """A golden net as imported, with its gradients."""
+    program = import_net(case / "net.pb", case / "init.pb")
+    return with_gradients(program, arrays_of(case, "weight:"))
+
+
+def with_gradients(program: Program, wanted: Iterable[str]) -> Program:
+    """A program that computes the gradients of all float inputs and parameters too."""
+    values = {**program.net.inputs, **{n: op.y for n, op in program.params.items()}}
+    floats = [name for name, value in values.items() if dtype_of(value) in FLOATS]
+    return differentiate(program, list(wanted), floats)
+
+
+def run_guarded(
+    model: TrainableModel,
+    inputs: Arrays,
+    output_grads: Arrays,
+    sizes: Mapping[str, int],
+    guards: Guards,
+    absent: Collection[str] = (),
+) -> tuple[Arrays, Arrays]:
+    """Outputs and gradients; what is written is poisoned before, the workspace in between too."""
+    symbols = [sizes.get(name, 1) for name in model.metadata["symbols"]]
+    functions = model._functions
+    given = [
+        guards.array(np.ascontiguousarray(inputs[n])) if n in inputs else None for n in model.inputs
+    ]
+    parameters = [guards.array(array) for array in model.parameters.values()]
+    outputs = _blank(model.outputs, sizes, guards, absent)
+    grads = _blank(model._grads, sizes, guards, absent)
+    outer = [guards.array(output_grads[name]) for name in model._given]
+    tape = _poisoned(guards, functions["tape_bytes"](*symbols))
+
+    def call(name: str, *tables: Iterable[Any]) -> None:
+        workspace = _poisoned(guards, functions["workspace_bytes"](*symbols))
+        held = [_table(table) for table in tables]
+        code = functions[name](*held, _address(tape), _address(workspace), *symbols)
+        assert code == 0, f"{name}: error code {code}"
+
+    call("forward", given, parameters, outputs.values())
+    call("backward", given, parameters, outer, grads.values())
+    return _copied(outputs), _copied(grads)
+
+
+def _blank(
+    specs: Mapping[str, TensorSpec], sizes: Mapping[str, int], guards: Guards, absent: Any
+) -> dict[str, Any]:
+    shapes = {n: tuple(s.evaluate(sizes) for s in spec.sizes) for n, spec in specs.items()}
+    return {
+        name: None if name in absent else guards.array(np.full(shapes[name], 77, spec.dtype))
+        for name, spec in specs.items()
+    }
+
+
+def _poisoned(guards: Guards, size: int) -> Any:
+    return guards.array(np.full(size, 0xFF, np.uint8))
+
+
+def _copied(arrays: Mapping[str, Any]) -> Arrays:
+    return {name: np.array(array) for name, array in arrays.items() if array is not None}
+
+
+def _address(array: Any) -> int:
+    return array.__array_interface__["data"][0]
+
+
+def _table(arrays: Iterable[Any]) -> Any:
+    addresses = [None if array is None else _address(array) for array in arrays]
+    return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)

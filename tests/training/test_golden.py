@@ -1,0 +1,111 @@
+"""Gradients of the golden nets: Caffe2's, whatever is recomputed, unmapped pages around memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rnncc_runtime
+
+import rnncc
+from rnncc.ir.interpreter import run
+from tests.codegen.guarded import guards
+from tests.codegen.test_golden import fix_unrolled, sizes_of
+from tests.golden import CASES, Arrays, arrays_of, random_inputs
+from tests.training.models import RULES, interpreted, run_guarded, trainable
+
+SIZES = [(0, 1, 3), (1, 1, 1), (3, 0, 2), (2, 33, 2), (9, 5, 4)]
+"""T, N, S."""
+
+pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+
+
+@every_case
+@pytest.mark.parametrize("recompute", RULES)
+def test_gradients_are_those_of_caffe2(case: Path, recompute: str) -> None:
+    model = trainable(case, recompute)
+    inputs, weights = golden_inputs(case)
+    sizes = sizes_of(interpreted(case), inputs)
+    for end in (False, True):
+        with guards(end) as memory:
+            outputs, grads = run_guarded(model, inputs, weights, sizes, memory)
+        check_golden(case, outputs, grads)
+
+
+@every_case
+def test_a_library_gives_the_same_bits(case: Path, tmp_path: Path) -> None:
+    inputs, weights = golden_inputs(case)
+    made = rnncc.build(
+        case / "net.pb",
+        case / "init.pb",
+        out=tmp_path,
+        name=case.name,
+        train=True,
+        outputs_with_grads=list(weights),
+        products=("so",),
+    )
+    assert made.library is not None
+    model = rnncc_runtime.load(made.library)
+    assert isinstance(model, rnncc_runtime.TrainableModel)
+    results = []
+    for each in (model, trainable(case)):
+        outputs, tape = each.forward(inputs)
+        assert tape.nbytes == each._functions["tape_bytes"](*tape._symbols)
+        results.append((outputs, each.backward(tape, weights)))
+    check_golden(case, *results[0])
+    for one, other in zip(*results, strict=True):
+        assert_same_bits(one, other, "")
+
+
+@every_case
+@pytest.mark.parametrize("size", SIZES, ids=str)
+def test_other_sizes(case: Path, size: tuple[int, int, int]) -> None:
+    """Against the interpreter; and recomputing changes no bit."""
+    program = interpreted(case)
+    sizes = dict(zip("TNS", size, strict=True))
+    drawn = random_inputs(program, sizes)
+    fix_unrolled(drawn)
+    want = run(program, drawn, np.float64, sizes)
+    weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
+    kept: tuple[Arrays, Arrays] | None = None
+    for recompute in RULES:
+        with guards(end=True) as memory:
+            got = run_guarded(trainable(case, recompute), drawn, weights, sizes, memory)
+        if kept is None:
+            kept = got
+            check_close({n: want[n] for n in got[0]}, got[0])
+            check_close({n: want[f"grad:{n}"] for n in got[1]}, got[1])
+        for one, other in zip(kept, got, strict=True):
+            assert_same_bits(one, other, recompute)
+
+
+def golden_inputs(case: Path) -> tuple[Arrays, Arrays]:
+    """What Caffe2 was given: inputs, and the loss's gradients."""
+    inputs = arrays_of(case, "in:")
+    sizes = sizes_of(interpreted(case), inputs)
+    drawn = random_inputs(interpreted(case), sizes)
+    fix_unrolled(drawn)
+    model = trainable(case)
+    needed = {n: drawn[n] for n, s in model.inputs.items() if not s.optional}
+    return {**needed, **inputs}, arrays_of(case, "weight:")
+
+
+def check_golden(case: Path, outputs: Arrays, grads: Arrays) -> None:
+    for name, want in arrays_of(case, "out:").items():
+        np.testing.assert_allclose(outputs[name], want, 1e-5, 1e-5, err_msg=name)
+    for name, want in arrays_of(case, "grad:").items():
+        np.testing.assert_allclose(grads[name], want, 1e-4, 2e-5, err_msg=name)
+
+
+def check_close(want: Arrays, got: Arrays) -> None:
+    for name, array in want.items():
+        scale = max(1.0, float(np.abs(array).max(initial=0)))
+        np.testing.assert_allclose(got[name], array, 1e-4, 2e-5 * scale, err_msg=name)
+
+
+def assert_same_bits(one: Arrays, other: Arrays, told: str) -> None:
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        assert array.tobytes() == other[name].tobytes(), f"{name} {told}"
