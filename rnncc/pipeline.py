@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,31 +131,14 @@ def compile_object(net: Any, init: Any, options: Options) -> Compiled:
 
 
 def build_library(program: Program, options: Options) -> Library:
-    """The planned kernel programs of a model: of a state and its steps, if the net has them."""
+    """The planned kernel programs of a model, for training or for inference."""
     if options.train:
         from rnncc.training import train
 
         return train(program, options)
-    from rnncc.ir.library import Library
-    from rnncc.ir.streaming import Streaming
-    from rnncc.passes.drop_stops import DropStops
-    from rnncc.passes.simplify import Simplify
-    from rnncc.passes.streaming import NotCausal, split_stream
+    from rnncc.inference import infer
 
-    for a_pass in (DropStops(), Simplify()):  # a cut goes through what is there after them
-        a_pass.rewrite(program.net)
-    try:
-        cut = split_stream(program)
-    except NotCausal as reason:
-        return Library.of(lower(program, options), str(reason))
-    apart = replace(options, dump_ir=options.dump_ir and options.dump_ir / "init")
-    parts = {"init": lower(cut.init, apart), "step": lower(cut.step, options)}
-    for kernels in parts.values():
-        kernels.symbols = program.symbols
-    state = [(kept.name, kept.next, kept.given) for kept in cut.state]
-    order = list(program.net.inputs)
-    streaming = Streaming.of(parts["init"], parts["step"], state, cut.defaults, order)
-    return Library(program.name, program.source, parts, streaming=streaming)
+    return infer(program, options)
 
 
 def compile_in_memory(net: Any, init: Any, options: Options) -> Model | TrainableModel:
