@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from rnncc.codegen.llvm import resolve_target
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir import interpreter
 from rnncc.ir.kern_interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.library import Library
 from rnncc.ir.program import Program
-from rnncc.lowering.lower import lower as lower_net
 from rnncc.options import Options
-from rnncc.passes.differentiate import differentiate
-from rnncc.passes.simplify import Simplify
-from rnncc.pipeline import lower
-from rnncc.planning.layout import plan
-from tests.golden import CASES, arrays_of, random_inputs
-from tests.passes.test_sink import sunk
+from rnncc.pipeline import build_library, lower
+from rnncc.planning.layout import make_plan
+from tests.golden import CASES, random_inputs
 from tests.planning.test_layout import check
 
 SIZES = [(0, 2), (1, 1), (5, 3), (13, 20)]
@@ -83,22 +79,23 @@ def test_weights_from_the_caller(case: Path) -> None:
     compare(case, kernels, 4, 3, absent=False)
 
 
-def with_gradients(case: Path) -> KernelProgram:
-    """Forward and backward as one program."""
-    program = imported(case)
-    Simplify().rewrite(program.net)
-    weights, wanted = (list(arrays_of(case, f"{prefix}:")) for prefix in ("weight", "grad"))
-    both = differentiate(program, weights, wanted)
-    sunk(both)
-    return lower_net(both, resolve_target(*TARGETS[0]))
+def trained(case: Path, half: str) -> KernelProgram:
+    """Forward or backward."""
+    return library(case).programs[half]
 
 
+@lru_cache(maxsize=1)  # a case's tests follow each other
+def library(case: Path) -> Library:
+    options = Options(target=TARGETS[0][0], cpu=TARGETS[0][1], train=True)
+    return build_library(imported(case), options)
+
+
+@pytest.mark.parametrize("half", ["inference", "forward", "backward"])
 @each_case
-@pytest.mark.parametrize("made", [lowered, with_gradients])
-def test_plan(case: Path, made: Callable[[Path], KernelProgram]) -> None:
+def test_plan(case: Path, half: str) -> None:
     """Buffers alive at once lie apart; the workspace is hardly more than the least possible."""
-    kernels = made(case)
-    planned = plan(kernels)
+    kernels = lowered(case) if half == "inference" else trained(case, half)
+    planned = make_plan(kernels)
     for steps, batch, other in PLANNED_FOR:
         sizes = dict.fromkeys(kernels.symbols, other) | {"T": steps, "N": batch}
         check(planned, sizes)
