@@ -29,7 +29,6 @@ def header(metadata: Mapping[str, Any]) -> str:
         sizes=", ".join(sizes),
         untimed=", ".join(untimed),
         guard=f"RNNCC_MODEL_{metadata['name']}_H",
-        stream=metadata.get("stream", {}).get("state"),
     )
 
 
@@ -57,6 +56,7 @@ def _render(template: str, metadata: Mapping[str, Any], **more: object) -> str:
         **{key: _entries(metadata[key], metadata.get("kept", ())) for key in GROUPS},
         "version": metadata["rnncc"],
         "training": _training(metadata) if "trained" in metadata else None,
+        "stream": metadata.get("stream", {}).get("state"),
         **more,
     }
     return _environment().get_template(template).render(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,18 @@ def test_the_header_tells_of_the_state(built: Artifacts) -> None:
     assert "size_t net_state_bytes(int64_t N);" in text
     assert "Bytes of the state: " in text
     assert max(map(len, text.splitlines())) <= 120
+
+
+def test_python_module(built: Artifacts) -> None:
+    assert built.wrapper is not None
+    code = (
+        "import net, numpy as np; stream = net.stream(batch=2)\n"
+        "y = stream.step({'x': np.ones((2, 5), 'f4')})['rnn/layer_1/hidden_state_all']\n"
+        "print(y.shape)"
+    )
+    command = [sys.executable, "-B", "-c", code]
+    told = subprocess.run(command, cwd=built.wrapper.parent, capture_output=True, check=True)
+    assert told.stdout == b"(2, 8)\n"
 
 
 def test_a_net_without_steps_has_no_such_functions(tmp_path: Path) -> None:
