@@ -64,8 +64,10 @@ def print_report(report: Report) -> None:
 
 
 def _operator(op: OperatorDef) -> Report:
-    """Type, name, and the operators of step nets within."""
-    nets = [net for argument in op.arg for net in _nets(argument)]
+    """Type, name, and the operators of the step net within; of a gradient, of its own."""
+    is_gradient = op.type == "RecurrentNetworkGradient"
+    other = "step_net" if is_gradient else "backward_step_net"
+    nets = [net for argument in op.arg if argument.name != other for net in _nets(argument)]
     inner = [
         {"index": i, **_operator(o), "inputs": list(o.input), "outputs": list(o.output)}
         for net in nets
@@ -116,10 +118,11 @@ def _size(dim: Dim) -> int | str:
 
 
 def _role(name: str, net: NetDef, known: Report) -> str:
+    for role in ("output", "parameter"):
+        if name in {entry["name"] for entry in known.get(f"{role}s", [])}:
+            return role
     if name in net.external_output:
         return "output"
-    if name in {entry["name"] for entry in known.get("parameters", [])}:
-        return "parameter"
     return "input" if name in net.external_input else "temporary"
 
 

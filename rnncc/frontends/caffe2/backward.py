@@ -23,7 +23,7 @@ class Backward:
     """The gradient of one step.
 
     Attributes:
-        operators: the backward step net, without what it repeats of the step net.
+        operators: the backward step net; what it repeats of the step net is that operator.
         given: what the step writes of each state, with the gradient that comes from later steps.
         made: what the step reads of each state, the row of the sequence, the parameters, each with
             the gradient that the backward step net makes of it.

@@ -76,7 +76,8 @@ def _program(
     asked = [e[value] for value, _ in backward.made]
     outputs = {f"our {i}": v for i, v in enumerate(gradients(e, given, asked, sources))}
     for op in backward.operators:
-        e.build(op)
+        if op not in forward.steps:
+            e.build(op)
     outputs |= {f"its {i}": e[gradient] for i, (_, gradient) in enumerate(backward.made)}
     names = [(value.name, gradient.name) for value, gradient in backward.made]
     return b.finish(outputs), names

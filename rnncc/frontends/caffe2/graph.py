@@ -56,7 +56,11 @@ class GraphMaker:
         )
 
     def operators_of(self, net: NetDef, scope: Scope) -> list[Operator]:
-        """Resolve each operator's blobs in `scope`, which ends with every blob's last version."""
+        """Resolve each operator's blobs in `scope`, which ends with every blob's last version.
+
+        Those that stand in no net are marked as implied; an operator of a backward step net that
+        only repeats one of the step net is that one.
+        """
         made = list[Operator]()
         earlier = Earlier(self.forward)
         shared: set[str] = set()
@@ -69,6 +73,7 @@ class GraphMaker:
             ]
             again = self._again(op, inputs, earlier)
             if again is not None:
+                made.append(again)
                 scope.update(zip(op.output, again.ys, strict=True))
                 continue
             self._check_outputs(op, shared, location)
@@ -103,6 +108,7 @@ class GraphMaker:
                 copy = Blob(blob.name, uses=1)
                 op = OperatorDef(type="Copy")
                 copies[position] = self.operators["Copy"](op, [blob], [copy], location, self)
+                copies[position].implied = True
             seen.add(blob)
         return copies
 

@@ -70,7 +70,7 @@ def infer_shapes(
 ) -> list[OperatorShapes]:
     """The shapes of what every operator writes; arguments and errors are those of `import_net`."""
     graph, s = _solved(net, load(net, "<net>"), init, shapes)
-    return [_shapes_of(s, op) for op in graph.operators]
+    return [_shapes_of(s, op) for op in graph.operators if not op.implied]
 
 
 def _shapes_of(s: Shapes, op: Operator) -> OperatorShapes:
@@ -78,7 +78,8 @@ def _shapes_of(s: Shapes, op: Operator) -> OperatorShapes:
         None if blob.opaque or s.dims(blob) is None else (blob.dtype or "f32", s.known(blob))
         for blob in op.ys
     ]
-    return OperatorShapes(outputs, [_shapes_of(s, inner) for inner in op.nested()])
+    inside = [_shapes_of(s, inner) for inner in op.nested() if not inner.implied]
+    return OperatorShapes(outputs, inside)
 
 
 def _solved(

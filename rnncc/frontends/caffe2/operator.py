@@ -140,7 +140,7 @@ class Operator(ABC):
         self.ys = list(outputs)
         self.reads = self.xs
         """The blobs it reads; where one stands twice, `xs` has copies instead."""
-        self.has_gradient = False
+        self.has_gradient = self.implied = False
         self.location = location
         self.args = Arguments(op, location)
         for kind, blobs, (least, most) in (

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rnncc.commands.inspection import inspect
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
+from rnncc.options import Options
 from tests.frontends.caffe2.train import TRAIN, train_inputs, train_outputs
 
 pytestmark = pytest.mark.skipif(not TRAIN, reason="no golden data here")
@@ -22,3 +24,17 @@ def test_golden_net_with_its_gradients(case: Path) -> None:
     for name, want in train_outputs(case).items():
         if name in got or name.endswith("_grad"):
             np.testing.assert_allclose(got[name], want, 1e-4, 2e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("case", TRAIN, ids=lambda path: path.name)
+def test_inspect_shows_each_operator_with_its_shapes(case: Path) -> None:
+    report = inspect(case / "train.pb", case / "init.pb", Options.of(case / "train.pb", {}))
+    assert "problem" not in report
+    for operator in report["operators"]:
+        for op in (operator, *operator.get("operators", [])):
+            assert len(op["output_types"]) == len(op["outputs"])
+    gradients = [op for op in report["operators"] if op["type"] == "RecurrentNetworkGradient"]
+    for op in gradients:
+        assert any("Gradient" in inner["type"] for inner in op["operators"])
+    roles = {blob["name"]: blob["role"] for blob in report["blobs"]}
+    assert all(roles[name] == "output" for name in roles if name == "x_grad")
