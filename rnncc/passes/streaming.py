@@ -7,7 +7,6 @@ steps and the state, and gives outputs and the next state.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
@@ -15,12 +14,12 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.elementwise import Compare
 from rnncc.ir.ops.shape import Broadcast, Reshape, Transpose
 from rnncc.ir.ops.source import Iota, Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.causality import TIME, NotCausal, Phase, phases_of, time_axis
+from rnncc.passes.default_starts import default_start
 
 __all__ = ["Kept", "NotCausal", "Streamed", "split_stream"]
 
@@ -99,7 +98,7 @@ class _Split:
             build, known = (self.step, self.often) if timed else (self.init, self.once)
             known[value] = build.input(name, dims_of(value), dtype_of(value))
             if not timed:
-                self.defaults[name] = _default(value)
+                self.defaults[name] = default_start(value)
 
     def visit(self, op: Operation) -> None:
         """Put an op where it belongs."""
@@ -209,33 +208,6 @@ class _Split:
             self._position = b.minimum(b.block.args[-1], room)
             self.nexts[name] = b.add(self._position, count)
         return self._position
-
-
-def _default(value: SSAValue) -> int | None:
-    """What an input is where a user gives nothing, if that is plain."""
-    uses = list(_uses(value))
-    if all(isinstance(op, Scan) and 0 <= at - len(op.consts) < len(op.inits) for op, at in uses):
-        return 0
-    if dtype_of(value) in ("i32", "i64") and all(map(_bounds, *zip(*uses, strict=True))):
-        return int(np.iinfo({"i32": np.int32, "i64": np.int64}[dtype_of(value)]).max)
-    return None
-
-
-def _bounds(op: Operation, at: int) -> bool:
-    """Whether a comparison asks if something is below an operand."""
-    return isinstance(op, Compare) and (op.kind.data, at) in (("lt", 1), ("gt", 0))
-
-
-def _uses(value: SSAValue) -> Any:
-    """Who reads a value or a view of it, here or in loops: (op, number of the operand)."""
-    for use in value.uses:
-        op = use.operation
-        if isinstance(op, _VIEWS):
-            yield from _uses(op.y)
-        elif isinstance(op, Scan) and use.index < len(op.consts):
-            yield from _uses(op.groups[0][use.index])
-        else:
-            yield op, use.index
 
 
 def _unique(name: str, taken: set[str]) -> str:

@@ -140,6 +140,11 @@ class Stream:
             arrays = zip(sources + targets, [*given, *results], strict=True)
             places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
             check_apart([*self.inputs, *self.outputs], places, len(sources))
+        self._advance(known, sources, targets)
+        named = zip(self.outputs, results, strict=True)
+        return {name: array for name, array in named if array is not None}
+
+    def _advance(self, known: _Step, sources: list[int], targets: list[int]) -> None:
         for place, source in zip(self._places, sources, strict=True):
             self._sources[place] = source
         self._targets[: len(targets)] = targets
@@ -150,8 +155,6 @@ class Stream:
         )
         if code:
             self._refuse(code)
-        named = zip(self.outputs, results, strict=True)
-        return {name: array for name, array in named if array is not None}
 
     @property
     def state(self) -> bytes:

@@ -1,0 +1,45 @@
+"""What a sequence begins with where a user gives nothing: zeros, and no end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.elementwise import Compare
+from rnncc.ir.ops.shape import Broadcast, Reshape, Transpose
+from rnncc.ir.types import dtype_of
+
+_VIEWS = (Reshape, Transpose, Broadcast)
+
+
+def default_start(value: SSAValue) -> int | None:
+    """What an input without time is where a user gives nothing, if that is plain.
+
+    A state that loops start from is zero. What only bounds from above, such as lengths, is the
+    largest number of its type.
+    """
+    uses = list(_uses(value))
+    if all(isinstance(op, Scan) and 0 <= at - len(op.consts) < len(op.inits) for op, at in uses):
+        return 0
+    if dtype_of(value) in ("i32", "i64") and all(map(_bounds, *zip(*uses, strict=True))):
+        return 2 ** (31 if dtype_of(value) == "i32" else 63) - 1
+    return None
+
+
+def _bounds(op: Operation, at: int) -> bool:
+    """Whether a comparison asks if something is below an operand."""
+    return isinstance(op, Compare) and (op.kind.data, at) in (("lt", 1), ("gt", 0))
+
+
+def _uses(value: SSAValue) -> Iterator[tuple[Operation, int]]:
+    """Who reads a value or a view of it, here or in loops: (op, number of the operand)."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, _VIEWS):
+            yield from _uses(op.y)
+        elif isinstance(op, Scan) and use.index < len(op.consts):
+            yield from _uses(op.groups[0][use.index])
+        else:
+            yield op, use.index
