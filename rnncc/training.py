@@ -87,7 +87,9 @@ def _run(steps: Sequence[NetPass], program: Program) -> None:
 
 def train(program: Program, options: Options) -> Library:
     """The planned programs of training, and the tape."""
+    from rnncc.lowering.stand_ins import take_stand_ins
     from rnncc.pipeline import lower_kernels
+    from rnncc.planning.layout import plan
 
     values = {n: program.arrays[n] for n in _float_params(program) if n in program.arrays}
     phases, _ = make_phases(program, options)
@@ -96,6 +98,8 @@ def train(program: Program, options: Options) -> Library:
         lower_kernels(half, replace(options, dump_ir=folder and folder / name))
         for half, name in ((phases.forward, "forward"), (phases.backward, "backward"))
     )
+    take_stand_ins(forward, phases.saved)
+    plan(forward)
     known = {port.name: port for port in (*backward.inputs, *forward.inputs)}
     initial = [Initial(known[name], array) for name, array in values.items() if name in known]
     given = [p for p in forward.inputs if p.name not in values]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation
 
@@ -21,6 +23,15 @@ def give_stand_ins(program: KernelProgram) -> None:
             buffer.properties.pop("ring", None)
             if ring:
                 buffer.properties["ring"] = IntAttr(ring)
+
+
+def take_stand_ins(program: KernelProgram, names: Collection[str]) -> None:
+    """Let outputs that are never absent, such as slots of a tape, have none."""
+    for buffer in program.buffers:
+        if buffer.role.data == "output" and buffer.label.data in names:
+            buffer.properties.pop("fallback", None)
+            buffer.properties.pop("ring", None)
+            buffer.properties.pop("offset", None)
 
 
 def _stand_in(buffer: Buffer) -> tuple[Dim, int]:

@@ -141,6 +141,9 @@ def test_plan_of_training(capsys: Capture) -> None:
         assert all(1 <= program["ratio"] <= 1.05 for program in report["programs"])
         assert report["peak"] >= max(program["peak"] for program in report["programs"])
         (tape,) = report["shared"]
+        saved = {slot["name"] for slot in tape["slots"]}
+        for buffer in report["programs"][0]["buffers"]:
+            assert buffer["offset"] is None or buffer["name"] not in saved
         ends = [slot["start"] + slot["bytes"] for slot in tape["slots"]]
         starts = [slot["start"] for slot in tape["slots"]]
         assert all(a <= b for a, b in zip(ends, [*starts[1:], tape["bytes"]], strict=True))
