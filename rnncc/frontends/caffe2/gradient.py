@@ -16,7 +16,7 @@ from rnncc.ir.build import Build
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.types import FLOATS, dims_of
 from rnncc.netdef import Arguments
-from rnncc.passes.pull_back import pull_back
+from rnncc.passes.pull_back import ops_between, pull_back
 
 Pairs = list[tuple[Blob, Blob]]
 Formula = Callable[[Build, SSAValue, SSAValue, int], SSAValue]
@@ -65,7 +65,10 @@ def gradients(
     sources: Sequence[SSAValue],
 ) -> list[SSAValue]:
     """`pull_back` at the end of a block under construction: the emitter's values stay valid."""
-    kept = [blob for blob, value in e.values.items() if isinstance(value.owner, Scan)]
+    ops = ops_between(sources, [value for value, _ in given])
+    kept = list[Blob]()
+    if any(isinstance(op, Scan) for op in ops):  # loops are rebuilt, with other results
+        kept = [blob for blob, value in e.values.items() if isinstance(value.owner, Scan)]
     holder = Yield([e.values[blob] for blob in kept])
     e.b.block.add_op(holder)
     b = Build.before(holder)
