@@ -155,6 +155,14 @@ def _positions(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.mul(b.cast(i, "f32"), b.fill(2.0**-6, []))
 
 
+def _drawn(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    """Plus random numbers of the place."""
+    x = _pick(draw, pool, 1)
+    index = b.iota(dims_of(x), draw(st.integers(0, len(dims_of(x)) - 1)))
+    seed = b.fill(draw(st.integers(-9, 9)), [], "i32")
+    return b.add(x, b.uniform(seed, index, draw(st.integers(0, 2))))
+
+
 def _masked(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     """A choice by whole numbers alone, which no rounding tips over."""
     x, y = _pick(draw, pool, 1), _pick(draw, pool)
@@ -262,7 +270,7 @@ def _start(draw: Draw, b: Build, pool: Pool, shape: Sequence[Dim]) -> SSAValue:
 
 
 MAKERS = [_unary, _unary, _binary, _binary, _with_constant, _choose, _slice, _concat]
-MAKERS += [_tame, _positions, _masked, _literal, _shift]
+MAKERS += [_tame, _positions, _masked, _literal, _drawn, _shift]
 MAKERS += [_contract, _sum_rows]
 MAKERS += [_reshape, _reshape, _transpose, _broadcast, _matmul, _matmul, _reduce]
 
