@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rnncc_runtime
+from rnncc_runtime import Model
 
 import rnncc
 from rnncc.netdef import load, parameters
 from rnncc.packaging.elf import Elf
-from tests.golden import CASES, arrays_of
+from tests.golden import CASES, Arrays, arrays_of
 
 pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
 NETS = Path(__file__).parents[2] / "benchmarks" / "nets"
@@ -24,10 +25,27 @@ def test_a_library_computes_what_caffe2_did(case: Path, tmp_path: Path) -> None:
     made = rnncc.build(case / "net.pb", case / "init.pb", out=tmp_path, name=case.name)
     assert made.library is not None
     model = rnncc_runtime.load(made.library)
+    assert isinstance(model, Model)
     outputs = model.run(arrays_of(case, "in:"))
     for name, want in arrays_of(case, "out:").items():
         np.testing.assert_allclose(outputs[name], want, 1e-5, 1e-5, err_msg=name)
+    if case.name not in REFUSED:
+        check_stream(model, arrays_of(case, "in:"), outputs)
     check_file(made.library.read_bytes(), case.name)
+
+
+def check_stream(model: Model, inputs: Arrays, whole: Arrays) -> None:
+    """One step, then the rest: the bits of the whole."""
+    stream = model.stream()
+    stream.reset({name: inputs[name] for name in stream.starts if name in inputs})
+    halves = [
+        stream.step({name: inputs[name][steps] for name in stream.inputs})
+        for steps in (slice(0, 1), slice(1, None))
+    ]
+    for name, want in whole.items():
+        timed = model.outputs[name].shape[0] == "T"
+        got = np.concatenate([half[name] for half in halves]) if timed else halves[-1][name]
+        np.testing.assert_array_equal(got, want, err_msg=name)
 
 
 def check_file(data: bytes, name: str) -> None:
@@ -58,6 +76,9 @@ def test_code_is_small_and_weights_are_not_padded(stem: str, tmp_path: Path) -> 
 def test_weights_may_come_with_the_call(case: Path) -> None:
     weights = parameters(load(case / "init.pb"))
     model = rnncc.compile(case / "net.pb", shapes={n: w.shape for n, w in weights.items()})
-    outputs = model.run({**arrays_of(case, "in:"), **weights})
+    inputs = {**arrays_of(case, "in:"), **weights}
+    outputs = model.run(inputs)
     for name, want in arrays_of(case, "out:").items():
         np.testing.assert_allclose(outputs[name], want, 1e-5, 1e-5, err_msg=name)
+    if case.name not in REFUSED:
+        check_stream(model, inputs, outputs)
