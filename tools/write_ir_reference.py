@@ -9,7 +9,7 @@ from types import ModuleType
 from xdsl.irdl import IRDLOperation
 
 from rnncc.ir import kern
-from rnncc.ir.ops import control, elementwise, linear, random, shape, source
+from rnncc.ir.ops import chunks, control, elementwise, linear, random, shape, source
 
 PATH = Path(__file__).parents[1] / "docs" / "ir.md"
 FAMILIES: list[tuple[str, ModuleType]] = [
@@ -19,6 +19,7 @@ FAMILIES: list[tuple[str, ModuleType]] = [
     ("Shapes", shape),
     ("Sums", linear),
     ("Control", control),
+    ("Runs of steps", chunks),
 ]
 HEAD = """# The IR
 

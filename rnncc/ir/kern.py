@@ -121,7 +121,7 @@ class Buffer(IRDLOperation):
 
 @irdl_op_definition
 class Row(IRDLOperation):
-    """Row `index` of a sequence whose rows are `stride` elements apart, and at most `rows` in all"""
+    """Row `index` of a sequence whose rows are `stride` apart, and at most `rows` from there on"""
 
     name = "kern.row"
     buffer = operand_def(BufferType)

@@ -46,7 +46,8 @@ def _home(lowering: Lowering, init: SSAValue, final: SSAValue) -> Placed:
     home = lowering.output_of.get(final)
     if home is None:
         home = lowering.declare("state", "state", dtype_of(final), dims_of(final))
-    lowering.emit_map([(init, home)], dims_of(init))
+    if lowering.find(init) != home:
+        lowering.emit_map([(init, home)], dims_of(init))
     return home
 
 
@@ -99,8 +100,14 @@ def _row(lowering: Lowering, y: SSAValue, index: Dim, rows: int) -> SSAValue:
 
 
 def _goes_on(lowering: Lowering, value: SSAValue, argument: SSAValue, home: Placed) -> bool:
-    """Whether a value is a sum that starts at the carry, which nothing else reads: in place."""
+    """Whether a value is made in place: nothing but its op reads the carry, to start from it."""
     op = value.owner
-    if not isinstance(op, Contract | SumRows) or op.init is not argument:
-        return False
-    return argument.has_one_use() and value.has_one_use() and lowering.direct(value, home)
+    match op:
+        case Contract() | SumRows():
+            init = op.init
+        case Chunks() if value in op.finals:
+            init = dict[SSAValue, SSAValue](zip(op.finals, op.inits, strict=True))[value]
+        case _:
+            return False
+    alone = argument.has_one_use() and value.has_one_use()
+    return init is argument and alone and lowering.direct(value, home)

@@ -147,9 +147,9 @@ class Lowering:
         """
         op = value.owner
         alone = isinstance(op, Concat | Reduce | ReverseSegments | Contract | SumRows)
-        once = isinstance(op, Scan) and isinstance(op.parent_op(), Net | Chunks)
-        sequence = isinstance(op, Chunks) or (once and value in op.ys)
-        if not (alone or sequence) or value in self.output_of:
+        sequence = isinstance(op, Scan) and value in op.ys
+        once = sequence and isinstance(op.parent_op(), Net | Chunks)
+        if not (alone or once or isinstance(op, Chunks)) or value in self.output_of:
             return False
         self.output_of[value] = dest
         if isinstance(op, Contract | SumRows) and op.init.has_one_use():
@@ -366,20 +366,25 @@ class Lowering:
                     emit_scan(self, step, plan.chunked.get(step, []))
                 case Chunks():
                     emit_chunks(self, step)
-                case Concat():
-                    self._emit_concat(step)
-                case Reduce():
-                    sums.emit_reduce(self, step)
-                case SumRows():
-                    sums.emit_sum_rows(self, step)
-                case Contract():
-                    sums.emit_contract(self, step)
-                case Matmul():
-                    sums.emit_batched(self, step)
-                case ReverseSegments():
-                    self._emit_reverse(step)
                 case _:
-                    raise AssertionError(f"{step.name} stands alone and has no kernel")
+                    self._emit_alone(step)
+
+    def _emit_alone(self, op: Operation) -> None:
+        match op:
+            case Concat():
+                self._emit_concat(op)
+            case Reduce():
+                sums.emit_reduce(self, op)
+            case SumRows():
+                sums.emit_sum_rows(self, op)
+            case Contract():
+                sums.emit_contract(self, op)
+            case Matmul():
+                sums.emit_batched(self, op)
+            case ReverseSegments():
+                self._emit_reverse(op)
+            case _:
+                raise AssertionError(f"{op.name} stands alone and has no kernel")
 
     def emit_group(self, group: Group) -> None:
         """One kernel for a group's values."""

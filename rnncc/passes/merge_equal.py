@@ -22,13 +22,14 @@ class MergeEqual(NetPass):
     name = "rnn-merge-equal"
 
     def rewrite(self, net: Net) -> bool:
-        return run_all(_sweep(block) for block in blocks_of(net.body.block))
+        return run_all(merge_equal(block) for block in blocks_of(net.body.block))
 
 
-def _sweep(block: Block) -> bool:
+def merge_equal(block: Block, kinds: type[RnnOp] | tuple[type[RnnOp], ...] = RnnOp) -> bool:
+    """Replace ops of some kinds by equal earlier ones; whether anything changed."""
     changed, seen = False, dict[Hashable, RnnOp]()
     for op in list(block.ops):
-        if not isinstance(op, RnnOp):
+        if not isinstance(op, kinds):
             continue
         first = seen.setdefault(_key(op), op)
         if first is not op:

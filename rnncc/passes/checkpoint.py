@@ -1,0 +1,237 @@
+"""Checkpoints along time for a net that is split in two halves.
+
+In: the halves of training after their passes, and the steps of a run. Out: halves that leave on
+the tape, instead of a value for every step, the carry of every so many steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import Elementwise, RnnOp, Source
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
+from rnncc.ir.program import Program
+from rnncc.ir.training import GRAD, KEPT, SAVED
+from rnncc.ir.types import dims_of
+from rnncc.passes.cut_time import cut_time
+from rnncc.passes.merge_equal import merge_equal
+from rnncc.passes.remove_dead import RemoveDead
+from rnncc.passes.runs import Cut
+from rnncc.passes.split_phases import Phases
+from rnncc.passes.step_pairs import late_ops
+
+VIEWS = (Reshape, Transpose, Broadcast, Slice, Concat)
+
+
+def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
+    """The halves with checkpoints; those given stay as they are.
+
+    Args:
+        chunks: the steps between checkpoints on the tape; then of those that backward makes
+            within such a run, each a divisor of the one before.
+
+    Returns:
+        None where no loop can be cut.
+    """
+    both = _Joined(phases)
+    found, number = False, 0
+    for length in both.cut_lengths:
+        for reverse in (False, True):
+            while True:
+                number += 1
+                early, late = both.phases()
+                cut = Cut(length, chunks[0], both.symbol(number))
+                runs = cut_time(both.block, early, late, cut, reverse)
+                if runs is None:
+                    break
+                found = True
+                for chunk in chunks[1:]:
+                    number += 1
+                    inner = Cut(Dim.of(cut.extent), chunk, both.symbol(number))
+                    block = runs.backward.body.block
+                    deeper = cut_time(block, runs.early, runs.late, inner, reverse)
+                    if deeper is None:
+                        break
+                    runs, cut = deeper, inner
+    return both.split() if found else None
+
+
+class _Joined:
+    """Both halves as one net.
+
+    Attributes:
+        again: ops of backward that depend on no outside gradient.
+        cut_lengths: what loops run over.
+    """
+
+    def __init__(self, phases: Phases) -> None:
+        self.program = phases.forward.copy()
+        self.net, self.block = self.program.net, self.program.net.body.block
+        back = phases.backward.copy()
+        there = {**self.net.outputs, **self.net.inputs}
+        self.outputs = {n: v for n, v in self.net.outputs.items() if not n.startswith(SAVED)}
+        end = self.block.last_op
+        assert isinstance(end, Yield)
+        self.grads_of = [n for n in back.net.inputs if n.startswith(GRAD)]
+        for name, arg in back.net.inputs.items():
+            if name in self.grads_of:
+                outer: SSAValue = self.block.insert_arg(arg.type, len(self.block.args))
+            else:
+                outer = there[name.removeprefix(KEPT)]
+            arg.replace_all_uses_with(outer)
+        self.outputs |= back.net.outputs
+        *moved, back_end = back.net.body.block.ops
+        for op in moved:
+            op.detach()
+            self.block.insert_op_before(op, end)
+        end.operands = list(self.outputs.values())
+        back_end.detach()
+        back_end.erase()
+        self.net.output_names = _names(self.outputs)
+        self.net.input_names = _names([*self.net_inputs(phases), *self.grads_of])
+        merge_equal(self.block, (Source, *VIEWS))
+        RemoveDead().rewrite(self.net)
+        late = late_ops(self.net)
+        self.cut_lengths = self.lengths()
+        self.again = {op for op in moved if op.parent is not None and op not in late}
+
+    def net_inputs(self, phases: Phases) -> list[str]:
+        """The names of the model's own inputs."""
+        return list(phases.forward.net.inputs)
+
+    def lengths(self) -> list[Dim]:
+        """The symbols that loops run over."""
+        steps = [op.steps for op in self.block.ops if isinstance(op, Scan)]
+        return list(dict.fromkeys(d for d in steps if d == Dim.of(str(d)) and not d.is_static))
+
+    def symbol(self, number: int) -> str:
+        """A name that no size has."""
+        name = f"E{number}"
+        while name in self.program.symbols:
+            name = f"_{name}"
+        return name
+
+    def phases(self) -> tuple[list[Operation], list[Operation]]:
+        """The ops that do not wait for an outside gradient, and those that do."""
+        late = late_ops(self.net)
+        ops = [op for op in self.block.ops if not isinstance(op, Yield)]
+        return [op for op in ops if op not in late], [op for op in ops if op in late]
+
+    def split(self) -> Phases:
+        """The halves again; between them is what backward needs and cannot make for little."""
+        border = _Border(self)
+        backward, names = border.backward()
+        end = self.block.last_op
+        assert isinstance(end, Yield)
+        outputs = {n: v for n, v in self.net.outputs.items() if not n.startswith(GRAD)}
+        saved = {n: v for n, v in names.items() if n.startswith(SAVED)}
+        end.operands = [*outputs.values(), *saved.values()]
+        self.net.output_names = _names([*outputs, *saved])
+        RemoveDead().rewrite(self.net)
+        inputs = [n for n in self.net.inputs if not n.startswith(GRAD)]
+        for arg in list(self.block.args)[len(inputs) :]:
+            self.block.erase_arg(arg)
+        self.net.input_names = _names(inputs)
+        kept = [n for n in names if n.startswith(KEPT)]
+        return Phases(self.program, backward, list(saved), kept)
+
+
+class _Border:
+    """What goes from forward to backward."""
+
+    def __init__(self, both: _Joined) -> None:
+        self.both = both
+        self.late = late_ops(both.net)
+        self.outputs: dict[SSAValue, str] = {}
+        for name, value in both.net.outputs.items():
+            if not name.startswith(GRAD):
+                while isinstance(value.owner, Reshape):
+                    value = value.owner.x
+                self.outputs.setdefault(value, name)
+        self.names: dict[str, SSAValue] = {}
+        self.crossing: dict[SSAValue, None] = {}
+        self.ops: set[Operation] = set()
+        self._cheap: dict[SSAValue, bool] = {}
+
+    def backward(self) -> tuple[Program, dict[str, SSAValue]]:
+        """The backward half, and the values of the net that it takes, by their ports."""
+        end = self.both.block.last_op
+        assert end is not None
+        grads = {n: v for n, v in self.both.net.outputs.items() if n.startswith(GRAD)}
+        for value in grads.values():
+            self._need(value)
+        self._name()
+        clones = dict[SSAValue, SSAValue]()
+        module = self.both.program.module.clone(clones)
+        program = replace(self.both.program, module=module, arrays=dict(self.both.program.arrays))
+        net = program.net
+        block = net.body.block
+        first = block.first_op
+        assert first is not None
+        for name, value in self.names.items():
+            inner = clones[value]
+            shape = net.outputs[name.removeprefix(KEPT)] if name.startswith(KEPT) else inner
+            arg = block.insert_arg(shape.type, len(block.args))
+            inner.replace_all_uses_with(Build.before(first).reshape(arg, dims_of(inner)))
+        last = block.last_op
+        assert isinstance(last, Yield)
+        last.operands = [clones[value] for value in grads.values()]
+        net.output_names = _names(grads)
+        net.input_names = _names([*self.both.net.inputs, *self.names])
+        RemoveDead().rewrite(net)
+        program.zeros = frozenset(name for name in net.inputs if name.startswith(GRAD))
+        return program, self.names
+
+    def _need(self, value: SSAValue) -> None:
+        work, seen = [value], set[SSAValue]()
+        while work:
+            value = work.pop()
+            op = value.owner
+            if value in seen or isinstance(op, Block):
+                continue
+            seen.add(value)
+            if op in self.late or op in self.both.again or self._is_cheap(value):
+                work += op.operands
+            else:
+                self.crossing[value] = None
+
+    def _is_cheap(self, value: SSAValue) -> bool:
+        """Whether views, fills and arithmetic on what the caller gives make a value."""
+        if value not in self._cheap:
+            op = value.owner
+            able = isinstance(op, (Elementwise, *VIEWS)) and not self._is_long(value)
+            self._cheap[value] = (
+                isinstance(op, Block | Source)
+                or (isinstance(op, Reshape) and self._is_cheap(op.x))
+                or (able and all(self._is_cheap(v) for v in op.operands))
+            )
+        return self._cheap[value]
+
+    def _is_long(self, value: SSAValue) -> bool:
+        """Whether a value has rows for steps."""
+        return any(d.symbols & n.symbols for d in dims_of(value) for n in self.both.cut_lengths)
+
+    def _name(self) -> None:
+        for value in self.crossing:
+            base = value
+            if base in self.outputs:
+                self.names[f"{KEPT}{self.outputs[base]}"] = value
+                continue
+            owner = value.owner
+            kind = owner.name.split(".")[1] if isinstance(owner, RnnOp) else "state"
+            stem = f"{SAVED}{value.name_hint or kind}"
+            name, number = stem, 2
+            while name in self.names:
+                name, number = f"{stem}.{number}", number + 1
+            self.names[name] = value
+
+
+def _names(names: Sequence[str] | Mapping[str, object]) -> ArrayAttr[StringAttr]:
+    return ArrayAttr(StringAttr(name) for name in names)

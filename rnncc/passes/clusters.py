@@ -1,0 +1,87 @@
+"""Which ops of a block run over time together, one run of steps after another.
+
+In: the ops of one phase, in order, and the direction in which they are to take the steps. Out: a
+cluster: no path leads out of it and back in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.chunks import Chunks
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.passes.time_local import in_order, is_local, is_timed
+
+
+def find_cluster(
+    ops: Sequence[Operation], later: Collection[Operation], length: Dim, reverse: bool
+) -> list[Operation]:
+    """Loops of one direction and what each step of them needs or leads to; empty without loops.
+
+    Args:
+        later: ops of another phase; what they read is there for them in any case.
+    """
+    local = {op for op in ops if is_local(op, length) and in_order(op, length, reverse)}
+    chosen = local - _foreign(ops, local, length)
+    before = None
+    while before != chosen:
+        before = set(chosen)
+        chosen = _attached(ops, chosen, later)
+        chosen -= _returning(ops, chosen, length)
+    return [op for op in ops if op in chosen]
+
+
+def _foreign(ops: Sequence[Operation], local: Collection[Operation], length: Dim) -> set[Operation]:
+    """What reads sequences of loops that are not among the local ops; loops that do may stay."""
+    made, foreign = set[SSAValue](), set[Operation]()
+    for op in ops:
+        reads = any(v in made and is_timed(v, length) for v in op.operands)
+        outer = isinstance(op, Scan | Chunks) and op not in local
+        if reads and not isinstance(op, Scan):
+            foreign.add(op)
+        if outer or (reads and not isinstance(op, Scan)):
+            made.update(op.results)
+    return foreign
+
+
+def _attached(
+    ops: Sequence[Operation], chosen: set[Operation], later: Collection[Operation]
+) -> set[Operation]:
+    """The loops, what follows from them and is of use, and what they alone need."""
+    kept, reached = set[Operation](), set[SSAValue]()
+    for op in ops:
+        if op in chosen and (isinstance(op, Scan) or not reached.isdisjoint(op.operands)):
+            kept.add(op)
+            reached.update(op.results)
+    for op in reversed(ops):
+        users = {use.operation for result in op.results for use in result.uses}
+        inside = {user for user in users if user in kept}
+        if isinstance(op, Scan) or op not in chosen:
+            continue
+        if op in kept and users and not inside and not _leaves(users, later):
+            kept.remove(op)
+        elif op not in kept and inside and all(user in kept or user in later for user in users):
+            kept.add(op)
+    return kept
+
+
+def _leaves(users: set[Operation], later: Collection[Operation]) -> bool:
+    return any(isinstance(user, Yield) or user in later for user in users)
+
+
+def _returning(ops: Sequence[Operation], chosen: set[Operation], length: Dim) -> set[Operation]:
+    """Chosen ops that wait for what others lead to: for an op between or for a loop's end."""
+    within, after, found = set[SSAValue](), set[SSAValue](), set[Operation]()
+    for op in ops:
+        waits = not after.isdisjoint(op.operands)
+        if op in chosen and not waits:
+            timed = [is_timed(v, length) for v in op.results]
+            for result, is_row in zip(op.results, timed, strict=True):
+                (within if is_row else after).add(result)
+        elif waits or not within.isdisjoint(op.operands):
+            found.update([op] if op in chosen else [])
+            after.update(op.results)
+    return found

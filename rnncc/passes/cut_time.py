@@ -1,0 +1,141 @@
+"""Checkpoints along time: the carry is kept every so many steps, and backward repeats the rest.
+
+In: a block with a forward and a backward phase. Out: loops over time of both are cut into runs. A
+forward run leaves the carry that it starts with; a backward one repeats the forward steps from
+there and then goes back over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.ops.chunks import Chunks
+from rnncc.passes.clusters import find_cluster
+from rnncc.passes.runs import Body, Cut, finish
+from rnncc.passes.time_local import is_timed
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The two loops over runs; in the backward one the ops that repeat forward, and the others."""
+
+    forward: Chunks
+    backward: Chunks
+    early: list[Operation]
+    late: list[Operation]
+
+
+def cut_time(
+    block: Block,
+    early: Sequence[Operation],
+    late: Sequence[Operation],
+    cut: Cut,
+    reverse: bool,
+) -> Runs | None:
+    """Cut the loops that go one way, and their gradients', which go the other way.
+
+    Args:
+        early, late: the ops of both phases, each in order.
+        reverse: the direction of the forward loops.
+
+    Returns:
+        None where there are none of them.
+    """
+    forward = find_cluster(early, late, cut.length, reverse)
+    backward = find_cluster(late, (), cut.length, not reverse)
+    both = {*forward, *backward}
+    repeated = _needed(forward, backward)
+    if not repeated:
+        return None
+    behind = Body(cut)
+    hands = behind.add(repeated)
+    again, behind.hands = len(behind.ops), []
+    behind.add(backward)
+    done = _needed(forward, [*_read_by_others(forward, both, cut), *(h.op for h in hands)])
+    ahead = Body(cut)
+    args = [(hand.op, hand.init, hand.arg) for hand in ahead.add(done)]
+    marked = [next(a for op, init, a in args if op is h.op and init is h.init) for h in hands]
+    loop = finish(ahead, _shown(done, both, cut), {}, marked, reverse)
+    shown = _shown(backward, both, cut)
+    marks = dict[SSAValue, SSAValue](zip(loop.marked, (h.arg for h in hands), strict=True))
+    back = finish(behind, shown, marks, [], not reverse)
+    end = block.last_op
+    assert end is not None
+    block.insert_ops_before([loop, back], end)
+    for made, body, ys in ((loop, ahead, _shown(done, both, cut)), (back, behind, shown)):
+        _replace(made, body, ys)
+    _erase(block, both)
+    sort(block)
+    late = behind.ops[again:]
+    return Runs(loop, back, [op for op in back.body.block.ops if op not in late][:-1], late)
+
+
+def _needed(ops: Sequence[Operation], roots: Iterable[Operation]) -> list[Operation]:
+    """The ops that roots are or read, directly or not."""
+    found, work = set[Operation](), list(roots)
+    among, seen = set(ops), set[Operation]()
+    while work:
+        op = work.pop()
+        if op in seen:
+            continue
+        seen.add(op)
+        found.update([op] if op in among else [])
+        owners = (v.owner for v in op.operands)
+        work += [owner for owner in owners if isinstance(owner, Operation) and owner in among]
+    return [op for op in ops if op in found]
+
+
+def _read_by_others(
+    ops: Sequence[Operation], both: Collection[Operation], cut: Cut
+) -> list[Operation]:
+    """The ops whose results others read, or of which a whole result is read."""
+    return [op for op in ops if any(_is_shown(v, both, cut) for v in op.results)]
+
+
+def _is_shown(value: SSAValue, both: Collection[Operation], cut: Cut) -> bool:
+    outside = any(use.operation not in both for use in value.uses)
+    return outside or (value.first_use is not None and not is_timed(value, cut.length))
+
+
+def _shown(ops: Sequence[Operation], both: Collection[Operation], cut: Cut) -> list[SSAValue]:
+    """The timed results that others read."""
+    results = (v for op in ops for v in op.results if is_timed(v, cut.length))
+    return [v for v in results if any(use.operation not in both for use in v.uses)]
+
+
+def _replace(made: Chunks, body: Body, ys: Sequence[SSAValue]) -> None:
+    for hand, final in zip(body.hands, made.finals, strict=True):
+        if hand.final is not None:
+            hand.final.replace_all_uses_with(final)
+    for old, new in zip(ys, made.ys, strict=True):
+        old.replace_all_uses_with(new)
+
+
+def _erase(block: Block, gone: Collection[Operation]) -> None:
+    for op in reversed(list(block.ops)):
+        if op in gone:
+            op.detach()
+            op.erase(safe_erase=False)
+
+
+def sort(block: Block) -> None:
+    """Put every op behind those that it reads, else in the order that is there."""
+    ops, placed = list(block.ops), set[Operation]()
+    order = list[Operation]()
+
+    def put(op: Operation) -> None:
+        if op not in placed:
+            placed.add(op)
+            for value in op.operands:
+                if isinstance(value.owner, Operation):
+                    put(value.owner)
+            order.append(op)
+
+    for op in ops:
+        put(op)
+    for op in order:
+        op.detach()
+        block.add_op(op)

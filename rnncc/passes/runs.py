@@ -1,0 +1,217 @@
+"""Time cut into runs: a cluster of ops becomes the body of a `rnn.chunks`.
+
+What a loop hands from step to step, a sum gathers, or a shifted sequence looks back on, the runs
+hand on in their carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import dim_attr, dims_attr, get_dims
+from rnncc.ir.ops.chunks import Chunks
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.linear import Contract, SumRows
+from rnncc.ir.ops.shape import Broadcast, Reshape, Shift
+from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.passes.time_local import is_timed
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How time is cut: `length` steps into runs of `chunk`; `extent` is the number of one's."""
+
+    length: Dim
+    chunk: int
+    extent: str
+
+    def inside(self, dims: Sequence[Dim]) -> list[Dim]:
+        """A shape as it is in a run."""
+        size = Dim.of(self.extent)
+        return [d.substitute(dict.fromkeys(self.length.symbols, size)) for d in dims]
+
+
+@dataclass
+class Hand:
+    """A part of the carry: whose it is, what it starts with, and within a run its names."""
+
+    op: Operation
+    init: SSAValue
+    arg: SSAValue
+    next: SSAValue
+    final: SSAValue | None = None
+
+
+@dataclass
+class Body:
+    """The body of a chunked loop in the making.
+
+    Attributes:
+        inner: a value outside -> its form in a run.
+        consts, segments: values outside -> the body's argument.
+        hands: the carry.
+        ops: those of the cluster, as they are in the body.
+    """
+
+    cut: Cut
+    block: Block = field(default_factory=Block)
+    inner: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    consts: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    segments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    hands: list[Hand] = field(default_factory=list[Hand])
+    ops: list[Operation] = field(default_factory=list[Operation])
+
+    def add(self, ops: Sequence[Operation]) -> list[Hand]:
+        """Append a cluster's ops, in order; what they hand on."""
+        first = len(self.hands)
+        for op in ops:
+            match op:
+                case Scan():
+                    self._add_scan(op)
+                case Contract() | SumRows():
+                    init = self._carried(op.init)
+                    made = self._clone(op, [init, *(self._rows(v) for v in op.operands[1:])])
+                    self.hands.append(Hand(op, op.init, init, made.results[0], op.y))
+                case Shift():
+                    self._add_shift(op)
+                case _:
+                    self._clone(op, [self._operand(op, v) for v in op.operands])
+        return self.hands[first:]
+
+    def _operand(self, op: Operation, value: SSAValue) -> SSAValue:
+        return self._rows(value) if is_timed(value, self.cut.length) else self.const(value)
+
+    def const(self, value: SSAValue) -> SSAValue:
+        """A value that every run sees whole."""
+        if value not in self.consts:
+            self.consts[value] = self._argument(value.type)
+        return self.consts[value]
+
+    def _rows(self, value: SSAValue) -> SSAValue:
+        """A run's rows of a timed value."""
+        if value not in self.inner:
+            dims = dims_of(value)
+            outer = value
+            if dims[0] != self.cut.length:
+                rows = dims[0].divide(self.cut.length)
+                assert rows is not None
+                outer = _after(value).reshape(value, [self.cut.length, rows, *dims[1:]])
+            type_ = tensor(self.cut.inside(dims_of(outer)), dtype_of(value))
+            if outer not in self.segments:
+                self.segments[outer] = self._argument(type_)
+            b = Build(self.block)
+            self.inner[value] = b.reshape(self.segments[outer], self.cut.inside(dims))
+        return self.inner[value]
+
+    def _carried(self, init: SSAValue) -> SSAValue:
+        return self._argument(init.type)
+
+    def _argument(self, type_: Attribute) -> SSAValue:
+        return self.block.insert_arg(type_, len(self.block.args))
+
+    def _clone(self, op: Operation, operands: Sequence[SSAValue]) -> Operation:
+        made = type(op).create(
+            operands=operands,
+            result_types=[self._type(result) for result in op.results],
+            properties={**op.properties, **self._sizes(op)},
+            regions=[region.clone() for region in op.regions],
+        )
+        made.location = op.location
+        self.block.add_op(made)
+        self.ops.append(made)
+        for old, new in zip(op.results, made.results, strict=True):
+            new.name_hint = old.name_hint
+            if is_timed(old, self.cut.length):
+                self.inner[old] = new
+        return made
+
+    def _type(self, value: SSAValue) -> Attribute:
+        if not is_timed(value, self.cut.length):
+            return value.type
+        return tensor(self.cut.inside(dims_of(value)), dtype_of(value))
+
+    def _sizes(self, op: Operation) -> dict[str, Attribute]:
+        """The properties that are other ones in a run."""
+        if isinstance(op, Scan):
+            return {"length": dim_attr(Dim.of(self.cut.extent))}
+        if isinstance(op, Reshape | Broadcast):
+            return {"dims": dims_attr(self.cut.inside(get_dims(op.dims)))}
+        return {}
+
+    def _add_scan(self, op: Scan) -> None:
+        carry = [self._carried(init) for init in op.inits]
+        consts = [self.const(v) for v in op.consts]
+        made = self._clone(op, [*consts, *carry, *(self._rows(x) for x in op.xs)])
+        assert isinstance(made, Scan)
+        parts = zip(op.inits, carry, made.finals, op.finals, strict=True)
+        self.hands += [Hand(op, *part) for part in parts]
+
+    def _add_shift(self, op: Shift) -> None:
+        """The row before a run is what a loop hands on there, or is handed on for it alone."""
+        rows = self._rows(op.x)
+        hand = self._state_of(op, rows) or self._last_row(op, rows)
+        self._clone(op, [rows, hand.arg])
+
+    def _state_of(self, op: Shift, rows: SSAValue) -> Hand | None:
+        scan = rows.owner
+        if not isinstance(scan, Scan):
+            return None
+        row = scan.yields[1][list(scan.ys).index(rows)]  # type: ignore[arg-type]
+        states = dict(zip(scan.finals, scan.yields[0], strict=True))
+        for hand in self.hands:
+            if hand.init is op.init and states.get(hand.next) is row:  # type: ignore[arg-type]
+                return hand
+        return None
+
+    def _last_row(self, op: Shift, rows: SSAValue) -> Hand:
+        b = Build(self.block)
+        start = Dim.of(0) if op.reverse else Dim.of(self.cut.extent) - 1
+        last = b.reshape(b.slice(rows, 0, start, Dim.of(1)), dims_of(op.init))
+        self.hands.append(Hand(op, op.init, self._carried(op.init), last))
+        return self.hands[-1]
+
+
+def _after(value: SSAValue) -> Build:
+    """A builder behind where a value is made."""
+    owner = value.owner
+    following = owner.first_op if isinstance(owner, Block) else owner.next_op
+    assert following is not None
+    return Build.before(following)
+
+
+def finish(
+    body: Body,
+    ys: Sequence[SSAValue],
+    marks: Mapping[SSAValue, SSAValue],
+    marked: Sequence[SSAValue],
+    reverse: bool,
+) -> Chunks:
+    """The loop, not yet in a block.
+
+    Args:
+        ys: values outside, of which the body makes a run each.
+        marks: sequences outside, a row a run -> the body's argument.
+        marked: values of the body of which each run leaves one.
+    """
+    made = [*(h.next for h in body.hands), *(body.inner[y] for y in ys), *marked]
+    body.block.add_op(Yield(made))
+    args = [
+        *body.consts.values(),
+        *(hand.arg for hand in body.hands),
+        *body.segments.values(),
+        *marks.values(),
+    ]
+    block = Block(arg_types=[arg.type for arg in args])
+    for op in list(body.block.ops):
+        op.detach()
+        block.add_op(op)
+    for old, new in zip(args, block.args, strict=True):
+        old.replace_all_uses_with(new)
+    outer = (list(body.consts), [h.init for h in body.hands], list(body.segments), list(marks))
+    cut = body.cut
+    return Chunks(outer, block, cut.length, cut.chunk, cut.extent, reverse, len(marked))
