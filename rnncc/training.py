@@ -73,7 +73,7 @@ def make_phases(program: Program, options: Options) -> tuple[Phases, Choice]:
     for name in params:
         program.arrays.pop(name, None)
     both = differentiate(program, _wanted(program, options), [*inputs, *params])
-    choice = choose_saved(both, _rule(options))
+    choice = choose_saved(both, _rule(program, options))
     phases = split_phases(both, choice)
     for half in (phases.forward, phases.backward):
         _run(after_split(), half)
@@ -130,7 +130,10 @@ def _wanted(program: Program, options: Options) -> list[str]:
     return [name for name, v in program.net.outputs.items() if dtype_of(v) in FLOATS]
 
 
-def _rule(options: Options) -> str | frozenset[str]:
+def _rule(program: Program, options: Options) -> str | frozenset[str]:
+    """The net's own list goes before our choice, and the user's word before both."""
+    if options.recompute == "auto" and program.recompute:
+        return program.recompute
     return options.recompute if options.recompute in RULES else options.recompute_names
 
 

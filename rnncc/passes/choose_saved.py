@@ -34,6 +34,8 @@ ARITHMETIC, FUNCTION = 0.25, 2.0
 """Work for one element, as the bytes that are as dear to keep: a float kept is 4."""
 TRIFLE = 1e-6
 """What work counts where bytes alone matter."""
+VIEW = 1.01
+"""Rather than a view, what it is a view of is kept."""
 REFERENCE = 64
 """What every symbol is taken to be when bytes are weighed against work: only ratios matter."""
 
@@ -187,6 +189,7 @@ class _Graph:
             steps, at_hand = scan.steps, Rows(scan, node) in self.outputs
             operands = list[Node](op.operands)
         keep = 0 if at_hand else _elements(node, steps) * ITEM_BYTES[dtype_of(node)]
+        keep *= VIEW if isinstance(op, VIEWS) else 1
         return self._ruled(node, op, _Costs(keep, _work(op, steps), operands))
 
     def _ruled(self, node: SSAValue, op: Operation, costs: _Costs) -> _Costs:

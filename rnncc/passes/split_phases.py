@@ -167,6 +167,7 @@ def _halves(
     outputs = {n: v for n, v in forward.net.outputs.items() if not n.startswith(GRAD)}
     outputs |= {name: there[value] for name, value in saved.items()}
     _finish(forward.net, outputs, [])
+    _drop_gradients(forward.net)
     backward, there = _clone(program)
     net = backward.net
     for name, value in (*saved.items(), *kept.items()):
@@ -198,8 +199,12 @@ def _finish(net: Net, outputs: Mapping[str, SSAValue], inputs: Sequence[str]) ->
     net.output_names = ArrayAttr(StringAttr(name) for name in outputs)
     net.input_names = ArrayAttr(StringAttr(name) for name in names)
     RemoveDead().rewrite(net)
-    for arg, name in reversed(list(zip(block.args, names, strict=True))):
-        if name.startswith(GRAD) and not inputs:
-            block.erase_arg(arg)
-            names.remove(name)
-    net.input_names = ArrayAttr(StringAttr(name) for name in names)
+
+
+def _drop_gradients(net: Net) -> None:
+    """Of the inputs; nothing reads them any more."""
+    inputs = net.inputs
+    for name, arg in reversed(inputs.items()):
+        if name.startswith(GRAD):
+            net.body.block.erase_arg(arg)
+    net.input_names = ArrayAttr(StringAttr(name) for name in inputs if not name.startswith(GRAD))

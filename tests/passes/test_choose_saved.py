@@ -1,0 +1,150 @@
+"""Store or recompute: what is kept, that both halves mean what the whole means, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from rnncc.errors import CompileError
+from rnncc.ir.build import Build
+from rnncc.ir.interpreter import run
+from rnncc.ir.ops.linear import Matmul
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
+from rnncc.passes.choose_saved import choose_saved
+from rnncc.passes.differentiate import differentiate
+from rnncc.passes.simplify import Simplify
+from rnncc.passes.split_phases import Phases, split_phases
+from tests.passes.gradients import float_outputs, float_sources
+from tests.passes.helpers import quick
+from tests.strategies import SIZES, make_inputs, programs
+
+RULES = ["none", "auto", "all"]
+
+
+def gated(output: str = "h") -> Program:
+    """h = o * tanh(c), c = f * c + i, all gates from one product; c or h is an output."""
+    b = Build.net("gated")
+    x, h0, c0 = b.input("x", ["T", "N", 4]), b.input("h0", ["N", 3]), b.input("c0", ["N", 3])
+    u = b.param("u", [3, 9])
+    w = b.param("w", [4, 9])
+
+    def body(inner: Build, ks: list, carry: list, rows: list) -> tuple[list, list]:
+        h, c = carry
+        z = inner.add(inner.matmul(rows[0], ks[1]), inner.matmul(h, ks[0]))
+        z.name_hint = "z"
+        i, f, o = (inner.sigmoid(inner.slice(z, 1, 3 * k, 3)) for k in range(3))
+        i.name_hint, f.name_hint, o.name_hint = "i", "f", "o"
+        new = inner.add(inner.mul(f, c), i)
+        squashed = inner.tanh(new)
+        squashed.name_hint = "squashed"
+        h = inner.mul(o, squashed)
+        return [h, new], [h if output == "h" else new]
+
+    _, (every,) = b.scan([u, w], [h0, c0], [x], body)
+    return b.finish({"y": every})
+
+
+def phases_of(program: Program, rule: str | Collection[str]) -> Phases:
+    both = differentiate(program, float_outputs(program), float_sources(program))
+    phases = split_phases(both, choose_saved(both, rule))
+    for half in (phases.forward, phases.backward):
+        half.module.verify()
+    return phases
+
+
+def check(program: Program, rule: str | Collection[str]) -> Phases:
+    """Forward, then backward, gives what the whole gives, to the bit."""
+    both = differentiate(program, float_outputs(program), float_sources(program))
+    phases = phases_of(program, rule)
+    for steps in (3, 1, 0):
+        sizes, inputs = make_inputs(both, {**SIZES, "T": steps})
+        want = run(both, inputs, np.float64, sizes)
+        given = {n: a for n, a in inputs.items() if not n.startswith("grad:")}
+        made = run(phases.forward, given, np.float64, sizes)
+        tape = {name: made[name] for name in phases.saved}
+        tape |= {name: made[name.removeprefix("kept:")] for name in phases.kept}
+        known = {n: a for n, a in inputs.items() if n in phases.backward.params}
+        known |= {n: a for n, a in inputs.items() if n in phases.backward.net.inputs}
+        got = made | run(phases.backward, known | tape, np.float64, sizes)
+        for name, array in want.items():
+            np.testing.assert_array_equal(got[name], array, err_msg=name)
+    return phases
+
+
+def hints(phases: Phases) -> set[str]:
+    return {name.removeprefix("saved:") for name in phases.saved}
+
+
+@quick
+@given(programs(known=False))
+@pytest.mark.parametrize("rule", RULES)
+def test_random_programs(rule: str, program: Program) -> None:
+    Simplify().rewrite(program.net)
+    check(program, rule)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("output", ["h", "c"])
+def test_halves_mean_what_the_whole_means(rule: str, output: str) -> None:
+    check(gated(output), rule)
+
+
+def test_none_keeps_all_that_is_read() -> None:
+    assert hints(phases_of(gated(), "none")) >= {"i", "f", "o", "squashed"}
+
+
+def test_auto_repeats_what_is_cheaper_than_keeping() -> None:
+    phases = phases_of(gated(), "auto")
+    assert hints(phases) == {"i", "f", "o", "add"}  # the cell, whose tanh is computed again
+    assert phases.kept == ["kept:y"]  # the states, which are an output, are there already
+    assert not [op for op in phases.backward.net.walk() if _is_forward_product(op)]
+
+
+def test_what_is_an_output_is_not_kept_again() -> None:
+    phases = phases_of(gated("c"), "auto")
+    assert phases.kept == ["kept:y"]
+    assert len(phases.saved) == 4  # gates, and the hidden states
+
+
+def test_all_keeps_states_alone() -> None:
+    phases = phases_of(gated(), "all")
+    assert len(phases.saved) == 1
+    assert [op for op in phases.backward.net.walk() if _is_forward_product(op)]
+
+
+def test_named_values_are_repeated_and_no_others() -> None:
+    assert hints(phases_of(gated(), {"squashed"})) == {"i", "f", "o", "add"}
+    kept = hints(phases_of(gated(), {"i", "f", "o"}))
+    assert "z" in kept and "squashed" in kept
+    assert not kept & {"i", "f", "o"}
+
+
+def test_what_cannot_be_computed_again_is_refused() -> None:
+    b = Build.net("turned")
+    x, lengths = b.input("x", ["T", "N", 3]), b.input("lengths", ["N"], "i32")
+    turned = b.reverse_segments(x, lengths)
+    turned.name_hint = "turned"
+    program = b.finish({"y": b.mul(turned, turned)})
+    with pytest.raises(CompileError, match=r"'turned', of rnn.reverse_segments, cannot be computed"):
+        phases_of(program, {"turned"})
+
+
+def test_forward_takes_no_gradients_and_backward_yields_nothing_else() -> None:
+    phases = phases_of(gated(), "auto")
+    assert not [name for name in phases.forward.net.inputs if name.startswith("grad:")]
+    assert set(phases.backward.net.outputs) == {f"grad:{n}" for n in ("x", "h0", "c0", "u", "w")}
+    assert phases.backward.zeros == {"grad:y"}
+
+
+def _is_forward_product(op: object) -> bool:
+    """With weights as they are: gradients use them transposed."""
+    return (
+        isinstance(op, Matmul)
+        and not op.transpose_a
+        and not op.transpose_b
+        and (int(dims_of(op.y)[-1]) == 9)
+    )
