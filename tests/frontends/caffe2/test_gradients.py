@@ -12,7 +12,14 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.types import dims_of
 from rnncc.netdef import NetDef
 from tests.frontends.caffe2.nets import net, op
-from tests.frontends.caffe2.training_nets import both, forward, gradient, training_net
+from tests.frontends.caffe2.training_nets import (
+    both,
+    forward,
+    gradient,
+    training_net,
+    with_arg,
+    without,
+)
 
 RANDOM = np.random.default_rng(5)
 Array = np.ndarray[Any, Any]
@@ -202,3 +209,11 @@ def test_one_operator_may_have_two_gradients() -> None:
     got = run(import_net(made, shapes=SHAPE), inputs, np.float64)
     np.testing.assert_allclose(got["w_grad"], by_hand(inputs)["w_grad"], 1e-9)
     np.testing.assert_allclose(got["w2"], by_hand({**inputs, "dh": inputs["dh2"]})["w_grad"], 1e-9)
+
+
+def test_arguments_that_only_say_how_to_run_may_differ() -> None:
+    tuned = with_arg(gradient(), "rnn_executor.num_threads", 2)
+    inputs = small_inputs(2)
+    made = training_net(without(forward(), "backward_step_net"), tuned)
+    got = run(import_net(made, shapes=SHAPE), inputs, np.float64)
+    np.testing.assert_allclose(got["w_grad"], by_hand(inputs)["w_grad"], 1e-9)

@@ -19,6 +19,13 @@ STEP = (
 )
 """The arguments that both operators must hold alike."""
 
+GRADIENT = (
+    *("param", "param_grads", "outputs_with_grads", "recompute_blobs_on_backward"),
+    *("backward_step_net", "backward_link_internal", "backward_link_external"),
+    "backward_link_offset",
+)
+"""Those that the forward operator may lack; others do not matter."""
+
 
 class RecurrentNetworkGradient(Gradient):
     """dX, dparam..., dinitial... from the gradients of `outputs_with_grads`, all inputs and all
@@ -47,12 +54,12 @@ class RecurrentNetworkGradient(Gradient):
         renamed = next((name for name in mine if name.endswith(".rename")), None)
         if renamed is not None:
             raise self.error(f"argument {renamed!r}: renamed blobs are not supported")
-        for name, arg in mine.items():
-            if (name in its and its[name] != arg) or (name in STEP and name not in its):
+        for name in (*STEP, *GRADIENT):
+            if name in its and name not in mine:
+                raise self.error(f"lacks the argument {name!r} of {called(forward)}")
+            may_lack = name in GRADIENT and name not in its
+            if not may_lack and mine.get(name) != its.get(name):
                 raise self.error(f"argument {name!r} differs from that of {called(forward)}")
-        missing = next((name for name in STEP if name in its and name not in mine), None)
-        if missing is not None:
-            raise self.error(f"lacks the argument {missing!r} of {called(forward)}")
 
     def _check_inputs(self, forward: RecurrentNetwork) -> None:
         """Gradients of outputs, then all inputs and outputs of the forward operator."""

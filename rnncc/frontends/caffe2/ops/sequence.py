@@ -53,8 +53,11 @@ class ReversePackedSegs(Operator):
         x, lengths = self.xs
         s.same_shape(x, self.ys[0])
         s.same_dtype(x, self.ys[0])
-        if s.dims(lengths) is None:
+        counts = s.dims(lengths)
+        if counts is None:
             s.expect(lengths, (s.fresh(),), "i32")
+        elif len(counts) != 1:
+            raise self.error(f"lengths of shape {s.text(counts)}, expected one axis")
         dims = s.dims(x)
         if dims is not None:
             if len(dims) < 2:

@@ -264,5 +264,8 @@ CASES: dict[str, Case] = {
     "nets_nested_deeply": Case(nested(12)),
     "nets_nested_very_deeply": Case(nested(27)),
     "sequence_of_one_axis": Case(sum_net(), shapes={"x": "T"}),
+    "lengths_of_two_axes": Case(
+        one("ReversePackedSegs", "x lengths", "y"), shapes={"lengths": "N,2"}
+    ),
     **{name: Case(net, shapes=SHAPE) for name, net in gradients.NETS.items()},
 }
