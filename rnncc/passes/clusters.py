@@ -6,14 +6,20 @@ cluster: no path leads out of it and back in.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.linear import Contract, SumRows
+from rnncc.ir.types import dims_of
 from rnncc.passes.time_local import in_order, is_local, is_timed
+
+REFERENCE = 64
+"""What every symbol is taken to be when sizes are compared."""
 
 
 def find_cluster(
@@ -57,19 +63,41 @@ def _attached(
             kept.add(op)
             reached.update(op.results)
     for op in reversed(ops):
-        users = {use.operation for result in op.results for use in result.uses}
+        users = _users(op)
         inside = {user for user in users if user in kept}
-        if isinstance(op, Scan) or op not in chosen:
+        if isinstance(op, Scan | Contract | SumRows) or op not in chosen:
             continue
         if op in kept and users and not inside and not _leaves(users, later):
-            kept.remove(op)
+            kept -= _dear_end(op, kept)
         elif op not in kept and inside and all(user in kept or user in later for user in users):
             kept.add(op)
     return kept
 
 
+def _users(op: Operation) -> set[Operation]:
+    return {use.operation for result in op.results for use in result.uses}
+
+
 def _leaves(users: set[Operation], later: Collection[Operation]) -> bool:
     return any(isinstance(user, Yield) or user in later for user in users)
+
+
+def _dear_end(op: Operation, kept: Collection[Operation]) -> set[Operation]:
+    """Of a chain of ops that leads out, those behind where the fewest elements would leave."""
+    chain, best = [op], (_elements(op.results), 0)
+    while True:
+        rows = [v for v in chain[-1].operands if v.owner in kept]
+        best = min(best, (_elements(rows), len(chain)))
+        owners = {v.owner for v in rows}
+        before = owners.pop() if len(owners) == 1 else None
+        if not isinstance(before, RnnOp) or _users(before) != {chain[-1]}:
+            return set(chain[: best[1]])
+        chain.append(before)
+
+
+def _elements(values: Iterable[SSAValue]) -> int:
+    sizes = [product(dims_of(v)) for v in values]
+    return sum(size.evaluate(dict.fromkeys(size.symbols, REFERENCE)) for size in sizes)
 
 
 def _returning(ops: Sequence[Operation], chosen: set[Operation], length: Dim) -> set[Operation]:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.ir.build import Build
 from rnncc.ir.ops.chunks import Chunks
+from rnncc.ir.types import dims_of
 from rnncc.passes.clusters import find_cluster
 from rnncc.passes.runs import Body, Cut, finish
 from rnncc.passes.time_local import is_timed
@@ -111,7 +113,8 @@ def _replace(made: Chunks, body: Body, ys: Sequence[SSAValue]) -> None:
         if hand.final is not None:
             hand.final.replace_all_uses_with(final)
     for old, new in zip(ys, made.ys, strict=True):
-        old.replace_all_uses_with(new)
+        assert made.next_op is not None
+        old.replace_all_uses_with(Build.before(made.next_op).reshape(new, dims_of(old)))
 
 
 def _erase(block: Block, gone: Collection[Operation]) -> None:

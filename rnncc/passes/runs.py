@@ -19,7 +19,7 @@ from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Shift
 from rnncc.ir.types import dims_of, dtype_of, tensor
-from rnncc.passes.time_local import is_timed
+from rnncc.passes.time_local import is_timed, rows_a_step
 
 
 @dataclass(frozen=True)
@@ -95,18 +95,22 @@ class Body:
     def _rows(self, value: SSAValue) -> SSAValue:
         """A run's rows of a timed value."""
         if value not in self.inner:
-            dims = dims_of(value)
-            outer = value
-            if dims[0] != self.cut.length:
-                rows = dims[0].divide(self.cut.length)
-                assert rows is not None
-                outer = _after(value).reshape(value, [self.cut.length, rows, *dims[1:]])
+            dims, outer = dims_of(value), value
+            while isinstance(outer.owner, Reshape) and is_timed(outer.owner.x, self.cut.length):
+                outer = outer.owner.x
+            steps = by_step(outer, self.cut.length)
+            outer = outer if steps == dims_of(outer) else _after(outer).reshape(outer, steps)
             type_ = tensor(self.cut.inside(dims_of(outer)), dtype_of(value))
             if outer not in self.segments:
                 self.segments[outer] = self._argument(type_)
             b = Build(self.block)
             self.inner[value] = b.reshape(self.segments[outer], self.cut.inside(dims))
         return self.inner[value]
+
+    def steps(self, value: SSAValue) -> SSAValue:
+        """A run of a timed value, step by step."""
+        dims = by_step(value, self.cut.length)
+        return Build(self.block).reshape(self.inner[value], self.cut.inside(dims))
 
     def _carried(self, init: SSAValue) -> SSAValue:
         return self._argument(init.type)
@@ -176,6 +180,13 @@ class Body:
         return self.hands[-1]
 
 
+def by_step(value: SSAValue, length: Dim) -> tuple[Dim, ...]:
+    """The shape of a timed value with an axis for time alone."""
+    rows, dims = rows_a_step(value, length), dims_of(value)
+    assert rows is not None
+    return dims if rows == 1 else (length, rows, *dims[1:])
+
+
 def _after(value: SSAValue) -> Build:
     """A builder behind where a value is made."""
     owner = value.owner
@@ -198,7 +209,7 @@ def finish(
         marks: sequences outside, a row a run -> the body's argument.
         marked: values of the body of which each run leaves one.
     """
-    made = [*(h.next for h in body.hands), *(body.inner[y] for y in ys), *marked]
+    made = [*(h.next for h in body.hands), *map(body.steps, ys), *marked]
     body.block.add_op(Yield(made))
     args = [
         *body.consts.values(),
