@@ -175,6 +175,16 @@ def change_interface(rng: random.Random, net: NetDef) -> None:
         names.append(rng.choice(_names(net)))
 
 
+def agree(net: NetDef) -> None:
+    """Give each RecurrentNetwork the arguments of its gradient operator: both are damaged alike."""
+    gradients = [op for op in net.op if op.type == "RecurrentNetworkGradient"]
+    for op in net.op:
+        for gradient in gradients if op.type == "RecurrentNetwork" else ():
+            if set(op.output) & set(gradient.input):
+                del op.arg[:]
+                op.arg.extend(gradient.arg)
+
+
 MUTATIONS: list[Mutation] = [
     change_type,
     change_name,
@@ -196,6 +206,8 @@ def mutant(rng: random.Random, net: NetDef) -> bytes:
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         if any(op.arg for op in every_operator(made)):
             rng.choice(MUTATIONS)(rng, made)
+    if rng.random() < 0.7:
+        agree(made)
     if kind < 0.9:
         return made.SerializeToString()
     text = text_format.MessageToString(made).encode()
