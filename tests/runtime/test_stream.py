@@ -13,6 +13,7 @@ import rnncc_runtime
 from rnncc_runtime import ArrayError, Model, RunError, Stream, StreamError
 
 import rnncc
+from rnncc.ir.build import Build
 from tests.golden import CASES, GOLDEN, Arrays, arrays_of
 
 NEEDED = ("lstm", "attention_recurrent", "lstm_bidirectional", "gru_no_lengths")
@@ -225,3 +226,30 @@ def test_a_stream_keeps_its_model_alive() -> None:
     stream.reset()
     got = stream.step({"x": x})
     np.testing.assert_array_equal(got["rnn/hidden_t_all"], want["rnn/hidden_t_all"])
+
+
+def test_values_of_every_type_are_kept() -> None:
+    b = Build.net("net")
+    x, v, n = b.input("x", ["T", "N", 3]), b.input("v", ["N", 3]), b.input("n", ["N", 1], "i32")
+    wide = b.cast(b.mul(n, n), "i64")
+    late = b.cast(b.cast(b.compare("ge", b.iota(["T", "N", 1], 0), n), "i64"), "f32")
+    y = b.select(b.compare("lt", v, b.fill(0.0, [])), x, b.mul(late, b.cast(wide, "f32")))
+    model = rnncc.compile(b.finish({"y": y, "wide": wide}))
+    assert isinstance(model, Model)
+    kept = {slot["dtype"] for slot in model.metadata["stream"]["slots"]}
+    assert kept == {"f32", "i1", "i32", "i64"}
+    rng = np.random.default_rng(0)
+    inputs: Arrays = {
+        "x": rng.standard_normal((5, 2, 3)).astype(np.float32),
+        "v": rng.standard_normal((2, 3)).astype(np.float32),
+        "n": np.array([[2], [4]], np.int32),
+    }
+    stream = model.stream(inputs={"v": inputs["v"], "n": inputs["n"]})
+    results = parts(stream, inputs, (2, 1))
+    other = model.stream()
+    other.state = stream.state
+    results += parts(other, {"x": inputs["x"][3:]}, (2,))
+    whole = model.run(inputs)
+    np.testing.assert_array_equal(np.concatenate([r["y"] for r in results]), whole["y"])
+    for result in results:
+        np.testing.assert_array_equal(result["wide"], whole["wide"])
