@@ -77,6 +77,19 @@ def run_guarded(
     return _copied(outputs), _copied(grads)
 
 
+def check_close(want: Arrays, got: Arrays, told: str = "") -> None:
+    for name, array in want.items():
+        scale = max(1.0, float(np.abs(array).max(initial=0)))
+        message = f"{name} {told}"
+        np.testing.assert_allclose(got[name], array, 1e-4, 2e-5 * scale, err_msg=message)
+
+
+def assert_same_bits(one: Arrays, other: Arrays, told: str) -> None:
+    assert one.keys() == other.keys()
+    for name, array in one.items():
+        assert array.tobytes() == other[name].tobytes(), f"{name} {told}"
+
+
 def _blank(
     specs: Mapping[str, TensorSpec], sizes: Mapping[str, int], guards: Guards, absent: Any
 ) -> dict[str, Any]:

@@ -13,7 +13,14 @@ from rnncc.ir.interpreter import run
 from tests.codegen.guarded import guards
 from tests.codegen.test_golden import fix_unrolled, sizes_of
 from tests.golden import CASES, Arrays, arrays_of, random_inputs
-from tests.training.models import RULES, interpreted, run_guarded, trainable
+from tests.training.models import (
+    RULES,
+    assert_same_bits,
+    check_close,
+    interpreted,
+    run_guarded,
+    trainable,
+)
 
 SIZES = [(0, 1, 3), (1, 1, 1), (3, 0, 2), (2, 33, 2), (9, 5, 4)]
 """T, N, S."""
@@ -97,15 +104,3 @@ def check_golden(case: Path, outputs: Arrays, grads: Arrays) -> None:
         np.testing.assert_allclose(outputs[name], want, 1e-5, 1e-5, err_msg=name)
     for name, want in arrays_of(case, "grad:").items():
         np.testing.assert_allclose(grads[name], want, 1e-4, 2e-5, err_msg=name)
-
-
-def check_close(want: Arrays, got: Arrays) -> None:
-    for name, array in want.items():
-        scale = max(1.0, float(np.abs(array).max(initial=0)))
-        np.testing.assert_allclose(got[name], array, 1e-4, 2e-5 * scale, err_msg=name)
-
-
-def assert_same_bits(one: Arrays, other: Arrays, told: str) -> None:
-    assert one.keys() == other.keys()
-    for name, array in one.items():
-        assert array.tobytes() == other[name].tobytes(), f"{name} {told}"
