@@ -38,10 +38,10 @@ _TIME, _BATCH = Size.parse("T"), Size.parse("N")
 
 @dataclass(frozen=True)
 class _Step:
-    """What follows from the shapes of a step's arrays."""
+    """What follows from the shapes of a step's arrays; of the outputs: name, shape, dtype."""
 
     symbols: Shape
-    outputs: tuple[Shape, ...]
+    outputs: list[tuple[str, Shape, np.dtype[Any]]]
     workspace: int
 
 
@@ -127,22 +127,20 @@ class Stream:
             RunError: the code refused the sizes.
         """
         given = check_inputs(inputs, self.inputs)
-        results = check_outputs({} if out is None else out, self.outputs)
-        known = self._sizes_of(given, results)
-        if out is None:
-            results = [
-                np.empty(shape, spec.dtype)
-                for spec, shape in zip(self.outputs.values(), known.outputs, strict=True)
-            ]
         sources = [address(array) for array in given]
+        if out is None:
+            known = self._sizes_of(given, [])
+            made = {name: np.empty(shape, dtype) for name, shape, dtype in known.outputs}
+            self._advance(known, sources, [address(array) for array in made.values()])
+            return made
+        results = check_outputs(out, self.outputs)
+        known = self._sizes_of(given, results)
         targets = [address(array) for array in results]
-        if out is not None:
-            arrays = zip(sources + targets, [*given, *results], strict=True)
-            places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
-            check_apart([*self.inputs, *self.outputs], places, len(sources))
+        arrays = zip(sources + targets, [*given, *results], strict=True)
+        places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
+        check_apart([*self.inputs, *self.outputs], places, len(sources))
         self._advance(known, sources, targets)
-        named = zip(self.outputs, results, strict=True)
-        return {name: array for name, array in named if array is not None}
+        return {name: out[name] for name in self.outputs if name in out}
 
     def _advance(self, known: _Step, sources: list[int], targets: list[int]) -> None:
         for place, source in zip(self._places, sources, strict=True):
@@ -247,7 +245,11 @@ class Stream:
     # The sizes of a step
 
     def _sizes_of(self, given: Arrays, results: Arrays) -> _Step:
-        """The sizes of a step, remembered by the shapes of its arrays."""
+        """The sizes of a step, remembered by the shapes of its arrays.
+
+        Args:
+            results: of all outputs, or nothing where they are to be made.
+        """
         key = tuple([None if array is None else array.shape for array in given + results])
         known = self._known.get(key) if self._sizes is not None else None
         if known is None:
@@ -262,6 +264,7 @@ class Stream:
             array is not None and array.ndim == len(spec.sizes) - 1
             for spec, array in zip(self.inputs.values(), given, strict=True)
         )
+        results = results or [None] * len(self.outputs)
         told = _told("", self.inputs, given, single) + _told(
             "output ", self.outputs, results, single
         )
@@ -272,10 +275,10 @@ class Stream:
         fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in self._sizes.items()]
         values = solve([*fixed, *told], [_TIME.text])
         symbols = {_TIME.text: values[_TIME.text], **self._sizes}
-        outputs = tuple(
-            tuple(size.evaluate(symbols) for size in _row(spec, single))
-            for spec in self.outputs.values()
-        )
+        outputs = [
+            (name, tuple(size.evaluate(symbols) for size in _row(spec, single)), spec.dtype)
+            for name, spec in self.outputs.items()
+        ]
         return _Step(self._ordered(symbols), outputs, self._workspace_bytes(symbols))
 
     def _workspace_bytes(self, sizes: Mapping[str, int]) -> int:
