@@ -9,6 +9,7 @@ from typing import Any
 
 from rnncc.errors import CompileError
 from rnncc.packaging.names import c_name
+from rnncc.sizes import parse_bytes
 
 Shape = Sequence[int | str | None] | str
 
@@ -32,6 +33,9 @@ class Options:
         recompute: what backward computes again: `none`, `all`, `auto`, or names of values,
             separated by commas.
         outputs_with_grads: the outputs that have outside gradients; None is all floats.
+        memory_budget: bytes that tape and workspace may take together at the sizes `plan_for`;
+            checkpoints along time make room. A text such as "64M" will do.
+        plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
     """
 
     name: str = "net"
@@ -46,6 +50,8 @@ class Options:
     train: bool = False
     recompute: str = "auto"
     outputs_with_grads: Sequence[str] | None = None
+    memory_budget: int | None = None
+    plan_for: str | Sequence[int] | Mapping[str, int] | None = None
 
     @property
     def recompute_names(self) -> frozenset[str]:
@@ -74,11 +80,15 @@ class Options:
 
 
 def _check_training(values: dict[str, Any]) -> None:
-    for key in ("recompute", "outputs_with_grads"):
+    for key in ("recompute", "outputs_with_grads", "memory_budget"):
         if key in values and not values.get("train"):
             raise CompileError("", f"{key} goes with train")
     if not isinstance(values.get("recompute", ""), str):
         raise CompileError("", f"recompute {values['recompute']!r} is not a text such as 'auto'")
+    if "memory_budget" in values:
+        values["memory_budget"] = parse_bytes(values["memory_budget"], "memory_budget")
+        if "plan_for" not in values:
+            raise CompileError("memory_budget", "a budget holds at sizes", "plan_for gives them")
     if isinstance(values.get("outputs_with_grads"), str):
         values["outputs_with_grads"] = [values["outputs_with_grads"]]
 

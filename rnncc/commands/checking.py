@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from rnncc_runtime import TrainableModel
 
-from rnncc.commands.planning import parse_sizes
 from rnncc.commands.running import name_arrays
 from rnncc.commands.tables import print_table
 from rnncc.ir.interpreter import run
@@ -21,6 +20,7 @@ from rnncc.ir.training import GRAD
 from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
 from rnncc.options import Options
 from rnncc.passes.differentiate import differentiate
+from rnncc.sizes import parse_sizes
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rnncc.commands.tables import print_table, printable
-from rnncc.errors import CompileError
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
 from rnncc.planning.report import (
@@ -17,6 +15,7 @@ from rnncc.planning.report import (
     SharedBlock,
     plan_report,
 )
+from rnncc.sizes import parse_sizes
 
 if TYPE_CHECKING:
     from rnncc.ir.library import Library
@@ -46,29 +45,6 @@ def _shared(library: Library) -> list[SharedBlock]:
     if (streaming := library.streaming) is not None:
         found.append(SharedBlock("state", "state", streaming.slots, streaming.bytes))
     return found
-
-
-def parse_sizes(
-    text: str | None, symbols: Sequence[str], option: str = "--plan-for"
-) -> dict[str, int]:
-    """The values of `50,8`, in the order of the symbols, or of `T=50,N=8`.
-
-    Raises:
-        CompileError: a symbol is unknown, or a value no number from 0 up.
-    """
-    sizes: dict[str, int] = {}
-    parts = [part.strip() for part in text.split(",")] if text else []
-    for place, part in enumerate(parts):
-        name, equals, value = (word.strip() for word in part.rpartition("="))
-        if not equals:
-            name = symbols[place] if place < len(symbols) else f"size number {place + 1}"
-        known = ", ".join(symbols) or "none"
-        if name not in symbols:
-            raise CompileError(option, f"the net has no {name}", f"its sizes are {known}")
-        if not (value.isascii() and value.isdigit()):
-            raise CompileError(option, f"{value!r} is not a number from 0 up")
-        sizes[name] = int(value)
-    return sizes
 
 
 def print_report(report: PlanReport) -> None:

@@ -53,6 +53,7 @@ class Training:
             to each.
         slots: what follows in the tape.
         tape: its bytes.
+        checkpoints: how time is cut to stay within a budget, in words.
     """
 
     inputs: list[Port]
@@ -63,6 +64,7 @@ class Training:
     kept: list[str]
     slots: list[Slot]
     tape: Dim
+    checkpoints: str = ""
 
     @property
     def parameters(self) -> list[Port]:

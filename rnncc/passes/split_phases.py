@@ -33,12 +33,14 @@ class Phases:
         forward: adds an output `saved:NAME` for each value saved.
         backward: takes `grad:OUTPUT`, `saved:NAME`, and `kept:OUTPUT`, an output of the net.
         saved, kept: their names.
+        checkpoints: how time is cut, in words.
     """
 
     forward: Program
     backward: Program
     saved: list[str]
     kept: list[str]
+    checkpoints: str = ""
 
 
 def split_phases(program: Program, choice: Choice) -> Phases:

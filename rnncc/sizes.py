@@ -1,0 +1,64 @@
+"""What users write about sizes: `50,8` or `T=50,N=8`, and bytes such as `64M`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from rnncc.errors import CompileError
+
+_BYTES = re.compile(r"(\d+)([KMG]?)", re.ASCII)
+_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+
+
+def parse_sizes(
+    text: str | None, symbols: Sequence[str], option: str = "--plan-for"
+) -> dict[str, int]:
+    """The values of `50,8`, in the order of the symbols, or of `T=50,N=8`.
+
+    Raises:
+        CompileError: a symbol is unknown, or a value no number from 0 up.
+    """
+    sizes: dict[str, int] = {}
+    parts = [part.strip() for part in text.split(",")] if text else []
+    for place, part in enumerate(parts):
+        name, equals, value = (word.strip() for word in part.rpartition("="))
+        if not equals:
+            name = symbols[place] if place < len(symbols) else f"size number {place + 1}"
+        known = ", ".join(symbols) or "none"
+        if name not in symbols:
+            raise CompileError(option, f"the net has no {name}", f"its sizes are {known}")
+        if not (value.isascii() and value.isdigit()):
+            raise CompileError(option, f"{value!r} is not a number from 0 up")
+        sizes[name] = int(value)
+    return sizes
+
+
+def all_sizes(
+    given: str | Sequence[int] | Mapping[str, int] | None, symbols: Sequence[str], why: str
+) -> dict[str, int]:
+    """A value for every symbol, from a text, numbers in the symbols' order, or a mapping.
+
+    Raises:
+        CompileError: as for `parse_sizes`; or a symbol has no value, which `why` needs.
+    """
+    if isinstance(given, Mapping):
+        given = ",".join(f"{name}={value}" for name, value in given.items())
+    elif given is not None and not isinstance(given, str):
+        given = ",".join(map(str, given))
+    sizes = parse_sizes(given, symbols)
+    if missing := [name for name in symbols if name not in sizes]:
+        raise CompileError("--plan-for", f"{why} needs a value for {', '.join(missing)}")
+    return sizes
+
+
+def parse_bytes(text: str | int, option: str) -> int:
+    """The bytes of `1000`, `64K`, `16M` or `2G`, in powers of 1024.
+
+    Raises:
+        CompileError: it is none of them.
+    """
+    match = _BYTES.fullmatch(str(text))
+    if match is None:
+        raise CompileError(option, f"{text!r} is not a number of bytes", "such as 65536, 64K, 16M")
+    return int(match.group(1)) * _UNITS[match.group(2)]
