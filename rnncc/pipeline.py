@@ -98,8 +98,10 @@ def lower(program: Program, options: Options) -> KernelProgram:
     return lower_kernels(optimise(program, options), options)
 
 
-def lower_kernels(program: Program, options: Options) -> KernelProgram:
-    """Kernels and memory of a program after its passes."""
+def lower_kernels(
+    program: Program, options: Options, adjust: Callable[[KernelProgram], object] | None = None
+) -> KernelProgram:
+    """Kernels and memory of a program after its passes; `adjust` goes before the plan."""
     from rnncc.codegen.llvm import resolve_target
     from rnncc.lowering.lower import lower as lower_net
     from rnncc.planning.layout import plan
@@ -108,6 +110,8 @@ def lower_kernels(program: Program, options: Options) -> KernelProgram:
     run = _Run(options, first=len(passes()) + 1)
     with run.timed("fuse", program):
         kernels = lower_net(program, target)  # everything between products becomes their epilogue
+    if adjust is not None:
+        adjust(kernels)
     with run.timed("plan", kernels):
         plan(kernels)  # last: it places what is left
     run.report()

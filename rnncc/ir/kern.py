@@ -72,6 +72,7 @@ class Buffer(IRDLOperation):
     write nothing else are skipped.
     default: of an input, the `param` or `scratch` buffer that takes its place when the caller's
     pointer is null; with a ring of one row, for each row.
+    within: of scratch, the input buffer whose memory it takes: a part of the tape.
     offset: bytes from the start of the workspace (or of the packed weights), given by planning: the
     largest of some formulas.
     """
@@ -83,6 +84,7 @@ class Buffer(IRDLOperation):
     ring = opt_prop_def(IntAttr)
     fallback = opt_prop_def(StringAttr)
     default = opt_prop_def(StringAttr)
+    within = opt_prop_def(StringAttr)
     offset = opt_prop_def(StringAttr)
     y = result_def(BufferType)
 

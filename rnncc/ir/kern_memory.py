@@ -75,6 +75,9 @@ def lay_out(
                 placed[buffer] = None
             case "scratch" | "state" if not buffer.y.first_use:
                 placed[buffer] = None
+            case "scratch" if buffer.within is not None:
+                held = next(b for b in placed if b.label == buffer.within)
+                placed[buffer] = placed[held]
             case role:
                 kept = buffer.stand_in if role == "output" else buffer.elements
                 flat = _part(workspace, buffer, kept.evaluate(context.sizes), context)

@@ -38,13 +38,15 @@ class Hoist(NetPass):
     """
 
     name = "rnn-hoist"
+    functions: bool = True
+    """Whether exp, tanh and such pay by themselves; products always do."""
 
     def rewrite(self, net: Net) -> bool:
-        return run_all(_hoist(scan) for scan in scans_of(net.body.block))
+        return run_all(_hoist(scan, self.functions) for scan in scans_of(net.body.block))
 
 
-def _hoist(scan: Scan) -> bool:
-    choice = _choose(scan)
+def _hoist(scan: Scan, functions: bool) -> bool:
+    choice = _choose(scan, functions)
     if not choice.leaving:
         return False
     loop = Loop(scan)
@@ -72,14 +74,15 @@ class _Choice:
     """What to hoist of a body: `leaving` are the values that the rest of the body reads."""
 
     kinds: dict[SSAValue, Kind]
+    functions: bool
     able: set[SSAValue] = field(default_factory=set[SSAValue])
     chosen: set[SSAValue] = field(default_factory=set[SSAValue])
     costly: set[SSAValue] = field(default_factory=set[SSAValue])
     leaving: list[SSAValue] = field(default_factory=list[SSAValue])
 
 
-def _choose(scan: Scan) -> _Choice:
-    choice = _Choice(kinds_of(scan))
+def _choose(scan: Scan, functions: bool) -> _Choice:
+    choice = _Choice(kinds_of(scan), functions)
     consts, _, rows = scan.groups
     choice.able.update((*consts, *rows))
     ready = {row for row, x in zip(rows, scan.xs, strict=True) if _is_made_for(x, scan)}
@@ -113,7 +116,8 @@ def _mark_chosen(choice: _Choice, op: RnnOp) -> None:
         if not isinstance(op, CHEAP):
             choice.chosen.add(op.y)
         return
-    pays = isinstance(op, COSTLY) or (isinstance(op, Matmul) and choice.kinds[op.b] == Kind.CONST)
+    product = isinstance(op, Matmul) and choice.kinds[op.b] == Kind.CONST
+    pays = product or (choice.functions and isinstance(op, COSTLY))
     leads = any(isinstance(user, RnnOp) and user.y in choice.chosen for user in _users(op.y))
     if pays or leads:
         choice.chosen.add(op.y)

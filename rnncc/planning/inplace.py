@@ -48,7 +48,7 @@ def _may_give(line: Timeline, alive: dict[Buffer, Lifetime], read: Use, write: U
     """Whether the read buffer dies here, is read just where the other is written, and fits."""
     giver, heir = read.buffer, write.buffer
     touches = [use for use in line.uses[giver] if use.position == write.position]
-    owned = giver.role.data in OWNED and heir.role.data in OWNED
+    owned = all(b.role.data in OWNED and b.within is None for b in (giver, heir))
     alike = read.footprint is not None and read.footprint == write.footprint
     same_size = giver.bytes == heir.bytes and giver.dtype == heir.dtype
     dies = alive[giver].last == write.position

@@ -89,6 +89,8 @@ def make_plan(program: KernelProgram) -> Plan:
 
 def workspace_bytes(buffer: Buffer) -> Dim:
     """What a buffer takes of the workspace: an output only what stands in for it."""
+    if buffer.within is not None:
+        return Dim.of(0)
     if buffer.role.data in OWNED:
         return buffer.bytes
     return buffer.stand_in * ITEM_BYTES[buffer.dtype]

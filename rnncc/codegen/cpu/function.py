@@ -131,6 +131,9 @@ class _Body:
                     self.pointers[op.y] = self._output(op, places[label])
                 case "param":
                     self.pointers[op.y] = self._within(op, self.weights)
+                case _ if op.within is not None:
+                    held = next(b for b in self.program.buffers if b.label == op.within)
+                    self.pointers[op.y] = Pointer(self.pointers[held.y].base, op.dtype)
                 case _:
                     self.pointers[op.y] = self._within(op, self.workspace)
 

@@ -1,0 +1,103 @@
+"""Puts what is saved of one product's parts side by side: their gradients lie so too.
+
+In: the two halves of training. Out: the same, with fewer and wider slots between them. Gates that
+are saved as one row can give its place to their gradients, which one product reads.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Attribute, SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.ops.base import Elementwise, get_dim
+from rnncc.ir.ops.control import Net, Scan, Yield, names_of
+from rnncc.ir.ops.shape import Slice
+from rnncc.ir.rewriting import Loop, Made
+from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.passes.split_phases import Phases
+
+
+def pack_tape(phases: Phases) -> Phases:
+    """Join the saved values that are made of slices that lie side by side."""
+    for names in list(_groups(phases)):
+        _join_outputs(phases.forward.net, names)
+        _join_inputs(phases.backward.net, names)
+        phases = replace(phases, saved=[name for name in phases.saved if name not in names[1:]])
+    return phases
+
+
+def _groups(phases: Phases) -> Iterator[list[str]]:
+    """Names of saved values, in the order of the slices that they are made of."""
+    outputs = phases.forward.net.outputs
+    found: dict[tuple[Scan, Attribute], dict[int, str]] = defaultdict(dict)
+    for name in phases.saved:
+        scan = outputs[name].owner
+        if isinstance(scan, Scan) and outputs[name] in scan.ys:
+            row = _row(scan, outputs[name])
+            starts = _starts(row)
+            if len(starts) == 1:
+                found[scan, row.type].setdefault(starts.pop(), name)
+    for parts in found.values():
+        order = sorted(parts)
+        width = int(dims_of(outputs[parts[order[0]]])[-1])
+        if len(order) > 1 and all(b - a == width for a, b in pairwise(order)):
+            yield [parts[start] for start in order]
+
+
+def _row(scan: Scan, y: SSAValue) -> SSAValue:
+    return next(row for made, row in zip(scan.ys, scan.yields[1], strict=True) if made is y)
+
+
+def _starts(value: SSAValue) -> set[int]:
+    """Where the slices of columns start that a value is made of, element by element."""
+    op, width = value.owner, dims_of(value)[-1:]
+    if isinstance(op, Elementwise):
+        return set[int]().union(*(_starts(operand) for operand in op.operands))
+    if isinstance(op, Slice) and op.axis.data == len(dims_of(value)) - 1:
+        start = get_dim(op.start)
+        if start.is_static and width[0].is_static:
+            return {int(start)}
+    return set()
+
+
+def _join_outputs(net: Net, names: Sequence[str]) -> None:
+    """Yield the rows side by side instead of one by one."""
+    outputs = net.outputs
+    scan = outputs[names[0]].owner
+    assert isinstance(scan, Scan)
+    rows = [_row(scan, outputs[name]) for name in names]
+    loop = Loop(scan)
+    joined = Build.before(loop.yields).concat(rows, len(dims_of(rows[0])) - 1)
+    loop.ys.append(Made(joined))
+    every = loop.rebuild().ys[-1]
+    values = {**net.outputs, names[0]: every}
+    left = {name: value for name, value in values.items() if name not in names[1:]}
+    end = net.body.block.last_op
+    assert isinstance(end, Yield)
+    end.operands = list(left.values())
+    net.output_names = ArrayAttr(StringAttr(name) for name in left)
+
+
+def _join_inputs(net: Net, names: Sequence[str]) -> None:
+    """Read slices of one input instead of several inputs."""
+    block, inputs = net.body.block, net.inputs
+    first = block.first_op
+    assert first is not None
+    b = Build.before(first)
+    *lead, width = dims_of(inputs[names[0]])
+    kept = names_of(net.input_names)
+    place = len(block.args)
+    wide = tensor([*lead, width * len(names)], dtype_of(inputs[names[0]]))
+    whole = block.insert_arg(wide, place)
+    for number, name in enumerate(names):
+        part = b.slice(whole, len(lead), width * number, width)
+        inputs[name].replace_all_uses_with(part)
+        block.erase_arg(inputs[name])
+        kept.remove(name)
+    net.input_names = ArrayAttr(StringAttr(name) for name in [*kept, names[0]])

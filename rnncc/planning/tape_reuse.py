@@ -1,0 +1,80 @@
+"""Gradients in the place of what they are gradients of: the tape is used up as backward runs.
+
+The kernel of a loop that is the last to read a row of the tape, each point its own elements, may
+write as many values there, if nothing outside of the loop reads the tape's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Buffer, For
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Map
+from rnncc.ir.ops.base import get_dim
+from rnncc.planning.footprint import ONE, Footprint
+from rnncc.planning.uses import Timeline, Use, timeline
+
+
+def reuse_tape(program: KernelProgram, slots: Collection[str]) -> None:
+    """Set `within` on scratch buffers that fit into one of the input buffers named."""
+    line = timeline(program.func)
+    free = [b for b in line.uses if b.label.data in slots]
+    for heir in (b for b in line.uses if b.role.data == "scratch" and b.rows_kept is None):
+        for giver in free:
+            if giver.bytes == heir.bytes and giver.dtype == heir.dtype and _fits(line, giver, heir):
+                heir.properties["within"] = giver.label
+                free.remove(giver)
+                break
+
+
+def _fits(line: Timeline, giver: Buffer, heir: Buffer) -> bool:
+    """Whether one kernel is the first to write and the last to read each row, point by point."""
+    reads, writes = line.uses[giver], [use for use in line.uses[heir] if use.writes]
+    kernel, loops = writes[0].op, writes[0].loops
+    once = all(use.op is kernel for use in writes) and isinstance(kernel, Map) and loops
+    before = all(use.loops == loops and use.position <= writes[0].position for use in reads)
+    parts, written = _footprints([*reads, *writes]), _footprints(writes)
+    if not once or not before or parts is None or written is None:
+        return False
+    own = _footprints([use for use in reads if use.op is kernel])
+    return own is not None and set(own) <= set(written) and _are_rows(loops[-1], parts, written)
+
+
+def _footprints(uses: Sequence[Use]) -> list[Footprint] | None:
+    found = [use.footprint for use in uses]
+    known = [footprint for footprint in found if footprint is not None]
+    return known if len(known) == len(found) else None
+
+
+def _are_rows(loop: For, parts: Sequence[Footprint], written: Sequence[Footprint]) -> bool:
+    """Whether each turn touches a row of its own, and the kernel writes columns apart."""
+    if not all(_is_columns(part) for part in parts):
+        return False
+    rows, stride = parts[0].axes[0]
+    index, start = loop.index.data, get_dim(loop.start)
+    base = min((part.offset for part in parts), key=lambda o: _distance(o, parts[0].offset))
+    for part in parts:
+        move = part.offset.substitute({index: start + 1}) - part.offset.substitute({index: start})
+        first, width = _distance(part.offset, base), int(part.axes[1][0])
+        inside = part.axes[0] == (rows, stride) and first >= 0 and first + width <= int(stride)
+        if not inside or move != rows * stride:
+            return False
+    order = sorted({(_distance(w.offset, base), int(w.axes[1][0])) for w in written})
+    return all(a + width <= b for (a, width), (b, _) in pairwise(order))
+
+
+def _is_columns(part: Footprint) -> bool:
+    """Whether a footprint is some columns of all rows of a matrix."""
+    if len(part.axes) != 2:
+        return False
+    (_, stride), (width, step) = part.axes
+    return stride.is_static and width.is_static and step == ONE
+
+
+def _distance(offset: Dim, base: Dim) -> int:
+    """Between two offsets of one row; -1 where that depends on sizes."""
+    difference = offset - base
+    return int(difference) if difference.is_static else -1
