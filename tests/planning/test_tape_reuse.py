@@ -1,0 +1,64 @@
+"""Gradients in the place of what was saved: where they may go, and where not."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rnncc.ir import kern_interpreter
+from rnncc.ir.build import Build
+from rnncc.ir.interpreter import run
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.program import Program
+from rnncc.options import Options
+from rnncc.training import make_phases, train
+from tests.golden import Arrays
+from tests.passes.test_choose_saved import gated
+from tests.strategies import make_inputs
+
+SIZES = {"T": 5, "N": 3}
+
+
+def backward_of(program: Program) -> KernelProgram:
+    return train(program, Options(name="net", train=True)).programs["backward"]
+
+
+def within(program: KernelProgram) -> dict[str, str]:
+    return {b.label.data: b.within.data for b in program.buffers if b.within is not None}
+
+
+def test_gate_gradients_replace_the_gates() -> None:
+    backward = backward_of(gated())
+    assert list(within(backward).values()) == ["saved:i"]
+    (slot,) = (port for port in backward.inputs if port.name == "saved:i")
+    assert str(slot.dims[-1]) == "9"
+    assert not any("T" in formula.symbols for formula in backward.workspace.formulas)
+
+
+def test_the_gradients_stay_right() -> None:
+    """In the kern dialect's own meaning, the same array under both names."""
+    phases, _ = make_phases(gated(), Options(name="net", train=True))
+    _, inputs = make_inputs(phases.forward, SIZES)
+    made = run(phases.forward, inputs, np.float64, SIZES)
+    given: Arrays = {**inputs, "grad:y": np.ones((5, 3, 3))}
+    given |= {name: made[name] for name in phases.saved}
+    given |= {name: made[name.removeprefix("kept:")] for name in phases.kept}
+    known = {n: a for n, a in given.items() if n in (*phases.backward.net.inputs, "u", "w")}
+    want = run(phases.backward, known, np.float64, SIZES)
+    single = {name: array.astype(np.float32) for name, array in known.items()}
+    got = kern_interpreter.run(backward_of(gated()), single, SIZES)
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, 1e-4, 1e-4, err_msg=name)
+
+
+def test_what_is_read_behind_the_loop_stays() -> None:
+    """The sigmoids of x are saved as one sequence, and read again for a weight outside."""
+    b = Build.net("read_later")
+    x, v, h0 = b.input("x", ["T", "N", 3]), b.param("v", [3, 3]), b.input("h0", ["N", 3])
+
+    def body(inner: Build, ks: list, carry: list, rows: list) -> tuple[list, list]:
+        z = inner.sigmoid(inner.add(inner.matmul(carry[0], ks[0]), rows[0]))
+        return [inner.mul(z, z)], [z]
+
+    _, (gate,) = b.scan([v], [h0], [x], body)
+    program = b.finish({"y": b.matmul(gate, b.param("out", [3, 3]))})
+    assert within(backward_of(program)) == {}
