@@ -5,12 +5,12 @@ In: a net. Out: the library of two programs, `forward` and `backward`, and the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from rnncc.ir.kernel_program import Port
-from rnncc.ir.library import Library
+from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.library import Array, Library
 from rnncc.ir.program import Program
 from rnncc.ir.training import GRAD, KEPT, SAVED, Initial, Training
 from rnncc.ir.types import FLOATS, dtype_of
@@ -21,11 +21,13 @@ from rnncc.passes.differentiate import differentiate
 from rnncc.passes.drop_stops import DropStops
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.merge_matmuls import MergeMatmuls
+from rnncc.passes.pack_tape import pack_tape
 from rnncc.passes.regroup_sums import RegroupSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
 from rnncc.passes.split_phases import Phases, split_phases
 from rnncc.passes.split_scans import SplitScans
+from rnncc.sizes import all_sizes
 
 if TYPE_CHECKING:
     from rnncc.ir.rewriting import NetPass
@@ -54,7 +56,7 @@ def after_split() -> list[NetPass]:
         Accumulate(),  # so do the gradients of what stands outside of loops
         Simplify(),  # loops that have less to carry
         MergeMatmuls(),  # gates that are computed again
-        Hoist(),  # what is computed again for all steps at once
+        Hoist(functions=False),  # products that are computed again, for all steps at once
         Simplify(),
     ]
 
@@ -75,9 +77,13 @@ def make_phases(program: Program, options: Options) -> tuple[Phases, Choice]:
     both = differentiate(program, _wanted(program, options), [*inputs, *params])
     choice = choose_saved(both, _rule(program, options))
     phases = split_phases(both, choice)
-    for half in (phases.forward, phases.backward):
+    halves = phases.forward, phases.backward
+    for half in halves:
         _run(after_split(), half)
-    return phases, choice
+    phases = pack_tape(phases)  # what is saved side by side is replaced by its gradients
+    for half in halves:
+        Simplify().rewrite(half.net)
+    return _within_budget(phases, options), choice
 
 
 def _run(steps: Sequence[NetPass], program: Program) -> None:
@@ -85,21 +91,55 @@ def _run(steps: Sequence[NetPass], program: Program) -> None:
         step.rewrite(program.net)
 
 
-def train(program: Program, options: Options) -> Library:
-    """The planned programs of training, and the tape."""
+def _within_budget(phases: Phases, options: Options) -> Phases:
+    """With checkpoints, if a budget asks for them."""
+    if options.memory_budget is None:
+        return phases
+    from rnncc.budget import fit
+
+    quiet = replace(options, dump_ir=None, time_passes=False)
+    sizes = all_sizes(options.plan_for, phases.backward.symbols, "a budget of memory")
+    return fit(phases, lambda made: _lower(made, quiet), options.memory_budget, sizes)
+
+
+def _lower(phases: Phases, options: Options) -> tuple[KernelProgram, KernelProgram]:
+    """Both halves, planned."""
     from rnncc.lowering.stand_ins import take_stand_ins
     from rnncc.pipeline import lower_kernels
-    from rnncc.planning.layout import plan
+    from rnncc.planning.tape_reuse import reuse_tape
 
-    values = {n: program.arrays[n] for n in _float_params(program) if n in program.arrays}
-    phases, _ = make_phases(program, options)
     folder = options.dump_ir
     forward, backward = (
-        lower_kernels(half, replace(options, dump_ir=folder and folder / name))
-        for half, name in ((phases.forward, "forward"), (phases.backward, "backward"))
+        lower_kernels(
+            half,
+            replace(options, dump_ir=folder and folder / name),
+            lambda kernels, adjust=adjust: adjust(kernels, phases.saved),
+        )
+        for half, name, adjust in (
+            (phases.forward, "forward", take_stand_ins),
+            (phases.backward, "backward", reuse_tape),
+        )
     )
-    take_stand_ins(forward, phases.saved)
-    plan(forward)
+    return forward, backward
+
+
+def train(program: Program, options: Options) -> Library:
+    """The planned programs of training, and the tape."""
+    values = start_values(program)
+    phases, _ = make_phases(program, options)
+    return assemble(program, values, phases, options)
+
+
+def start_values(program: Program) -> dict[str, Array]:
+    """What the parameters that are trained start with."""
+    return {n: program.arrays[n] for n in _float_params(program) if n in program.arrays}
+
+
+def assemble(
+    program: Program, values: Mapping[str, Array], phases: Phases, options: Options
+) -> Library:
+    """The library of both halves of a program whose parameters start with some values."""
+    forward, backward = _lower(phases, options)
     known = {port.name: port for port in (*backward.inputs, *forward.inputs)}
     initial = [Initial(known[name], array) for name, array in values.items() if name in known]
     given = [p for p in forward.inputs if p.name not in values]
@@ -114,6 +154,7 @@ def train(program: Program, options: Options) -> Library:
         kept=[name.removeprefix(KEPT) for name in phases.kept],
         slots=slots,
         tape=tape,
+        checkpoints=phases.checkpoints,
     )
     programs = {"forward": forward, "backward": backward}
     return Library(program.name, program.source, programs, training=training)

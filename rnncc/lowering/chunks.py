@@ -10,6 +10,7 @@ from xdsl.rewriter import InsertPoint
 
 from rnncc.ir import kern
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import Contract, SumRows
@@ -65,14 +66,14 @@ def _emit_body(lowering: Lowering, op: Chunks, homes: list[Placed], first: Dim, 
     carry, ys, marked = op.yields
     shown = [(value, y, first, op.chunk.data) for value, y in zip(ys, op.ys, strict=True)]
     shown += [(value, y, turn, 1) for value, y in zip(marked, op.marked, strict=True)]
-    wanted: list[Item] = []
-    for value, y, index, rows in shown:
+    wanted, rows = list[Item](), list[kern.Row]()
+    for value, y, index, most in shown:
         if not y.first_use:
             continue
-        dims = dims_of(value)
-        dest = Placed.densely(_row(lowering, y, index, rows), dims)
-        if not lowering.direct(strip_units(value), Placed.densely(dest.buffer, _stripped(value))):
-            wanted.append(Item(value, dest))
+        rows.append(_row(lowering, y, index, most))
+        buffer, bare = rows[-1].y, strip_units(value)
+        if not lowering.direct(bare, Placed.densely(buffer, dims_of(bare))):
+            wanted.append(Item(value, Placed.densely(buffer, dims_of(value))))
     late: list[tuple[SSAValue, Placed]] = []
     for value, argument, home in zip(carry, op.groups[1], homes, strict=True):
         if value is argument or _goes_on(lowering, value, argument, home):
@@ -84,19 +85,24 @@ def _emit_body(lowering: Lowering, op: Chunks, homes: list[Placed], first: Dim, 
     lowering.lower_block(op.body.block, wanted)
     for value, home in late:
         lowering.emit_map([(value, home)], dims_of(value))
+    for row in rows:
+        if not row.y.first_use:
+            row.detach()
+            row.erase()
 
 
-def _stripped(value: SSAValue) -> tuple[Dim, ...]:
-    return dims_of(strip_units(value))
+def _row(lowering: Lowering, y: SSAValue, index: Dim, most: int) -> kern.Row:
+    """Where a turn's part of a result begins, and the most rows that it has.
 
-
-def _row(lowering: Lowering, y: SSAValue, index: Dim, rows: int) -> SSAValue:
-    """Where a turn's part of a result begins."""
+    Where the result is a part itself, that is told of the whole: absent, it has but those rows.
+    """
     if y not in lowering.places:
         lowering.places[y] = lowering.output_of.get(y) or lowering.scratch(y)
-    size = product(dims_of(y)[1:])
-    row = kern.Row(lowering.places[y].buffer, index, size, rows)
-    return lowering.builder.insert(row).y
+    buffer, size = lowering.places[y].buffer, product(dims_of(y)[1:])
+    outer = buffer.owner
+    if isinstance(outer, kern.Row) and get_dim(outer.stride) == size:
+        buffer, index = outer.buffer, get_dim(outer.index) + index
+    return lowering.builder.insert(kern.Row(buffer, index, size, most))
 
 
 def _goes_on(lowering: Lowering, value: SSAValue, argument: SSAValue, home: Placed) -> bool:

@@ -40,7 +40,7 @@ def _stand_in(buffer: Buffer) -> tuple[Dim, int]:
     rows = [op for op in users if isinstance(op, Row)]
     if rows and len(rows) == len(users):
         kept = buffer.rows_kept or 1
-        return get_dim(rows[0].stride) * kept * rows[0].rows.data, kept
+        return get_dim(rows[0].stride) * kept * max(row.rows.data for row in rows), kept
     if not rows and all(_writes_nothing_else(op, buffer) for op in users):
         return Dim.of(0), 0
     return buffer.elements, 0

@@ -20,7 +20,7 @@ from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.program import Program
 from rnncc.ir.training import GRAD, KEPT, SAVED
 from rnncc.ir.types import dims_of
-from rnncc.passes.cut_time import cut_time
+from rnncc.passes.cut_time import cut_loops, cut_time
 from rnncc.passes.merge_equal import merge_equal
 from rnncc.passes.remove_dead import RemoveDead
 from rnncc.passes.runs import Cut
@@ -41,25 +41,11 @@ def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
         None where no loop can be cut.
     """
     both = _Joined(phases)
-    found, number = False, 0
+    found = False
     for length in both.cut_lengths:
         for reverse in (False, True):
-            while True:
-                number += 1
-                early, late = both.phases()
-                cut = Cut(length, chunks[0], both.symbol(number))
-                runs = cut_time(both.block, early, late, cut, reverse)
-                if runs is None:
-                    break
+            while both.cut(length, chunks, reverse):
                 found = True
-                for chunk in chunks[1:]:
-                    number += 1
-                    inner = Cut(Dim.of(cut.extent), chunk, both.symbol(number))
-                    block = runs.backward.body.block
-                    deeper = cut_time(block, runs.early, runs.late, inner, reverse)
-                    if deeper is None:
-                        break
-                    runs, cut = deeper, inner
     return both.split() if found else None
 
 
@@ -99,6 +85,7 @@ class _Joined:
         merge_equal(self.block, (Source, *VIEWS))
         RemoveDead().rewrite(self.net)
         late = late_ops(self.net)
+        self._symbols = 0
         self.cut_lengths = self.lengths()
         self.again = {op for op in moved if op.parent is not None and op not in late}
 
@@ -106,19 +93,35 @@ class _Joined:
         """The names of the model's own inputs."""
         return list(phases.forward.net.inputs)
 
+    def cut(self, length: Dim, chunks: Sequence[int], reverse: bool) -> bool:
+        """Cut some loops of one length and direction; whether there were any."""
+        cut = Cut(length, chunks[0], self._symbol())
+        runs = cut_time(self.block, *self._phases(), cut, reverse)
+        if runs is None:
+            return False
+        if len(chunks) > 1:
+            inner = Cut(Dim.of(cut.extent), chunks[-1], self._symbol())
+            cut_loops(runs.forward.body.block, inner, reverse)
+        for chunk in chunks[1:]:
+            cut = Cut(Dim.of(cut.extent), chunk, self._symbol())
+            block = runs.backward.body.block
+            runs = cut_time(block, runs.early, runs.late, cut, reverse) or runs
+        return True
+
     def lengths(self) -> list[Dim]:
         """The symbols that loops run over."""
         steps = [op.steps for op in self.block.ops if isinstance(op, Scan)]
         return list(dict.fromkeys(d for d in steps if d == Dim.of(str(d)) and not d.is_static))
 
-    def symbol(self, number: int) -> str:
-        """A name that no size has."""
-        name = f"E{number}"
+    def _symbol(self) -> str:
+        """A name that nothing has."""
+        self._symbols += 1
+        name = f"E{self._symbols}"
         while name in self.program.symbols:
             name = f"_{name}"
         return name
 
-    def phases(self) -> tuple[list[Operation], list[Operation]]:
+    def _phases(self) -> tuple[list[Operation], list[Operation]]:
         """The ops that do not wait for an outside gradient, and those that do."""
         late = late_ops(self.net)
         ops = [op for op in self.block.ops if not isinstance(op, Yield)]

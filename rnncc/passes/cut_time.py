@@ -14,6 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.build import Build
 from rnncc.ir.ops.chunks import Chunks
+from rnncc.ir.ops.control import Yield
 from rnncc.ir.types import dims_of
 from rnncc.passes.clusters import find_cluster
 from rnncc.passes.runs import Body, Cut, finish
@@ -73,6 +74,23 @@ def cut_time(
     sort(block)
     late = behind.ops[again:]
     return Runs(loop, back, [op for op in back.body.block.ops if op not in late][:-1], late)
+
+
+def cut_loops(block: Block, cut: Cut, reverse: bool) -> None:
+    """Cut a block's loops that go one way; what they leave stays as it is."""
+    ops = [op for op in block.ops if not isinstance(op, Yield)]
+    cluster = find_cluster(ops, (), cut.length, reverse)
+    if cluster:
+        body = Body(cut)
+        body.add(cluster)
+        shown = _shown(cluster, set(cluster), cut)
+        loop = finish(body, shown, {}, [], reverse)
+        end = block.last_op
+        assert end is not None
+        block.insert_op_before(loop, end)
+        _replace(loop, body, shown)
+        _erase(block, cluster)
+        sort(block)
 
 
 def _needed(ops: Sequence[Operation], roots: Iterable[Operation]) -> list[Operation]:
