@@ -46,13 +46,13 @@ def shell(command: str, folder: Path) -> str:
 
 
 def test_python(folder: Path) -> None:
-    (folder / "program.py").write_text("".join(blocks("python")[:2]))
-    assert shell(f"{sys.executable} program.py", folder) == "".join(blocks("text")[:2])
+    (folder / "program.py").write_text("".join(blocks("python")[:3]))
+    assert shell(f"{sys.executable} program.py", folder) == "".join(blocks("text")[:3])
 
 
 def test_c(folder: Path) -> None:
     (folder / "main.c").write_text(blocks("c")[0])
-    assert shell(blocks("sh")[1], folder) == blocks("text")[2]
+    assert shell(blocks("sh")[1], folder) == blocks("text")[3]
 
 
 def test_example_in_c(folder: Path) -> None:
