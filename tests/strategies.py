@@ -253,7 +253,7 @@ def _contract(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     x, y = _pick(draw, pool, 2), _pick(draw, pool, 2)
     rows = [b.reshape(v, [product(dims_of(v)[:-1]), dims_of(v)[-1]]) for v in (x, y)]
     shape = [dims_of(x)[-1], dims_of(y)[-1]]
-    total = b.contract(_start(draw, b, pool, shape), *rows, draw(st.booleans()))
+    total = b.contract(_start(draw, b, pool, shape), rows[0], rows[1], draw(st.booleans()))
     return b.mul(total, b.fill(0.125, []))
 
 

@@ -256,9 +256,7 @@ class Build:
     def reduce(self, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
         return self._op(Reduce, x, kind=StringAttr(kind), axes=ints_attr(sorted(axes)))
 
-    def contract(
-        self, init: SSAValue, a: SSAValue, b: SSAValue, reverse: bool = False
-    ) -> SSAValue:
+    def contract(self, init: SSAValue, a: SSAValue, b: SSAValue, reverse: bool = False) -> SSAValue:
         """init + aᵀ · b, summed over rows in their order, from the last one with `reverse`."""
         return self._op(Contract, init, a, b, reverse=BoolAttr.from_bool(reverse))
 

@@ -194,7 +194,8 @@ class _Graph:
 
     def _ruled(self, node: SSAValue, op: Operation, costs: _Costs) -> _Costs:
         """What the rule makes of the costs."""
-        named = self.rule not in RULES and node.name_hint in self.rule
+        hint = node.name_hint
+        named = self.rule not in RULES and hint is not None and hint in self.rule
         if named and costs.repeat == inf:
             what = f"{node.name_hint!r}, of {op.name}, cannot be computed again"
             raise CompileError(self.program.source, what)
@@ -233,9 +234,10 @@ class _Graph:
 
     def _cut(self) -> set[Node]:
         """The nodes on the side of the backward pass: to be computed there, if asked for."""
-        import networkx as nx  # needed for training alone
+        import networkx  # needed for training alone
 
-        graph: Any = nx.DiGraph()
+        nx: Any = networkx
+        graph = nx.DiGraph()
         for node, costs in self.costs.items():
             given, made = (node, "given"), (node, "made")
             _connect(graph, "store", made, costs.repeat)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from rnncc.ir.build import Build
 from rnncc.ir.ops.base import Elementwise, get_dim
@@ -96,8 +96,9 @@ def _join_inputs(net: Net, names: Sequence[str]) -> None:
     wide = tensor([*lead, width * len(names)], dtype_of(inputs[names[0]]))
     whole = block.insert_arg(wide, place)
     for number, name in enumerate(names):
-        part = b.slice(whole, len(lead), width * number, width)
-        inputs[name].replace_all_uses_with(part)
-        block.erase_arg(inputs[name])
+        part, old = b.slice(whole, len(lead), width * number, width), inputs[name]
+        assert isinstance(old, BlockArgument)
+        old.replace_all_uses_with(part)
+        block.erase_arg(old)
         kept.remove(name)
     net.input_names = ArrayAttr(StringAttr(name) for name in [*kept, names[0]])

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
-from xdsl.ir import SSAValue
+from xdsl.ir import BlockArgument, SSAValue
 
 from rnncc.ir.build import Build
 from rnncc.ir.ops.base import RnnOp
-from rnncc.ir.ops.control import Net, Scan, Yield
+from rnncc.ir.ops.control import Net, Scan, Yield, names_of
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Made
 from rnncc.ir.rewriting import Rows as Read
@@ -49,7 +49,9 @@ def split_phases(program: Program, choice: Choice) -> Phases:
     for pair in choice.pairs:
         _read_saved(pair, sequences[pair.forward], choice)
 
-    finals = {old: new for made in sequences.values() for old, new in made.finals.items()}
+    finals = dict[SSAValue, SSAValue]()
+    for made in sequences.values():
+        finals |= made.finals
 
     def value_of(node: Node) -> SSAValue:
         if isinstance(node, SSAValue):
@@ -92,8 +94,9 @@ class _Sequences:
         loop.ys += [Made(row) for row in dict.fromkeys(rows) if row not in there]
         self.stored = set(rows)
         self.scan = loop.rebuild()
-        self.args = dict(zip(old, self.scan.body.block.args, strict=True))
-        self.finals = dict(zip(finals, self.scan.finals, strict=True))
+        new = self.scan.body.block.args
+        self.args = dict[SSAValue, SSAValue](zip(old, new, strict=True))
+        self.finals = dict[SSAValue, SSAValue](zip(finals, self.scan.finals, strict=True))
 
     def now(self, value: SSAValue) -> SSAValue:
         """A value of the body as it was is now this one."""
@@ -197,7 +200,7 @@ def _finish(net: Net, outputs: Mapping[str, SSAValue], inputs: Sequence[str]) ->
     end = block.last_op
     assert isinstance(end, Yield)
     end.operands = list(outputs.values())
-    names = [*(n.data for n in net.input_names.data), *inputs]  # type: ignore[union-attr]
+    names = [*names_of(net.input_names), *inputs]
     net.output_names = ArrayAttr(StringAttr(name) for name in outputs)
     net.input_names = ArrayAttr(StringAttr(name) for name in names)
     RemoveDead().rewrite(net)
@@ -207,6 +210,6 @@ def _drop_gradients(net: Net) -> None:
     """Of the inputs; nothing reads them any more."""
     inputs = net.inputs
     for name, arg in reversed(inputs.items()):
-        if name.startswith(GRAD):
+        if name.startswith(GRAD) and isinstance(arg, BlockArgument):
             net.body.block.erase_arg(arg)
     net.input_names = ArrayAttr(StringAttr(name) for name in inputs if not name.startswith(GRAD))

@@ -7,22 +7,38 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, overload
 
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.model import Model
 from rnncc_runtime.training import TrainableModel
 
 
-def load(path: str | os.PathLike[str], name: str | None = None) -> Model | TrainableModel:
+@overload
+def load(
+    path: str | os.PathLike[str], name: str | None = None, *, train: Literal[False] = False
+) -> Model: ...
+
+
+@overload
+def load(
+    path: str | os.PathLike[str], name: str | None = None, *, train: Literal[True]
+) -> TrainableModel: ...
+
+
+def load(
+    path: str | os.PathLike[str], name: str | None = None, *, train: bool = False
+) -> Model | TrainableModel:
     """The model in a shared library.
 
     Args:
         path: the library, `libNAME.so`.
         name: NAME, where the file was renamed.
+        train: whether it was compiled for training.
 
     Raises:
-        LoadError: there is no such file, it is not for this machine, or rnncc did not make it.
+        LoadError: there is no such file, it is not for this machine, or rnncc did not make it; or
+            it is for inference and not for training, or the other way round.
     """
     file = Path(path).resolve()
     if not file.is_file():
@@ -34,7 +50,10 @@ def load(path: str | os.PathLike[str], name: str | None = None) -> Model | Train
         entry: bind(described, entry, getattr(library, f"{name}_{entry}"))
         for entry in (*described.get("functions", ()), *described.get("sizes", ()))
     }
-    if "trained" in described:
+    if train != ("trained" in described):
+        kind, hint = ("inference", "leave train=True out") if train else ("training", "train=True")
+        raise LoadError(f"{path}: compiled for {kind}; {hint}")
+    if train:
         return TrainableModel(described, functions, keep=library)
     return Model(described, functions, keep=library)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -85,7 +86,7 @@ class BareStream:
         symbols = self.untimed if name.startswith("state_") else self.timed
         return self._calls[name](*[sizes.get(symbol, 1) for symbol in symbols])
 
-    def _call(self, name: str, sizes: Mapping[str, int], memory: Guards, *blocks: object) -> None:
+    def _call(self, name: str, sizes: Mapping[str, int], memory: Guards, *blocks: Any) -> None:
         symbols = self.untimed if name.startswith("state_") else self.timed
         pointers = [b if isinstance(b, ctypes.Array) else _address(b) for b in blocks]
         weights = _address(memory.array(self.weights))

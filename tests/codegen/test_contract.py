@@ -89,9 +89,10 @@ class Case:
         return y + inputs.get("init", 0.0)
 
 
+BOTH = (False, True)
 CASES = [Case(m, n, bool(m % 2), init=bool(n % 2)) for m, n in WIDTHS]
 CASES += [
-    *(Case(9, 20, reverse, shift=True, late=late) for reverse in (0, 1) for late in (0, 1)),
+    *(Case(9, 20, reverse, shift=True, late=late) for reverse in BOTH for late in BOTH),
     Case(20, 3, shift=True),
     Case(20, 3, True, init=True, shift=True, late=True),
     Case(4, 2, shift=True, apart=3),

@@ -15,7 +15,9 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 def compiled(program: Program) -> Model:
     options = Options(name=program.name)
-    return pipeline.load_library(pipeline.build_library(program, options), options)
+    model = pipeline.load_library(pipeline.build_library(program, options), options)
+    assert isinstance(model, Model)
+    return model
 
 
 def test_an_output_may_be_an_input_under_its_own_name() -> None:

@@ -129,7 +129,9 @@ def test_what_cannot_be_computed_again_is_refused() -> None:
     turned = b.reverse_segments(x, lengths)
     turned.name_hint = "turned"
     program = b.finish({"y": b.mul(turned, turned)})
-    with pytest.raises(CompileError, match=r"'turned', of rnn.reverse_segments, cannot be computed"):
+    with pytest.raises(
+        CompileError, match=r"'turned', of rnn.reverse_segments, cannot be computed"
+    ):
         phases_of(program, {"turned"})
 
 

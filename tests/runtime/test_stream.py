@@ -41,7 +41,7 @@ def given(model: Model, steps: int, batch: int, seed: int = 0) -> Arrays:
     sizes = {"T": steps, "N": batch, "S": 4}
     arrays: Arrays = {}
     for name, spec in model.inputs.items():
-        shape = [sizes.get(str(size), size) for size in spec.shape]
+        shape = [size if isinstance(size, int) else sizes[size] for size in spec.shape]
         most = sizes["S" if name.startswith("enc") else "T"]
         floats = rng.standard_normal(shape).astype(np.float32)
         lengths = rng.integers(1, most + 1, shape).astype(np.int32)

@@ -68,7 +68,7 @@ def test_header_is_clean(folder: Path, standard: str) -> None:
 
 def test_header_says_what_must_stay(folder: Path) -> None:
     text = (folder / "tiny.h").read_text()
-    metadata = rnncc_runtime.load(folder / "libtiny.so").metadata
+    metadata = rnncc_runtime.load(folder / "libtiny.so", train=True).metadata
     assert metadata["kept"] == ["probabilities"]
     assert "float *probabilities; /* probabilities [T, N, 5] (kept) */" in text
     assert "float *hidden_last; /* hidden_last [1, N, 6] */" in text

@@ -175,7 +175,7 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter, lane
         case ew.StopGradient():
             return xs[0]
         case Uniform():
-            return uniform(b, *xs, op.stream.data, lanes)
+            return uniform(b, xs[0], xs[1], op.stream.data, lanes)
         case _ if dtype == "f32":
             return _float_op(emit, op, xs, math)
         case _:
