@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from rnncc.codegen.emit import BAD_LENGTH, I64, Emit, Pointer, Value
+from llvmlite import ir
+
+from rnncc.codegen.emit import BAD_LENGTH, I32, I64, Emit, Pointer, Value
 from rnncc.ir.kernels import Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 
@@ -14,7 +16,7 @@ Pair = tuple[Value, Value]
 def emit_pack(emit: Emit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
     """Copy weights into the order in which a product reads them."""
     full, width = divmod(op.units.data, op.panel.data)
-    slots, panel, depth = len(ins), op.panel.data, I64(op.depth.data)
+    slots, panel = len(ins), op.panel.data
 
     def copy(first: Value, start: Value, wide: int) -> None:
         """A panel of `wide` units from unit `first` on, to element `start`."""
@@ -23,7 +25,7 @@ def emit_pack(emit: Emit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
             at = emit.b.add(emit.dim(access.offset), emit.b.mul(first, by_unit))
             to = emit.b.add(start, I64(s * wide))
             steps = ((by_k, by_unit), (I64(slots * wide), I64(1)))
-            _copy(emit, emit.at(source, at), emit.at(out, to), (depth, I64(wide)), steps)
+            _Copy(emit, emit.at(source, at), emit.at(out, to), steps).run(op.depth.data, wide)
 
     def turn(i: Value, carried: list[Value]) -> list[Value]:
         copy(emit.b.mul(i, I64(panel)), emit.b.mul(i, I64(op.depth.data * slots * panel)), panel)
@@ -62,18 +64,89 @@ def emit_reverse(
     emit.loop(columns, column)
 
 
-def _copy(
-    emit: Emit,
-    source: Pointer,
-    target: Pointer,
-    sizes: Pair,
-    steps: tuple[Pair, Pair],
-) -> None:
-    """Copy a matrix; `steps`: from row to row and from column to column, in source and target."""
+class _Copy:
+    """A matrix's copy; `steps`: from row to row and from column to column, in source and target.
 
-    def element(indices: list[Value]) -> None:
-        (row, column), b = indices, emit.b
-        at, to = (b.add(b.mul(row, down), b.mul(column, right)) for down, right in steps)
-        emit.store(emit.load(emit.at(source, at)), emit.at(target, to))
+    The target's columns are neighbours. Where the source's are too, vectors of a row are copied;
+    where its rows are, square blocks are turned round in registers; what is left, one by one.
+    """
 
-    emit.nest(sizes, element)
+    def __init__(
+        self, emit: Emit, source: Pointer, target: Pointer, steps: tuple[Pair, Pair]
+    ) -> None:
+        self.emit, self.source, self.target = emit, source, target
+        (self.down, self.right), (self.below, self.beside) = steps
+        self.lanes = emit.target.lanes
+
+    def run(self, rows: int, columns: int) -> None:
+        """Copy so many rows and columns."""
+        high, wide = rows // self.lanes * self.lanes, columns // self.lanes * self.lanes
+        if _is_one(self.right):
+            self._blocks((rows, wide), (1, self.lanes), self._vector)
+            self._blocks((rows, columns - wide), (1, 1), self._element, (0, wide))
+        elif _is_one(self.down):
+            self._blocks((high, wide), (self.lanes, self.lanes), self._square)
+            self._blocks((rows - high, columns), (1, 1), self._element, (high, 0))
+            self._blocks((high, columns - wide), (1, 1), self._element, (0, wide))
+        else:
+            self._blocks((rows, columns), (1, 1), self._element)
+
+    def _blocks(
+        self,
+        sizes: tuple[int, int],
+        block: tuple[int, int],
+        copy: Callable[[Value, Value], None],
+        first: tuple[int, int] = (0, 0),
+    ) -> None:
+        """Copy blocks of rows and columns from a first one on."""
+        b = self.emit.b
+
+        def one(indices: list[Value]) -> None:
+            parts = zip(indices, block, first, strict=True)
+            copy(*(b.add(b.mul(index, I64(size)), I64(at)) for index, size, at in parts))
+
+        self.emit.nest([I64(n // size) for n, size in zip(sizes, block, strict=True)], one)
+
+    def _at(self, row: Value, column: Value) -> Pointer:
+        b = self.emit.b
+        place = b.add(b.mul(row, self.down), b.mul(column, self.right))
+        return self.emit.at(self.source, place)
+
+    def _to(self, row: Value, column: Value) -> Pointer:
+        b = self.emit.b
+        place = b.add(b.mul(row, self.below), b.mul(column, self.beside))
+        return self.emit.at(self.target, place)
+
+    def _element(self, row: Value, column: Value) -> None:
+        self.emit.store(self.emit.load(self._at(row, column)), self._to(row, column))
+
+    def _vector(self, row: Value, column: Value) -> None:
+        value = self.emit.load(self._at(row, column), self.lanes)
+        self.emit.store(value, self._to(row, column), self.lanes)
+
+    def _square(self, row: Value, column: Value) -> None:
+        b, lanes = self.emit.b, range(self.lanes)
+        columns = [self.emit.load(self._at(row, b.add(column, I64(i))), self.lanes) for i in lanes]
+        for i, value in enumerate(_transposed(self.emit, columns)):
+            self.emit.store(value, self._to(b.add(row, I64(i)), column), self.lanes)
+
+
+def _transposed(emit: Emit, rows: list[Value]) -> list[Value]:
+    """The columns of a square block: halves, then quarters, ... change places across the middle."""
+    n = len(rows)
+    distance = n // 2
+    while distance:
+        new = list(rows)
+        for i in (i for i in range(n) if not i & distance):
+            a, b = rows[i], rows[i + distance]
+            upper = [j if not j & distance else n + j - distance for j in range(n)]
+            lower = [j + distance if not j & distance else n + j for j in range(n)]
+            for place, lanes in ((i, upper), (i + distance, lower)):
+                mask = ir.Constant(ir.VectorType(I32, n), lanes)
+                new[place] = emit.b.shuffle_vector(a, b, mask)
+        rows, distance = new, distance // 2
+    return rows
+
+
+def _is_one(step: Value) -> bool:
+    return isinstance(step, ir.Constant) and bool(step.constant == 1)
