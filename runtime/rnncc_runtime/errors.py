@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 CODES = {
-    1: "an input or the workspace is NULL",
+    1: "memory that is needed is NULL",
     2: "a size is negative or too large",
     3: "a sequence length is beyond T",
 }

@@ -17,7 +17,7 @@ enum rnncc_error {
 static inline const char *rnncc_error_string(int code) {
     switch (code) {
     case RNNCC_OK: return "no error";
-    case RNNCC_NULL_POINTER: return "an input or the workspace is NULL";
+    case RNNCC_NULL_POINTER: return "memory that is needed is NULL";
     case RNNCC_BAD_SIZE: return "a size is negative or too large";
     case RNNCC_BAD_LENGTH: return "a sequence length is beyond T";
     default: return "unknown error code";
