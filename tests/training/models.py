@@ -63,7 +63,7 @@ def run_guarded(
     parameters = [guards.array(array) for array in model.parameters.values()]
     outputs = _blank(model.outputs, sizes, guards, absent)
     grads = _blank(model._grads, sizes, guards, absent)
-    outer = [guards.array(output_grads[name]) for name in model._given]
+    outer = [guards.array(output_grads[n]) if n in output_grads else None for n in model._given]
     tape = _poisoned(guards, functions["tape_bytes"](*symbols))
 
     def call(name: str, *tables: Iterable[Any]) -> None:

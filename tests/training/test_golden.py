@@ -87,6 +87,20 @@ def test_other_sizes(case: Path, size: tuple[int, int, int]) -> None:
             assert_same_bits(one, other, recompute)
 
 
+@every_case
+def test_an_absent_gradient_is_one_of_zeros(case: Path) -> None:
+    model = trainable(case)
+    inputs, weights = golden_inputs(case)
+    sizes = sizes_of(interpreted(case), inputs)
+    for name in [name for name, spec in model._given.items() if spec.optional]:
+        absent = {n: array for n, array in weights.items() if n != name}
+        zeros = {**weights, name: np.zeros_like(weights[name])}
+        with guards(end=False) as memory:
+            results = [run_guarded(model, inputs, w, sizes, memory)[1] for w in (absent, zeros)]
+        for grad, array in results[0].items():
+            np.testing.assert_array_equal(array, results[1][grad], err_msg=f"{grad} no {name}")
+
+
 def golden_inputs(case: Path) -> tuple[Arrays, Arrays]:
     """What Caffe2 was given: inputs, and the loss's gradients."""
     inputs = arrays_of(case, "in:")
