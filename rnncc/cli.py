@@ -22,6 +22,12 @@ TEXTS = ("rnn", "kern", "llvm", "asm")
 EMITTED = (*TEXTS, "obj", "so")
 
 NET = click.argument("net", type=click.Path(path_type=Path))
+MEMORY_BUDGET = click.option(
+    "--memory-budget",
+    metavar="BYTES",
+    help="With --train: what tape and workspace may take together at the sizes of --plan-for,"
+    " such as 64M; checkpoints along time make room.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -81,6 +87,8 @@ def cli() -> None:
     metavar="BLOB,...",
     help="With --train: the outputs that a loss depends on; all without it.",
 )
+@MEMORY_BUDGET
+@click.option("--plan-for", metavar="T,N", help="The sizes for the budget, or T=100,N=4.")
 def compile(
     net: Path,
     init: Path | None,
@@ -113,6 +121,8 @@ def compile(
         for block in ("workspace", "tape"):
             if size := compiled.metadata.get(block):
                 click.echo(f"{block:<9}  {size} bytes", err=True)
+        if told := compiled.metadata.get("checkpoints"):
+            click.echo(told, err=True)
         click.echo(f"time  {time.perf_counter() - started:.2f} s", err=True)
 
 
@@ -173,7 +183,8 @@ def inspect(net: Path, init: Path | None, as_json: bool, **options: Any) -> None
 @source_options
 @click.option("--train", is_flag=True, help="Plan forward and backward.")
 @click.option("--recompute", metavar="WHAT", help="In backward: auto, none, all, or blobs' names.")
-@click.option("--plan-for", metavar="T,N", help="Sizes for the figures, or T=100,N=4.")
+@MEMORY_BUDGET
+@click.option("--plan-for", metavar="T,N", help="Sizes for figures and budget, or T=100,N=4.")
 @click.option("--html", type=click.Path(path_type=Path), help="A page that draws the plan.")
 @JSON
 def plan(
@@ -187,6 +198,7 @@ def plan(
     """Show where every buffer of the compiled net lies, when it lives, and what that takes."""
     from rnncc.commands import planning
 
+    options["plan_for"] = plan_for
     report = planning.report_of(net, init, _options(net, options), plan_for)
     if html is not None:
         from rnncc.planning.drawing import draw

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,7 +35,9 @@ def report_of(net: Path, init: Path | None, options: Options, plan_for: str | No
     library = pipeline.build_library(pipeline.import_source(net, init, options), options)
     programs = [(title, one, make_plan(one)) for title, one in library.programs.items()]
     sizes = parse_sizes(plan_for, library.symbols)
-    return plan_report(library.name, programs, sizes, _shared(library), library.workspace)
+    report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)
+    told = "" if library.training is None else library.training.checkpoints
+    return replace(report, checkpoints=told)
 
 
 def _shared(library: Library) -> list[SharedBlock]:
@@ -64,6 +67,8 @@ def print_report(report: PlanReport) -> None:
     if len(report.programs) > 1:
         print(f"workspace of every function: {report.workspace} bytes")
         print(f"size{where}: {report.peak} bytes")
+    if report.checkpoints:
+        print(report.checkpoints)
 
 
 def _figures(program: ProgramReport, where: str) -> str:

@@ -62,6 +62,7 @@ def _training(training: Training) -> dict[str, Any]:
         "grads": _ports(training.grads),
         "kept": training.kept,
         "tape": str(training.tape),
+        "checkpoints": training.checkpoints,
     }
 
 

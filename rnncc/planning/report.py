@@ -136,6 +136,7 @@ class PlanReport:
 
     Attributes:
         workspace: bytes that do for every program, a formula; `peak` is its value.
+        checkpoints: how time is cut to stay within a budget, in words.
     """
 
     name: str
@@ -144,6 +145,7 @@ class PlanReport:
     peak: int
     programs: list[ProgramReport]
     shared: list[SharedReport]
+    checkpoints: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """The report for JSON."""
