@@ -24,6 +24,9 @@ OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH = range(4)
 """What generated code returns: the error codes of include/rnncc.h."""
 VALUE: dict[str, ir.Type] = {**MEMORY, "i1": I1}
 
+SUMS = 192
+"""Vectors of sums that products may keep on the stack."""
+
 Value = Any
 Body = Callable[[Value, list[Value]], Sequence[Value]]
 
@@ -57,11 +60,11 @@ class Emit:
 
     @property
     def stack(self) -> Pointer:
-        """Room for the sums of one register tile, shared by all kernels of the function."""
+        """Room for `SUMS` vectors of sums, shared by all kernels of the function."""
         if self._stack is None:
-            lanes, vectors = self.target.lanes, 4 * self.target.tile_rows
+            lanes = self.target.lanes
             with self.b.goto_entry_block():
-                room = cast(Value, self.b.alloca(ir.ArrayType(FLOAT, vectors * lanes)))
+                room = cast(Value, self.b.alloca(ir.ArrayType(FLOAT, SUMS * lanes)))
                 room.align = 64
                 room.type = POINTER  # llvmlite would make it a typed pointer
                 self._stack = Pointer(room, "f32")

@@ -5,19 +5,22 @@ Every sum over k starts at zero and takes its terms in order, whatever the tile.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.nest import indexed_axes, make_nest
 from rnncc.codegen.cpu.region import RegionCode
-from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.codegen.emit import I64, SUMS, Emit, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 
+FLOAT_BYTES = 4
+NEAR_BYTES = 16 * 1024
+"""Of a panel of weights that several tiles of rows read: half of the smallest first-level cache."""
 CHAINS = 8
 """Independent sums that keep the multiply-add units busy when there is one row."""
 
@@ -115,10 +118,79 @@ class _GemmCode:
             self._panel(outer, count, I64(full), width)
 
     def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
-        emit, done = self.emit, I64(0)
+        """All rows: at once, or where the panel is too large to stay near, in groups of rows."""
+        if self.depth * self.slots * width * FLOAT_BYTES <= NEAR_BYTES:
+            self._cut(
+                I64(0), count, width, lambda row, rows: self._tile(outer, row, rows, [panel], width)
+            )
+            return
+        b = self.emit.b
+        most = I64(SUMS // self._vectors(width))
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            start = b.mul(i, most)
+            rest = b.sub(count, start)
+            size = b.select(b.icmp_signed("<", rest, most), rest, most)
+            self._group(outer, start, size, panel, width)
+            return []
+
+        self.emit.loop(b.sdiv(b.add(count, b.sub(most, I64(1))), most), turn)
+
+    def _group(
+        self, outer: list[Value], start: Value, count: Value, panel: Value, width: int
+    ) -> None:
+        """Some rows: a run of k at a time, which stays near, while the sums wait on the stack."""
+        emit, b, stack, vectors = self.emit, self.emit.b, self.emit.stack, self._vectors(width)
+        runs = -(-self.depth * self.slots * width * FLOAT_BYTES // NEAR_BYTES)
+        run = -(-self.depth // runs)
+
+        def clear(i: Value, carried: list[Value]) -> list[Value]:
+            emit.store(emit.vector.splat(0.0), self._on_stack(stack, i), self.lanes)
+            return []
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            first = b.mul(i, I64(run))
+            rest = b.sub(I64(self.depth), first)
+            size = b.select(b.icmp_signed("<", rest, I64(run)), rest, I64(run))
+
+            def tile(row: Value, rows: int) -> None:
+                here = self._on_stack(stack, b.mul(row, I64(vectors)))
+                known = [
+                    emit.load(self._on_stack(here, I64(n)), self.lanes)
+                    for n in range(rows * vectors)
+                ]
+                lefts = b.add(start, row)
+                sums = self._sums(outer, lefts, rows, [panel], width, (first, size, known))
+                for n, value in enumerate(v for of_row in sums for v in of_row[0]):
+                    emit.store(value, self._on_stack(here, I64(n)), self.lanes)
+
+            self._cut(I64(0), count, width, tile)
+            return []
+
+        emit.loop(b.mul(count, I64(vectors)), clear)
+        emit.loop(I64(runs), turn)
+        self._epilogues(outer, start, count, panel, width)
+
+    def _vectors(self, width: int) -> int:
+        """Vectors of sums that a row of a panel takes."""
+        return self.slots * -(-width // self.lanes)
+
+    def _cut(
+        self, start: Value, count: Value, width: int, tile: Callable[[Value, int], None]
+    ) -> None:
+        """Cut rows into tiles: as many large ones as fit, then smaller ones."""
+        emit, done = self.emit, start
+
+        def column(rows: int, first: Value, tiles: Value) -> None:
+            def turn(i: Value, carried: list[Value]) -> list[Value]:
+                tile(emit.b.add(first, emit.b.mul(i, I64(rows))), rows)
+                return []
+
+            emit.loop(tiles, turn)
+
         for rows in _tile_sizes(emit.target.tile_rows, self.slots, width, self.lanes):
             tiles = self._tile_count(emit.b.sub(count, done), rows)
-            self._column(outer, done, tiles, rows, panel, width)
+            column(rows, done, tiles)
             done = emit.b.add(done, emit.b.mul(tiles, I64(rows)))
 
     def _tile_count(self, rest: Value, rows: int) -> Value:
@@ -130,18 +202,6 @@ class _GemmCode:
             spared = b.select(b.and_(single, enough), I64(rows + 1), I64(0))
             rest = b.sub(rest, spared)
         return b.sdiv(rest, I64(rows))
-
-    def _column(
-        self, outer: list[Value], start: Value, tiles: Value, rows: int, panel: Value, width: int
-    ) -> None:
-        """Tiles of `rows` rows, one below the other."""
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            row = self.emit.b.add(start, self.emit.b.mul(i, I64(rows)))
-            self._tile(outer, row, rows, [panel], width)
-            return []
-
-        self.emit.loop(tiles, turn)
 
     def _tile(
         self, outer: list[Value], row: Value, rows: int, panels: list[Value], width: int
@@ -160,21 +220,37 @@ class _GemmCode:
         flat = [v for of_row in sums for v in of_row[0]]
         for i, value in enumerate(flat):
             self.emit.store(value, self._on_stack(stack, I64(i)), self.lanes)
+        self._epilogues(outer, row, I64(rows), panels[0], width)
+
+    def _epilogues(
+        self, outer: list[Value], row: Value, rows: Value, panel: Value, width: int
+    ) -> None:
+        """The epilogue of rows whose sums are on the stack."""
+        stack, vectors = self.emit.stack, -(-width // self.lanes)
 
         def turn(r: Value, carried: list[Value]) -> list[Value]:
             here = self.emit.b.mul(r, I64(self.slots * vectors))
             pointers, scalars, by_axis = self._row_state(outer, self.emit.b.add(row, r))
             for j in range(vectors):
                 slots = [self._saved(stack, here, s * vectors + j) for s in range(self.slots)]
-                self._epilogue(pointers, scalars, by_axis, panels[0], j, width, slots)
+                self._epilogue(pointers, scalars, by_axis, panel, j, width, slots)
             return []
 
-        self.emit.loop(I64(rows), turn)
+        self.emit.loop(rows, turn)
 
     def _sums(
-        self, outer: list[Value], row: Value, rows: int, panels: list[Value], width: int
+        self,
+        outer: list[Value],
+        row: Value,
+        rows: int,
+        panels: list[Value],
+        width: int,
+        part: tuple[Value, Value, list[Value]] | None = None,
     ) -> list[list[list[Value]]]:
-        """sums[row][panel][slot · vectors + j] over all k."""
+        """sums[row][panel][slot · vectors + j] over all k, or over a part of them.
+
+        `part`: the first k, how many, and the sums so far.
+        """
         emit, b = self.emit, self.emit.b
         lefts = [self._left(outer, b.add(row, I64(r))) for r in range(rows)]
         block = self.slots * width
@@ -186,7 +262,10 @@ class _GemmCode:
         offsets = [s * width + j * self.lanes for s in range(self.slots) for j in range(vectors)]
         zero = emit.vector.splat(0.0)
 
-        def turn(k: Value, carried: list[Value]) -> list[Value]:
+        start, count, known = part or (I64(0), I64(self.depth), None)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            k = b.add(start, i)
             at_k = b.mul(k, self.k_step)
             wide = [emit.splat(emit.load(emit.at(left, at_k)), self.lanes) for left in lefts]
             sums = list(carried)
@@ -199,7 +278,8 @@ class _GemmCode:
                         sums[n] = emit.vector.fma(b, wide[r], weight, sums[n])
             return sums
 
-        flat = emit.loop(I64(self.depth), turn, [zero] * (rows * len(rights) * len(offsets)))
+        before = known or [zero] * (rows * len(rights) * len(offsets))
+        flat = emit.loop(count, turn, before)
         n = len(offsets)
         return [
             [flat[(r * len(rights) + p) * n :][:n] for p in range(len(rights))] for r in range(rows)
