@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import addressof, c_void_p
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,7 @@ from rnncc_runtime.sizes import solve
 
 _ALIGNMENT = 64
 _LARGEST = 2**62
+_Named = tuple[str, Array | None]
 _SPARE = 2
 """Blocks of memory that are kept for the next call."""
 
@@ -115,7 +116,7 @@ class TrainableModel:
 
         Args:
             inputs: every input by its name, as for `Model.run`.
-            out: arrays to write outputs into, contiguous and apart from the inputs.
+            out: arrays to write outputs into, contiguous and apart from inputs and parameters.
 
         Returns:
             The outputs by name, and the tape.
@@ -133,10 +134,12 @@ class TrainableModel:
             else array
             for spec, array in zip(self.outputs.values(), chosen, strict=True)
         ]
+        parameters = self._held()
         if out:
-            self._check_apart(given, results)
+            read = [*zip(self.inputs, given, strict=True), *self.parameters.items()]
+            _check_apart(read, list(zip(self.outputs, results, strict=True)))
         block = self._take(self._bytes("tape_bytes", symbols))
-        tables = [_table(given), self._parameters(), _table(results)]
+        tables = [_table(given), _table(parameters), _table(results)]
         self._call("forward", tables, block, symbols)
         named = dict(zip(self.outputs, results, strict=True))
         return named, Tape(given, results, symbols, block)
@@ -155,7 +158,7 @@ class TrainableModel:
             output_grads: the loss's gradients with respect to outputs, by their names; an output
                 left out has none.
             wanted: names of inputs and parameters; all by default.
-            out: arrays to write gradients into.
+            out: arrays to write gradients into, contiguous and apart from all that is read.
 
         Returns:
             Gradients by the names of inputs and parameters.
@@ -178,12 +181,14 @@ class TrainableModel:
         given = check_inputs(full, self._given)
         results = self._results(wanted, out, values)
         self._check_shapes(given, results, values)
-        tables = [
-            _table(tape._inputs),  # pyright: ignore[reportPrivateUsage]
-            self._parameters(),
-            _table(given),
-            _table(results),
-        ]
+        inputs, outputs = tape._inputs, tape._outputs  # pyright: ignore[reportPrivateUsage]
+        parameters = self._held()
+        if out:
+            groups = (self.inputs, inputs), (self.outputs, outputs), (self._given, given)
+            read = [pair for names, arrays in groups for pair in zip(names, arrays, strict=True)]
+            written = zip((f"gradient of {name}" for name in self._grads), results, strict=True)
+            _check_apart([*read, *self.parameters.items()], list(written))
+        tables = [_table(arrays) for arrays in (inputs, parameters, given, results)]
         block, tape._block = tape._block, None  # pyright: ignore[reportPrivateUsage]
         self._call("backward", tables, block, symbols)
         if len(self._spare) < _SPARE:
@@ -223,10 +228,6 @@ class TrainableModel:
                 found = f"has shape {list(array.shape)}, expected {list(want)}"
                 raise ArrayError(f"the gradient of {spec.name} {found}")
 
-    def _check_apart(self, given: list[Array | None], results: list[Array]) -> None:
-        places = [(0, 0) if a is None else (address(a), a.nbytes) for a in [*given, *results]]
-        check_apart([*self.inputs, *self.outputs], places, len(given))
-
     def _sizes(
         self, given: list[Array | None], results: list[Array | None]
     ) -> tuple[tuple[int, ...], dict[str, int]]:
@@ -242,14 +243,14 @@ class TrainableModel:
         symbols = tuple(values.get(symbol, 1) for symbol in self._symbols)
         return symbols, dict(zip(self._symbols, symbols, strict=True))
 
-    def _parameters(self) -> Any:
-        """The table of parameters, whatever the caller made of the dict."""
+    def _held(self) -> list[Array | None]:
+        """The parameters in order, whatever the caller made of the dict."""
         arrays = check_outputs(self.parameters, self._trained)
         for (name, spec), array in zip(self._trained.items(), arrays, strict=True):
             want = tuple(size.evaluate({}) for size in spec.sizes)
             if array is None or array.shape != want:
                 raise ArrayError(f"parameter {name} is to be an array of shape {list(want)}")
-        return _table(arrays)
+        return arrays
 
     def _take(self, size: int) -> Block:
         for block in list(self._spare):
@@ -279,6 +280,14 @@ class TrainableModel:
         return (
             f"<TrainableModel {self.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
         )
+
+
+def _check_apart(read: Sequence[_Named], written: Sequence[_Named]) -> None:
+    """Refuse memory that is written and read, or written twice."""
+    named = [(name, array) for name, array in [*read, *written] if array is not None]
+    count = sum(array is not None for _, array in read)
+    places = [(address(array), array.nbytes) for _, array in named]
+    check_apart([name for name, _ in named], places, count)
 
 
 def _table(arrays: Iterable[Array | None]) -> Any:

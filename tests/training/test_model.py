@@ -165,6 +165,29 @@ def test_what_forward_refuses(model: TrainableModel) -> None:
         model.forward(inputs, out={"hidden_last": inputs["h0"]})
 
 
+def test_memory_that_is_read_is_not_written() -> None:
+    own = rnncc.compile(*char_lstm(V, V), train=True)
+    h0, c0 = (np.zeros((1, N, V), np.float32) for _ in range(2))
+    inputs = {**draw(), "h0": h0, "c0": c0}
+    flat = own.parameters["i2h_w"].reshape(-1)
+    place = {"hidden_last": flat[: N * V].reshape(1, N, V)}
+    with pytest.raises(ArrayError, match="output hidden_last overlaps input i2h_w"):
+        own.forward(inputs, out=place)
+    outputs, tape = own.forward(inputs)
+    outer = {"probabilities": outputs["probabilities"]}
+    for name, array, other in (
+        ("x", outputs["probabilities"], "probabilities"),
+        ("out_b", own.parameters["out_b"], "out_b"),
+        ("h0", c0, "c0"),
+    ):
+        with pytest.raises(ArrayError, match=f"gradient of {name} overlaps input {other}"):
+            own.backward(tape, outer, out={name: array})
+    twice = np.zeros((1, N, V), np.float32)
+    with pytest.raises(ArrayError, match="gradient of c0 overlaps output gradient of h0"):
+        own.backward(tape, outer, out={"h0": twice, "c0": twice})
+    assert own.backward(tape, outer)["x"].any()
+
+
 @pytest.mark.parametrize(
     "array", [np.zeros(V), np.zeros(V + 1, np.float32), np.zeros(2 * V, np.float32)[::2], None]
 )
