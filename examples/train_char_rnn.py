@@ -265,4 +265,7 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped; with --checkpoint, the same command goes on from the last one written")
