@@ -116,7 +116,8 @@ def test_plan(capsys: Capture) -> None:
     """The JSON has the keys that docs/planning.md names."""
     assert main(["plan", NET, *INIT, "--plan-for", "7, 3", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    assert report.keys() == {"name", "sizes", "workspace", "peak", "programs", "shared"}
+    groups = {"programs", "shared", "checkpoints"}
+    assert report.keys() == {"name", "sizes", "workspace", "peak", *groups}
     assert report["sizes"] == {"T": 7, "N": 3}
     told = (ROOT / "docs/planning.md").read_text()
     for program in report["programs"]:
