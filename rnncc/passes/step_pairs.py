@@ -43,7 +43,8 @@ def pairs_of(net: Net) -> list[Pair]:
         found: dict[Scan, dict[SSAValue, SSAValue]] = {}
         for arg, x in zip(backward.groups[2], backward.xs, strict=True):
             for forward, row in _rows_behind(x, backward):
-                found.setdefault(forward, {})[arg] = row
+                if forward not in late:
+                    found.setdefault(forward, {})[arg] = row
         if found:
             forward, rows = max(found.items(), key=lambda item: len(item[1]))
             rows |= _inputs_of(forward, backward, rows)

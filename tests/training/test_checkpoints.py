@@ -1,0 +1,209 @@
+"""Checkpoints along time: not a bit of any output or gradient changes, and memory keeps within."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import rnncc
+from rnncc.errors import CompileError
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from tests.codegen.guarded import guards
+from tests.codegen.test_golden import fix_unrolled, sizes_of
+from tests.codegen.test_random import PROGRAMS, examples, single
+from tests.golden import CASES, GOLDEN, arrays_of, random_inputs
+from tests.strategies import make_inputs
+from tests.training.checkpoints import bodies, compiled, cut_model, phases_of, taken
+from tests.training.models import (
+    assert_same_bits,
+    check_close,
+    interpreted,
+    run_guarded,
+    trainable,
+    with_gradients,
+)
+
+SIZES = [(0, 1, 3), (1, 1, 1), (2, 2, 2), (3, 3, 2), (4, 1, 4), (9, 5, 4)]
+"""T, N, S."""
+CHUNKS = [(3,), (4, 2)]
+LSTM = GOLDEN / "caffe2" / "lstm"
+
+golden = pytest.mark.skipif(not CASES, reason="no golden data here")
+
+
+@golden
+@pytest.mark.parametrize("chunks", CHUNKS, ids=str)
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
+    """Caffe2's gradients, and at other sizes the bits that are there without checkpoints."""
+    model, plain = cut_model(case, chunks), trainable(case)
+    inputs, weights = arrays_of(case, "in:"), arrays_of(case, "weight:")
+    program = interpreted(case)
+    sizes = sizes_of(program, inputs)
+    drawn = {**random_inputs(program, sizes), **inputs}
+    fix_unrolled(drawn)
+    for end in (False, True):
+        with guards(end) as memory:
+            _, grads = run_guarded(model, drawn, weights, sizes, memory)
+        check_close(arrays_of(case, "grad:"), grads)
+    for size in SIZES:
+        sizes = dict(zip("TNS", size, strict=True))
+        drawn = random_inputs(program, sizes)
+        fix_unrolled(drawn)
+        weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
+        with guards(end=True) as memory:
+            results = [run_guarded(m, drawn, weights, sizes, memory) for m in (plain, model)]
+        for one, other in zip(*results, strict=True):
+            assert_same_bits(one, other, f"at {sizes}")
+
+
+@golden
+@pytest.mark.parametrize("name", ["lstm", "lstm_bidirectional", "attention_recurrent"])
+def test_what_is_absent_changes_nothing(name: str) -> None:
+    case = GOLDEN / "caffe2" / name
+    model, program = cut_model(case, (4, 2)), interpreted(case)
+    sizes = {"T": 7, "N": 3, "S": 2}
+    drawn = random_inputs(program, sizes)
+    weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
+    with guards(end=True) as memory:
+        outputs, grads = run_guarded(model, drawn, weights, sizes, memory)
+    kept = set(model.metadata["kept"])
+    for name in grads:
+        absent = {*grads, *outputs} - {name} - kept
+        with guards(end=False) as memory:
+            _, alone = run_guarded(model, drawn, weights, sizes, memory, absent)
+        assert_same_bits(alone, {name: grads[name]}, "alone")
+
+
+@examples(12)
+@given(PROGRAMS, st.sampled_from([(2,), (3, 1), (4, 2)]))
+def test_random_programs_keep_their_meaning(program: Program, chunks: tuple[int, ...]) -> None:
+    """In float64, half by half."""
+    check_meaning(program, chunks)
+
+
+@pytest.mark.slow
+@examples(1000)
+@given(PROGRAMS, st.sampled_from([(2,), (3, 1), (4, 2)]))
+def test_many_programs_keep_their_meaning(program: Program, chunks: tuple[int, ...]) -> None:
+    check_meaning(program, chunks)
+
+
+def check_meaning(program: Program, chunks: tuple[int, ...]) -> None:
+    wanted = [name for name, v in program.net.outputs.items() if dtype_of(v) in FLOATS]
+    both = with_gradients(program, wanted)
+    _, cut = phases_of(program.copy(), chunks)
+    for steps in (0, 1, 2, 3, 4, 5, 9):
+        sizes = {"T": steps, "N": 2}
+        _, inputs = make_inputs(both, sizes, steps)
+        want = run(both, inputs, np.float64, sizes)
+        values = {**program.arrays, **inputs}
+        known = {n: a for n, a in values.items() if takes(cut.forward, n)}
+        outputs = run(cut.forward, known, np.float64, sizes)
+        known = {n: a for n, a in values.items() if takes(cut.backward, n)}
+        known |= {n: outputs[n.removeprefix("kept:")] for n in (*cut.saved, *cut.kept)}
+        outputs |= run(cut.backward, known, np.float64, sizes)
+        for name in outputs.keys() - set(cut.saved):
+            told = f"{name} at {sizes}"
+            np.testing.assert_allclose(outputs[name], want[name], 1e-7, 1e-7, err_msg=told)
+
+
+def takes(program: Program, name: str) -> bool:
+    return name in program.net.inputs or name in program.params
+
+
+@examples(6)
+@given(PROGRAMS, st.sampled_from([(1,), (3,), (4, 2)]))
+def test_random_programs_keep_their_bits(program: Program, chunks: tuple[int, ...]) -> None:
+    models = compiled(program.copy(), chunks)
+    for sizes in ({"T": 0, "N": 3}, {"T": 1, "N": 1}, {"T": 7, "N": 3}):
+        wanted = [name for name, v in program.net.outputs.items() if dtype_of(v) in FLOATS]
+        _, drawn = make_inputs(with_gradients(program, wanted), sizes, sizes["T"])
+        inputs = {name: single(drawn[name]) for name in models[0].inputs}
+        outer = {name: single(drawn[f"grad:{name}"]) for name in models[0]._given}
+        with guards(end=True) as memory:
+            results = [run_guarded(model, inputs, outer, sizes, memory) for model in models]
+        for one, other in zip(*results, strict=True):
+            assert_same_bits(one, other, f"{chunks} at {sizes}")
+
+
+@golden
+def test_nothing_but_the_carry_is_kept() -> None:
+    """Of two layers that run over time together; and all that a run needs is in the run."""
+    case = GOLDEN / "caffe2" / "lstm_two_layers"
+    program = rnncc.frontends.caffe2.import_net(case / "net.pb", case / "init.pb")
+    _, cut = phases_of(program, (4, 2))
+    saved = [cut.backward.net.inputs[name] for name in cut.saved]
+    assert sorted(str(dims_of(v)[0]) for v in saved) == ["T/4"] * 4
+    assert cut.kept == []
+    assert [(op.chunk.data, bool(op.reverse)) for op in bodies(cut)] == [
+        (4, False),
+        (2, False),
+        (4, True),
+        (2, False),
+        (2, True),
+    ]
+
+
+@golden
+def test_a_budget_is_kept() -> None:
+    sizes = {"T": 1000, "N": 4}
+    plain = rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", train=True)
+    whole = taken(plain, sizes)
+    roomy = train_within(whole)
+    assert taken(roomy, sizes) == whole
+    assert roomy.metadata["checkpoints"].startswith("no checkpoints")
+    for part in (3, 10):
+        model = train_within(whole // part)
+        assert taken(model, sizes) <= whole // part
+        assert model.metadata["checkpoints"].startswith("checkpoints every ")
+
+
+@golden
+def test_the_least_budget_is_told_and_can_be_met() -> None:
+    with pytest.raises(CompileError, match="the least is ") as caught:
+        train_within(1000)
+    least = int(str(caught.value).split("the least is ")[1])
+    model = train_within(least)
+    assert taken(model, {"T": 1000, "N": 4}) == least
+    assert "within a run every" in model.metadata["checkpoints"]
+    with pytest.raises(CompileError, match=f"the least is {least}"):
+        train_within(least - 1)
+
+
+@golden
+def test_a_net_without_loops_has_no_checkpoints() -> None:
+    case = GOLDEN / "caffe2" / "lstm_unrolled"
+    with pytest.raises(CompileError, match=r"a budget of 1 bytes cannot be met at .*: the least"):
+        sizes = {"T": 5, "N": 4}
+        rnncc.compile(
+            case / "net.pb", case / "init.pb", train=True, memory_budget=1, plan_for=sizes
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"memory_budget": 1000, "plan_for": "5,4"}, "memory_budget goes with train"),
+        ({"memory_budget": 1000, "train": True}, "a budget holds at sizes"),
+        ({"memory_budget": "12Q", "train": True, "plan_for": "5,4"}, "'12Q' is not a number of"),
+        ({"memory_budget": 1000, "train": True, "plan_for": (5,)}, "needs a value for N"),
+        ({"memory_budget": 1000, "train": True, "plan_for": "5,4,3"}, "has no size number 3"),
+    ],
+)
+@golden
+def test_wrong_budgets(options: dict[str, object], message: str) -> None:
+    with pytest.raises(CompileError, match=message):
+        rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", **options)
+
+
+def train_within(budget: int) -> rnncc.TrainableModel:
+    return rnncc.compile(
+        LSTM / "net.pb", LSTM / "init.pb", train=True, memory_budget=budget, plan_for=(1000, 4)
+    )
