@@ -7,6 +7,7 @@ there and then goes back over them.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.types import dims_of
 from rnncc.passes.clusters import find_cluster
-from rnncc.passes.runs import Body, Cut, finish
+from rnncc.passes.runs import Body, Cut, Hand, finish
 from rnncc.passes.time_local import is_timed
 
 
@@ -59,8 +60,8 @@ def cut_time(
     behind.add(backward)
     done = _needed(forward, [*_read_by_others(forward, both, cut), *(h.op for h in hands)])
     ahead = Body(cut)
-    args = [(hand.op, hand.init, hand.arg) for hand in ahead.add(done)]
-    marked = [next(a for op, init, a in args if op is h.op and init is h.init) for h in hands]
+    carried = _numbered(ahead.add(done))
+    marked = [carried[key].arg for key in _numbered(hands)]
     loop = finish(ahead, _shown(done, both, cut), {}, marked, reverse)
     shown = _shown(backward, both, cut)
     marks = dict[SSAValue, SSAValue](zip(loop.marked, (h.arg for h in hands), strict=True))
@@ -91,6 +92,16 @@ def cut_loops(block: Block, cut: Cut, reverse: bool) -> None:
         _replace(loop, body, shown)
         _erase(block, cluster)
         sort(block)
+
+
+def _numbered(hands: Sequence[Hand]) -> dict[tuple[Operation, int], Hand]:
+    """Parts of the carry by whose they are: states may start alike."""
+    counts = Counter[Operation]()
+    found: dict[tuple[Operation, int], Hand] = {}
+    for hand in hands:
+        found[hand.op, counts[hand.op]] = hand
+        counts[hand.op] += 1
+    return found
 
 
 def _needed(ops: Sequence[Operation], roots: Iterable[Operation]) -> list[Operation]:
