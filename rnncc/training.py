@@ -99,10 +99,10 @@ def _within_budget(phases: Phases, options: Options) -> Phases:
 
     quiet = replace(options, dump_ir=None, time_passes=False)
     sizes = all_sizes(options.plan_for, phases.backward.symbols, "a budget of memory")
-    return fit(phases, lambda made: _lower(made, quiet), options.memory_budget, sizes)
+    return fit(phases, lambda made: lower_halves(made, quiet), options.memory_budget, sizes)
 
 
-def _lower(phases: Phases, options: Options) -> tuple[KernelProgram, KernelProgram]:
+def lower_halves(phases: Phases, options: Options) -> tuple[KernelProgram, KernelProgram]:
     """Both halves, planned."""
     from rnncc.lowering.stand_ins import take_stand_ins
     from rnncc.pipeline import lower_kernels
@@ -139,7 +139,7 @@ def assemble(
     program: Program, values: Mapping[str, Array], phases: Phases, options: Options
 ) -> Library:
     """The library of both halves of a program whose parameters start with some values."""
-    forward, backward = _lower(phases, options)
+    forward, backward = lower_halves(phases, options)
     known = {port.name: port for port in (*backward.inputs, *forward.inputs)}
     initial = [Initial(known[name], array) for name, array in values.items() if name in known]
     given = [p for p in forward.inputs if p.name not in values]

@@ -11,9 +11,14 @@ from hypothesis import strategies as st
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.ir.build import Build
 from rnncc.ir.interpreter import run
+from rnncc.ir.kern_interpreter import run as run_kernels
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.options import Options
+from rnncc.planning.layout import make_plan
+from rnncc.training import lower_halves
 from tests.codegen.guarded import guards
 from tests.codegen.test_golden import fix_unrolled, sizes_of
 from tests.codegen.test_random import PROGRAMS, examples, single
@@ -149,6 +154,43 @@ def test_nothing_but_the_carry_is_kept() -> None:
         (2, False),
         (2, True),
     ]
+
+
+@golden
+@pytest.mark.parametrize("name", ["lstm_two_layers", "lstm_bidirectional", "attention_recurrent"])
+def test_planned_memory(name: str) -> None:
+    """Kernels over poisoned memory at the planned offsets, and hardly more than lives at once."""
+    case = GOLDEN / "caffe2" / name
+    program = rnncc.frontends.caffe2.import_net(case / "net.pb", case / "init.pb")
+    both = with_gradients(program.copy(), list(program.net.outputs))
+    held = dict(program.arrays)
+    whole, cut = phases_of(program, (4, 2))
+    assert cut is not whole
+    forward, backward = lower_halves(cut, Options(train=True))
+    for sizes in ({"T": 1000, "N": 32, "S": 20}, {"T": 100, "N": 1, "S": 20}):
+        for plan in map(make_plan, (forward, backward)):
+            assert plan.peak(sizes) <= 1.05 * plan.bound(sizes)
+    for steps in (0, 1, 4, 7):
+        sizes = {"T": steps, "N": 2, "S": 3}
+        drawn = random_inputs(both, sizes)
+        want = run(both, drawn, np.float64, sizes)
+        known = held | drawn
+        made = run_kernels(forward, {p.name: known[p.name] for p in forward.inputs}, sizes)
+        known |= made | {f"kept:{output}": array for output, array in made.items()}
+        made |= run_kernels(backward, {p.name: known[p.name] for p in backward.inputs}, sizes)
+        check_close({n: a for n, a in want.items() if n in made}, made, f"at {sizes}")
+
+
+def test_states_that_start_alike_stay_apart() -> None:
+    b = Build.net("net")
+    x, start = b.input("x", ["T", "N", 3]), b.input("start", ["N", 3])
+
+    def step(b: Build, consts: list, carry: list, rows: list) -> tuple[list, list]:
+        grown = b.tanh(b.add(carry[0], rows[0]))
+        return [grown, b.mul(carry[1], grown)], [b.mul(grown, carry[1])]
+
+    finals, ys = b.scan([], [start, start], [x], step)
+    check_meaning(b.finish({"y": ys[0], "end": finals[1]}), (3, 1))
 
 
 @golden
