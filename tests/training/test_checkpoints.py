@@ -86,6 +86,21 @@ def test_what_is_absent_changes_nothing(name: str) -> None:
         assert_same_bits(alone, {name: grads[name]}, "alone")
 
 
+@golden
+@pytest.mark.parametrize("name", ["lstm", "lstm_two_layers", "attention_regular"])
+def test_absent_gradients_of_outputs_are_zeros(name: str) -> None:
+    case = GOLDEN / "caffe2" / name
+    model, program = cut_model(case, (4, 2)), interpreted(case)
+    outputs, _ = model.forward(random_inputs(program, {"T": 9, "N": 3, "S": 4}))
+    for given_one in model._given:
+        results = []
+        for others in ({}, {n: np.zeros_like(outputs[n]) for n in model._given}):
+            _, tape = model.forward(random_inputs(program, {"T": 9, "N": 3, "S": 4}))
+            grads = {**others, given_one: np.ones_like(outputs[given_one])}
+            results.append(model.backward(tape, grads))
+        assert_same_bits(results[0], results[1], given_one)
+
+
 @examples(12)
 @given(PROGRAMS, st.sampled_from([(2,), (3, 1), (4, 2)]))
 def test_random_programs_keep_their_meaning(program: Program, chunks: tuple[int, ...]) -> None:
