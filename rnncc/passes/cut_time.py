@@ -62,17 +62,11 @@ def cut_time(
     ahead = Body(cut)
     carried = _numbered(ahead.add(done))
     marked = [carried[key].arg for key in _numbered(hands)]
-    loop = finish(ahead, _shown(done, both, cut), {}, marked, reverse)
-    shown = _shown(backward, both, cut)
+    left, shown = (_shown(ops, both, cut) for ops in (done, backward))
+    loop = finish(ahead, left, {}, marked, reverse)
     marks = dict[SSAValue, SSAValue](zip(loop.marked, (h.arg for h in hands), strict=True))
     back = finish(behind, shown, marks, [], not reverse)
-    end = block.last_op
-    assert end is not None
-    block.insert_ops_before([loop, back], end)
-    for made, body, ys in ((loop, ahead, _shown(done, both, cut)), (back, behind, shown)):
-        _replace(made, body, ys)
-    _erase(block, both)
-    sort(block)
+    _put(block, [(loop, ahead, left), (back, behind, shown)], both)
     late = behind.ops[again:]
     return Runs(loop, back, [op for op in back.body.block.ops if op not in late][:-1], late)
 
@@ -86,12 +80,7 @@ def cut_loops(block: Block, cut: Cut, reverse: bool) -> None:
         body.add(cluster)
         shown = _shown(cluster, set(cluster), cut)
         loop = finish(body, shown, {}, [], reverse)
-        end = block.last_op
-        assert end is not None
-        block.insert_op_before(loop, end)
-        _replace(loop, body, shown)
-        _erase(block, cluster)
-        sort(block)
+        _put(block, [(loop, body, shown)], cluster)
 
 
 def _numbered(hands: Sequence[Hand]) -> dict[tuple[Operation, int], Hand]:
@@ -137,6 +126,24 @@ def _shown(ops: Sequence[Operation], both: Collection[Operation], cut: Cut) -> l
     return [v for v in results if any(use.operation not in both for use in v.uses)]
 
 
+def _put(
+    block: Block,
+    loops: Sequence[tuple[Chunks, Body, Sequence[SSAValue]]],
+    gone: Collection[Operation],
+) -> None:
+    """Put loops in the place of ops; each with its body and the values that it yields rows of."""
+    end = block.last_op
+    assert end is not None
+    block.insert_ops_before([made for made, _, _ in loops], end)
+    for made, body, ys in loops:
+        _replace(made, body, ys)
+    for op in reversed(list(block.ops)):
+        if op in gone:
+            op.detach()
+            op.erase(safe_erase=False)
+    sort(block)
+
+
 def _replace(made: Chunks, body: Body, ys: Sequence[SSAValue]) -> None:
     for hand, final in zip(body.hands, made.finals, strict=True):
         if hand.final is not None:
@@ -144,13 +151,6 @@ def _replace(made: Chunks, body: Body, ys: Sequence[SSAValue]) -> None:
     for old, new in zip(ys, made.ys, strict=True):
         assert made.next_op is not None
         old.replace_all_uses_with(Build.before(made.next_op).reshape(new, dims_of(old)))
-
-
-def _erase(block: Block, gone: Collection[Operation]) -> None:
-    for op in reversed(list(block.ops)):
-        if op in gone:
-            op.detach()
-            op.erase(safe_erase=False)
 
 
 def sort(block: Block) -> None:
