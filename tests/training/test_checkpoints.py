@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import rnncc_runtime
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -222,6 +223,26 @@ def test_a_budget_is_kept() -> None:
         model = train_within(whole // part)
         assert taken(model, sizes) <= whole // part
         assert model.metadata["checkpoints"].startswith("checkpoints every ")
+
+
+@golden
+def test_a_library_keeps_a_budget(tmp_path: Path) -> None:
+    """And gives Caffe2's gradients, with the bits that there are without a budget."""
+    wanted = list(arrays_of(LSTM, "weight:"))
+    options = {"memory_budget": "64K", "plan_for": "1000,4", "outputs_with_grads": wanted}
+    files = LSTM / "net.pb", LSTM / "init.pb"
+    made = rnncc.build(*files, out=tmp_path, name="tight", train=True, products=("so",), **options)
+    assert made.library is not None
+    model = rnncc_runtime.load(made.library, train=True)
+    assert model.metadata["checkpoints"].startswith("checkpoints every ")
+    assert taken(model, {"T": 1000, "N": 4}) <= 64 * 1024
+    inputs, weights = arrays_of(LSTM, "in:"), arrays_of(LSTM, "weight:")
+    results = []
+    for each in (model, trainable(LSTM)):
+        outputs, tape = each.forward(inputs)
+        results.append(outputs | each.backward(tape, weights))
+    check_close(arrays_of(LSTM, "grad:"), results[0])
+    assert_same_bits(*results, "of the library")
 
 
 @golden
