@@ -25,6 +25,9 @@ from rnncc_runtime.sizes import solve
 _ALIGNMENT = 64
 _LARGEST = 2**62
 _Named = tuple[str, Array | None]
+Shape = tuple[int, ...]
+_REMEMBERED = 256
+"""Combinations of shapes whose sizes are kept."""
 _SPARE = 2
 """Blocks of memory that are kept for the next call."""
 
@@ -38,7 +41,7 @@ class Tape:
 
     _inputs: list[Array | None]
     _outputs: list[Array]
-    _symbols: tuple[int, ...]
+    _sizes: _Sizes
     _block: Block | None = field(repr=False)
 
     @property
@@ -54,6 +57,16 @@ class Block:
         self.memory = np.empty(size + _ALIGNMENT, np.uint8)
         self.size = size
         self.address = -(-address(self.memory) // _ALIGNMENT) * _ALIGNMENT
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """What follows from the sizes of a call: shapes by group of arrays, and bytes."""
+
+    symbols: tuple[int, ...]
+    shapes: dict[str, list[Shape]]
+    tape: int
+    workspace: int
 
 
 class _Workspace(threading.local):
@@ -102,9 +115,11 @@ class TrainableModel:
         self._functions, self._keep = dict(functions), keep
         self._workspace = _Workspace()
         self._spare: list[Block] = []
+        self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
+        self._fixed = [tuple(s.evaluate({}) for s in t.sizes) for t in self._trained.values()]
         self.parameters: dict[str, Array] = {
-            name: np.empty([size.evaluate({}) for size in spec.sizes], spec.dtype)
-            for name, spec in self._trained.items()
+            name: np.empty(shape, spec.dtype)
+            for (name, spec), shape in zip(self._trained.items(), self._fixed, strict=True)
         }
         table = _table(self.parameters.values())
         functions["init_parameters"](addressof(table))
@@ -127,22 +142,22 @@ class TrainableModel:
         """
         given = check_inputs(inputs, self.inputs)
         chosen = check_outputs({} if out is None else out, self.outputs)
-        symbols, values = self._sizes(given, chosen)
+        sizes = self._sizes(given, chosen)
         results = [
-            np.empty([size.evaluate(values) for size in spec.sizes], spec.dtype)
-            if array is None
-            else array
-            for spec, array in zip(self.outputs.values(), chosen, strict=True)
+            np.empty(shape, spec.dtype) if array is None else array
+            for spec, shape, array in zip(
+                self.outputs.values(), sizes.shapes["outputs"], chosen, strict=True
+            )
         ]
         parameters = self._held()
         if out:
             read = [*zip(self.inputs, given, strict=True), *self.parameters.items()]
             _check_apart(read, list(zip(self.outputs, results, strict=True)))
-        block = self._take(self._bytes("tape_bytes", symbols))
+        block = self._take(sizes.tape)
         tables = [_table(given), _table(parameters), _table(results)]
-        self._call("forward", tables, block, symbols)
+        self._call("forward", tables, block, sizes)
         named = dict(zip(self.outputs, results, strict=True))
-        return named, Tape(given, results, symbols, block)
+        return named, Tape(given, results, sizes, block)
 
     def backward(
         self,
@@ -169,18 +184,17 @@ class TrainableModel:
         """
         if tape._block is None:  # pyright: ignore[reportPrivateUsage]
             raise ArrayError("the tape was used up by an earlier backward pass")
-        symbols = tape._symbols  # pyright: ignore[reportPrivateUsage]
-        values = dict(zip(self._symbols, symbols, strict=True))
+        sizes = tape._sizes  # pyright: ignore[reportPrivateUsage]
         unknown = [name for name in output_grads if name not in self._given]
         if unknown:
             raise ArrayError(f"no output with a gradient is named {', '.join(map(str, unknown))}")
         full = dict(output_grads)
-        for name, spec in self._given.items():
+        for (name, spec), shape in zip(self._given.items(), sizes.shapes["given"], strict=True):
             if name not in full and not spec.optional:
-                full[name] = np.zeros([size.evaluate(values) for size in spec.sizes], spec.dtype)
+                full[name] = np.zeros(shape, spec.dtype)
         given = check_inputs(full, self._given)
-        results = self._results(wanted, out, values)
-        self._check_shapes(given, results, values)
+        results = self._results(wanted, out, sizes)
+        self._check_shapes(given, results, sizes)
         inputs, outputs = tape._inputs, tape._outputs  # pyright: ignore[reportPrivateUsage]
         parameters = self._held()
         if out:
@@ -190,7 +204,7 @@ class TrainableModel:
             _check_apart([*read, *self.parameters.items()], list(written))
         tables = [_table(arrays) for arrays in (inputs, parameters, given, results)]
         block, tape._block = tape._block, None  # pyright: ignore[reportPrivateUsage]
-        self._call("backward", tables, block, symbols)
+        self._call("backward", tables, block, sizes)
         if len(self._spare) < _SPARE:
             self._spare.append(block)
         named = zip(self._grads, results, strict=True)
@@ -204,7 +218,7 @@ class TrainableModel:
         return outputs
 
     def _results(
-        self, wanted: Iterable[str] | None, out: Mapping[str, Array] | None, values: dict[str, int]
+        self, wanted: Iterable[str] | None, out: Mapping[str, Array] | None, sizes: _Sizes
     ) -> list[Array | None]:
         """The arrays to write gradients into; None for one that is not wanted."""
         names = set(self._grads if wanted is None else wanted)
@@ -212,25 +226,34 @@ class TrainableModel:
             raise ArrayError(f"no gradient is there for {', '.join(unknown)}")
         chosen = check_outputs({} if out is None else out, self._grads)
         return [
-            array
-            if array is not None or name not in names
-            else np.empty([size.evaluate(values) for size in spec.sizes], spec.dtype)
-            for (name, spec), array in zip(self._grads.items(), chosen, strict=True)
+            array if array is not None or name not in names else np.empty(shape, spec.dtype)
+            for (name, spec), shape, array in zip(
+                self._grads.items(), sizes.shapes["grads"], chosen, strict=True
+            )
         ]
 
     def _check_shapes(
-        self, given: list[Array | None], results: list[Array | None], values: dict[str, int]
+        self, given: list[Array | None], results: list[Array | None], sizes: _Sizes
     ) -> None:
         specs = [*self._given.values(), *self._grads.values()]
-        for spec, array in zip(specs, [*given, *results], strict=True):
-            want = tuple(size.evaluate(values) for size in spec.sizes)
+        shapes = [*sizes.shapes["given"], *sizes.shapes["grads"]]
+        for spec, want, array in zip(specs, shapes, [*given, *results], strict=True):
             if array is not None and array.shape != want:
                 found = f"has shape {list(array.shape)}, expected {list(want)}"
                 raise ArrayError(f"the gradient of {spec.name} {found}")
 
-    def _sizes(
-        self, given: list[Array | None], results: list[Array | None]
-    ) -> tuple[tuple[int, ...], dict[str, int]]:
+    def _sizes(self, given: list[Array | None], results: list[Array | None]) -> _Sizes:
+        """The sizes of a call, remembered by the shapes of its arrays."""
+        key = tuple([None if array is None else array.shape for array in given + results])
+        known = self._known.get(key)
+        if known is None:
+            known = self._find_sizes(given, results)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[key] = known
+        return known
+
+    def _find_sizes(self, given: list[Array | None], results: list[Array | None]) -> _Sizes:
         labels = [*self.inputs, *(f"output {name}" for name in self.outputs)]
         specs = (*self.inputs.values(), *self.outputs.values())
         shapes = [
@@ -241,13 +264,19 @@ class TrainableModel:
         used = set[str]().union(*(size.symbols for spec in specs for size in spec.sizes))
         values = solve(shapes, tuple(s for s in self._symbols if s in used))
         symbols = tuple(values.get(symbol, 1) for symbol in self._symbols)
-        return symbols, dict(zip(self._symbols, symbols, strict=True))
+        values = dict(zip(self._symbols, symbols, strict=True))
+        groups = {"outputs": self.outputs, "given": self._given, "grads": self._grads}
+        found = {
+            group: [tuple(size.evaluate(values) for size in spec.sizes) for spec in of.values()]
+            for group, of in groups.items()
+        }
+        tape, workspace = (self._bytes(n, symbols) for n in ("tape_bytes", "workspace_bytes"))
+        return _Sizes(symbols, found, tape, workspace)
 
     def _held(self) -> list[Array | None]:
         """The parameters in order, whatever the caller made of the dict."""
         arrays = check_outputs(self.parameters, self._trained)
-        for (name, spec), array in zip(self._trained.items(), arrays, strict=True):
-            want = tuple(size.evaluate({}) for size in spec.sizes)
+        for name, want, array in zip(self._trained, self._fixed, arrays, strict=True):
             if array is None or array.shape != want:
                 raise ArrayError(f"parameter {name} is to be an array of shape {list(want)}")
         return arrays
@@ -265,12 +294,12 @@ class TrainableModel:
             self._refuse(2, symbols)
         return size
 
-    def _call(self, name: str, tables: list[Any], tape: Block, symbols: tuple[int, ...]) -> None:
-        workspace = self._workspace.of(self._bytes("workspace_bytes", symbols))
+    def _call(self, name: str, tables: list[Any], tape: Block, sizes: _Sizes) -> None:
+        workspace = self._workspace.of(sizes.workspace)
         addresses = [addressof(table) for table in tables]
-        code = self._functions[name](*addresses, tape.address, workspace, *symbols)
+        code = self._functions[name](*addresses, tape.address, workspace, *sizes.symbols)
         if code:
-            self._refuse(code, symbols)
+            self._refuse(code, sizes.symbols)
 
     def _refuse(self, code: int, symbols: tuple[int, ...]) -> None:
         told = ", ".join(f"{s} = {v}" for s, v in zip(self._symbols, symbols, strict=True))
