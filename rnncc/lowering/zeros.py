@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from itertools import count
 
 from xdsl.dialects.builtin import FloatAttr, IntAttr, f64
 from xdsl.ir import Block
@@ -21,13 +22,18 @@ from rnncc.ir.types import tensor
 
 def give_zeros(program: KernelProgram, names: Collection[str]) -> None:
     """Let those inputs be absent that are read row by row, or that do not grow with time."""
+    known: dict[tuple[str, Dim], Buffer] = {}
     for number, port in enumerate(program.inputs):
         if port.name not in names:
             continue
         buffer = next(b for b in program.buffers if b.label.data == port.name)
         size = _room(buffer)
         if size is not None:
-            _stand_in(program, buffer, size)
+            key = buffer.dtype, size
+            if key not in known:
+                known[key] = _zeros(program, *key)
+            buffer.properties["default"] = known[key].label
+            buffer.properties["ring"] = IntAttr(1)
             program.inputs[number] = replace(port, optional=True)
 
 
@@ -40,15 +46,14 @@ def _room(buffer: Buffer) -> Dim | None:
     return None if "T" in buffer.elements.symbols else buffer.elements
 
 
-def _stand_in(program: KernelProgram, buffer: Buffer, size: Dim) -> None:
-    """Fill a buffer with zeros at the start, and name it as the default."""
-    zeros = Buffer(f"{buffer.label.data}.zeros", "scratch", buffer.dtype, size)
+def _zeros(program: KernelProgram, dtype: str, size: Dim) -> Buffer:
+    """A buffer that is filled with zeros at the start."""
+    labels = {buffer.label.data for buffer in program.buffers}
+    label = next(name for i in count() if (name := f"zeros.{i}") not in labels)
+    zeros = Buffer(label, "scratch", dtype, size)
     body = Block()
-    zero = Fill(tensor((), buffer.dtype), value=FloatAttr(0.0, f64))
+    zero = Fill(tensor((), dtype), value=FloatAttr(0.0, f64))
     body.add_ops([zero, Yield([zero.y])])
     fill = Map([size], [], [(zeros.y, Access(Dim.of(0), (Dim.of(1),)))], body)
-    last = program.buffers[-1]
-    block = program.func.body.block
-    block.insert_ops_after([zeros, fill], last)
-    buffer.properties["default"] = zeros.label
-    buffer.properties["ring"] = IntAttr(1)
+    program.func.body.block.insert_ops_after([zeros, fill], program.buffers[-1])
+    return zeros

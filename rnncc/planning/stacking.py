@@ -16,10 +16,18 @@ from rnncc.planning.lifetimes import Lifetime
 
 REFERENCE = (
     *((1, 1, 3), (5, 3, 4), (10, 8, 10), (50, 32, 50)),
-    *((20, 1, 20), (100, 1, 50), (1000, 32, 50), (3, 200, 5), (16, 24, 9)),
+    *(
+        (20, 1, 20),
+        (100, 1, 50),
+        (1000, 32, 50),
+        (3, 200, 5),
+        (16, 24, 9),
+        (12, 20, 8),
+        (2000, 1, 12),
+    ),
 )
 """T, N and any other symbol: from one step of one row to large batches, long or short."""
-FITTED = 4
+FITTED = 6
 """At so many of them, the first, blocks are fitted into gaps."""
 GOOD = 1.005
 """Of the least possible height: no better order is looked for."""
@@ -71,7 +79,7 @@ def best_order(
     columns = range(FITTED) if len(lifetimes) <= MANY else [FITTED - 1]
     for column, rule, smallest in product(columns, range(4), (False, True)):
         search.fit(column, rule, smallest)
-        if search.score[0] <= GOOD + column * STEP or len(lifetimes) > MANY:
+        if search.score[0] <= GOOD + min(column, 3) * STEP or len(lifetimes) > MANY:
             break
     return search.best, search.ends(search.best).max(axis=0)
 
