@@ -14,6 +14,10 @@ from rnncc.sizes import parse_bytes
 Shape = Sequence[int | str | None] | str
 
 
+RULES = ("auto", "none", "all")
+"""The values of `recompute` that are no names."""
+
+
 @dataclass(frozen=True)
 class Options:
     """The options of one compilation.

@@ -59,10 +59,12 @@ def import_source(net: Any, init: Any, options: Options) -> Program:
     """Read a net as a program, checked."""
     from rnncc.frontends.caffe2 import import_net
     from rnncc.ir.program import Program
+    from rnncc.options import RULES
 
     if isinstance(net, Program):
         return _take(net, init, options)
-    return import_net(net, init, dict(options.shapes), options.name, options.seed)
+    names = options.recompute_names if options.train and options.recompute not in RULES else None
+    return import_net(net, init, dict(options.shapes), options.name, options.seed, names)
 
 
 def _take(program: Program, init: Any, options: Options) -> Program:

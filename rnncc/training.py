@@ -9,14 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rnncc.errors import CompileError
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.library import Array, Library
 from rnncc.ir.program import Program
 from rnncc.ir.training import GRAD, KEPT, SAVED, Initial, Training
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.options import Options
+from rnncc.options import RULES, Options
 from rnncc.passes.accumulate import Accumulate
-from rnncc.passes.choose_saved import RULES, Choice, choose_saved
+from rnncc.passes.choose_saved import Choice, choose_saved
 from rnncc.passes.differentiate import differentiate
 from rnncc.passes.drop_stops import DropStops
 from rnncc.passes.hoist import Hoist
@@ -173,9 +174,17 @@ def _wanted(program: Program, options: Options) -> list[str]:
 
 def _rule(program: Program, options: Options) -> str | frozenset[str]:
     """The net's own list goes before our choice, and the user's word before both."""
-    if options.recompute == "auto" and program.recompute:
-        return program.recompute
-    return options.recompute if options.recompute in RULES else options.recompute_names
+    if options.recompute in RULES:
+        own = options.recompute == "auto" and program.recompute
+        return own or options.recompute
+    if program.recompute:
+        return program.recompute  # the names as the front end knows them
+    hints = {v.name_hint for op in program.net.walk() for v in op.results}
+    if unknown := sorted(options.recompute_names - hints):
+        raise CompileError(
+            program.source, f"nothing is named {', '.join(unknown)} to compute again"
+        )
+    return options.recompute_names
 
 
 def _renamed(ports: Sequence[Port]) -> list[Port]:

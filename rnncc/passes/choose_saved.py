@@ -23,12 +23,12 @@ from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Slice, Transpo
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
+from rnncc.options import RULES
 from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
 COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
 VIEWS = (Reshape, Transpose, Broadcast, Slice, Shift)
-RULES = ("auto", "none", "all")
 
 ARITHMETIC, FUNCTION = 0.25, 2.0
 """Work for one element, as the bytes that are as dear to keep: a float kept is 4."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
@@ -12,14 +12,14 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator, hint_of
 from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR, NAMES
-from rnncc.frontends.caffe2.ops.recurrent_network import RecurrentNetwork
+from rnncc.frontends.caffe2.ops.recurrent_network import RECOMPUTE, RecurrentNetwork
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.frontends.caffe2.solve import solve, walk
 from rnncc.frontends.caffe2.table import OPERATORS, REFUSED
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
-from rnncc.netdef import Fill, NetDef, declared_fills, load
+from rnncc.netdef import Argument, Fill, NetDef, declared_fills, load
 from rnncc.netdef.files import Message
 
 Source = str | Path | bytes | Message
@@ -34,6 +34,7 @@ def import_net(
     shapes: Sizes | None = None,
     name: str | None = None,
     seed: int = 0,
+    recompute: Collection[str] | None = None,
 ) -> Program:
     """Read a Caffe2 net.
 
@@ -44,6 +45,8 @@ def import_net(
             `{"x": ("T", "N", 40)}` or `{"x": "T,N,40"}`.
         name: the program's name; by default the file's stem, or the net's own name.
         seed: for random fills of `init`.
+        recompute: blobs of step nets that backward passes compute again, in place of those that
+            the net names.
     Returns:
         A program whose inputs are the external inputs that `init` does not fill, in their order;
         those with a value by convention are optional.
@@ -51,9 +54,27 @@ def import_net(
         CompileError: anything wrong, damaged or not supported.
     """
     message = load(net, "<net>")
+    if recompute is not None:
+        message = _recomputing(message, recompute)
     graph, s = _solved(net, message, init, shapes)
     stem = Path(net).stem if isinstance(net, (str, Path)) else ""
-    return graph.emit(s, name or stem or message.name or "net", seed)
+    program = graph.emit(s, name or stem or message.name or "net", seed)
+    unknown = [n for n in sorted(recompute or ()) if hint_of(n) not in program.recompute]
+    if unknown:
+        what = f"no step of a recurrent net writes {', '.join(unknown)}, to be computed again"
+        raise CompileError(program.source, what)
+    return program
+
+
+def _recomputing(net: NetDef, names: Collection[str]) -> NetDef:
+    """A copy in which the backward passes of recurrent nets compute these blobs again."""
+    made = NetDef()
+    made.CopyFrom(net)
+    for op in (op for op in made.op if op.type == "RecurrentNetwork"):
+        kept = [arg for arg in op.arg if arg.name != RECOMPUTE]
+        del op.arg[:]
+        op.arg.extend([*kept, Argument(name=RECOMPUTE, strings=[n.encode() for n in names])])
+    return made
 
 
 @dataclass(frozen=True)

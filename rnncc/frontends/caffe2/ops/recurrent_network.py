@@ -22,6 +22,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.passes.pull_back import ops_between
 
+RECOMPUTE = "recompute_blobs_on_backward"
+
 
 class RecurrentNetwork(Operator):
     """For t in 0 ... T-1 run the step net on views of the sequences and of the states.
@@ -39,7 +41,7 @@ class RecurrentNetwork(Operator):
     def setup(self, maker: GraphMaker) -> None:
         self.structure: Structure = read_structure(self)
         self._extent: Dims | None = None
-        named = self.args.strings("recompute_blobs_on_backward")
+        named = self.args.strings(RECOMPUTE)
         self.recomputed = {y for op in self.structure.step.op for y in op.output} & set(named)
         self.references = inputs_of(self)
         self.timestep = Blob(self.structure.timestep)
