@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -47,6 +50,78 @@ def onnxruntime_calls(cell: str, steps: int, batch: int, units: int) -> dict[str
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     x = np.random.default_rng(0).standard_normal((steps, batch, units)).astype(np.float32)
     return {"ONNX Runtime": lambda: session.run(None, {"X": x})}
+
+
+def torch_training(cell: str, steps: int, batch: int, units: int) -> dict[str, Call]:
+    """Forward and backward: PyTorch's own LSTM or GRU, or the cell as a loop in eager mode."""
+    import torch
+
+    torch.set_num_threads(1)
+    x = torch.randn(steps, batch, units, requires_grad=True)
+    dy = torch.randn(steps, batch, units)
+    if cell in ("lstm", "gru"):
+        module = getattr(torch.nn, cell.upper())(units, units)
+
+        def standard() -> object:
+            module.zero_grad()
+            x.grad = None
+            return module(x)[0].backward(dy)
+
+        return {"PyTorch": standard}
+    step = {"milstm": _milstm, "layernorm_lstm": _layernorm}[cell]
+    weights = [(torch.randn(units, 4 * units) * 0.05).requires_grad_() for _ in range(2)]
+    scales = [torch.ones(4 * units).requires_grad_() for _ in range(3)]
+    scales.append(torch.zeros(4 * units, requires_grad=True))
+
+    def eager() -> object:
+        for value in (x, *weights, *scales):
+            value.grad = None
+        return _loop(torch, step, x, weights, scales).backward(dy)
+
+    return {"PyTorch eager": eager}
+
+
+def jax_training(cell: str, steps: int, batch: int, units: int) -> dict[str, Call]:
+    """Forward and backward of the custom cells: JAX's scan, compiled."""
+    if cell in ("lstm", "gru"):
+        return {}
+    os.environ.setdefault(
+        "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+    )
+    jax: Any = import_module("jax")  # it has no types where it is not installed
+    jnp: Any = import_module("jax.numpy")
+
+    def cell_step(u: Any, scales: Any, carry: Any, x: Any) -> Any:
+        h, c = carry
+        product = h @ u
+        if cell == "milstm":
+            z = scales[0] * product * x + scales[1] * product + scales[2] * x + scales[3]
+        else:
+            z = x + product
+            mean = z.mean(-1, keepdims=True)
+            variance = ((z - mean) ** 2).mean(-1, keepdims=True)
+            z = (z - mean) / jnp.sqrt(variance + 1e-5) * scales[0] + scales[3]
+        i, f, o, g = jnp.split(z, 4, -1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h
+
+    def forward(x: Any, w: Any, u: Any, scales: Any) -> Any:
+        start = jnp.zeros((batch, units))
+        return jax.lax.scan(partial(cell_step, u, scales), (start, start), x @ w)[1]
+
+    rng = np.random.default_rng(0)
+    shapes = [(steps, batch, units), (units, 4 * units), (units, 4 * units)]
+    values = [jnp.array(rng.standard_normal(s) * 0.05, jnp.float32) for s in shapes]
+    values.append(jnp.stack([jnp.ones(4 * units)] * 3 + [jnp.zeros(4 * units)]))
+    dy = jnp.array(rng.standard_normal(shapes[0]), jnp.float32)
+
+    def both(*arguments: Any) -> Any:
+        y, pull = jax.vjp(forward, *arguments)
+        return y, pull(dy)
+
+    compiled: Any = jax.jit(both)
+    return {"JAX": lambda: jax.block_until_ready(compiled(*values))}
 
 
 def _loop(torch: Any, step: Any, x: Any, weights: Any, scales: Any) -> Any:
