@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.builder import Builder
+from xdsl.ir import Block, SSAValue
 
 from rnncc.ir import kernels
 from rnncc.ir.access import Access, buffer_dtype, packed_elements
@@ -50,14 +51,24 @@ class Weights:
             if place.buffer in self._arrays:
                 made = self._pack_now(place.buffer, sources, units, depth, panel)
             else:
-                made = self._pack_later(place.buffer, sources, units, depth, panel)
-                if not self._is_fixed(place.buffer):
+                home = self._home(op.b, place.buffer)
+                made = self._pack_later(place.buffer, sources, units, depth, panel, home)
+                if home is None:
                     return made, (depth, len(starts), panel)
             self._packed[key] = made
         return self._packed[key], (depth, len(starts), panel)
 
-    def _is_fixed(self, buffer: SSAValue) -> bool:
-        return isinstance(buffer.owner, Buffer) and buffer.owner.role.data == "input"
+    def _home(self, value: SSAValue, buffer: SSAValue) -> Builder | None:
+        """Where a matrix that no loop changes is packed, once; None for one that changes."""
+        lowering = self._lowering
+        if isinstance(buffer.owner, Buffer) and buffer.owner.role.data == "input":
+            return lowering.builders[0]
+        row = None
+        while value in lowering.outer and row is None:
+            value, row = lowering.outer[value]
+        block = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        outside = block is not None and lowering.depths.get(block) == 0
+        return lowering.builders[0] if outside and row is None else None
 
     def _pack_now(
         self, buffer: SSAValue, sources: list[Access], units: int, depth: int, panel: int
@@ -71,14 +82,20 @@ class Weights:
         return place.buffer
 
     def _pack_later(
-        self, buffer: SSAValue, sources: list[Access], units: int, depth: int, panel: int
+        self,
+        buffer: SSAValue,
+        sources: list[Access],
+        units: int,
+        depth: int,
+        panel: int,
+        home: Builder | None,
     ) -> SSAValue:
-        """Packed when the library is called: at its start for inputs, else before this kernel."""
+        """Packed when the library is called: before all loops, or else before this kernel."""
         lowering = self._lowering
         size = packed_elements(len(sources), units, depth, lowering.target.lanes)
         place = lowering.declare("packed", "scratch", buffer_dtype(buffer), [Dim.of(size)])
         op = kernels.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
-        (lowering.builders[0] if self._is_fixed(buffer) else lowering.builder).insert(op)
+        (home or lowering.builder).insert(op)
         return place.buffer
 
 
