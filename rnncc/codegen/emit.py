@@ -58,17 +58,29 @@ class Emit:
         self.symbols: dict[str, Value] = {}
         self._stack: Pointer | None = None
 
+    @staticmethod
+    def begin(function: ir.Function, target: Target, symbols: Sequence[str]) -> Emit:
+        """Start a function whose last arguments are the sizes of these symbols."""
+        emit = Emit(function.module, target, ir.IRBuilder(function.append_basic_block("entry")))
+        sizes = function.args[len(function.args) - len(symbols) :]
+        emit.symbols = dict(zip(symbols, sizes, strict=True))
+        return emit
+
     @property
     def stack(self) -> Pointer:
         """Room for `SUMS` vectors of sums, shared by all kernels of the function."""
         if self._stack is None:
-            lanes = self.target.lanes
-            with self.b.goto_entry_block():
-                room = cast(Value, self.b.alloca(ir.ArrayType(FLOAT, SUMS * lanes)))
-                room.align = 64
-                room.type = POINTER  # llvmlite would make it a typed pointer
-                self._stack = Pointer(room, "f32")
+            room = self._room(ir.ArrayType(FLOAT, SUMS * self.target.lanes), 64)
+            self._stack = Pointer(room, "f32")
         return self._stack
+
+    def _room(self, type_: ir.Type, align: int) -> Value:
+        """Room on the stack, for the whole call."""
+        with self.b.goto_entry_block():
+            room = cast(Value, self.b.alloca(type_))
+        room.align = align
+        room.type = POINTER  # llvmlite would make it a typed pointer
+        return room
 
     def math(self, lanes: int) -> MathEmitter:
         """Functions on one float, or on a vector of them."""
@@ -184,6 +196,29 @@ class Emit:
     def when(self, condition: Value) -> AbstractContextManager[Any]:
         """Code that runs only where the condition holds."""
         return self.b.if_then(condition)
+
+    def fail_if(self, condition: Value, code: int) -> None:
+        """End the call with an error code where the condition holds."""
+        with self.when(condition):
+            self.b.ret(I32(code))
+
+    # Tables of pointers
+
+    def is_null(self, pointer: Value) -> Value:
+        return self.b.icmp_unsigned("==", pointer, ir.Constant(POINTER, None))
+
+    def field(self, struct: Value, number: int) -> Value:
+        """One pointer of a struct or a table."""
+        at = self.b.gep(struct, [I64(number)], source_etype=POINTER)
+        return self.b.load(at, typ=POINTER, align=8)
+
+    def table(self, pointers: Sequence[Value]) -> Value:
+        """A table of pointers on the stack."""
+        table = self._room(ir.ArrayType(POINTER, max(len(pointers), 1)), 8)
+        for number, pointer in enumerate(pointers):
+            at = self.b.gep(table, [I64(number)], source_etype=POINTER)
+            self.b.store(pointer, at, align=8)
+        return table
 
     # Memory
 

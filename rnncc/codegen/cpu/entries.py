@@ -7,17 +7,18 @@ first pointer; `add_exports` makes the functions that users call, for code with 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
 
 from rnncc.codegen.cpu.function import emit_program
-from rnncc.codegen.cpu.streaming_entries import emit_sizes, emit_streaming
-from rnncc.codegen.cpu.training_entries import emit_tape_bytes, emit_training
-from rnncc.codegen.emit import I8, I32, I64, POINTER
+from rnncc.codegen.cpu.sizes import emit_size
+from rnncc.codegen.cpu.streaming_entries import TIME, emit_streaming
+from rnncc.codegen.cpu.training_entries import emit_training
+from rnncc.codegen.emit import I8, I32, POINTER
 from rnncc.codegen.target import Target
+from rnncc.ir.dims import Largest
 from rnncc.ir.library import Library
 
 FUNCTIONS = {"run": 3}
@@ -47,18 +48,19 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
         part: emit_program(module, program, f"{library.name}_{part}", target)
         for part, program in library.programs.items()
     }
+    sizes = {"workspace_bytes": (library.workspace, library.symbols)}
     if library.streaming is not None:
         code.entries |= emit_streaming(module, library, calls, target)
-        code.sizes += emit_sizes(module, library, target)
+        untimed = [symbol for symbol in library.symbols if symbol != TIME]
+        sizes["state_bytes"] = Largest([library.streaming.bytes]), untimed
+    elif library.training is not None:
+        code.entries |= emit_training(module, library, calls, target)
+        sizes["tape_bytes"] = Largest([library.training.tape]), library.symbols
     else:
-        if library.training is not None:
-            code.entries |= emit_training(module, library, calls, target)
-            emit_tape_bytes(module, library, target)
-            code.sizes.append("tape_bytes")
-        else:
-            code.entries["run"] = calls["run"].function
-        rooms = [call.workspace_bytes for call in calls.values()]
-        _largest(code, library, "workspace_bytes", rooms)
+        code.entries["run"] = calls["run"]
+    for name, (size, symbols) in sizes.items():
+        emit_size(module, f"{library.name}_{name}", size, symbols, target)
+        code.sizes.append(name)
     _metadata(module, library.name, metadata)
     return code
 
@@ -82,18 +84,6 @@ def add_exports(code: Code, library: Library) -> None:
 
 def _exported(code: Code, library: Library) -> set[str]:
     return {f"{library.name}_{name}" for name in (*code.sizes, "metadata")}
-
-
-def _largest(code: Code, library: Library, name: str, parts: Sequence[ir.Function]) -> None:
-    """A function of the sizes that tells the most of what others tell; -1 (as `size_t`) is most."""
-    signature = ir.FunctionType(I64, [I64] * len(library.symbols))
-    function = ir.Function(code.module, signature, f"{library.name}_{name}")
-    b = ir.IRBuilder(function.append_basic_block())
-    most, *others = [b.call(part, function.args) for part in parts]
-    for size in others:
-        most = b.select(b.icmp_unsigned(">", size, most), size, most)
-    b.ret(most)
-    code.sizes.append(name)
 
 
 def _metadata(module: ir.Module, name: str, metadata: dict[str, Any]) -> None:

@@ -1,13 +1,12 @@
 """The walk over a kernel program's loops: one function a program.
 
-In: a planned kernel program. Out: an LLVM function that takes weights and tables of pointers, and
-one that tells its workspace's size. The exported functions are in `entries.py`.
+In: a planned kernel program. Out: an LLVM function that takes weights and tables of pointers. The
+exported functions are in `entries.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from llvmlite import ir
@@ -18,6 +17,7 @@ from rnncc.codegen.cpu.gemm import emit_gemm
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_pack, emit_reverse
 from rnncc.codegen.cpu.reduce import emit_reduce
+from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.emit import (
     BAD_SIZE,
     I8,
@@ -39,54 +39,22 @@ from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 
-LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
-"""Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits."""
 
-
-@dataclass(frozen=True)
-class Call:
-    """A program's functions: `function(weights, inputs, outputs, workspace, sizes...)`.
+def emit_program(
+    module: ir.Module, program: KernelProgram, prefix: str, target: Target
+) -> ir.Function:
+    """Add `PREFIX_call(weights, inputs, outputs, workspace, sizes...)`.
 
     `inputs` and `outputs` are tables of pointers in the order of the ports.
     """
-
-    function: ir.Function
-    workspace_bytes: ir.Function
-
-
-def emit_program(module: ir.Module, program: KernelProgram, prefix: str, target: Target) -> Call:
-    """Add the functions of a program, `PREFIX_call` and `PREFIX_workspace`."""
     for port in (*program.inputs, *program.outputs, *program.parameters):
         if port.dtype == "f64":
             raise CompileError(program.source, f"{port.name} is float64: not supported")
-    sizes = [I64] * len(program.symbols)
-    workspace = ir.Function(module, ir.FunctionType(I64, sizes), f"{prefix}_workspace")
-    emit = Emit(module, target, ir.IRBuilder(workspace.append_basic_block("entry")))
-    emit.symbols = dict(zip(program.symbols, workspace.args, strict=True))
-    with emit.when(bad_size(emit)):
-        emit.b.ret(I64(-1))
-    emit.b.ret(emit.largest(program.workspace))
-    signature = ir.FunctionType(I32, [POINTER] * 4 + sizes)
+    signature = ir.FunctionType(I32, [POINTER] * 4 + [I64] * len(program.symbols))
     function = ir.Function(module, signature, f"{prefix}_call")
     function.attributes.add("nounwind")
-    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
-    emit.symbols = dict(zip(program.symbols, function.args[4:], strict=True))
-    _Body(emit, program, function).run()
-    return Call(function, workspace)
-
-
-def bad_size(emit: Emit) -> Value:
-    """Whether a symbol is negative or too large, or their product is."""
-    b = emit.b
-    bad: Value = ir.Constant(ir.IntType(1), 0)
-    product: Value = I64(1)
-    for value in emit.symbols.values():
-        out = b.icmp_unsigned(">", value, I64(LARGEST_SIZE))
-        least = b.select(b.icmp_signed("<", value, I64(1)), I64(1), value)
-        room = b.udiv(I64(LARGEST_PRODUCT), least)
-        bad = b.or_(bad, b.or_(out, b.icmp_unsigned(">", product, room)))
-        product = b.mul(product, least)
-    return bad
+    _Body(Emit.begin(function, target, program.symbols), program, function).run()
+    return function
 
 
 class _Body:
@@ -98,7 +66,7 @@ class _Body:
         self.pointers: dict[SSAValue, Pointer] = {}
 
     def run(self) -> None:
-        self._fail_if(bad_size(self.emit), BAD_SIZE)
+        self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
         self._declare()
         self._block(self.program.func.body.block)
         self.emit.b.ret(I32(OK))
@@ -106,20 +74,16 @@ class _Body:
     def _fail(self, code: int) -> None:
         self.emit.b.ret(I32(code))
 
-    def _fail_if(self, condition: Value, code: int) -> None:
-        with self.emit.when(condition):
-            self._fail(code)
-
     def _declare(self) -> None:
         """Pointers of all buffers; null ones that are needed end the call."""
         b = self.emit.b
-        self._fail_if(self._is_null(self.inputs), NULL_POINTER)
-        self._fail_if(self._is_null(self.outputs), NULL_POINTER)
+        self.emit.fail_if(self.emit.is_null(self.inputs), NULL_POINTER)
+        self.emit.fail_if(self.emit.is_null(self.outputs), NULL_POINTER)
         if self.program.workspace:
             size = self.emit.largest(self.program.workspace)
             empty = b.icmp_signed("==", size, I64(0))
-            missing = b.and_(self._is_null(self.workspace), b.not_(empty))
-            self._fail_if(missing, NULL_POINTER)
+            missing = b.and_(self.emit.is_null(self.workspace), b.not_(empty))
+            self.emit.fail_if(missing, NULL_POINTER)
         numbers = {port.name: i for i, port in enumerate(self.program.inputs)}
         places = {port.name: i for i, port in enumerate(self.program.outputs)}
         for op in self.program.buffers:
@@ -138,20 +102,20 @@ class _Body:
                     self.pointers[op.y] = self._within(op, self.workspace)
 
     def _input(self, op: Buffer, number: int) -> Pointer:
-        base = self._field(self.inputs, number)
+        base = self.emit.field(self.inputs, number)
         if op.default is not None:
             default = next(b for b in self.program.buffers if b.label == op.default)
             block = self.weights if default.role.data == "param" else self.workspace
-            held, absent = self._within(default, block).base, self._is_null(base)
+            held, absent = self._within(default, block).base, self.emit.is_null(base)
             base = self.emit.b.select(absent, held, base)
             return Pointer(base, op.dtype, absent, op.rows_kept)
         if op.y.first_use:
-            self._fail_if(self._is_null(base), NULL_POINTER)
+            self.emit.fail_if(self.emit.is_null(base), NULL_POINTER)
         return Pointer(base, op.dtype)
 
     def _output(self, op: Buffer, number: int) -> Pointer:
-        base = self._field(self.outputs, number)
-        absent = self._is_null(base)
+        base = self.emit.field(self.outputs, number)
+        absent = self.emit.is_null(base)
         if op.stand_in == 0:
             return Pointer(base, op.dtype, absent, None, skippable=True)
         stand_in = self._within(op, self.workspace).base
@@ -165,13 +129,6 @@ class _Body:
         return Pointer(
             self.emit.b.gep(block, [offset], source_etype=I8), op.dtype, None, op.rows_kept
         )
-
-    def _field(self, struct: Value, number: int) -> Value:
-        at = self.emit.b.gep(struct, [I64(number)], source_etype=POINTER)
-        return self.emit.b.load(at, typ=POINTER, align=8)
-
-    def _is_null(self, pointer: Value) -> Value:
-        return self.emit.b.icmp_unsigned("==", pointer, ir.Constant(POINTER, None))
 
     def _block(self, block: Block) -> list[Pointer]:
         for op in block.ops:

@@ -1,4 +1,4 @@
-"""The exported functions of a library that can stream: `run`, `step`, `state_init` and sizes.
+"""The exported functions of a library that can stream: `run`, `step`, `state_init`.
 
 They make the tables of pointers that the programs `init` and `step` take, and call them.
 """
@@ -6,14 +6,13 @@ They make the tables of pointers that the programs `init` and `step` take, and c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.function import Call, bad_size
+from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
 from rnncc.codegen.target import Target
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.library import Library
@@ -31,34 +30,11 @@ Find = Callable[[str], Value]
 
 
 def emit_streaming(
-    module: ir.Module, library: Library, calls: dict[str, Call], target: Target
+    module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
 ) -> dict[str, ir.Function]:
     """Add the functions that compute; each takes the weights first. By exported name."""
     glue = _Glue(module, library, calls, target)
     return {"run": glue.run(), "step": glue.step(), "state_init": glue.state_init()}
-
-
-def emit_sizes(module: ir.Module, library: Library, target: Target) -> list[str]:
-    """Add `NAME_workspace_bytes` and `NAME_state_bytes`, exported as they are."""
-    streaming = library.streaming
-    assert streaming is not None
-    timed, untimed = library.symbols, [s for s in library.symbols if s != TIME]
-    workspace = streaming.workspace(library.programs["init"], library.programs["step"])
-    _emit_size(module, f"{library.name}_workspace_bytes", workspace, timed, target)
-    state = Largest([streaming.bytes])
-    _emit_size(module, f"{library.name}_state_bytes", state, untimed, target)
-    return ["workspace_bytes", "state_bytes"]
-
-
-def _emit_size(
-    module: ir.Module, name: str, size: Largest, symbols: Sequence[str], target: Target
-) -> None:
-    function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
-    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
-    emit.symbols = dict(zip(symbols, function.args, strict=True))
-    with emit.when(bad_size(emit)):
-        emit.b.ret(I64(-1))
-    emit.b.ret(emit.largest(size))
 
 
 class _Glue:
@@ -67,7 +43,7 @@ class _Glue:
     emit: Emit
 
     def __init__(
-        self, module: ir.Module, library: Library, calls: dict[str, Call], target: Target
+        self, module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
     ) -> None:
         assert library.streaming is not None
         self.module, self.library, self.calls, self.target = module, library, calls, target
@@ -84,7 +60,7 @@ class _Glue:
         rest = self._at(workspace, streaming.run_area)
         if made:
             table = self._table(self.init, self._input_of(inputs))
-            firsts = self._pointers([places.get(port.name, _NULL) for port in self.init.outputs])
+            firsts = self.emit.table([places.get(port.name, _NULL) for port in self.init.outputs])
             self._try("init", [weights, table, firsts, rest])
         given = {slot.port.name: slot for slot in streaming.slots if slot.given is not None}
         find = self._input_of(inputs)
@@ -128,7 +104,7 @@ class _Glue:
         names = [slot.port.name for slot in self.streaming.slots]
         places = dict(zip(names, self._places(self.streaming.slots, state), strict=True))
         table = self._table(self.init, self._input_of(inputs))
-        firsts = self._pointers([places[port.name] for port in self.init.outputs])
+        firsts = self.emit.table([places[port.name] for port in self.init.outputs])
         self._try("init", [weights, table, firsts, workspace])
         self.emit.b.ret(I32(OK))
         return function
@@ -142,7 +118,7 @@ class _Glue:
         after: Callable[[], None] | None = None,
     ) -> None:
         table = self._table(self.often, source)
-        results = self._pointers([result(port.name) for port in self.often.outputs])
+        results = self.emit.table([result(port.name) for port in self.often.outputs])
         self._try("step", [weights, table, results, workspace])
         if after is not None:
             after()
@@ -158,23 +134,19 @@ class _Glue:
         signature = ir.FunctionType(I32, [POINTER] * (1 + pointers) + [I64] * len(symbols))
         function = ir.Function(self.module, signature, f"{self.library.name}_{name}_given")
         function.attributes.add("nounwind")
-        builder = ir.IRBuilder(function.append_basic_block("entry"))
-        self.emit = Emit(self.module, self.target, builder)
-        sizes = dict(zip(symbols, function.args[1 + pointers :], strict=True))
-        self.emit.symbols = {TIME: I64(0), **sizes}
-        with self.emit.when(bad_size(self.emit)):
-            self.emit.b.ret(I32(BAD_SIZE))
+        self.emit = Emit.begin(function, self.target, symbols)
+        self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
+        self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
         return function, list(function.args[: 1 + pointers])
 
     def _refuse_null(self, pointers: Sequence[Value]) -> None:
         for pointer in pointers:
-            with self.emit.when(self._is_null(pointer)):
-                self.emit.b.ret(I32(NULL_POINTER))
+            self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
 
     def _try(self, part: str, arguments: list[Value]) -> None:
         """Call a program; what it refuses, the function refuses."""
         sizes = [self.emit.symbols[symbol] for symbol in self.library.symbols]
-        code = self.emit.b.call(self.calls[part].function, [*arguments, *sizes])
+        code = self.emit.b.call(self.calls[part], [*arguments, *sizes])
         with self.emit.when(self.emit.b.icmp_signed("!=", code, I32(OK))):
             self.emit.b.ret(code)
 
@@ -194,7 +166,7 @@ class _Glue:
     def _input_of(self, struct: Value) -> Find:
         """The caller's pointer to an input of the model."""
         numbers = {port.name: i for i, port in enumerate(self.streaming.inputs)}
-        return lambda name: self._field(struct, numbers[name])
+        return lambda name: self.emit.field(struct, numbers[name])
 
     def _output_of(self, struct: Value, written: dict[str | None, Value]) -> Find:
         """Where an output of the steps goes; a next state that nobody wants nowhere."""
@@ -202,14 +174,10 @@ class _Glue:
 
         def find(name: str) -> Value:
             if name in numbers:
-                return self._field(struct, numbers[name])
+                return self.emit.field(struct, numbers[name])
             return written.get(name, _NULL)
 
         return find
-
-    def _field(self, struct: Value, number: int) -> Value:
-        at = self.emit.b.gep(struct, [I64(number)], source_etype=POINTER)
-        return self.emit.b.load(at, typ=POINTER, align=8)
 
     def _given(self, slot: StateSlot, weights: Value, find: Find) -> Value:
         """An input where the caller has it, else where the library has its default."""
@@ -220,21 +188,10 @@ class _Glue:
         if default is None:
             return place
         held = next(b for b in self.init.buffers if b.label == default)
-        return self.emit.b.select(self._is_null(place), self._at(weights, _offset(held)), place)
+        return self.emit.b.select(self.emit.is_null(place), self._at(weights, _offset(held)), place)
 
     def _table(self, program: KernelProgram, find: Find) -> Value:
-        return self._pointers([find(port.name) for port in program.inputs])
-
-    def _pointers(self, values: Sequence[Value]) -> Value:
-        """A table of pointers on the stack."""
-        b = self.emit.b
-        with b.goto_entry_block():
-            table = cast(Value, b.alloca(ir.ArrayType(POINTER, max(len(values), 1))))
-            table.align = 8
-            table.type = POINTER  # llvmlite would make it a typed pointer
-        for i, value in enumerate(values):
-            b.store(value, b.gep(table, [I64(i)], source_etype=POINTER), align=8)
-        return table
+        return self.emit.table([find(port.name) for port in program.inputs])
 
     def _copy(self, source: Value, target: Value) -> None:
         """Put the next state where the old one was: the first slots, whole lines."""
@@ -248,9 +205,6 @@ class _Glue:
             return []
 
         emit.loop(b.sdiv(emit.dim(size), I64(LINE)), line)
-
-    def _is_null(self, pointer: Value) -> Value:
-        return self.emit.b.icmp_unsigned("==", pointer, _NULL)
 
 
 def _offset(buffer: Buffer) -> Dim:

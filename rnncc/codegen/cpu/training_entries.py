@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.function import Call, bad_size
+from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
@@ -21,7 +21,7 @@ BACKWARD = ("inputs", "parameters", "output_grads", "grads", "tape", "workspace"
 
 
 def emit_training(
-    module: ir.Module, library: Library, calls: dict[str, Call], target: Target
+    module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
 ) -> dict[str, ir.Function]:
     """Add the functions that compute; each takes the weights first. By exported name."""
     training = library.training
@@ -31,11 +31,11 @@ def emit_training(
         "backward": _backward(
             _Glue(module, library, target, "backward", BACKWARD), calls["backward"]
         ),
-        "init_parameters": _initial(module, library),
+        "init_parameters": _initial(module, library, target),
     }
 
 
-def _forward(glue: _Glue, call: Call) -> ir.Function:
+def _forward(glue: _Glue, call: ir.Function) -> ir.Function:
     """Leaves the places of the outputs that backward reads on the tape."""
     training, program = glue.training, glue.library.programs["forward"]
     glue.name_fields("outputs", training.outputs)
@@ -46,52 +46,29 @@ def _forward(glue: _Glue, call: Call) -> ir.Function:
     return glue.finish(call, program.inputs, program.outputs)
 
 
-def _backward(glue: _Glue, call: Call) -> ir.Function:
+def _backward(glue: _Glue, call: ir.Function) -> ir.Function:
     training, program = glue.training, glue.library.programs["backward"]
     glue.name_fields("output_grads", training.output_grads, GRAD)
     glue.name_fields("grads", training.grads, GRAD)
     return glue.finish(call, program.inputs, program.outputs)
 
 
-def _initial(module: ir.Module, library: Library) -> ir.Function:
+def _initial(module: ir.Module, library: Library, target: Target) -> ir.Function:
     """Copies what the parameters start with to where the caller wants it; none may be NULL."""
     signature = ir.FunctionType(I32, [POINTER, POINTER])
     function = ir.Function(module, signature, f"{library.name}_init_parameters_entry")
-    b = ir.IRBuilder(function.append_basic_block())
-    weights, parameters = function.args
+    emit = Emit.begin(function, target, [])
+    b, (weights, parameters) = emit.b, function.args
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, ir.IntType(1)])
     copy = ir.Function(module, kind, "llvm.memcpy.p0.p0.i64")
-    null = ir.Constant(POINTER, None)
-    with b.if_then(b.icmp_unsigned("==", parameters, null)):
-        b.ret(I32(NULL_POINTER))
+    emit.fail_if(emit.is_null(parameters), NULL_POINTER)
     for number, one in enumerate(library.initial):
-        at = b.gep(parameters, [I64(number)], source_etype=POINTER)
-        place = b.load(at, typ=POINTER, align=8)
-        with b.if_then(b.icmp_unsigned("==", place, null)):
-            b.ret(I32(NULL_POINTER))
+        place = emit.field(parameters, number)
+        emit.fail_if(emit.is_null(place), NULL_POINTER)
         held = b.gep(weights, [I64(one.offset)], source_etype=I8)
         b.call(copy, [place, held, I64(one.array.nbytes), ir.IntType(1)(0)])
     b.ret(I32(OK))
     return function
-
-
-def emit_tape_bytes(module: ir.Module, library: Library, target: Target) -> None:
-    """`NAME_tape_bytes(sizes...)`"""
-    signature = ir.FunctionType(I64, [I64] * len(library.symbols))
-    function = ir.Function(module, signature, f"{library.name}_tape_bytes")
-    emit = _emit(module, library, target, function, 0)
-    with emit.when(bad_size(emit)):
-        emit.b.ret(I64(-1))
-    assert library.training is not None
-    emit.b.ret(emit.dim(library.training.tape))
-
-
-def _emit(
-    module: ir.Module, library: Library, target: Target, function: ir.Function, pointers: int
-) -> Emit:
-    emit = Emit(module, target, ir.IRBuilder(function.append_basic_block("entry")))
-    emit.symbols = dict(zip(library.symbols, function.args[pointers:], strict=True))
-    return emit
 
 
 class _Glue:
@@ -107,8 +84,8 @@ class _Glue:
         self.library, self.training = library, library.training
         pointers = self.function.args[: 1 + len(blocks)]
         self.blocks: dict[str, Value] = dict(zip(("weights", *blocks), pointers, strict=True))
-        self.emit = _emit(module, library, target, self.function, len(pointers))
-        self._fail_if(bad_size(self.emit), BAD_SIZE)
+        self.emit = Emit.begin(self.function, target, library.symbols)
+        self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
         for block in blocks:
             needed = self.training.tape != 0 if block == "tape" else block != "workspace"
             if needed:
@@ -125,8 +102,7 @@ class _Glue:
     def field(self, struct: str, name: str) -> Value:
         """One pointer of a struct."""
         _, number = self._fields[f"{struct}/{name}"]
-        at = self.emit.b.gep(self.blocks[struct], [I64(number)], source_etype=POINTER)
-        return self.emit.b.load(at, typ=POINTER, align=8)
+        return self.emit.field(self.blocks[struct], number)
 
     def tape(self, offset: Dim) -> Value:
         """A place in the tape."""
@@ -134,31 +110,21 @@ class _Glue:
 
     def refuse_null(self, pointer: Value) -> None:
         """End the call where a pointer is NULL."""
-        null = self.emit.b.icmp_unsigned("==", pointer, ir.Constant(POINTER, None))
-        self._fail_if(null, NULL_POINTER)
+        self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
 
-    def finish(self, call: Call, inputs: Sequence[Port], outputs: Sequence[Port]) -> ir.Function:
+    def finish(
+        self, call: ir.Function, inputs: Sequence[Port], outputs: Sequence[Port]
+    ) -> ir.Function:
         """Fill the tables and call."""
         structs = ("output_grads", "inputs", "parameters"), ("grads", "outputs")
         tables = [
-            self._table([self._find(port.name, known) for port in ports])
+            self.emit.table([self._find(port.name, known) for port in ports])
             for ports, known in zip((inputs, outputs), structs, strict=True)
         ]
         arguments = [self.blocks["weights"], *tables, self.blocks["workspace"]]
         sizes = self.function.args[len(self.blocks) :]
-        self.emit.b.ret(self.emit.b.call(call.function, [*arguments, *sizes]))
+        self.emit.b.ret(self.emit.b.call(call, [*arguments, *sizes]))
         return self.function
-
-    def _fail_if(self, condition: Value, code: int) -> None:
-        with self.emit.when(condition):
-            self.emit.b.ret(I32(code))
-
-    def _table(self, pointers: Sequence[Value]) -> Value:
-        table = self.emit.b.alloca(POINTER, I32(max(len(pointers), 1)))
-        for number, pointer in enumerate(pointers):
-            at = self.emit.b.gep(table, [I64(number)], source_etype=POINTER)
-            self.emit.b.store(pointer, at, align=8)
-        return table
 
     def _find(self, name: str, structs: Sequence[str]) -> Value:
         """The pointer of a program's port."""

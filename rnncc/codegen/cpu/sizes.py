@@ -1,0 +1,39 @@
+"""Functions that tell bytes, given the sizes, and what sizes may be."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from rnncc.codegen.emit import I64, Emit, Value
+from rnncc.codegen.target import Target
+from rnncc.ir.dims import Largest
+
+LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
+"""Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits."""
+
+
+def emit_size(
+    module: ir.Module, name: str, size: Largest, symbols: Sequence[str], target: Target
+) -> None:
+    """Add `name(sizes...)`: the bytes, or -1 where a size is out of range."""
+    function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
+    emit = Emit.begin(function, target, symbols)
+    with emit.when(bad_size(emit)):
+        emit.b.ret(I64(-1))
+    emit.b.ret(emit.largest(size))
+
+
+def bad_size(emit: Emit) -> Value:
+    """Whether a symbol is negative or too large, or their product is."""
+    b = emit.b
+    bad: Value = ir.Constant(ir.IntType(1), 0)
+    product: Value = I64(1)
+    for value in emit.symbols.values():
+        out = b.icmp_unsigned(">", value, I64(LARGEST_SIZE))
+        least = b.select(b.icmp_signed("<", value, I64(1)), I64(1), value)
+        room = b.udiv(I64(LARGEST_PRODUCT), least)
+        bad = b.or_(bad, b.or_(out, b.icmp_unsigned(">", product, room)))
+        product = b.mul(product, least)
+    return bad
