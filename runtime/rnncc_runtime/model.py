@@ -18,28 +18,18 @@ from rnncc_runtime.arrays import (
     check_outputs,
     read_specs,
 )
-from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
-from rnncc_runtime.sizes import parse_largest, solve
+from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shapes_of
+from rnncc_runtime.memory import Memory
+from rnncc_runtime.sizes import parse_largest
 from rnncc_runtime.stream import Stream
-
-Arrays = list[Array | None]
-Shape = tuple[int, ...]
-
-FORMAT = 2
-"""The version of the metadata that this package reads."""
-
-_ALIGNMENT = 64
-_LARGEST = 2**62
-_REMEMBERED = 256
-"""Combinations of shapes whose sizes are kept; beyond that, all are found anew."""
 
 
 @dataclass(frozen=True)
 class _Sizes:
     """What follows from the shapes of a call's arrays."""
 
-    symbols: tuple[int, ...]
-    outputs: tuple[Shape, ...]
+    symbols: Shape
+    outputs: list[Shape]
     workspace: int
 
 
@@ -51,32 +41,16 @@ class _Frame(threading.local):
         self.outputs = (c_void_p * max(outputs, 1))()
         self.inputs_address = addressof(self.inputs)
         self.outputs_address = addressof(self.outputs)
-        self.size = -1
-        self.workspace_address = 0
-
-    def grow(self, size: int) -> None:
-        self.memory = np.empty(size + _ALIGNMENT, np.uint8)
-        self.size = size
-        self.workspace_address = -(-address(self.memory) // _ALIGNMENT) * _ALIGNMENT
+        self.workspace = Memory(0)
 
 
-class Model:
-    """Compiled code with the names, dtypes and shapes of its arrays.
+class Model(Compiled):
+    """A model for inference: `Compiled` with `run` and `stream`.
 
     Safe to share: every thread that calls `run` has a workspace of its own.
 
-    Args:
-        metadata: what `NAME_metadata` tells, as a dict (docs/abi.md).
-        functions: the exported functions by name, such as
-            `run`: (inputs, outputs, workspace, *symbols) -> code, addresses as ints, and
-            `workspace_bytes`: (*symbols) -> bytes that a call with these sizes needs.
-        keep: whatever must live as long as the code is called.
-
     Attributes:
-        inputs, outputs, parameters: name -> `TensorSpec`; parameters are those packed inside.
-
-    Raises:
-        LoadError: the metadata is of another format.
+        parameters: name -> `TensorSpec`, of those packed inside.
     """
 
     def __init__(
@@ -85,18 +59,9 @@ class Model:
         functions: Mapping[str, Callable[..., int]],
         keep: object = None,
     ) -> None:
-        if metadata.get("format") != FORMAT:
-            raise LoadError(f"metadata of format {metadata.get('format')!r}, expected {FORMAT}")
-        self.metadata = dict(metadata)
-        self.name: str = metadata["name"]
-        self.inputs = read_specs(metadata["inputs"])
-        self.outputs = read_specs(metadata["outputs"])
+        super().__init__(metadata, functions, keep)
         self.parameters = read_specs(metadata["parameters"])
-        self._symbols: tuple[str, ...] = tuple(metadata["symbols"])
-        self._functions = functions
         self._run = functions["run"]
-        self._workspace_bytes = functions["workspace_bytes"]
-        self._keep = keep
         self._frame = _Frame(len(self.inputs), len(self.outputs))
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
         sizes = parse_largest(metadata["workspace"])
@@ -159,52 +124,26 @@ class Model:
 
     def _call(self, sizes: _Sizes, sources: list[int], targets: list[int]) -> None:
         frame = self._frame
-        if frame.size < sizes.workspace:
-            frame.grow(sizes.workspace)
+        if frame.workspace.size < sizes.workspace:
+            frame.workspace = Memory(sizes.workspace)
         frame.inputs[: len(sources)] = sources
         frame.outputs[: len(targets)] = targets
         code = self._run(
-            frame.inputs_address, frame.outputs_address, frame.workspace_address, *sizes.symbols
+            frame.inputs_address, frame.outputs_address, frame.workspace.address, *sizes.symbols
         )
         if code:
-            self._refuse(code, sizes.symbols)
+            self._refuse(code, dict(zip(self._symbols, sizes.symbols, strict=True)))
 
     def _sizes(self, given: Arrays, results: Arrays) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
         key = tuple([None if array is None else array.shape for array in given + results])
         known = self._known.get(key)
-        if known is None:
-            known = self._find_sizes(given, results)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[key] = known
-        return known
+        return known or remember(self._known, key, self._find_sizes(given, results))
 
     def _find_sizes(self, given: Arrays, results: Arrays) -> _Sizes:
-        labels = [*self.inputs, *(f"output {name}" for name in self.outputs)]
-        specs = (*self.inputs.values(), *self.outputs.values())
-        shapes = [
-            (label, spec.sizes, array.shape)
-            for label, spec, array in zip(labels, specs, given + results, strict=True)
-            if array is not None
-        ]
-        values = solve(shapes, self._needed)
-        symbols = tuple(values.get(symbol, 1) for symbol in self._symbols)
-        workspace = self._workspace_bytes(*symbols)
-        if not 0 <= workspace < _LARGEST:
-            self._refuse(2, symbols)
-        outputs = {
-            name: tuple(size.evaluate(values) for size in spec.sizes)
-            for name, spec in self.outputs.items()
-        }
-        for name, shape in outputs.items():
-            if min(shape, default=0) < 0:
-                raise ArrayError(f"output {name} would have shape {list(shape)}")
-        return _Sizes(symbols, tuple(outputs.values()), workspace)
-
-    def _refuse(self, code: int, symbols: tuple[int, ...]) -> None:
-        told = ", ".join(f"{s} = {v}" for s, v in zip(self._symbols, symbols, strict=True))
-        raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')} ({told})", code)
+        symbols = self._solved(given, results, self._needed)
+        workspace = self._bytes("workspace_bytes", symbols)
+        return _Sizes(tuple(symbols.values()), shapes_of(self.outputs, symbols), workspace)
 
     def __str__(self) -> str:
         groups = ("inputs", self.inputs), ("outputs", self.outputs), ("packed", self.parameters)
@@ -212,6 +151,3 @@ class Model:
         for title, specs in groups:
             lines += [f"{title}:", *(f"  {spec}" for spec in specs.values())] if specs else []
         return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        return f"<Model {self.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"

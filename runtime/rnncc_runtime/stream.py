@@ -20,19 +20,15 @@ from rnncc_runtime.arrays import (
     check_apart,
     check_inputs,
     check_outputs,
-    read_specs,
 )
-from rnncc_runtime.errors import CODES, ArrayError, RunError, StreamError
+from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shape_of
+from rnncc_runtime.errors import ArrayError, StreamError
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.sizes import Size, solve
 
-Arrays = list[Array | None]
-Shape = tuple[int, ...]
 Told = tuple[str, tuple[Size, ...], Shape]
 """An array's name, what its shape should be, and what it is."""
 
-_LARGEST = 2**62
-_REMEMBERED = 256
 _TIME, _BATCH = Size.parse("T"), Size.parse("N")
 
 
@@ -45,7 +41,7 @@ class _Step:
     workspace: int
 
 
-class Stream:
+class Stream(Compiled):
     """A model and the state of a batch of sequences; `Model.stream` makes it.
 
     It belongs to one thread at a time; any number of streams may share a model.
@@ -70,18 +66,15 @@ class Stream:
         kept = metadata.get("stream", {"refused": "it has no step"})
         if "refused" in kept:
             raise StreamError(f"{metadata['name']} takes whole sequences only: {kept['refused']}")
-        specs = read_specs(metadata["inputs"])
-        self.name: str = metadata["name"]
+        super().__init__(metadata, functions, keep)
+        specs = self.inputs
         self._defaults: dict[str, int | None] = kept["starts"]
         self.starts = {name: spec for name, spec in specs.items() if name in self._defaults}
         self.inputs = {name: spec for name, spec in specs.items() if name not in self._defaults}
-        self.outputs = read_specs(metadata["outputs"])
         self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
         self._layout = crc32(json.dumps([metadata["symbols"], kept["slots"]]).encode())
-        self._all_symbols: list[str] = metadata["symbols"]
-        self._symbols = [s for s in self._all_symbols if s != _TIME.text]
-        self._functions, self._step, self._batch = functions, functions["step"], batch
-        self._keep = keep
+        self._kept_symbols = [s for s in self._symbols if s != _TIME.text]
+        self._step, self._batch = functions["step"], batch
         self._order = list(specs)
         self._places = [self._order.index(name) for name in self.inputs]
         self._sources = (c_void_p * max(len(specs), 1))()
@@ -152,7 +145,7 @@ class Stream:
             *self._tables, self._state.address, self._workspace.address, *known.symbols
         )
         if code:
-            self._refuse(code)
+            self._refuse(code, dict(zip(self._symbols, known.symbols, strict=True)))
 
     @property
     def state(self) -> bytes:
@@ -169,8 +162,8 @@ class Stream:
 
     @state.setter
     def state(self, content: bytes) -> None:
-        numbers, values = saved.unpack(content, self._layout, len(self._symbols))
-        sizes = dict(zip(self._symbols, numbers, strict=True))
+        numbers, values = saved.unpack(content, self._layout, len(self._kept_symbols))
+        sizes = dict(zip(self._kept_symbols, numbers, strict=True))
         if self._batch not in (None, sizes["N"]):
             told = f"a state of N = {sizes['N']} for a stream of N = {self._batch}"
             raise StreamError(f"{self.name}: {told}")
@@ -200,8 +193,8 @@ class Stream:
             told.append(("the stream", (_BATCH,), (self._batch,)))
         shapes = [spec.sizes for spec in (*self.starts.values(), *(s for s, _ in self._slots))]
         used = {symbol for sizes in shapes for size in sizes for symbol in size.symbols}
-        values = solve([*told, *more], [s for s in self._symbols if s in used])
-        sizes = {symbol: values.get(symbol, 1) for symbol in self._symbols}
+        values = solve([*told, *more], [s for s in self._kept_symbols if s in used])
+        sizes = {symbol: values.get(symbol, 1) for symbol in self._kept_symbols}
         state = self._allocate(sizes)
         for name in absent:
             spec = self.starts[name]
@@ -223,10 +216,7 @@ class Stream:
         return absent
 
     def _allocate(self, sizes: Mapping[str, int]) -> Memory:
-        size = self._functions["state_bytes"](*sizes.values())
-        if not 0 <= size < _LARGEST:
-            self._refuse(2)
-        return Memory(size)
+        return Memory(self._bytes("state_bytes", sizes))
 
     def _adopt(self, state: Memory, sizes: dict[str, int]) -> None:
         self._state, self._sizes = state, sizes
@@ -234,13 +224,13 @@ class Stream:
 
     def _initialise(self, state: Memory, sizes: Mapping[str, int], arrays: Arrays) -> None:
         table = (c_void_p * len(self._sources))(*map(address, arrays))
-        room = self._workspace_bytes({**sizes, _TIME.text: 0})
+        room = self._bytes("workspace_bytes", self._ordered(sizes, 0))
         if self._workspace.size < room:
             self._workspace = Memory(room)
         begin = self._functions["state_init"]
         blocks = addressof(table), state.address, self._workspace.address
         if code := begin(*blocks, *sizes.values()):
-            self._refuse(code)
+            self._refuse(code, sizes)
 
     # The sizes of a step
 
@@ -252,12 +242,7 @@ class Stream:
         """
         key = tuple([None if array is None else array.shape for array in given + results])
         known = self._known.get(key) if self._sizes is not None else None
-        if known is None:
-            known = self._find_sizes(given, results)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[key] = known
-        return known
+        return known or remember(self._known, key, self._find_sizes(given, results))
 
     def _find_sizes(self, given: Arrays, results: Arrays) -> _Step:
         single = self._single and any(
@@ -274,24 +259,17 @@ class Stream:
         assert self._sizes is not None
         fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in self._sizes.items()]
         values = solve([*fixed, *told], [_TIME.text])
-        symbols = {_TIME.text: values[_TIME.text], **self._sizes}
+        symbols = self._ordered(self._sizes, values[_TIME.text])
         outputs = [
-            (name, tuple(size.evaluate(symbols) for size in _row(spec, single)), spec.dtype)
+            (name, shape_of(name, _row(spec, single), symbols), spec.dtype)
             for name, spec in self.outputs.items()
         ]
-        return _Step(self._ordered(symbols), outputs, self._workspace_bytes(symbols))
+        workspace = self._bytes("workspace_bytes", symbols)
+        return _Step(tuple(symbols.values()), outputs, workspace)
 
-    def _workspace_bytes(self, sizes: Mapping[str, int]) -> int:
-        room = self._functions["workspace_bytes"](*self._ordered(sizes))
-        if not 0 <= room < _LARGEST:
-            self._refuse(2)
-        return room
-
-    def _ordered(self, sizes: Mapping[str, int]) -> Shape:
-        return tuple(sizes[symbol] for symbol in self._all_symbols)
-
-    def _refuse(self, code: int) -> None:
-        raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')}", code)
+    def _ordered(self, sizes: Mapping[str, int], steps: int) -> dict[str, int]:
+        """The sizes of the state and T, in the order in which functions take them."""
+        return {s: steps if s == _TIME.text else sizes[s] for s in self._symbols}
 
 
 def _leads_with_time(spec: TensorSpec) -> bool:

@@ -18,16 +18,11 @@ from rnncc_runtime.arrays import (
     check_outputs,
     read_specs,
 )
-from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
-from rnncc_runtime.model import FORMAT
-from rnncc_runtime.sizes import solve
+from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shapes_of
+from rnncc_runtime.errors import ArrayError
+from rnncc_runtime.memory import Memory
 
-_ALIGNMENT = 64
-_LARGEST = 2**62
 _Named = tuple[str, Array | None]
-Shape = tuple[int, ...]
-_REMEMBERED = 256
-"""Combinations of shapes whose sizes are kept."""
 _SPARE = 2
 """Blocks of memory that are kept for the next call."""
 
@@ -39,10 +34,10 @@ class Tape:
     The inputs and outputs of the forward pass belong to it: leave them unchanged until then.
     """
 
-    _inputs: list[Array | None]
+    _inputs: Arrays
     _outputs: list[Array]
     _sizes: _Sizes
-    _block: Block | None = field(repr=False)
+    _block: Memory | None = field(repr=False)
 
     @property
     def nbytes(self) -> int:
@@ -50,50 +45,32 @@ class Tape:
         return 0 if self._block is None else self._block.size
 
 
-class Block:
-    """Memory at a multiple of 64 bytes."""
-
-    def __init__(self, size: int) -> None:
-        self.memory = np.empty(size + _ALIGNMENT, np.uint8)
-        self.size = size
-        self.address = -(-address(self.memory) // _ALIGNMENT) * _ALIGNMENT
-
-
 @dataclass(frozen=True)
 class _Sizes:
     """What follows from the sizes of a call: shapes by group of arrays, and bytes."""
 
-    symbols: tuple[int, ...]
+    symbols: Shape
     shapes: dict[str, list[Shape]]
     tape: int
     workspace: int
 
 
 class _Workspace(threading.local):
-    block = Block(0)
+    block = Memory(0)
 
     def of(self, size: int) -> int:
         if self.block.size < size:
-            self.block = Block(size)
+            self.block = Memory(size)
         return self.block.address
 
 
-class TrainableModel:
-    """Compiled forward and backward passes over parameters that the caller holds.
+class TrainableModel(Compiled):
+    """A model for training: passes over parameters that the caller holds.
 
     Safe to share between threads, as long as none changes parameters while another computes.
 
-    Args:
-        metadata: what `NAME_metadata` tells, as a dict (docs/abi.md).
-        functions: the exported functions by name.
-        keep: whatever must live as long as the code is called.
-
     Attributes:
-        inputs, outputs: name -> `TensorSpec`.
         parameters: name -> array, float32, as the init net made it; update them in place.
-
-    Raises:
-        LoadError: the metadata is of another format.
     """
 
     def __init__(
@@ -102,19 +79,12 @@ class TrainableModel:
         functions: Mapping[str, Callable[..., int]],
         keep: object = None,
     ) -> None:
-        if metadata.get("format") != FORMAT:
-            raise LoadError(f"metadata of format {metadata.get('format')!r}, expected {FORMAT}")
-        self.metadata = dict(metadata)
-        self.name: str = metadata["name"]
-        self.inputs = read_specs(metadata["inputs"])
-        self.outputs = read_specs(metadata["outputs"])
+        super().__init__(metadata, functions, keep)
         self._trained = read_specs(metadata["trained"])
         self._given = read_specs(metadata["output_grads"])
         self._grads = read_specs(metadata["grads"])
-        self._symbols: tuple[str, ...] = tuple(metadata["symbols"])
-        self._functions, self._keep = dict(functions), keep
         self._workspace = _Workspace()
-        self._spare: list[Block] = []
+        self._spare: list[Memory] = []
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
         self._fixed = [tuple(s.evaluate({}) for s in t.sizes) for t in self._trained.values()]
         self.parameters: dict[str, Array] = {
@@ -219,7 +189,7 @@ class TrainableModel:
 
     def _results(
         self, wanted: Iterable[str] | None, out: Mapping[str, Array] | None, sizes: _Sizes
-    ) -> list[Array | None]:
+    ) -> Arrays:
         """The arrays to write gradients into; None for one that is not wanted."""
         names = set(self._grads if wanted is None else wanted)
         if unknown := sorted(names - self._grads.keys()):
@@ -232,9 +202,7 @@ class TrainableModel:
             )
         ]
 
-    def _check_shapes(
-        self, given: list[Array | None], results: list[Array | None], sizes: _Sizes
-    ) -> None:
+    def _check_shapes(self, given: Arrays, results: Arrays, sizes: _Sizes) -> None:
         specs = [*self._given.values(), *self._grads.values()]
         shapes = [*sizes.shapes["given"], *sizes.shapes["grads"]]
         for spec, want, array in zip(specs, shapes, [*given, *results], strict=True):
@@ -242,38 +210,23 @@ class TrainableModel:
                 found = f"has shape {list(array.shape)}, expected {list(want)}"
                 raise ArrayError(f"the gradient of {spec.name} {found}")
 
-    def _sizes(self, given: list[Array | None], results: list[Array | None]) -> _Sizes:
+    def _sizes(self, given: Arrays, results: Arrays) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
         key = tuple([None if array is None else array.shape for array in given + results])
         known = self._known.get(key)
-        if known is None:
-            known = self._find_sizes(given, results)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[key] = known
-        return known
+        return known or remember(self._known, key, self._find_sizes(given, results))
 
-    def _find_sizes(self, given: list[Array | None], results: list[Array | None]) -> _Sizes:
-        labels = [*self.inputs, *(f"output {name}" for name in self.outputs)]
+    def _find_sizes(self, given: Arrays, results: Arrays) -> _Sizes:
         specs = (*self.inputs.values(), *self.outputs.values())
-        shapes = [
-            (label, spec.sizes, array.shape)
-            for label, spec, array in zip(labels, specs, given + results, strict=True)
-            if array is not None
-        ]
         used = set[str]().union(*(size.symbols for spec in specs for size in spec.sizes))
-        values = solve(shapes, tuple(s for s in self._symbols if s in used))
-        symbols = tuple(values.get(symbol, 1) for symbol in self._symbols)
-        values = dict(zip(self._symbols, symbols, strict=True))
+        needed = tuple(symbol for symbol in self._symbols if symbol in used)
+        symbols = self._solved(given, results, needed)
         groups = {"outputs": self.outputs, "given": self._given, "grads": self._grads}
-        found = {
-            group: [tuple(size.evaluate(values) for size in spec.sizes) for spec in of.values()]
-            for group, of in groups.items()
-        }
+        shapes = {group: shapes_of(specs, symbols) for group, specs in groups.items()}
         tape, workspace = (self._bytes(n, symbols) for n in ("tape_bytes", "workspace_bytes"))
-        return _Sizes(symbols, found, tape, workspace)
+        return _Sizes(tuple(symbols.values()), shapes, tape, workspace)
 
-    def _held(self) -> list[Array | None]:
+    def _held(self) -> Arrays:
         """The parameters in order, whatever the caller made of the dict."""
         arrays = check_outputs(self.parameters, self._trained)
         for name, want, array in zip(self._trained, self._fixed, arrays, strict=True):
@@ -281,34 +234,19 @@ class TrainableModel:
                 raise ArrayError(f"parameter {name} is to be an array of shape {list(want)}")
         return arrays
 
-    def _take(self, size: int) -> Block:
+    def _take(self, size: int) -> Memory:
         for block in list(self._spare):
             if block.size == size and block in self._spare:
                 self._spare.remove(block)
                 return block
-        return Block(size)
+        return Memory(size)
 
-    def _bytes(self, name: str, symbols: tuple[int, ...]) -> int:
-        size = self._functions[name](*symbols)
-        if not 0 <= size < _LARGEST:
-            self._refuse(2, symbols)
-        return size
-
-    def _call(self, name: str, tables: list[Any], tape: Block, sizes: _Sizes) -> None:
+    def _call(self, name: str, tables: list[Any], tape: Memory, sizes: _Sizes) -> None:
         workspace = self._workspace.of(sizes.workspace)
         addresses = [addressof(table) for table in tables]
         code = self._functions[name](*addresses, tape.address, workspace, *sizes.symbols)
         if code:
-            self._refuse(code, sizes.symbols)
-
-    def _refuse(self, code: int, symbols: tuple[int, ...]) -> None:
-        told = ", ".join(f"{s} = {v}" for s, v in zip(self._symbols, symbols, strict=True))
-        raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')} ({told})", code)
-
-    def __repr__(self) -> str:
-        return (
-            f"<TrainableModel {self.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
-        )
+            self._refuse(code, dict(zip(self._symbols, sizes.symbols, strict=True)))
 
 
 def _check_apart(read: Sequence[_Named], written: Sequence[_Named]) -> None:

@@ -15,6 +15,9 @@ import pytest
 import rnncc_runtime
 from rnncc_runtime import ArrayError, LoadError, Model, RunError
 
+import rnncc
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
 from rnncc.packaging.link import link_shared
 from tests import samples
 
@@ -160,6 +163,17 @@ def test_symbol_that_no_array_has() -> None:
         model.run({"lengths": np.zeros(2, np.int32)})
     result = model.run({"lengths": np.zeros(2, np.int32)}, {"y": np.empty((5, 2, 3), np.float32)})
     assert result["y"].shape == (5, 2, 3)
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_an_output_of_a_size_below_zero(train: bool) -> None:
+    b = Build.net("net")
+    x = b.input("x", ["T", "N", 3])
+    most = b.slice(x, 0, 1, Dim.of("T") - 1)
+    model = rnncc.compile(b.finish({"y": b.tanh(most)}), train=train)
+    assert model.run({"x": np.ones((1, 2, 3), np.float32)})["y"].shape == (0, 2, 3)
+    with pytest.raises(ArrayError, match=r"output y would have shape \[-1, 2, 3\]"):
+        model.run({"x": np.ones((0, 2, 3), np.float32)})
 
 
 def test_optional_input() -> None:

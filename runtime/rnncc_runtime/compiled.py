@@ -1,0 +1,109 @@
+"""What models, streams and training share: metadata, sizes, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from rnncc_runtime.arrays import Array, Specs, read_specs
+from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
+from rnncc_runtime.sizes import Size, solve
+
+Arrays = list[Array | None]
+Shape = tuple[int, ...]
+
+FORMAT = 2
+"""The version of the metadata that this package reads."""
+
+_REMEMBERED = 256
+"""Combinations of shapes whose sizes are kept; beyond that, all are found anew."""
+_BAD_SIZE = 2
+_LARGEST = 2**62
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+class Compiled:
+    """Compiled code with the names, dtypes and shapes of its arrays.
+
+    Args:
+        metadata: what `NAME_metadata` tells, as a dict (docs/abi.md).
+        functions: the exported functions by name, such as
+            `run`: (inputs, outputs, workspace, *symbols) -> code, addresses as ints, and
+            `workspace_bytes`: (*symbols) -> bytes that a call with these sizes needs.
+        keep: whatever must live as long as the code is called.
+
+    Attributes:
+        inputs, outputs: name -> `TensorSpec`.
+
+    Raises:
+        LoadError: the metadata is of another format.
+    """
+
+    def __init__(
+        self,
+        metadata: Mapping[str, Any],
+        functions: Mapping[str, Callable[..., int]],
+        keep: object = None,
+    ) -> None:
+        if metadata.get("format") != FORMAT:
+            raise LoadError(f"metadata of format {metadata.get('format')!r}, expected {FORMAT}")
+        self.metadata = dict(metadata)
+        self.name: str = metadata["name"]
+        self.inputs = read_specs(metadata["inputs"])
+        self.outputs = read_specs(metadata["outputs"])
+        self._symbols: tuple[str, ...] = tuple(metadata["symbols"])
+        self._functions, self._keep = functions, keep
+
+    def _solved(self, given: Arrays, results: Arrays, needed: Sequence[str]) -> dict[str, int]:
+        """Every symbol's value, as arrays tell it; 1 for one that is not needed.
+
+        Raises:
+            ArrayError: a shape is wrong, two arrays disagree, or a symbol stays open.
+        """
+        labels = [*self.inputs, *(f"output {name}" for name in self.outputs)]
+        specs = (*self.inputs.values(), *self.outputs.values())
+        shapes = [
+            (label, spec.sizes, array.shape)
+            for label, spec, array in zip(labels, specs, given + results, strict=True)
+            if array is not None
+        ]
+        values = solve(shapes, needed)
+        return {symbol: values.get(symbol, 1) for symbol in self._symbols}
+
+    def _bytes(self, name: str, symbols: Mapping[str, int]) -> int:
+        """What a function such as `workspace_bytes` tells; raises `RunError` if it refuses."""
+        size = self._functions[name](*symbols.values())
+        if not 0 <= size < _LARGEST:
+            self._refuse(_BAD_SIZE, symbols)
+        return size
+
+    def _refuse(self, code: int, symbols: Mapping[str, int]) -> NoReturn:
+        told = ", ".join(f"{symbol} = {value}" for symbol, value in symbols.items())
+        raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')} ({told})", code)
+
+    def __repr__(self) -> str:
+        kind = type(self).__name__
+        return f"<{kind} {self.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"
+
+
+def shapes_of(specs: Specs, symbols: Mapping[str, int]) -> list[Shape]:
+    """The shapes of arrays that are to be made; raises `ArrayError` for a size below 0."""
+    return [shape_of(name, spec.sizes, symbols) for name, spec in specs.items()]
+
+
+def shape_of(name: str, sizes: Sequence[Size], symbols: Mapping[str, int]) -> Shape:
+    """As `shapes_of`, for one array."""
+    shape = tuple(size.evaluate(symbols) for size in sizes)
+    if min(shape, default=0) < 0:
+        raise ArrayError(f"output {name} would have shape {list(shape)}")
+    return shape
+
+
+def remember(known: dict[_K, _V], key: _K, value: _V) -> _V:
+    """Keep a value, and not too many of them."""
+    if len(known) >= _REMEMBERED:
+        known.clear()
+    known[key] = value
+    return value
