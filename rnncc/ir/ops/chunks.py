@@ -75,7 +75,7 @@ class Chunks(IRDLOperation):
             operands=[list(group) for group in operands],
             result_types=[
                 [v.type for v in inits],
-                [_sequence(v, length) for v in ys],
+                [_sequence_of(v, length) for v in ys],
                 [tensor([turns, *dims_of(v)], dtype_of(v)) for v in rows],
             ],
             regions=[Region(body)],
@@ -131,11 +131,8 @@ class Chunks(IRDLOperation):
         expect([v.type for v in (*after, *ys, *rows)] == want, "the body yields other types")
 
 
-def _sequence(segment: SSAValue, length: Dim) -> Tensor:
-    return tensor([length, *dims_of(segment)[1:]], dtype_of(segment))
-
-
 def _sequence_of(value: SSAValue, rows: Dim) -> Tensor:
+    """The type of a sequence or segment with so many rows."""
     return tensor([rows, *dims_of(value)[1:]], dtype_of(value))
 
 
