@@ -35,6 +35,7 @@ from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
 
 Values = Sequence[SSAValue]
 Body = Callable[["Build", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
+Branch = Callable[["Build", list[SSAValue], list[SSAValue]], Values]
 DTYPES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
 
 
@@ -274,10 +275,13 @@ class Build:
         body: Body,
         reverse: bool = False,
         length: Dim | None = None,
+        gate: int | None = None,
+        limited: bool = False,
     ) -> tuple[list[SSAValue], list[SSAValue]]:
         """Loop over time; `body(inner, consts, carry, rows) -> (carry, rows of ys)`.
 
         `length` is needed only where xs is empty. The body may use nothing but its arguments.
+        `gate`, `limited`: see `rnn.scan`.
         """
         types = [*(v.type for v in (*consts, *inits)), *(row_type(x) for x in xs)]
         block = Block(arg_types=types)
@@ -290,12 +294,42 @@ class Build:
         inner._builder.insert(Yield([*carry, *rows]))
         steps = dims_of(xs[0])[0] if length is None else length
         try:
-            scan = Scan(consts, inits, xs, block, steps, reverse)
+            opened = None if gate is None else block.args[gate]
+            scan = Scan(consts, inits, xs, block, steps, reverse, opened, limited)
             scan.verify_()
         except VerifyException as error:
             raise CompileError(self.loc, str(error)) from error
         self.place(scan)
         return list(scan.finals), list(scan.ys)
+
+    def when(self, gate: SSAValue, consts: Values, inits: Values, body: Branch) -> list[SSAValue]:
+        """`body(inner, consts, inits)` if a bool of rank 0 holds, else `inits` as they are."""
+
+        def step(
+            inner: Build, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
+        ) -> tuple[Values, Values]:
+            return body(inner, given[1:], carry), []
+
+        return self.scan([gate, *consts], inits, [], step, length=Dim.of(1), gate=0)[0]
+
+    def repeat(
+        self, consts: Values, inits: Values, body: Branch, limit: int, limited: bool = True
+    ) -> list[SSAValue]:
+        """While the carry's first, a bool of rank 0, holds: carry = body(inner, consts, carry).
+
+        Args:
+            limit: the most turns that there can be.
+            limited: whether more are an error of the run; without, the loop just ends.
+        """
+
+        def step(
+            inner: Build, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
+        ) -> tuple[Values, Values]:
+            return body(inner, given, carry), []
+
+        return self.scan(
+            consts, inits, [], step, length=Dim.of(limit), gate=len(consts), limited=limited
+        )[0]
 
     def place(self, scan: Scan) -> None:
         """Append a scan that is made already, unchecked."""

@@ -16,6 +16,10 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 
 
+class LimitError(ValueError):
+    """A loop takes more turns than its limit."""
+
+
 def run(
     program: Program,
     inputs: Mapping[str, Array],
@@ -85,11 +89,19 @@ def _run_scan(
 ) -> list[Array]:
     steps = range(op.steps.evaluate(context.sizes))
     ys = [np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in op.ys]
+    if op.gate is not None:
+        for y in (y for y in ys if y.dtype.kind == "f"):
+            y[...] = np.nan  # rows of steps that do not run
     for t in reversed(steps) if op.reverse else steps:
-        out = _run_block(context, params, op.body.block, [*consts, *carry, *(x[t] for x in xs)])
+        args = [*consts, *carry, *(x[t] for x in xs)]
+        if op.gate is not None and not args[op.gate.data]:
+            continue
+        out = _run_block(context, params, op.body.block, args)
         carry, rows = out[: len(carry)], out[len(carry) :]
         for y, row in zip(ys, rows, strict=True):
             y[t] = row
+    if op.is_limited and carry[op.groups[1].index(op.open)]:
+        raise LimitError(f"a loop takes more than {len(steps)} turns")
     return [*carry, *ys]
 
 

@@ -112,12 +112,14 @@ class Made:
 class Loop:
     """A scan taken apart into its groups; edit them, then `rebuild`.
 
-    Whatever is removed from a group must be without uses, in the body and outside.
+    Whatever is removed from a group must be without uses, in the body and outside. `gate` is a
+    name of the body that stands in one of the groups.
     """
 
     def __init__(self, scan: Scan) -> None:
         self.scan = scan
         self.body = scan.body.block
+        self.gate, self.limited = scan.open, scan.is_limited
         const_args, carry_args, row_args = scan.groups
         carry, rows = scan.yields
         pairs = zip(scan.consts, const_args, strict=True)
@@ -160,6 +162,7 @@ class Loop:
     def swap(self, old: SSAValue, new: SSAValue) -> None:
         """Replace a value of the body in the body and in the groups."""
         old.replace_all_uses_with(new)
+        self.gate = new if self.gate is old else self.gate
         for carry in self.carries:
             carry.next = new if carry.next is old else carry.next
         for made in self.ys:
@@ -168,8 +171,8 @@ class Loop:
     def drop_unused(self) -> bool:
         """Drop consts and sequences that the body does not read; whether there were any."""
         before = len(self.consts) + len(self.xs)
-        self.consts = [c for c in self.consts if is_used(c.arg)]
-        self.xs = [x for x in self.xs if is_used(x.arg)]
+        self.consts = [c for c in self.consts if is_used(c.arg) or c.arg is self.gate]
+        self.xs = [x for x in self.xs if is_used(x.arg) or x.arg is self.gate]
         return before != len(self.consts) + len(self.xs)
 
     def rebuild(self) -> Scan:
@@ -189,6 +192,7 @@ class Loop:
         block.add_op(yields)
         for old, new in zip(args, block.args, strict=True):
             old.replace_all_uses_with(new)
+        gate = None if self.gate is None else block.args[args.index(self.gate)]
         scan = Scan(
             [c.outer for c in self.consts],
             [c.init for c in self.carries],
@@ -196,6 +200,8 @@ class Loop:
             block,
             self.steps,
             bool(self.scan.reverse),
+            gate,
+            self.limited,
         )
         scan.location = self.scan.location
         self._put(scan)

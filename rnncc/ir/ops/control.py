@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedResultSegments,
     IRDLOperation,
     irdl_op_definition,
+    opt_prop_def,
     prop_def,
     region_def,
     traits_def,
@@ -78,6 +79,12 @@ class Scan(IRDLOperation):
 
     body: (consts..., carry..., row of each of xs...) -> (carry..., row of each of ys...).
     The carry starts as `inits` and ends as `finals`; `ys` are the rows in order of time.
+
+    With a `gate`, the number of an argument of the body that is one bool, only those steps run at
+    whose start it is true; they follow each other. A step that does not run leaves the carry as it
+    is; its rows of ys are false where they are bools, else unspecified: nothing may read them.
+    A gate that is carried ends the loop where it is false; with `limited`, to be still true
+    after the last step is an error of the run. So a conditional is a loop of one step.
     """
 
     name = "rnn.scan"
@@ -86,6 +93,8 @@ class Scan(IRDLOperation):
     xs = var_operand_def()
     length = prop_def(StringAttr)
     reverse = prop_def(BoolAttr)
+    gate = opt_prop_def(IntAttr)
+    limited = opt_prop_def(BoolAttr)
     finals = var_result_def()
     ys = var_result_def()
     body = region_def("single_block")
@@ -103,20 +112,40 @@ class Scan(IRDLOperation):
         body: Block,
         length: Dim,
         reverse: bool = False,
+        gate: SSAValue | None = None,
+        limited: bool = False,
     ) -> None:
+        """`gate`: an argument of the body."""
         rows = terminator(body)[len(inits) :]
         ys = [tensor([length, *dims_of(row)], dtype_of(row)) for row in rows]
+        properties: dict[str, Attribute] = {
+            "length": dim_attr(length),
+            "reverse": BoolAttr.from_bool(reverse),
+        }
+        if gate is not None:
+            properties["gate"] = IntAttr(body.args.index(gate))  # type: ignore[arg-type]
+            properties["limited"] = BoolAttr.from_bool(limited)
         super().__init__(
             operands=[list(consts), list(inits), list(xs)],
             result_types=[[v.type for v in inits], ys],
             regions=[Region(body)],
-            properties={"length": dim_attr(length), "reverse": BoolAttr.from_bool(reverse)},
+            properties=properties,
         )
 
     @property
     def steps(self) -> Dim:
         """How many time steps it takes."""
         return get_dim(self.length)
+
+    @property
+    def open(self) -> SSAValue | None:
+        """The argument of the body that tells whether a step runs; None where all do."""
+        return None if self.gate is None else self.body.block.args[self.gate.data]
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether it is an error to be still open after the last step."""
+        return self.limited is not None and bool(self.limited)
 
     @property
     def groups(self) -> tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue]]:
@@ -131,12 +160,22 @@ class Scan(IRDLOperation):
         values = terminator(self.body.block)
         return values[: len(self.inits)], values[len(self.inits) :]
 
+    def row_of(self, y: SSAValue) -> SSAValue:
+        """The body's value that one of ys holds, row by row."""
+        return next(row for made, row in zip(self.ys, self.yields[1], strict=True) if made is y)
+
+    def sequence_of(self, row: SSAValue) -> SSAValue:
+        """The one of ys that holds a value that the body yields."""
+        return next(y for y, made in zip(self.ys, self.yields[1], strict=True) if made is row)
+
     def verify_(self) -> None:
         for x in self.xs:
             expect(dims_of(x)[:1] == (self.steps,), f"a sequence of {dims_of(x)}, not {self.steps}")
         want = [v.type for v in (*self.consts, *self.inits)] + [row_type(x) for x in self.xs]
         got = [v.type for v in self.body.block.args]
         expect(got == want, f"the body takes {got}, expected {want}")
+        if self.open is not None:
+            expect(self.open.type == tensor((), "i1"), f"the gate is {self.open.type}, not a bool")
         carry, rows = self.yields
         expect([v.type for v in carry] == [v.type for v in self.inits], "the carry changes type")
         expect([v.type for v in rows] == [row_type(y) for y in self.ys], "ys differ from the body")
