@@ -127,10 +127,7 @@ class _Graph:
     def _top(self, value: SSAValue) -> Node:
         """A value of the net's block; a loop's ys are known by the rows that they hold."""
         op = value.owner
-        if isinstance(op, Scan) and value in op.ys:
-            rows = zip(op.ys, op.yields[1], strict=True)
-            return next(Rows(op, row) for y, row in rows if y is value)
-        return value
+        return Rows(op, op.row_of(value)) if isinstance(op, Scan) and value in op.ys else value
 
     def _outputs(self) -> dict[Node, str]:
         found: dict[Node, str] = {}

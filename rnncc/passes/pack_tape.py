@@ -39,7 +39,7 @@ def _groups(phases: Phases) -> Iterator[list[str]]:
     for name in phases.saved:
         scan = outputs[name].owner
         if isinstance(scan, Scan) and outputs[name] in scan.ys:
-            row = _row(scan, outputs[name])
+            row = scan.row_of(outputs[name])
             starts = _starts(row)
             if len(starts) == 1:
                 found[scan, row.type].setdefault(starts.pop(), name)
@@ -48,10 +48,6 @@ def _groups(phases: Phases) -> Iterator[list[str]]:
         width = int(dims_of(outputs[parts[order[0]]])[-1])
         if len(order) > 1 and all(b - a == width for a, b in pairwise(order)):
             yield [parts[start] for start in order]
-
-
-def _row(scan: Scan, y: SSAValue) -> SSAValue:
-    return next(row for made, row in zip(scan.ys, scan.yields[1], strict=True) if made is y)
 
 
 def _starts(value: SSAValue) -> set[int]:
@@ -71,7 +67,7 @@ def _join_outputs(net: Net, names: Sequence[str]) -> None:
     outputs = net.outputs
     scan = outputs[names[0]].owner
     assert isinstance(scan, Scan)
-    rows = [_row(scan, outputs[name]) for name in names]
+    rows = [scan.row_of(outputs[name]) for name in names]
     loop = Loop(scan)
     joined = Build.before(loop.yields).concat(rows, len(dims_of(rows[0])) - 1)
     loop.ys.append(Made(joined))

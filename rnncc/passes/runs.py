@@ -165,7 +165,7 @@ class Body:
         scan = rows.owner
         if not isinstance(scan, Scan):
             return None
-        row = scan.yields[1][list(scan.ys).index(rows)]  # type: ignore[arg-type]
+        row = scan.row_of(rows)
         states = dict(zip(scan.finals, scan.yields[0], strict=True))
         for hand in self.hands:
             if hand.init is op.init and states.get(hand.next) is row:  # type: ignore[arg-type]

@@ -58,8 +58,7 @@ def split_phases(program: Program, choice: Choice) -> Phases:
             return finals.get(node, node)
         if node.scan in sequences:
             return sequences[node.scan].of(node.row)
-        rows = zip(node.scan.ys, node.scan.yields[1], strict=True)
-        return next(y for y, row in rows if row is node.row)
+        return node.scan.sequence_of(node.row)
 
     kept = {f"{KEPT}{name}": value_of(node) for node, name in choice.kept.items()}
     saved = _named(SAVED, [(value_of(node), _row(node)) for node in choice.saved])
@@ -104,8 +103,7 @@ class _Sequences:
 
     def of(self, row: SSAValue) -> SSAValue:
         """A stored value for all steps."""
-        pairs = zip(self.scan.ys, self.scan.yields[1], strict=True)
-        return next(y for y, made in pairs if made is self.now(row))
+        return self.scan.sequence_of(self.now(row))
 
 
 def _read_saved(pair: Pair, forward: _Sequences, choice: Choice) -> None:

@@ -58,17 +58,13 @@ def _rows_behind(x: SSAValue, backward: Scan) -> list[tuple[Scan, SSAValue]]:
     if isinstance(op, Shift) and isinstance(scan := op.x.owner, Scan) and op.x in scan.ys:
         if scan.steps != backward.steps or bool(op.reverse) != bool(scan.reverse):
             return []
-        after = _row_of(scan, op.x)
+        after = scan.row_of(op.x)
         for arg, init, row in zip(scan.groups[1], scan.inits, scan.yields[0], strict=True):
             if init is op.init and row is after:
                 return [(scan, arg)]
     if isinstance(op, Scan) and op.steps == backward.steps and x in op.ys:
-        return [(op, _row_of(op, x))]
+        return [(op, op.row_of(x))]
     return []
-
-
-def _row_of(scan: Scan, y: SSAValue) -> SSAValue:
-    return next(row for result, row in zip(scan.ys, scan.yields[1], strict=True) if result is y)
 
 
 def _inputs_of(
