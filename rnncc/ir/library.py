@@ -45,7 +45,7 @@ class Library:
     refusal: str = ""
 
     def __post_init__(self) -> None:
-        self.weights = _place_weights(list(self.programs.values()))
+        self.weights = place_weights(list(self.programs.values()))
         for one in self.initial:
             one.offset = _line(self.weights)
             self.weights = one.offset + one.array.nbytes
@@ -95,7 +95,7 @@ class Library:
         start = -room.ctypes.data % WEIGHT_LINE
         block = room[start : start + self.weights]
         for program in self.programs.values():
-            for buffer in _params(program):
+            for buffer in params_of(program):
                 assert buffer.offset is not None
                 raw = program.arrays[buffer.label.data].view(np.uint8)
                 at = int(get_dim(buffer.offset))
@@ -105,37 +105,41 @@ class Library:
         return block
 
 
-def _line(end: int) -> int:
-    return -(-end // WEIGHT_LINE) * WEIGHT_LINE
-
-
-def _params(program: KernelProgram) -> list[Buffer]:
-    return [buffer for buffer in program.buffers if buffer.role.data == "param"]
-
-
-def _place_weights(programs: Sequence[KernelProgram]) -> int:
-    """Lay the packed weights out one after another; what an earlier program has too, once.
+def place_weights(programs: Sequence[KernelProgram]) -> int:
+    """Lay packed weights out one after another; what an earlier program has too, once.
 
     Equal ones of one program stay apart: code that reads one address thrice is slower (GRU: 35 %).
+
+    Returns:
+        The bytes of all; each buffer's `offset` is set.
     """
-    end, known = 0, dict[tuple[str, int, bytes], int]()
+    end, known = 0, dict[tuple[str, bytes], int]()
     for program in programs:
-        own = dict[tuple[str, int, bytes], int]()
-        for buffer in _params(program):
-            array = program.arrays[buffer.label.data]
-            key = (buffer.dtype, array.nbytes, _digest(array)) if len(programs) > 1 else None
+        own = dict[tuple[str, bytes], int]()
+        for buffer in params_of(program):
+            key = _key(program, buffer) if len(programs) > 1 else None
             if key is not None and key in known:
                 buffer.offset = dim_attr(known[key])
                 continue
             start = _line(end)
-            buffer.offset, end = dim_attr(start), start + array.nbytes
+            buffer.offset, end = dim_attr(start), start + int(buffer.bytes)
             if key is not None:
                 own[key] = start
         known |= own
     return end
 
 
-def _digest(array: Array) -> bytes:
+def params_of(program: KernelProgram) -> list[Buffer]:
+    """The buffers that the packed weights hold."""
+    return [buffer for buffer in program.buffers if buffer.role.data == "param"]
+
+
+def _line(end: int) -> int:
+    return -(-end // WEIGHT_LINE) * WEIGHT_LINE
+
+
+def _key(program: KernelProgram, buffer: Buffer) -> tuple[str, bytes]:
+    """What equal weights have in common."""
     from hashlib import blake2b
 
-    return blake2b(array.tobytes()).digest()
+    return buffer.dtype, blake2b(program.arrays[buffer.label.data].tobytes()).digest()

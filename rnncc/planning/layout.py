@@ -14,15 +14,13 @@ from xdsl.dialects.builtin import StringAttr
 from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.ops.base import dim_attr
+from rnncc.ir.library import params_of, place_weights
+from rnncc.ir.ops.base import dim_attr, get_dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.planning.inplace import OWNED, inherited
 from rnncc.planning.lifetimes import Lifetime, lifetimes
 from rnncc.planning.placement import Block, place
 from rnncc.planning.uses import Timeline, timeline
-
-WEIGHT_LINE = 64
-"""Packed weights start at multiples of this many bytes."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +41,14 @@ class Plan:
     Attributes:
         buffers: those that the workspace holds, in order of declaration.
         blocks: the memory they take; buffers that share it count once.
-        workspace, weights: bytes.
+        params: those that the packed weights hold.
+        workspace: bytes.
     """
 
     buffers: list[Planned]
     params: list[Planned]
     blocks: list[Block]
     workspace: Largest
-    weights: int
 
     def bound(self, sizes: Mapping[str, int]) -> int:
         """The most bytes alive at one position: no layout can take less."""
@@ -69,22 +67,31 @@ def plan(program: KernelProgram) -> Plan:
     The workspace holds scratch, state, and what stands in for absent outputs. It must start at a
     multiple of 64 bytes.
     """
+    program.weights = place_weights([program])
     made = make_plan(program)
     for buffer in program.buffers:
         if buffer.role.data in OWNED:
             buffer.offset = dim_attr(0)  # of those that hold nothing
-    for planned in (*made.params, *made.buffers):
+    for planned in made.buffers:
         planned.buffer.offset = StringAttr(str(planned.offset))
-    program.workspace, program.weights = made.workspace, made.weights
+    program.workspace = made.workspace
     return made
 
 
 def make_plan(program: KernelProgram) -> Plan:
-    """The same plan, with nothing set: the same again for a program that is planned already."""
+    """The same plan, with nothing set: the same again for a program that is planned already.
+
+    Packed weights are where they were put, if they were: programs may share one block of them.
+    """
     line = timeline(program.func)
-    params, weights = _place_params(program, Lifetime(0, line.end))
+    always = Lifetime(0, line.end)
+    params = [
+        Planned(buffer, buffer.bytes, always, Largest([get_dim(buffer.offset)]))
+        for buffer in params_of(program)
+        if buffer.offset is not None
+    ]
     buffers, blocks, workspace = _place_workspace(program, line)
-    return Plan(buffers, params, blocks, workspace, weights)
+    return Plan(buffers, params, blocks, workspace)
 
 
 def workspace_bytes(buffer: Buffer) -> Dim:
@@ -94,18 +101,6 @@ def workspace_bytes(buffer: Buffer) -> Dim:
     if buffer.role.data in OWNED:
         return buffer.bytes
     return buffer.stand_in * ITEM_BYTES[buffer.dtype]
-
-
-def _place_params(program: KernelProgram, always: Lifetime) -> tuple[list[Planned], int]:
-    """One after another."""
-    placed: list[Planned] = []
-    end = 0
-    for buffer in program.buffers:
-        if buffer.role.data == "param":
-            start = -(-end // WEIGHT_LINE) * WEIGHT_LINE
-            placed.append(Planned(buffer, buffer.bytes, always, Largest([Dim.of(start)])))
-            end = start + int(buffer.bytes)
-    return placed, end
 
 
 def _place_workspace(

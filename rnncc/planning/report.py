@@ -209,11 +209,9 @@ def _row(buffer: Buffer, live: tuple[int, int], place: Planned | None, sizes: Si
     names = buffer.label.data, buffer.role.data, buffer.dtype
     if place is None:
         return BufferRow(*names, str(buffer.bytes), 0, *live)
-    # what a library has set counts: its programs share one block of weights
-    text = str(place.offset) if buffer.offset is None else buffer.offset.data
-    start = Largest.parse(text).evaluate(sizes)
-    taken = max(place.size.evaluate(sizes), 0)
-    return BufferRow(*names, str(buffer.bytes), taken, *live, text, start, place.shares)
+    start, taken = place.offset.evaluate(sizes), max(place.size.evaluate(sizes), 0)
+    told = str(place.offset), start, place.shares
+    return BufferRow(*names, str(buffer.bytes), taken, *live, *told)
 
 
 def _kernels(line: Timeline) -> list[KernelRow]:
