@@ -1,0 +1,71 @@
+"""Nets inside operators: where they stand, and which arguments name blobs."""
+
+from __future__ import annotations
+
+from rnncc.errors import CompileError, Location
+from rnncc.netdef.files import check_text, parse_text
+from rnncc.netdef.netdef_pb2 import Argument, NetDef, OperatorDef
+
+_RECURRENT = frozenset(
+    "alias_dst alias_src backward_link_external backward_link_internal link_external link_internal"
+    " param_grads recompute_blobs_on_backward recurrent_states timestep".split()
+)
+_NAMING = {
+    "RecurrentNetwork": _RECURRENT,
+    "RecurrentNetworkGradient": _RECURRENT,
+    "Do": frozenset({"inner_blobs", "saved_fwd_blobs"}),
+}
+
+
+def locate(index: int, op: OperatorDef, word: str = "op") -> str:
+    """An operator as messages name it: `op 3 (FC "y")`."""
+    blob = next(iter([*op.output, *op.input]), "")
+    return f'{word} {index} ({op.type or "no type"} "{blob[:80]}")'
+
+
+def names_blobs(op: OperatorDef, argument: Argument) -> bool:
+    """Whether an argument's strings are names of blobs."""
+    renames = argument.name.endswith(".rename") and op.type in _NAMING
+    return renames or argument.name in _NAMING.get(op.type, ())
+
+
+def holds_text(argument: Argument) -> bool:
+    """Whether the argument is a step net in text form, as older nets hold it."""
+    return argument.HasField("s") and bool(argument.s) and argument.name.endswith("step_net")
+
+
+def nets_of(op: OperatorDef) -> list[tuple[str, NetDef]]:
+    """The nets in an operator's arguments, each with its argument's name.
+
+    Raises:
+        CompileError: a step net in text form with a syntax error.
+    """
+    found: list[tuple[str, NetDef]] = []
+    for argument in op.arg:
+        if holds_text(argument):
+            found.append((argument.name, _parse(argument, op)))
+        elif argument.HasField("n"):
+            found.append((argument.name, argument.n))
+        found += [(argument.name, net) for net in argument.nets]
+    return found
+
+
+def naming_strings(op: OperatorDef, argument: Argument) -> list[str]:
+    """The names of blobs in an argument."""
+    if not names_blobs(op, argument):
+        return []
+    texts = [*argument.strings, *([argument.s] if argument.HasField("s") else [])]
+    names = [text.decode(errors="replace") for text in texts]
+    if argument.name.endswith(".rename"):
+        return [argument.name.removesuffix(".rename"), *names]
+    return names
+
+
+def _parse(argument: Argument, op: OperatorDef) -> NetDef:
+    location = Location(node=f"{locate(0, op)}: argument {argument.name!r}")
+    try:
+        net = parse_text(argument.s.decode(), location)
+    except UnicodeDecodeError as error:
+        raise CompileError(location, "is not UTF-8") from error
+    check_text(net, location)
+    return net
