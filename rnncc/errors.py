@@ -34,5 +34,9 @@ class CompileError(Exception):
         super().__init__(" ".join(text.split()))
 
 
+class NetError(CompileError):
+    """A question or a change that a net does not allow: names the operator and the blob."""
+
+
 class InternalError(Exception):
     """A fault of rnncc itself: names the pass and where its input was dumped."""

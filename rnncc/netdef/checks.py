@@ -1,0 +1,33 @@
+"""What the functions on nets check of their arguments, and how they name an operator."""
+
+from __future__ import annotations
+
+from rnncc.errors import Location, NetError
+from rnncc.netdef.netdef_pb2 import NetDef
+
+
+def check_net(net: object, what: str = "the net") -> None:
+    """Raise `NetError` unless this is a NetDef message."""
+    if not isinstance(net, NetDef):
+        raise NetError("", f"{what} is {type(net).__name__}, not a NetDef message")
+
+
+def locate(net: NetDef, index: int) -> Location:
+    """An operator, as messages name it."""
+    op = net.op[index]
+    blob = next(iter([*op.output, *op.input]), "")
+    return Location(net.name, f'op {index} ({op.type or "no type"} "{blob[:80]}")')
+
+
+def check_index(net: NetDef, index: int) -> int:
+    """An operator's index counted from the front; raises `NetError` past the ends."""
+    if not -len(net.op) <= index < len(net.op):
+        raise NetError(net.name, f"there is no operator {index}: the net has {len(net.op)}")
+    return index % len(net.op)
+
+
+def copy_of(net: NetDef) -> NetDef:
+    """A copy that may be changed."""
+    made = NetDef()
+    made.CopyFrom(net)
+    return made

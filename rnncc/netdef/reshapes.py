@@ -1,0 +1,197 @@
+"""Reshapes with the operators that compute their shapes; those before FC are not needed."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any, TypeVar
+
+from rnncc.errors import NetError
+from rnncc.netdef.checks import check_net, copy_of, locate
+from rnncc.netdef.liveness import kept
+from rnncc.netdef.nested import expose
+from rnncc.netdef.netdef_pb2 import NetDef
+from rnncc.netdef.versions import Steps, Value, consumers_of, producers_of, results, ssa
+
+Params = TypeVar("Params", Mapping[str, Any], Sequence[str])
+
+
+def reshape_subgraphs(net: NetDef) -> list[list[int]]:
+    """Of each Reshape: the operators between its data and its shape, then the Reshape.
+
+    Raises:
+        NetError: a Reshape that has not two inputs, data and shape.
+    """
+    check_net(net)
+    steps, _ = ssa(net)
+    makers, readers = producers_of(steps), consumers_of(steps)
+    found: list[list[int]] = []
+    for index, op in enumerate(net.op):
+        if op.type != "Reshape":
+            continue
+        if len(op.input) != 2:
+            what = f"has {len(op.input)} inputs, expected 2: data and shape"
+            raise NetError(locate(net, index), what)
+        data, shape = steps[index][0]
+        found.append([*_between(steps, makers, data, shape, readers[data][0][0]), index])
+    return found
+
+
+def _between(
+    steps: Steps,
+    makers: Mapping[Value, tuple[int, int]],
+    data: Value,
+    shape: Value,
+    first: int,
+) -> list[int]:
+    """The operators on any way from `data`, which operator `first` reads first, to `shape`."""
+    before = set[int]()
+    waiting = [shape]
+    while waiting:
+        maker = makers.get(waiting.pop(), (-1, 0))[0]
+        if maker >= first and maker not in before:
+            before.add(maker)
+            waiting += steps[maker][0]
+    reached = {data}
+    path: list[int] = []
+    for index in sorted(before):
+        inputs, outputs = steps[index]
+        if not reached.isdisjoint(inputs):
+            path.append(index)
+            reached.update(outputs)
+    return path
+
+
+@dataclass(frozen=True)
+class Flattening:
+    """A Reshape that nothing but FC reads.
+
+    Attributes:
+        ops: the Reshape and what computes its shape.
+        inputs: the parameters that those read, each with an operator that does.
+        readers: the (operator, input) that read the Reshape.
+    """
+
+    reshape: int
+    ops: frozenset[int]
+    data: Value
+    inputs: Mapping[str, int]
+    readers: Sequence[tuple[int, int]]
+
+
+def remove_reshape_before_fc(net: NetDef, params: Params) -> tuple[NetDef, Params]:
+    """Let FC read what a Reshape before it reads, and leave the Reshape out.
+
+    A Reshape goes with what computes its shape if an operator made its data, if FC operators and
+    nothing else read it, if its shape depends on its data and on parameters alone and nothing else
+    reads that, and if the data is still there when FC reads it. Parameters that only such shapes
+    needed are taken out of the external inputs and of `params`. That the shape flattens as FC
+    itself does is taken for granted; `prune` makes sure of it.
+
+    Args:
+        params: the net's parameters: their names, or a dict of them by name.
+    Returns:
+        The new net and the parameters that are left.
+    Raises:
+        NetError: as `reshape_subgraphs`; a shape depends on a blob that is no declared external
+            input or not in `params`; an external output that the net does not know.
+    """
+    reshape_subgraphs(net)
+    found = flattenings(net)
+    for flattening in found:
+        for name, reader in flattening.inputs.items():
+            for where, names in (("external inputs", net.external_input), ("params", params)):
+                if name not in names:
+                    what = f'reads "{name}", which is not among the {where}'
+                    raise NetError(locate(net, reader), what)
+    made, unread = without(net, found)
+    if isinstance(params, Mapping):
+        return made, {name: params[name] for name in params if name not in unread}  # type: ignore[return-value]
+    return made, [name for name in params if name not in unread]  # type: ignore[return-value]
+
+
+def flattenings(net: NetDef) -> list[Flattening]:
+    """The Reshapes that can be left out, in order; raises `NetError` as `results` does."""
+    exposed = expose(net)
+    steps, last = ssa(exposed)
+    search = _Search(exposed, steps, set(results(net, last)))
+    reshapes = [index for index, op in enumerate(net.op) if op.type == "Reshape"]
+    return [found for index in reshapes if (found := search.flattening(index)) is not None]
+
+
+def without(net: NetDef, found: Sequence[Flattening]) -> tuple[NetDef, set[str]]:
+    """A net without these, and the external inputs that went because nothing reads them now."""
+    made = copy_of(net)
+    for flattening in found:
+        for op, index in flattening.readers:
+            made.op[op].input[index] = flattening.data[0]
+    gone = {op for flattening in found for op in flattening.ops}
+    made = kept(made, [index for index in range(len(net.op)) if index not in gone])
+    steps, _ = ssa(expose(made))
+    read = {value for inputs, _ in steps for value in inputs}
+    named = {name for flattening in found for name in flattening.inputs}
+    unread = {name for name in named if (name, 0) not in read} - set(net.external_output)
+    made.external_input[:] = [name for name in made.external_input if name not in unread]
+    return made, unread
+
+
+class _Search:
+    """Looks for Reshapes that can be left out of a net."""
+
+    def __init__(self, net: NetDef, steps: Steps, ends: set[Value]) -> None:
+        self.net, self.steps, self.ends = net, steps, ends
+        self.makers, self.readers = producers_of(steps), consumers_of(steps)
+        self.writers: dict[str, list[int]] = {}
+        for index, op in enumerate(net.op):
+            for name in dict.fromkeys(op.output):
+                self.writers.setdefault(name, []).append(index)
+
+    def flattening(self, index: int) -> Flattening | None:
+        inputs, outputs = self.steps[index]
+        if not inputs or not outputs or len(set(inputs)) < len(inputs):
+            return None
+        data = inputs[0]
+        readers = self.readers.get(outputs[0], [])
+        fc = bool(readers) and all(self.net.op[op].type == "FC" for op, _ in readers)
+        if not fc or data[1] == 0 or outputs[0] in self.ends:
+            return None
+        ops = self._shape_alone(index)
+        if ops is None or self._overwritten(data, ops) <= readers[-1][0]:
+            return None
+        params = {
+            name: op for op in sorted(ops) for name, version in self.steps[op][0] if version == 0
+        }
+        return Flattening(index, frozenset(ops), data, params, readers)
+
+    def _shape_alone(self, index: int) -> set[int] | None:
+        """A Reshape and what computes its shape, if all that hangs on the data and nothing else
+        reads it; the last operators first, so that readers are known when their maker comes."""
+        inputs, outputs = self.steps[index]
+        ops, waiting = set[int](), [-index]
+        free = {outputs[0]}
+        while waiting:
+            op = -heappop(waiting)
+            if op in ops:
+                continue
+            for value in self.steps[op][1]:
+                used = any(reader not in ops for reader, _ in self.readers.get(value, ()))
+                if value not in free and (used or value in self.ends):
+                    return None
+            ops.add(op)
+            made = [v for v in self.steps[op][0] if v[1] > 0 and v != inputs[0]]
+            for value in made:
+                heappush(waiting, -self.makers[value][0])
+        reached = {inputs[0]}
+        for op in sorted(ops):
+            if reached.isdisjoint(self.steps[op][0]):
+                return None
+            reached.update(self.steps[op][1])
+        return ops
+
+    def _overwritten(self, data: Value, ops: set[int]) -> int:
+        """The operator that next writes the data's name, apart from some."""
+        writers = self.writers[data[0]]
+        later = range(bisect_right(writers, self.makers[data][0]), len(writers))
+        return next((writers[i] for i in later if writers[i] not in ops), len(self.steps))
