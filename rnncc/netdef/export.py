@@ -82,7 +82,7 @@ def _floats(arg: Argument, array: Array, _: str) -> None:
 
 
 def _ints(arg: Argument, array: Array, _: str) -> None:
-    arg.ints.extend(array.ravel().tolist())
+    arg.ints.extend(array.ravel().astype(np.int64).tolist())
 
 
 def _bytes(arg: Argument, array: Array, _: str) -> None:

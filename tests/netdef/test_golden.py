@@ -32,12 +32,11 @@ QUIRKS = {
     ("rename_op_output", "taken"),
     ("rename_op_output", "back"),
     ("ssa_rewrite", "collision"),
-    *(("identify_reshape_sub_graph", name) for name in ("window_cut", "window_far", "window_lost")),
+    *(("identify_reshape_sub_graph", name) for name in ("window_cut", "window_lost")),
     *(
         ("remove_reshape_for_fc", name)
         for name in (
             "window_cut",
-            "window_far",
             "window_lost",
             "data_overwritten",
             "output_of_net",
