@@ -137,12 +137,12 @@ class PlainGradient(Gradient):
         self, earlier: Earlier, nearest: tuple[str | None, Operator] | None, read: list[Blob]
     ) -> None:
         if nearest is not None:
-            raise self.error(f"differs from {called(nearest[1])}: {nearest[0]}")
+            raise self.error(f"differs from {nearest[1].text}: {nearest[0]}")
         name = read[0].name if read else ""
         old = earlier.namesake(self.kind, name)
         if old is None:
             raise self.error(f'is the gradient of no operator: no {self.kind} has "{name}"')
-        raise self.error(f'reads another version of "{name}" than {called(old)}')
+        raise self.error(f'reads another version of "{name}" than {old.text}')
 
 
 class OutputGradient(PlainGradient):
@@ -172,11 +172,6 @@ class OutputGradient(PlainGradient):
         y, dy = (e[x] for x in self.xs)
         axis = self.axis("axis", 1, len(dims_of(y))) if "axis" in self.settings else 0
         e[self.ys[0]] = type(self).formula(e.b, y, dy, axis)
-
-
-def called(op: Operator) -> str:
-    """An operator in messages about another of the same net: `op 3 (FC "y")`."""
-    return op.location.node.rpartition(": ")[2]
 
 
 def setting(args: Arguments, name: str, default: float) -> float:

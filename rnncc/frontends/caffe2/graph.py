@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.control import Control
 from rnncc.frontends.caffe2.earlier import Earlier
 from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.netdef import NetDef, OperatorDef
 
-MAX_DEPTH = 8
+MAX_DEPTH = 24
 """How deep nets may stand inside operators of nets."""
 
 Scope = dict[str, Blob]
+
+
+def _nothing(name: str) -> Blob | None:
+    """A name of a net of its own holds nothing before that runs."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -23,6 +30,9 @@ class GraphMaker:
     Attributes:
         operators: operator type -> class.
         refused: operator type -> why it is not supported.
+        loops: what is asked of While.
+        absent: a name that nothing has written yet -> what it holds before the whole net runs;
+            None where it cannot hold anything.
         protected: names that operators of this net must not write.
         word: how an operator is called in messages.
         forward: in a backward step net, the operators of the step net.
@@ -31,6 +41,8 @@ class GraphMaker:
     operators: Mapping[str, type[Operator]]
     refused: Mapping[str, str]
     location: Location
+    loops: Loops = field(default_factory=Loops)
+    absent: Callable[[str], Blob | None] = _nothing
     depth: int = 0
     protected: frozenset[str] = frozenset()
     word: str = "op"
@@ -42,6 +54,7 @@ class GraphMaker:
         protected: frozenset[str],
         word: str = "step op",
         forward: Sequence[Operator] = (),
+        absent: Callable[[str], Blob | None] = _nothing,
     ) -> GraphMaker:
         """The maker of a net inside an operator; `protected` blobs must not be written there."""
         if self.depth >= MAX_DEPTH:
@@ -53,6 +66,7 @@ class GraphMaker:
             protected=protected,
             word=word,
             forward=tuple(forward),
+            absent=absent,
         )
 
     def operators_of(self, net: NetDef, scope: Scope) -> list[Operator]:
@@ -63,33 +77,32 @@ class GraphMaker:
         """
         made = list[Operator]()
         earlier = Earlier(self.forward)
-        shared: set[str] = set()
         for index, op in enumerate(net.op):
             location = self._locate(index, op)
             operator_type = self._type(op, location)
             inputs = [
-                self._read(net, index, name, scope, location, operator_type.is_gradient)
-                for name in op.input
+                self._read(net, index, name, scope, location, operator_type) for name in op.input
             ]
             again = self._again(op, inputs, earlier)
             if again is not None:
                 made.append(again)
                 scope.update(zip(op.output, again.ys, strict=True))
                 continue
-            self._check_outputs(op, shared, location)
+            self._check_outputs(op, scope, location)
             outputs = [Blob(name) for name in op.output]
             copies = dict[int, Operator]()
-            if not operator_type.is_gradient:
+            if not operator_type.is_gradient and not issubclass(operator_type, Control):
                 copies = self._copies(inputs, location)
             xs = [copies[i].ys[0] if i in copies else x for i, x in enumerate(inputs)]
             operator = operator_type(op, xs, outputs, location, self)
             operator.reads = inputs
             operator.find_forward(earlier)
             made += [*copies.values(), operator]
+            if isinstance(operator, Control):
+                operator.resolve(self, scope)
+            else:
+                scope.update(zip(op.output, self._outputs(operator, outputs), strict=True))
             earlier.add(operator)
-            scope.update(zip(op.output, outputs, strict=True))
-            if op.type == "Alias":
-                shared.update([*op.input, *op.output])
         return made
 
     def _again(self, op: OperatorDef, inputs: list[Blob], earlier: Earlier) -> Operator | None:
@@ -99,6 +112,15 @@ class GraphMaker:
             if same and list(old.op.arg) == list(op.arg):
                 return old
         return None
+
+    def _outputs(self, operator: Operator, outputs: list[Blob]) -> list[Blob]:
+        """The blobs that an operator's outputs stand for, with what is known of them."""
+        if operator.op.type == "Alias":
+            for blob in (*operator.xs, *operator.ys):
+                blob.shared = True
+        if len(operator.ys) == 1 and not operator.ys[0].opaque:
+            operator.ys[0].known = operator.evaluate([x.known for x in operator.xs])
+        return operator.ys if len(operator.ys) == len(outputs) else outputs
 
     def _copies(self, inputs: Sequence[Blob], location: Location) -> dict[int, Operator]:
         """A copy for each time that a blob is read again: each has a gradient of its own."""
@@ -137,7 +159,7 @@ class GraphMaker:
         name: str,
         scope: Scope,
         location: Location,
-        may_be_opaque: bool,
+        reader: type[Operator],
     ) -> Blob:
         if name not in scope:
             later = next((i for i in range(index, len(net.op)) if name in net.op[i].output), None)
@@ -147,12 +169,12 @@ class GraphMaker:
             when = "it writes it itself" if later == index else f"operator {later} writes it"
             raise CompileError(location, f"{what} before {when}")
         blob = scope[name]
-        if blob.opaque and not may_be_opaque:
-            raise CompileError(location, f'reads "{name}", which holds nothing at inference')
-        blob.uses += 1
+        if blob.opaque and not reader.is_gradient and not reader.takes_opaque:
+            raise CompileError(location, f'reads "{name}", which {blob.lacks}')
+        blob.uses += not issubclass(reader, Control)  # their nets count what they read
         return blob
 
-    def _check_outputs(self, op: OperatorDef, shared: set[str], location: Location) -> None:
+    def _check_outputs(self, op: OperatorDef, scope: Scope, location: Location) -> None:
         if len(set(op.output)) != len(op.output):
             twice = next(name for name in op.output if list(op.output).count(name) > 1)
             raise CompileError(location, f'lists the output "{twice}" twice')
@@ -162,6 +184,6 @@ class GraphMaker:
             if name in self.protected:
                 what = f'writes "{name}", which belongs to the net around it'
                 raise CompileError(location, what)
-            if name in shared:
+            if name in scope and scope[name].shared:
                 what = f'writes "{name}", which shares its memory through Alias'
                 raise CompileError(location, what)

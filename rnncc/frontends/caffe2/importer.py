@@ -9,13 +9,16 @@ from operator import index
 from pathlib import Path
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.constants import NAMES, known_fill
+from rnncc.frontends.caffe2.control import mark_versions
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator, hint_of
-from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR, NAMES
+from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR
 from rnncc.frontends.caffe2.ops.recurrent_network import RECOMPUTE, RecurrentNetwork
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.frontends.caffe2.solve import solve, walk
 from rnncc.frontends.caffe2.table import OPERATORS, REFUSED
+from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
@@ -35,6 +38,8 @@ def import_net(
     name: str | None = None,
     seed: int = 0,
     recompute: Collection[str] | None = None,
+    max_iterations: int | None = None,
+    training: bool = False,
 ) -> Program:
     """Read a Caffe2 net.
 
@@ -47,6 +52,8 @@ def import_net(
         seed: for random fills of `init`.
         recompute: blobs of step nets that backward passes compute again, in place of those that
             the net names.
+        max_iterations: the most turns of a While whose number of turns nothing shows.
+        training: whether the program will be differentiated: then such a While needs it.
     Returns:
         A program whose inputs are the external inputs that `init` does not fill, in their order;
         those with a value by convention are optional.
@@ -56,7 +63,7 @@ def import_net(
     message = load(net, "<net>")
     if recompute is not None:
         message = _recomputing(message, recompute)
-    graph, s = _solved(net, message, init, shapes)
+    graph, s = _solved(net, message, init, shapes, Loops(max_iterations, training))
     stem = Path(net).stem if isinstance(net, (str, Path)) else ""
     program = graph.emit(s, name or stem or message.name or "net", seed)
     unknown = [n for n in sorted(recompute or ()) if hint_of(n) not in program.recompute]
@@ -90,7 +97,7 @@ def infer_shapes(
     net: Source, init: Source | None = None, shapes: Sizes | None = None
 ) -> list[OperatorShapes]:
     """The shapes of what every operator writes; arguments and errors are those of `import_net`."""
-    graph, s = _solved(net, load(net, "<net>"), init, shapes)
+    graph, s = _solved(net, load(net, "<net>"), init, shapes, Loops())
     return [_shapes_of(s, op) for op in graph.operators if not op.implied]
 
 
@@ -104,7 +111,7 @@ def _shapes_of(s: Shapes, op: Operator) -> OperatorShapes:
 
 
 def _solved(
-    net: Source, message: NetDef, init: Source | None, shapes: Sizes | None
+    net: Source, message: NetDef, init: Source | None, shapes: Sizes | None, loops: Loops
 ) -> tuple[Graph, Shapes]:
     """A net's operators over blobs whose shapes are known."""
     location = Location(str(net) if isinstance(net, (str, Path)) else "<net>")
@@ -112,11 +119,22 @@ def _solved(
     if init is not None:
         init_file = str(init) if isinstance(init, (str, Path)) else "<init>"
         fills = declared_fills(load(init, init_file), init_file)
-    graph = Graph(message, fills, location)
+    graph = Graph(message, fills, location, loops)
     s = Shapes()
     graph.declare(s, shapes or {})
     solve(s, graph.operators, graph.starts, location)
     return graph, s
+
+
+class _Absent:
+    """What a net reads although it neither declares nor surely writes it: it stays what it was."""
+
+    def __init__(self) -> None:
+        self.blobs = dict[str, Blob]()
+
+    def blob(self, name: str) -> Blob:
+        """What a name stands for as the net begins."""
+        return self.blobs.setdefault(name, Blob(name))
 
 
 class Graph:
@@ -127,7 +145,9 @@ class Graph:
         outputs: the external outputs.
     """
 
-    def __init__(self, net: NetDef, fills: Mapping[str, Fill], location: Location) -> None:
+    def __init__(
+        self, net: NetDef, fills: Mapping[str, Fill], location: Location, loops: Loops
+    ) -> None:
         self.location = location
         self.fills = fills
         if not net.op:
@@ -137,12 +157,19 @@ class Graph:
         self.inputs = [name for name in _external_inputs(net) if name not in fills]
         scope: Scope = {name: Blob(name) for name in (*self.inputs, *fills)}
         self.starts = dict(scope)
-        maker = GraphMaker(OPERATORS, REFUSED, location)
+        for name, fill in fills.items():
+            scope[name].known = known_fill(fill)
+        absent = _Absent()
+        maker = GraphMaker(OPERATORS, REFUSED, location, loops, absent.blob)
         self.operators: list[Operator] = maker.operators_of(net, scope)
         names = [*net.external_output, *self._gradients(net, scope)]
         self.outputs = {name: self._output(name, scope) for name in names}
         if not self.outputs:
             raise CompileError(location, "declares no external_output")
+        mark_versions(walk(self.operators))
+        found = {name: blob for name, blob in absent.blobs.items() if blob.uses}
+        self.inputs += found
+        self.starts = found | self.starts
         self.starts = {
             name: blob for name, blob in self.starts.items() if name in self.inputs or blob.uses
         }
@@ -217,7 +244,7 @@ class Graph:
         if blob is None:
             raise CompileError(self.location, f'no operator writes the external output "{name}"')
         if blob.opaque:
-            what = f'the external output "{name}" holds nothing at inference'
+            what = f'the external output "{name}" {blob.lacks}'
             raise CompileError(self.location, what)
         blob.uses += 1
         return blob

@@ -12,6 +12,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.constants import RULES, Known
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
@@ -42,7 +43,10 @@ class Blob:
 
     Attributes:
         value: the content, of a vector of sizes that is known at compile time.
+        known: its one element, an integer or bool, where that is known at compile time.
         opaque: it holds what only gradient operators may read.
+        lacks: what it does instead of holding a tensor, in words.
+        shared: it shares its memory with another blob.
         uses: how many operators and outputs read it.
     """
 
@@ -50,7 +54,10 @@ class Blob:
     shape: Dims | None = None
     dtype: str | None = None
     value: Dims | None = None
+    known: Known | None = None
     opaque: bool = False
+    lacks: str = "holds nothing at inference"
+    shared: bool = False
     uses: int = 0
 
 
@@ -76,7 +83,7 @@ class Emitter:
         inner = Emitter(self.b, self.shapes, {**self.values, **apart}, self.told_apart)
         op.build(inner)
         self.told_apart[op] = apart
-        self.values |= {y: inner.values[y] for y in op.ys if y in inner.values}
+        self.values |= {y: inner.values[y] for y in op.produced() if y in inner.values}
 
     def read(self, op: Operator, blob: Blob) -> SSAValue:
         """The value of a blob as an operator that was built reads it."""
@@ -84,7 +91,8 @@ class Emitter:
         return apart[blob] if blob in apart else self[blob]
 
     def _apart(self, op: Operator) -> dict[Blob, SSAValue]:
-        known = [x for x in dict.fromkeys(op.xs) if x in self.values and x.dtype in FLOATS]
+        read = dict.fromkeys(op.captured())
+        known = [x for x in read if x in self.values and x.dtype in FLOATS]
         seen, apart = set[SSAValue](), dict[Blob, SSAValue]()
         for blob in known:
             value, dims = self.values[blob], self.dims(blob)
@@ -126,6 +134,8 @@ class Operator(ABC):
     outputs: ClassVar[tuple[int, int]] = (1, 1)
     is_gradient: ClassVar[bool] = False
     """Whether it may read what only gradient operators need."""
+    takes_opaque: ClassVar[bool] = False
+    """Whether its inputs may be blobs that hold no tensor."""
 
     def __init__(
         self,
@@ -150,6 +160,11 @@ class Operator(ABC):
             if not least <= len(blobs) <= most:
                 raise self.error(f"has {len(blobs)} {kind}, expected {_range(least, most)}")
         self.setup(maker)
+
+    @property
+    def text(self) -> str:
+        """It in messages about another operator of the same net: `op 3 (FC "y")`."""
+        return self.location.node.rpartition(": ")[2]
 
     def setup(self, maker: GraphMaker) -> None:  # noqa: B027
         """Read the arguments; raises `CompileError` where they are wrong."""
@@ -187,6 +202,15 @@ class Operator(ABC):
     def captured(self) -> Sequence[Blob]:
         """The blobs whose values `build` reads."""
         return self.xs
+
+    def produced(self) -> Sequence[Blob]:
+        """The blobs whose values `build` sets."""
+        return self.ys
+
+    def evaluate(self, values: Sequence[Known | None]) -> Known | None:
+        """Its output, where that is one integer or bool and follows from such inputs."""
+        rule = RULES.get(self.op.type)
+        return None if rule is None else rule(values)
 
     def error(self, what: str, hint: str | None = None) -> CompileError:
         """An error at this operator."""

@@ -134,7 +134,7 @@ def _finish(s: Shapes, ops: Sequence[Operator], inputs: Mapping[str, Blob]) -> N
         s.check(blob)
     for op in ops:
         s.location = op.location
-        for blob in op.ys:
+        for blob in op.produced():
             if blob.opaque:
                 continue
             blob.dtype = blob.dtype or "f32"

@@ -2,11 +2,14 @@
 
 from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.ops import (
+    branch,
     cells,
+    do,
     elementwise,
     fill,
     gradients,
     linear,
+    loop,
     recurrent_gradient,
     recurrent_network,
     sequence,
@@ -21,17 +24,18 @@ OPERATORS: dict[str, type[Operator]] = {
     **cells.OPERATORS,
     **fill.OPERATORS,
     **recurrent_network.OPERATORS,
+    **do.OPERATORS,
+    **branch.OPERATORS,
+    **loop.OPERATORS,
     **gradients.OPERATORS,
     **recurrent_gradient.OPERATORS,
 }
 """Operator type -> the class that imports it; its docstring is the formula."""
 
-_CONTROL = ("If", "While", "Do", "ONNXWhile", "CreateScope", "HasScope")
-
 REFUSED: dict[str, str] = {
     **sequence.REFUSED,
     **fill.REFUSED,
-    **dict.fromkeys(_CONTROL, "control flow is not read"),
+    "ONNXWhile": "of loops, While is read",
     "Recurrent": "its weights are in cuDNN's own layout",
 }
 """Operator type -> why it is not supported."""

@@ -110,6 +110,8 @@ CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
     ("CopyOnDeviceLike", [A, A], {}, lambda x, y: x),
     ("SumElements", [A], {}, np.sum),
     ("SumElements", [A], {"average": 1}, np.mean),
+    ("SumSqrElements", [A], {}, lambda a: np.sum(a * a)),
+    ("SumSqrElements", [A], {"average": 1}, lambda a: np.mean(a * a)),
     ("Sum", [A, B, X[..., :4]], {}, lambda *xs: sum(xs)),
     ("Sum", [A], {}, lambda x: x),
     ("Max", [A, B], {}, np.maximum),
@@ -342,7 +344,8 @@ def test_every_operator_is_tested() -> None:
     same = {"CopyCPUToGPU", "CopyGPUToCPU", "EnsureCPUOutput", "ZeroGradient"}
     given = {"GivenTensorBoolFill", "GivenTensorDoubleFill"}
     gradients = {kind for kind in OPERATORS if kind.endswith("Gradient")} - same - tested
-    assert set(OPERATORS) == tested | same | given | gradients  # those: test_gradients.py
+    control = {"Do", "If", "While", "CreateScope", "HasScope"}  # test_control.py
+    assert set(OPERATORS) == tested | same | given | control | gradients  # test_gradients.py
 
 
 def test_every_operator_says_what_it_computes() -> None:

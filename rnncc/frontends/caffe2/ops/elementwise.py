@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from math import inf
 from typing import ClassVar
 
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.caffe2.constants import Known, cast
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
@@ -121,6 +122,9 @@ class Cast(Operator):
         value = s.value(self.xs[0])
         if value is not None and self.to in ("i32", "i64"):
             s.expect_value(self.ys[0], value, self.to)
+
+    def evaluate(self, values: Sequence[Known | None]) -> Known | None:
+        return None if values[0] is None else cast(self.to, values[0])
 
     def build(self, e: Emitter) -> None:
         e[self.ys[0]] = e.b.cast(e[self.xs[0]], self.to)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from rnncc.frontends.caffe2.constants import NAMES, Known, known_fill
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.elementwise import Identity
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim
+from rnncc.ir.types import FLOATS
 from rnncc.netdef.fills import FILLS, fill_constant, fill_shape
-
-NAMES = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64", "bool": "i1"}
-"""Our element types by NumPy's names."""
 
 MAX_LITERAL = 1 << 16
 """How many elements a tensor written into a net may have; larger ones belong into the init net."""
@@ -58,6 +59,10 @@ class ConstantFill(Operator):
             what = f'needs the content of "{self.xs[0].name}", which is not known at compile time'
             raise self.error(what)
 
+    def evaluate(self, values: Sequence[Known | None]) -> Known | None:
+        one = not self.xs and prod(self.shape) == 1
+        return (self.dtype, int(self.value)) if one and self.dtype not in FLOATS else None
+
     def build(self, e: Emitter) -> None:
         e[self.ys[0]] = e.b.fill(self.value, e.dims(self.ys[0]), self.dtype)
 
@@ -78,6 +83,9 @@ class GivenTensorFill(Operator):
         s.expect(self.ys[0], shape, dtype)
         if dtype in ("i32", "i64") and len(shape) == 1 and shape[0] <= MAX_VECTOR:
             s.expect_value(self.ys[0], [int(v) for v in self._array()], dtype)
+
+    def evaluate(self, values: Sequence[Known | None]) -> Known | None:
+        return known_fill(self.fill)
 
     def _array(self) -> np.ndarray[Any, Any]:
         return self.fill.array(0)

@@ -24,11 +24,23 @@ class SumElements(Operator):
         s.expect_dtype(self.xs[0], "f32")
 
     def build(self, e: Emitter) -> None:
-        dims = e.dims(self.xs[0])
-        total = e.b.reduce("sum", e[self.xs[0]], range(len(dims)))
-        if self.args.flag("average"):
-            total = e.b.div(total, e.b.cast(e.b.size(product(dims)), "f32"))
-        e[self.ys[0]] = total
+        e[self.ys[0]] = self.total(e, e[self.xs[0]])
+
+    def total(self, e: Emitter, x: SSAValue) -> SSAValue:
+        """The sum or the mean."""
+        dims = dims_of(x)
+        total = e.b.reduce("sum", x, range(len(dims)))
+        if not self.args.flag("average"):
+            return total
+        return e.b.div(total, e.b.cast(e.b.size(product(dims)), "f32"))
+
+
+class SumSqrElements(SumElements):
+    """Y = the sum of the squares of X's elements, a scalar; with `average` their mean."""
+
+    def build(self, e: Emitter) -> None:
+        x = e[self.xs[0]]
+        e[self.ys[0]] = self.total(e, e.b.mul(x, x))
 
 
 def _of(kind: str, read: str, written: str, settings: Settings | None = None) -> type[Operator]:
@@ -73,6 +85,7 @@ _LSTM = {**_UNIT, "forget_bias": 0.0}
 
 OPERATORS: dict[str, type[Operator]] = {
     "SumElements": SumElements,
+    "SumSqrElements": SumSqrElements,
     "SumElementsGradient": _of("SumElements", "x0 dy0", "dx0", {"average": 0}),
     "FCGradient": _of("FC", "x0 x1 dy0", "dx1 dx2 dx0", {"axis": 1}),
     "FCTransposedGradient": _of("FCTransposed", "x0 x1 dy0", "dx1 dx2 dx0", {"axis": 1}),

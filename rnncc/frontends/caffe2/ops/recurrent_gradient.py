@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rnncc.frontends.caffe2.backward import Backward, read_backward
 from rnncc.frontends.caffe2.check_backward import check_backward
 from rnncc.frontends.caffe2.earlier import Earlier
-from rnncc.frontends.caffe2.gradient import Gradient, called
+from rnncc.frontends.caffe2.gradient import Gradient
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.ops.recurrent_network import RecurrentNetwork
@@ -56,10 +56,10 @@ class RecurrentNetworkGradient(Gradient):
             raise self.error(f"argument {renamed!r}: renamed blobs are not supported")
         for name in (*STEP, *GRADIENT):
             if name in its and name not in mine:
-                raise self.error(f"lacks the argument {name!r} of {called(forward)}")
+                raise self.error(f"lacks the argument {name!r} of {forward.text}")
             may_lack = name in GRADIENT and name not in its
             if not may_lack and mine.get(name) != its.get(name):
-                raise self.error(f"argument {name!r} differs from that of {called(forward)}")
+                raise self.error(f"argument {name!r} differs from that of {forward.text}")
 
     def _check_inputs(self, forward: RecurrentNetwork) -> None:
         """Gradients of outputs, then all inputs and outputs of the forward operator."""
@@ -67,7 +67,7 @@ class RecurrentNetworkGradient(Gradient):
         wanted = [*forward.reads, *forward.ys]
         if len(self.xs) != len(indices) + len(wanted):
             what = f"has {len(self.xs)} inputs, expected {len(indices) + len(wanted)}"
-            raise self.error(f"{what}: outputs_with_grads, then all blobs of {called(forward)}")
+            raise self.error(f"{what}: outputs_with_grads, then all blobs of {forward.text}")
         for position, (blob, x) in enumerate(
             zip(wanted, self.xs[len(indices) :], strict=True), len(indices)
         ):
@@ -75,7 +75,7 @@ class RecurrentNetworkGradient(Gradient):
                 what = f'input {position} is "{x.name}", expected "{blob.name}"'
                 if blob.name == x.name:
                     what = f'input {position} is another version of "{x.name}"'
-                raise self.error(f"differs from {called(forward)}: {what}")
+                raise self.error(f"differs from {forward.text}: {what}")
         if len(set(indices)) < len(indices):
             raise self.error("lists an output twice in outputs_with_grads")
         for index in indices:
@@ -103,7 +103,7 @@ class RecurrentNetworkGradient(Gradient):
         read = {blob for op in forward.steps for blob in op.captured()}
         for i in (0, *initial):
             if forward.xs[i] in read:
-                what = f'the steps of {called(forward)} read "{forward.xs[i].name}" as a whole'
+                what = f'the steps of {forward.text} read "{forward.xs[i].name}" as a whole'
                 raise self.error(f"{what}, and its gradient would miss that")
 
     def nested(self) -> Sequence[Operator]:

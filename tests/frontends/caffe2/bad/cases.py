@@ -261,7 +261,7 @@ CASES: dict[str, Case] = {
         op("Sum", "a b x_t", "h"),
         link_window=[2, 1, 1],
     ),
-    "nets_nested_deeply": Case(nested(12)),
+    "nets_nested_deeply": Case(nested(25)),
     "nets_nested_very_deeply": Case(nested(27)),
     "sequence_of_one_axis": Case(sum_net(), shapes={"x": "T"}),
     "lengths_of_two_axes": Case(

@@ -1,0 +1,174 @@
+"""If: of two nets, one runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.control import Control, forget, read_outside, scopes_of
+from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.recurrent import read_net
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.ir.build import Build
+
+if TYPE_CHECKING:
+    from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+
+NETS = (("then_net", "then op"), ("else_net", "else op"))
+
+
+@dataclass
+class Merged:
+    """A blob that a branch writes.
+
+    Attributes:
+        y: what it is afterwards.
+        earlier: what it was before.
+        ends: what it is after each branch; None where that does not write it.
+        live: whether anything needs y.
+    """
+
+    y: Blob
+    earlier: Blob | None
+    ends: Sequence[Blob | None]
+    live: bool = False
+
+    @property
+    def versions(self) -> list[Blob]:
+        """Everything that y may be."""
+        return [end or self.earlier for end in self.ends if end or self.earlier]  # type: ignore[misc]
+
+
+class If(Control):
+    """Run `then_net` if the first input, one bool, holds, else `else_net`, if there is one. A blob
+    that just one of them writes must have a value before, or nothing may read it."""
+
+    inputs = (1, ANY)
+    outputs = (0, ANY)
+
+    def resolve(self, maker: GraphMaker, scope: Scope) -> None:
+        self.condition = self.xs[0]
+        self.condition.uses += 1
+        taken = self.condition.known
+        self.taken = None if taken is None else int(not taken[1])
+        self.branches = list[Sequence[Operator]]()
+        spaces = scopes_of(scope)
+        before = [space.state for space in spaces]
+        states, changes = [before], list[dict[str, Blob]]()
+        for name, word in NETS:
+            net = self.read_net(name) if name == "then_net" else read_net(self, name)
+            for space, state in zip(spaces, before, strict=True):
+                space.restore(state)
+            inner = dict(scope)
+            ops = [] if net is None else self.operators_inside(maker, net, inner, word)
+            self.branches.append(ops)
+            states.append([space.state for space in spaces])
+            changes.append({n: b for n, b in inner.items() if scope.get(n) is not b})
+        self.inside = [op for branch in self.branches for op in branch]
+        self.set_cost(self.inside)
+        self.merged = list[Merged]()
+        if self.taken is not None:
+            scope.update(changes[self.taken])
+            for space, state in zip(spaces, states[1 + self.taken], strict=True):
+                space.restore(state)
+        else:
+            forget(
+                s for s, *known in zip(spaces, *states, strict=True) if known[1:] != [known[0]] * 2
+            )
+            self._merge(maker, scope, changes)
+        self.ys = self.declared(scope, f"is written by neither branch of {self.text}")
+
+    def _merge(self, maker: GraphMaker, scope: Scope, changes: Sequence[Scope]) -> None:
+        for name in dict.fromkeys([*changes[0], *changes[1]]):
+            earlier, ends = scope.get(name), [change.get(name) for change in changes]
+            if earlier is None and None in ends:
+                earlier = maker.absent(name)
+            made = Merged(Blob(name), earlier, ends)
+            self._lack(made)
+            made.y.shared = any(blob.shared for blob in made.versions)
+            if not made.y.opaque:
+                self.merged.append(made)
+            scope[name] = made.y
+
+    def _lack(self, made: Merged) -> None:
+        """Mark what may hold nothing."""
+        if len(made.versions) < 2:
+            which = NETS[made.ends[0] is None][0]
+            made.y.lacks = f"holds nothing unless the {which} of {self.text} runs"
+        empty = next((blob for blob in made.versions if blob.opaque), None)
+        made.y.lacks = made.y.lacks if empty is None else empty.lacks
+        made.y.opaque = len(made.versions) < 2 or empty is not None
+
+    def mark(self) -> bool:
+        new = [made for made in self.merged if made.y.uses and not made.live]
+        for made in new:
+            made.live = True
+            for blob in made.versions:
+                blob.uses += 1
+        return bool(new)
+
+    def captured(self) -> Sequence[Blob]:
+        if self.taken is not None:
+            return read_outside(self.branches[self.taken])
+        read = [x for branch in self.branches for x in read_outside(branch)]
+        starts = [made.earlier for made in self.merged if made.live and made.earlier is not None]
+        return list(dict.fromkeys([self.condition, *read, *starts]))
+
+    def produced(self) -> Sequence[Blob]:
+        if self.taken is not None:
+            return [y for op in self.branches[self.taken] for y in op.produced()]
+        return [made.y for made in self.merged]
+
+    def infer(self, s: Shapes) -> None:
+        self.expect_condition(s, self.condition)
+        for made in self.merged:
+            how = f'"{made.y.name}" differs between the branches'
+            self.agree(s, how, [made.y, *made.versions])
+
+    def assume(self, s: Shapes, level: int) -> None:
+        self.assume_condition(s, self.condition)
+
+    def build(self, e: Emitter) -> None:
+        if self.taken is not None:
+            for op in self.branches[self.taken]:
+                e.build(op)
+            return
+        gate = e.b.reshape(e[self.condition], ())
+        live = [made for made in self.merged if made.live]
+        for made in live:
+            start = None if made.earlier is None else e[made.earlier]
+            if start is None:
+                start = e.b.fill(0, e.dims(made.y), made.y.dtype or "f32")
+            e.values[made.y] = start
+        for index, ops in enumerate(self.branches):
+            mine = [made for made in live if made.ends[index] is not None]
+            if mine:
+                self._build_branch(e, gate, index, ops, mine)
+            gate = e.b.logical_not(gate) if index == 0 and self.branches[1] else gate
+
+    def _build_branch(
+        self, e: Emitter, gate: SSAValue, index: int, ops: Sequence[Operator], live: list[Merged]
+    ) -> None:
+        before = {made.earlier for made in live}
+        consts = [x for x in read_outside(ops) if x.value is None and x not in before]
+
+        def body(inner: Build, given: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
+            values = dict(zip(consts, given, strict=True))
+            starts = zip(live, carry, strict=True)
+            values |= {made.earlier: v for made, v in starts if made.earlier is not None}
+            step = Emitter(inner, e.shapes, values)
+            for op in ops:
+                step.build(op)
+            return [step[made.ends[index]] for made in live]  # type: ignore[index]
+
+        given, inits = [e[x] for x in consts], [e[made.y] for made in live]
+        finals = e.b.when(gate, given, inits, body)
+        for made, final in zip(live, finals, strict=True):
+            e.values.pop(made.y)
+            e[made.y] = final
+
+
+OPERATORS: dict[str, type[Operator]] = {"If": If}

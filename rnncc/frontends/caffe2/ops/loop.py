@@ -1,0 +1,244 @@
+"""While: a net that runs again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.caffe2.control import Control, forget, read_outside, scopes_of
+from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.recurrent import read_net
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.frontends.caffe2.trip_count import DEFAULT_LIMIT, Loops, Turning, Turns, count_turns
+from rnncc.frontends.caffe2.written_names import written_names
+from rnncc.ir.build import Branch, Build, Values
+from rnncc.ir.dims import Dim
+
+if TYPE_CHECKING:
+    from rnncc.frontends.caffe2.graph import GraphMaker, Scope
+
+
+@dataclass
+class Carried:
+    """A blob that the loop writes: its versions.
+
+    Attributes:
+        y: after the loop.
+        outer: before the loop.
+        entry: where the condition net begins; it stands for `outer` or for `end`.
+        start: where the body begins; None where nothing has written it then.
+        end: where the body ends.
+        is_gate: whether it is the condition.
+        live: whether a turn reads what the turn before wrote, or something behind the loop does.
+    """
+
+    y: Blob
+    outer: Blob | None
+    entry: Blob | None
+    start: Blob | None
+    end: Blob
+    is_gate: bool = False
+    live: bool = False
+
+    @property
+    def begins(self) -> tuple[Blob, Blob] | None:
+        """`outer` and `entry`, where anything reads what was before the loop."""
+        if self.outer is None or self.entry is None or not (self.live or self.is_gate):
+            return None
+        read = self.start is self.entry or self.entry.uses > 0
+        return (self.outer, self.entry) if read else None
+
+    @property
+    def versions(self) -> list[Blob]:
+        """Those that matter, which have one shape."""
+        start = () if self.start is None else (self.start,)
+        return [self.y, self.end, *((*start, *(self.begins or ())) if self.live else ())]
+
+    def mark(self) -> bool:
+        """Count uses of the versions where one of them is used; whether that is new."""
+        used = any(blob.uses for blob in (self.y, self.entry, self.start) if blob is not None)
+        new, self.live = used and not self.live, used
+        for blob in self.versions[1:] if new else ():
+            blob.uses += 1
+        return new
+
+
+class While(Control):
+    """Run `cond_net`, if there is one; while the first input, one bool, holds, run `loop_net` and
+    `cond_net` again. What they write keeps its shape and type.
+
+    The number of turns is found at import where integers and bools of the net and its parameters
+    decide it; otherwise there are at most `max_iterations`, 100,000 where that is not given."""
+
+    inputs = (1, ANY)
+    outputs = (0, ANY)
+
+    def resolve(self, maker: GraphMaker, scope: Scope) -> None:
+        loop_net, cond_net = self.read_net("loop_net"), read_net(self, "cond_net")
+        nets = [loop_net] if cond_net is None else [cond_net, loop_net]
+        names = dict.fromkeys(n for net in nets for n in written_names(net, self.location))
+        spaces = scopes_of(scope)
+        forget(spaces)
+        inner = dict(scope)
+        entries = {n: Blob(n) for n in names if n in scope and not scope[n].opaque}
+        inner.update(entries)
+        self.before = list[Operator]()
+        if cond_net is not None:
+            self.before = self.operators_inside(maker, cond_net, inner, "condition op")
+        starts = dict(inner)
+        self.body = self.operators_inside(maker, loop_net, inner, "body op")
+        forget(spaces)
+        self.inside = [*self.before, *self.body]
+        self.set_cost(self.before, self.before, self.body)
+        self._check_condition(names, starts)
+        self.turns = self._count(maker.loops, scope, entries, inner)
+        self.limit = self._limit(maker.loops)
+        self.carried = self._carry(maker, names, scope, entries, starts, inner)
+        self.ys = self.declared(scope, f"is written by nothing in {self.text}")
+
+    def _check_condition(self, names: dict[str, None], starts: Scope) -> None:
+        name = self.op.input[0]
+        if name not in names:
+            raise self.error(f'writes its condition "{name}" nowhere: it would never end')
+        self.gate = starts[name]
+        if self.gate.opaque:
+            raise self.error(f'has the condition "{name}", which {self.gate.lacks}')
+
+    def _count(self, loops: Loops, scope: Scope, entries: Scope, ends: Scope) -> Turns | None:
+        back = {entry: ends[name] for name, entry in entries.items()}
+        start = {entry: scope[name].known for name, entry in entries.items()}
+        return count_turns(Turning(self.before, self.body, self.gate, back), start, loops)
+
+    def _limit(self, loops: Loops) -> int:
+        given, known = loops.max_iterations, self.turns
+        if known is not None and (known.exact or given is None):
+            return known.most
+        if known is not None and given is not None:
+            return min(known.most, given)
+        if loops.training and given is None:
+            what = "may take any number of turns, and training keeps values of each"
+            raise self.error(what, "give the most that there can be: --max-iterations")
+        return DEFAULT_LIMIT if given is None else given
+
+    def _carry(
+        self,
+        maker: GraphMaker,
+        names: dict[str, None],
+        scope: Scope,
+        entries: Scope,
+        starts: Scope,
+        ends: Scope,
+    ) -> list[Carried]:
+        """The blobs that the loop writes; what may hold nothing behind it is marked."""
+        found = list[Carried]()
+        turns = self.turns if self.turns is not None and self.turns.exact else None
+        for name in (n for n in names if n in ends and ends[n] is not scope.get(n)):
+            end, entry, outer = ends[name], entries.get(name), scope.get(name)
+            start = None if starts.get(name) is outer else starts.get(name)
+            if start is None and outer is None and not (turns and turns.most):
+                outer = maker.absent(name)
+                start = entry = None if outer is None else Blob(name)
+            if end.opaque or (start is None and not (turns and turns.most)):
+                why = f"holds nothing unless the loop_net of {self.text} runs"
+                scope[name] = Blob(name, opaque=True, lacks=end.lacks if end.opaque else why)
+                continue
+            known = None if turns is None or entry is None else turns.last.get(start or end)
+            y = Blob(name, shared=end.shared, known=known)
+            scope[name] = y
+            made = Carried(y, outer if entry else None, entry, start, end, name == self.op.input[0])
+            if made.is_gate:
+                end.uses += 1
+                self.gate.uses += self.gate is not entry
+            found.append(made)
+        return found
+
+    def mark(self) -> bool:
+        return sum(c.mark() for c in self.carried) > 0
+
+    def captured(self) -> Sequence[Blob]:
+        inits = [c.begins[0] for c in self.carried if c.begins is not None]
+        return list(dict.fromkeys([*inits, *self._consts()]))
+
+    def _consts(self) -> list[Blob]:
+        """What every turn reads of the net around."""
+        own = {blob for c in self.carried for blob in (c.entry, c.start)}
+        return [x for x in read_outside(self.inside) if x not in own]
+
+    def produced(self) -> Sequence[Blob]:
+        return [c.y for c in self.carried]
+
+    def infer(self, s: Shapes) -> None:
+        self.expect_condition(s, self.gate)
+        self.expect_condition(s, self.xs[0])
+        for c in self.carried:
+            how = f'"{c.y.name}" does not keep its shape and type'
+            self.agree(s, how, c.versions)
+
+    def assume(self, s: Shapes, level: int) -> None:
+        self.assume_condition(s, self.gate)
+        self.assume_condition(s, self.xs[0])
+
+    def build(self, e: Emitter) -> None:
+        for c in self.carried:
+            if c.begins is not None:
+                outer, entry = c.begins
+                e.values[entry] = e[outer]
+        for op in self.before:
+            e.build(op)
+        live = [c for c in self.carried if c.live and not c.is_gate]
+        consts = [x for x in self._consts() if x.value is None]
+        inits = [self._first(e, c) for c in live]
+        gate = e.b.reshape(e[self.gate], ())
+
+        def body(inner: Build, given: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
+            step = Emitter(inner, e.shapes, dict(zip(consts, given, strict=True)))
+            step.values[self.gate] = inner.reshape(carry[0], e.dims(self.gate))
+            starts = zip(live, carry[1:], strict=True)
+            step.values |= {c.start: value for c, value in starts if c.start is not None}
+            self._build_turn(step)
+            ends = [step[c.end if c.start is None else c.start] for c in live]
+            return [inner.reshape(step[self.gate], ()), *ends]
+
+        finals = self._loop(e.b, [e[x] for x in consts], [gate, *inits], body)
+        for c in self.carried:
+            if c.is_gate:
+                e[c.y] = e.b.reshape(finals[0], e.dims(c.y))
+        for c, final in zip(live, finals[1:], strict=True):
+            e[c.y] = final
+
+    def _first(self, e: Emitter, c: Carried) -> SSAValue:
+        """What a blob is as the first turn begins."""
+        return e.b.fill(0, e.dims(c.y), c.y.dtype or "f32") if c.start is None else e[c.start]
+
+    def _build_turn(self, step: Emitter) -> None:
+        """The body, then the condition for the next turn."""
+        for op in self.body:
+            step.build(op)
+        ends = [(c.entry, c.end) for c in self.carried if c.entry is not None]
+        values = {entry: step[end] for entry, end in ends if end in step.values}
+        step.values |= values
+        for op in self.before:
+            step.build(op)
+
+    def _loop(
+        self, b: Build, consts: list[SSAValue], inits: list[SSAValue], body: Branch
+    ) -> list[SSAValue]:
+        """The loop; a plain scan where the number of turns is known."""
+        if self.turns is None or not self.turns.exact:
+            proven = self.turns is not None and self.limit == self.turns.most
+            return b.repeat(consts, inits, body, self.limit, limited=not proven)
+
+        def step(
+            inner: Build, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
+        ) -> tuple[Values, Values]:
+            return body(inner, given, carry), []
+
+        if self.limit == 0:
+            return inits
+        return b.scan(consts, inits, [], step, length=Dim.of(self.limit))[0]
+
+
+OPERATORS: dict[str, type[Operator]] = {"While": While}
