@@ -9,6 +9,7 @@ import numpy as np
 
 from rnncc.errors import NetError
 from rnncc.netdef.checks import check_net, copy_of
+from rnncc.netdef.nested import expose
 from rnncc.netdef.netdef_pb2 import Argument, NetDef, OperatorDef
 from rnncc.netdef.versions import Steps, ssa
 
@@ -33,13 +34,16 @@ def export(
         NetError: an array of another type; an output that the net does not have.
     """
     check_net(net)
-    steps, last = ssa(net)
     if isinstance(outputs, str) and outputs != "unread":
         raise NetError(net.name, f'outputs is {outputs!r}, not "unread" or a list of names')
     unread = outputs == "unread"
+    steps, last = ssa(net if unread else expose(net))
     predict = copy_of(net)
     inputs = [name for name, version in last.items() if version == 0 and name not in parameters]
-    predict.external_input[:] = dict.fromkeys([*inputs, *net.external_input])
+    # Caffe2's exporter forgets what is read undeclared, and what is overwritten
+    read = [] if unread else [n for ins, _ in steps for n, version in ins if version == 0]
+    first = [name for name in read if name not in parameters]
+    predict.external_input[:] = dict.fromkeys([*inputs, *first, *net.external_input, *read])
     if unread or (outputs is None and not net.external_output):
         predict.external_output[:] = _unread(steps, last)
     elif outputs is not None:

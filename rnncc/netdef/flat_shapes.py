@@ -11,21 +11,20 @@ from rnncc.netdef.arguments import Arguments
 from rnncc.netdef.checks import locate
 from rnncc.netdef.netdef_pb2 import NetDef
 from rnncc.netdef.reshapes import Flattening
-from rnncc.netdef.versions import Steps, Value, ssa
+from rnncc.netdef.versions import Steps, Value
 
 Array = np.ndarray[Any, Any]
 Sizes = list[int | str]
 """A shape's entries; "first" is the data's first size, and "shape" stands for all its sizes."""
 
 
-def flattens(net: NetDef, found: Flattening, params: Mapping[str, Array]) -> bool:
+def flattens(net: NetDef, steps: Steps, found: Flattening, params: Mapping[str, Array]) -> bool:
     """Whether FC computes the same from the data itself.
 
     FC flattens what it reads to a matrix, all axes from the second on becoming one; so a Reshape
     to [first size, -1] changes nothing where the data has two axes or more, as it has where FC's
     weight has more than one column.
     """
-    steps, _ = ssa(net)
     sizes = _shape_of(net, steps, found, params)
     if sizes not in ([0, -1], ["first", -1]):
         return False

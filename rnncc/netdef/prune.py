@@ -86,7 +86,8 @@ def _without_identities(net: NetDef) -> Step:
 
 
 def _without_reshapes(params: Mapping[str, Array], net: NetDef) -> Step:
-    found = [f for f in flattenings(net) if flattens(net, f, params)]
+    steps, _ = ssa(net)
+    found = [f for f in flattenings(net) if flattens(net, steps, f, params)]
     gone = {op for f in found for op in f.ops}
     return "flattens as FC does by itself", without(net, found)[0], gone
 
