@@ -1,0 +1,158 @@
+"""The drawing as SVG: sizes the boxes, has them placed from the inside out, writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from rnncc.netdef.drawing.graph import SIZES, Graph, Line, Node, line
+from rnncc.netdef.drawing.layout import Edge, Layout, Point, Size
+
+Place = Callable[[Sequence[Size], Sequence[Edge], frozenset[int]], Layout]
+
+PAD = 9.0
+"""From a box's border to its text."""
+INSET = 14.0
+"""Around the net in a box, and around the whole."""
+
+STYLE = """
+text { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #1b2430; }
+.page { fill: #ffffff; }
+.box { fill: #e6eefb; stroke: #5578b4; }
+.group { fill: #f3f5f8; stroke: #5578b4; }
+.part { fill: #ffffff; stroke: #c3cad4; }
+.input { fill: #e3f4e6; stroke: #3f9159; }
+.output { fill: #fdeedb; stroke: #c07a25; }
+.again { fill: none; stroke: #8793a3; stroke-dasharray: 3 2; }
+.arrow { fill: none; stroke: #76828f; }
+.tip { fill: #76828f; }
+text.type { font-weight: 600; }
+text.name, text.note, text.title, .unread text { fill: #56616e; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e4eaf2; }
+.page { fill: #13171c; }
+.box { fill: #22334f; stroke: #7aa0e0; }
+.group { fill: #1a2027; stroke: #7aa0e0; }
+.part { fill: #13171c; stroke: #3d4854; }
+.input { fill: #173721; stroke: #63b77e; }
+.output { fill: #3d2c14; stroke: #dd9d4d; }
+.again { stroke: #7d8a99; }
+.arrow { stroke: #8995a3; }
+.tip { fill: #8995a3; }
+text.name, text.note, text.title, .unread text { fill: #a3afbd; }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A graph with its layout, and those of the nets in its boxes."""
+
+    graph: Graph
+    layout: Layout
+    sizes: list[Size]
+    inner: list[list[Placed]]
+
+
+def write(graph: Graph, title: str, place: Place) -> str:
+    """The SVG of a graph."""
+    placed = _placed(graph, place)
+    heading = line(title, "title")
+    width = max(placed.layout.size[0], heading.width) + 2 * INSET
+    top = heading.height + INSET
+    height = placed.layout.size[1] + top + 2 * INSET
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}"'
+            f' viewBox="0 0 {width:.0f} {height:.0f}" role="img">',
+            f"<title>{escape(title)}</title>",
+            f"<style>{STYLE}</style>",
+            '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7"'
+            ' markerHeight="7" orient="auto"><path class="tip" d="M0 1 8 4 0 7z"/></marker></defs>',
+            f'<rect class="page" width="{width:.0f}" height="{height:.0f}"/>',
+            _text(heading, (INSET, INSET + SIZES["title"]), "start"),
+            *_drawn(placed, (INSET, top + INSET)),
+            "</svg>\n",
+        ]
+    )
+
+
+def _placed(graph: Graph, place: Place) -> Placed:
+    inner = [[_placed(net, place) for _, net in node.parts] for node in graph.nodes]
+    sizes = [_size(node, parts) for node, parts in zip(graph.nodes, inner, strict=True)]
+    forks = frozenset(n for n, node in enumerate(graph.nodes) if node.kind != "op")
+    return Placed(graph, place(sizes, graph.edges, forks), sizes, inner)
+
+
+def _size(node: Node, parts: Sequence[Placed]) -> Size:
+    text = max(entry.width for entry in node.lines), sum(entry.height for entry in node.lines)
+    if not parts:
+        bare = node.kind in ("blob", "unread")
+        return text[0] + (4 if bare else 2 * PAD), text[1] + (2 if bare else PAD)
+    frames = [_frame(title, net) for (title, _), net in zip(node.parts, parts, strict=True)]
+    width = sum(w for w, _ in frames) + INSET * (len(frames) + 1)
+    height = max(h for _, h in frames) + text[1] + 2 * INSET
+    return max(width, text[0] + 2 * INSET), height
+
+
+def _frame(title: str, net: Placed) -> Size:
+    """The size of the frame around a net in a box."""
+    heading = line(title, "title")
+    width = max(net.layout.size[0], heading.width) + 2 * INSET
+    return width, net.layout.size[1] + heading.height + 2.5 * INSET
+
+
+def _drawn(placed: Placed, at: Point) -> Iterable[str]:
+    yield f'<g transform="translate({at[0]:.1f} {at[1]:.1f})">'
+    for (_, target), points in zip(placed.graph.edges, placed.layout.curves, strict=True):
+        if points:
+            bare = placed.graph.nodes[target].kind in ("blob", "unread")
+            yield _arrow(points, tip=not bare)
+    rows = zip(placed.graph.nodes, placed.layout.centres, placed.sizes, placed.inner, strict=True)
+    for node, centre, size, inner in rows:
+        yield from _node(node, (centre[0] - size[0] / 2, centre[1] - size[1] / 2), size, inner)
+    yield "</g>"
+
+
+def _node(node: Node, corner: Point, size: Size, inner: Sequence[Placed]) -> Iterable[str]:
+    yield f'<g class="{node.kind}-node{" unread" if node.kind == "unread" else ""}">'
+    yield f"<title>{escape(node.told)}</title>"
+    kind = ("group" if inner else "box") if node.kind == "op" else node.kind
+    if kind not in ("blob", "unread"):
+        round_ = 4 if node.kind == "op" else min(size[1] / 2, 12)
+        yield _rect(kind, corner, size, round_)
+    text = sum(entry.height for entry in node.lines)
+    y = corner[1] + (INSET / 2 if inner else (size[1] - text) / 2)
+    for entry in node.lines:
+        x = corner[0] + (INSET if inner else size[0] / 2)
+        yield _text(entry, (x, y + 0.98 * SIZES[entry.style]), "start" if inner else "middle")
+        y += entry.height
+    x = corner[0] + INSET
+    for (title, _), net in zip(node.parts, inner, strict=True):
+        frame = _frame(title, net)
+        heading = line(title, "title")
+        yield _rect("part", (x, y + INSET / 2), frame, 3)
+        yield _text(heading, (x + INSET / 2, y + INSET + SIZES["title"] / 2 + 4), "start")
+        left = x + (frame[0] - net.layout.size[0]) / 2
+        yield from _drawn(net, (left, y + heading.height + 1.75 * INSET))
+        x += frame[0] + INSET
+    yield "</g>"
+
+
+def _rect(kind: str, corner: Point, size: Size, round_: float) -> str:
+    x, y = corner
+    place = f'x="{x:.1f}" y="{y:.1f}" width="{size[0]:.1f}" height="{size[1]:.1f}"'
+    return f'<rect class="{kind}" {place} rx="{round_:.1f}"/>'
+
+
+def _text(entry: Line, at: Point, anchor: str) -> str:
+    size = f'font-size="{SIZES[entry.style]:g}"'
+    place = f'x="{at[0]:.1f}" y="{at[1]:.1f}" text-anchor="{anchor}"'
+    return f'<text class="{entry.style}" {place} {size}>{escape(entry.text)}</text>'
+
+
+def _arrow(points: Sequence[Point], tip: bool) -> str:
+    start, *rest = (f"{x:.1f} {y:.1f}" for x, y in points)
+    end = ' marker-end="url(#tip)"' if tip else ""
+    return f'<path class="arrow" d="M{start}C{" ".join(rest)}"{end}/>'
