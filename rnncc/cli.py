@@ -41,6 +41,12 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.option("--cpu", metavar="CPU", help="native, or a CPU that LLVM knows."),
         click.option("--target", metavar="TRIPLE", help="The machine, if not this one."),
+        click.option(
+            "--max-iterations",
+            type=int,
+            metavar="K",
+            help="The most turns of a While loop whose number of turns the net does not show.",
+        ),
         click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
         click.option(
             "--shape", "shapes", multiple=True, metavar="BLOB=T,N,40", help="An input's shape."

@@ -14,6 +14,9 @@ from rnncc.sizes import parse_bytes
 Shape = Sequence[int | str | None] | str
 
 
+MAX_ITERATIONS = (1 << 31) - 1
+"""The largest limit of a loop."""
+
 RULES = ("auto", "none", "all")
 """The values of `recompute` that are no names."""
 
@@ -40,6 +43,7 @@ class Options:
         memory_budget: bytes that tape and workspace may take together at the sizes `plan_for`;
             checkpoints along time make room. A text such as "64M" will do.
         plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
+        max_iterations: the most turns of a While loop whose number of turns the net does not show.
     """
 
     name: str = "net"
@@ -56,6 +60,7 @@ class Options:
     outputs_with_grads: Sequence[str] | None = None
     memory_budget: int | None = None
     plan_for: str | Sequence[int] | Mapping[str, int] | None = None
+    max_iterations: int | None = None
 
     @property
     def recompute_names(self) -> frozenset[str]:
@@ -80,6 +85,10 @@ class Options:
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")
+        most = values.get("max_iterations", 1)
+        if not isinstance(most, int) or not 1 <= most <= MAX_ITERATIONS:
+            what = f"max_iterations {most!r} is not a number from 1 to {MAX_ITERATIONS}"
+            raise CompileError("", what)
         return Options(**values)
 
 

@@ -64,7 +64,8 @@ def import_source(net: Any, init: Any, options: Options) -> Program:
     if isinstance(net, Program):
         return _take(net, init, options)
     names = options.recompute_names if options.train and options.recompute not in RULES else None
-    return import_net(net, init, dict(options.shapes), options.name, options.seed, names)
+    shapes, loops = dict(options.shapes), (options.max_iterations, options.train)
+    return import_net(net, init, shapes, options.name, options.seed, names, *loops)
 
 
 def _take(program: Program, init: Any, options: Options) -> Program:

@@ -177,7 +177,8 @@ class Operator(ABC):
         """State what follows about the shapes of inputs and outputs from each other."""
 
     def assume(self, s: Shapes, level: int) -> None:  # noqa: B027
-        """Where inference is stuck, choose: level 0 ranks of sequences, 1 of rows, 2 the rest."""
+        """Where inference is stuck, choose: level 0 ranks of sequences, 1 of rows, 2 the rest,
+        3 conditions."""
 
     def extent(self, s: Shapes) -> tuple[Dim | None, Dim | None]:
         """The sizes that this operator shows to be time (T) and batch (N)."""

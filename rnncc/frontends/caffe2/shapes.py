@@ -30,6 +30,7 @@ class Shapes:
         self.version = 0
         self.location = Location()
         self._bound: dict[str, Dim] = {}
+        self._one_type: dict[Blob, Blob] = {}
         self._count = 0
         self._old = 0
 
@@ -113,9 +114,22 @@ class Shapes:
     def same_dtype(self, *blobs: Blob) -> None:
         """State that all have one element type."""
         known = next((b.dtype for b in blobs if b.dtype is not None), None)
-        if known is not None:
-            for blob in blobs:
+        for blob in blobs:
+            if known is not None:
                 self.expect_dtype(blob, known)
+            elif self.leader(blob) is not self.leader(blobs[0]):
+                self._one_type[self.leader(blob)] = self.leader(blobs[0])
+
+    def untyped(self) -> list[Blob]:
+        """The blobs whose type was said to be that of others, and which still have none."""
+        return [blob for blob in self._one_type if blob.dtype is None]
+
+    def leader(self, blob: Blob) -> Blob:
+        """The blob that stands for all of one element type, while nothing shows that type."""
+        above = self._one_type.setdefault(blob, blob)
+        while above is not blob:
+            blob, above = above, self._one_type.setdefault(above, above)
+        return blob
 
     def equal(self, a: Dim, b: Dim) -> bool:
         """State a = b; False where that cannot be, True where it holds or stays open."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.caffe2.counters import assume_counters
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
@@ -15,7 +16,7 @@ MAX_RULES = 100_000
 MAX_SWEEPS = 16
 """How often all rules may run in any case."""
 
-LEVELS = 3
+LEVELS = 4
 
 
 def walk(operators: Iterable[Operator]) -> Iterator[Operator]:
@@ -35,25 +36,37 @@ def solve(
     Raises:
         CompileError: a mismatch at the operator where it shows, or a size that nothing gives.
     """
-    ops = list(walk(operators))
+    ops, changed = list(walk(operators)), False
     _settle(s, ops, location)
     for level in range(LEVELS):
-        known = s.version
-        for op in ops:
-            s.enter(op.location)
-            if s.version != known:
-                op.infer(s)
-            op.assume(s, level)
-        if s.version != known:
-            _settle(s, ops, location)
+        changed = _assume(s, ops, level, location)
+    for _ in range(MAX_SWEEPS if changed else 0):  # the shape of a condition lets others choose
+        if not sum(_assume(s, ops, level, location) for level in (2, 3)):
+            break
     _require_ranks(inputs, location)
     _name_extents(s, ops, inputs)
     _require_numbers(s, ops, inputs)
     _name_rest(s, inputs)
+    assume_counters(s, ops)
+    _settle(s, ops, location)
     for blob in inputs.values():
         blob.dtype = blob.dtype or "f32"
     _settle(s, ops, location)
     _finish(s, ops, inputs)
+
+
+def _assume(s: Shapes, ops: Sequence[Operator], level: int, location: Location) -> bool:
+    """Let every operator choose what follows from nothing, by what the ones before it chose;
+    whether one did."""
+    known = start = s.version
+    for op in ops:
+        s.enter(op.location)
+        if s.version != known:
+            op.infer(s)
+        op.assume(s, level)
+    if s.version != start:
+        _settle(s, ops, location)
+    return s.version != start
 
 
 def _settle(s: Shapes, ops: Sequence[Operator], location: Location) -> None:

@@ -110,6 +110,12 @@ class If(Control):
                 blob.uses += 1
         return bool(new)
 
+    def nested(self) -> Sequence[Operator]:
+        """In the order of the arguments."""
+        names = [arg.name for arg in self.op.arg if arg.name in ("then_net", "else_net")]
+        ordered = self.branches if names[0] == "then_net" else self.branches[::-1]
+        return [op for branch in ordered for op in branch]
+
     def captured(self) -> Sequence[Blob]:
         if self.taken is not None:
             return read_outside(self.branches[self.taken])
@@ -129,7 +135,8 @@ class If(Control):
             self.agree(s, how, [made.y, *made.versions])
 
     def assume(self, s: Shapes, level: int) -> None:
-        self.assume_condition(s, self.condition)
+        if level == 3:
+            self.assume_condition(s, self.condition)
 
     def build(self, e: Emitter) -> None:
         if self.taken is not None:

@@ -158,6 +158,11 @@ class While(Control):
     def mark(self) -> bool:
         return sum(c.mark() for c in self.carried) > 0
 
+    def nested(self) -> Sequence[Operator]:
+        """In the order of the arguments."""
+        names = [arg.name for arg in self.op.arg if arg.name in ("cond_net", "loop_net")]
+        return self.inside if names[0] == "cond_net" else [*self.body, *self.before]
+
     def captured(self) -> Sequence[Blob]:
         inits = [c.begins[0] for c in self.carried if c.begins is not None]
         return list(dict.fromkeys([*inits, *self._consts()]))
@@ -178,8 +183,9 @@ class While(Control):
             self.agree(s, how, c.versions)
 
     def assume(self, s: Shapes, level: int) -> None:
-        self.assume_condition(s, self.gate)
-        self.assume_condition(s, self.xs[0])
+        if level == 3:
+            self.assume_condition(s, self.gate)
+            self.assume_condition(s, self.xs[0])
 
     def build(self, e: Emitter) -> None:
         for c in self.carried:
