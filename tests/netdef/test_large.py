@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -35,33 +36,39 @@ COUNT = 10_000
 SECONDS = 2.0
 
 
+@cache
 def chain() -> NetDef:
     ops = [op("Relu", f"a{i}", f"a{i + 1}") for i in range(COUNT)]
     return net(ops, "a0", f"a{COUNT}")
 
 
+@cache
 def in_place() -> NetDef:
     return net([op("Relu", "a", "a") for _ in range(COUNT)], "a", "a")
 
 
+@cache
 def copies() -> NetDef:
     kinds = ("CopyCPUToGPU", "CopyGPUToCPU", "Copy")
     ops = [op(kinds[i % 3], f"a{i}", f"a{i + 1}") for i in range(COUNT - 1)]
     return net([*ops, op("Relu", f"a{COUNT - 1}", "y")], "a0", "y")
 
 
+@cache
 def copies_in_place() -> NetDef:
     kinds = ("CopyCPUToGPU", "CopyGPUToCPU")
     ops = [op(kinds[i % 2], "a", "a") for i in range(COUNT - 2)]
     return net([*ops, op("Relu", "a", "y")], "a", "y")
 
 
+@cache
 def fan() -> NetDef:
     readers = [op("Relu", "b", f"c{i}") for i in range(COUNT - 2)]
     names = " ".join(f"c{i}" for i in range(COUNT - 2))
     return net([op("Relu", "a", "b"), *readers, op("Sum", names, "y")], "a", "y")
 
 
+@cache
 def reshapes() -> NetDef:
     ops = []
     for i in range(COUNT // 5):
@@ -76,6 +83,7 @@ def reshapes() -> NetDef:
     return net([*ops, op("FC", f"{last} w w", "y")], "h0 w minus", "y")
 
 
+@cache
 def far_shapes() -> NetDef:
     """Each shape hangs on half of the net, and none of it on the data."""
     half = COUNT // 2
