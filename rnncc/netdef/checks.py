@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from google.protobuf.message import DecodeError
+
 from rnncc.errors import Location, NetError
 from rnncc.netdef.netdef_pb2 import NetDef
 
@@ -27,7 +29,10 @@ def check_index(net: NetDef, index: int) -> int:
 
 
 def copy_of(net: NetDef) -> NetDef:
-    """A copy that may be changed."""
+    """A copy that may be changed; raises `NetError` where nets are nested too deep for one."""
     made = NetDef()
-    made.CopyFrom(net)
+    try:
+        made.CopyFrom(net)
+    except DecodeError as error:
+        raise NetError(net.name, "nets are nested too deep") from error
     return made

@@ -25,8 +25,7 @@ def nets_by_name(op: OperatorDef) -> list[NetDef]:
 
 def nets_inside(net: NetDef, depth: int = 0) -> Iterator[NetDef]:
     """The net itself and all nets in arguments, however deep."""
-    if depth > MAX_NESTING:
-        raise NetError(net.name, f"nets are nested more than {MAX_NESTING} deep")
+    _check_depth(net, depth)
     yield net
     for op in net.op:
         for arg in op.arg:
@@ -73,14 +72,20 @@ def expose(net: NetDef) -> NetDef:
     return made
 
 
-def _by_name(op: OperatorDef) -> tuple[list[str], list[str]]:
+def _check_depth(net: NetDef, depth: int) -> None:
+    if depth > MAX_NESTING:
+        raise NetError(net.name, f"nets are nested more than {MAX_NESTING} deep")
+
+
+def _by_name(op: OperatorDef, depth: int = 1) -> tuple[list[str], list[str]]:
     """What the nets of an operator read before they write it, and what they write, in order."""
     reads, writes = dict[str, None](), dict[str, None]()
     for net in nets_by_name(op):
+        _check_depth(net, depth)
         # of If one branch runs, of While the condition's net and then the body
         written = set[str]() if op.type == "If" else set(writes)
         for inner in net.op:
-            more_reads, more_writes = _by_name(inner)
+            more_reads, more_writes = _by_name(inner, depth + 1)
             read = [*inner.input, *more_reads]
             reads.update(dict.fromkeys(name for name in read if name not in written))
             wrote = dict.fromkeys([*inner.output, *more_writes])
