@@ -48,7 +48,7 @@ class Gradient(Operator, ABC):
                 what = f'writes "{gradient.name}", the gradient of "{blob.name}"'
                 raise self.error(f"{what}, which holds {blob.dtype}: only floats have gradients")
         asked = [e.read(self.forward, blob) for blob, _ in self.made]
-        sources = [e.read(self.forward, x) for x in self.forward.xs if _is_built(e, x)]
+        sources = [e.read(self.forward, x) for x in self.forward.captured() if _is_built(e, x)]
         given = [(e[value], e[gradient]) for value, gradient in self.given]
         for (_, blob), value in zip(self.made, gradients(e, given, asked, sources), strict=True):
             e[blob] = value

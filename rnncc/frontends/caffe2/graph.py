@@ -33,6 +33,7 @@ class GraphMaker:
         loops: what is asked of While.
         absent: a name that nothing has written yet -> what it holds before the whole net runs;
             None where it cannot hold anything.
+        gradients: operator type -> the class of such an operator that is marked as a gradient.
         protected: names that operators of this net must not write.
         word: how an operator is called in messages.
         forward: in a backward step net, the operators of the step net.
@@ -43,6 +44,7 @@ class GraphMaker:
     location: Location
     loops: Loops = field(default_factory=Loops)
     absent: Callable[[str], Blob | None] = _nothing
+    gradients: Mapping[str, type[Operator]] = field(default_factory=dict[str, type[Operator]])
     depth: int = 0
     protected: frozenset[str] = frozenset()
     word: str = "op"
@@ -102,6 +104,7 @@ class GraphMaker:
                 operator.resolve(self, scope)
             else:
                 scope.update(zip(op.output, self._outputs(operator, outputs), strict=True))
+                scope.update(operator.beside)
             earlier.add(operator)
         return made
 
@@ -141,6 +144,8 @@ class GraphMaker:
         return Location(self.location.file, f"{node}: {text}" if node else text)
 
     def _type(self, op: OperatorDef, location: Location) -> type[Operator]:
+        if op.is_gradient_op and op.type in self.gradients:
+            return self.gradients[op.type]
         if op.type in self.operators:
             return self.operators[op.type]
         if op.type in self.refused:

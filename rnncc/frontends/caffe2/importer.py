@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import index
 from pathlib import Path
@@ -17,7 +17,7 @@ from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR
 from rnncc.frontends.caffe2.ops.recurrent_network import RECOMPUTE, RecurrentNetwork
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.frontends.caffe2.solve import solve, walk
-from rnncc.frontends.caffe2.table import OPERATORS, REFUSED
+from rnncc.frontends.caffe2.table import GRADIENTS, OPERATORS, REFUSED
 from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
@@ -160,9 +160,11 @@ class Graph:
         for name, fill in fills.items():
             scope[name].known = known_fill(fill)
         absent = _Absent()
-        maker = GraphMaker(OPERATORS, REFUSED, location, loops, absent.blob)
+        maker = GraphMaker(
+            OPERATORS, REFUSED, location, loops, absent=absent.blob, gradients=GRADIENTS
+        )
         self.operators: list[Operator] = maker.operators_of(net, scope)
-        names = [*net.external_output, *self._gradients(net, scope)]
+        names = [*net.external_output, *self._gradients(net, scope, absent.blobs)]
         self.outputs = {name: self._output(name, scope) for name in names}
         if not self.outputs:
             raise CompileError(location, "declares no external_output")
@@ -230,12 +232,12 @@ class Graph:
             twice = next(name for name in names if list(names).count(name) > 1)
             raise CompileError(self.location, f'{what} lists "{twice}" twice')
 
-    def _gradients(self, net: NetDef, scope: Scope) -> list[str]:
+    def _gradients(self, net: NetDef, scope: Scope, absent: Iterable[str]) -> list[str]:
         """Of a net with gradient operators, what it makes of the gradients of inputs and
         parameters; none where the net itself lists some of them as outputs."""
         if not any(op.is_gradient for op in self.operators):
             return []
-        names = [f"{name}_grad" for name in self.starts]
+        names = [f"{name}_grad" for name in (*self.starts, *absent)]
         made = [name for name in names if name in scope and name not in self.starts]
         return [] if set(made) & set(net.external_output) else made
 

@@ -151,6 +151,8 @@ class Operator(ABC):
         self.reads = self.xs
         """The blobs it reads; where one stands twice, `xs` has copies instead."""
         self.has_gradient = self.implied = False
+        self.beside: dict[str, Blob] = {}
+        """What names stand for after it that are none of its outputs."""
         self.location = location
         self.args = Arguments(op, location)
         for kind, blobs, (least, most) in (

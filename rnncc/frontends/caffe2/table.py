@@ -4,6 +4,7 @@ from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.ops import (
     branch,
     cells,
+    control_gradient,
     do,
     elementwise,
     fill,
@@ -31,6 +32,9 @@ OPERATORS: dict[str, type[Operator]] = {
     **recurrent_gradient.OPERATORS,
 }
 """Operator type -> the class that imports it; its docstring is the formula."""
+
+GRADIENTS: dict[str, type[Operator]] = control_gradient.GRADIENTS
+"""Operator type -> the class of those that are marked as gradients."""
 
 REFUSED: dict[str, str] = {
     **sequence.REFUSED,

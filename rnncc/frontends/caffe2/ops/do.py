@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rnncc.frontends.caffe2.bindings import read_bindings
 from rnncc.frontends.caffe2.constants import Known
 from rnncc.frontends.caffe2.control import Control, ScopeBlob
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
@@ -59,7 +60,12 @@ class HasScope(Operator):
 class Do(Control):
     """Run `net`, in which `inner_blobs` stand for inputs and outputs; nothing else around it can
     be seen. The last input and the last output are one scope; with `reuse_workspace` the net also
-    sees what the last Do on that scope has written."""
+    sees what the last Do on that scope has written.
+
+    Attributes:
+        bound: inner name -> name outside.
+        entries, exits: the blobs that bound names stand for before and after.
+    """
 
     inputs = (1, ANY)
     outputs = (1, ANY)
@@ -72,33 +78,7 @@ class Do(Control):
         if not isinstance(space, ScopeBlob):
             raise self.error(f'ends its inputs with "{space.name}", which is no scope')
         self.space = space
-        self.bound = self._bindings()
-
-    def _bindings(self) -> dict[str, str]:
-        """Inner name -> name outside."""
-        sources, targets = list(self.op.input[:-1]), list(self.op.output[:-1])
-        for kind, names in (("input", sources), ("output", targets)):
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice is not None:
-                raise self.error(f'lists the {kind} "{twice}" twice')
-        names, given = [*sources, *targets], self.args.ints("outer_blobs_idx")
-        inner = self.args.strings("inner_blobs")
-        if len(inner) != len(given):
-            raise self.error(f"has {len(inner)} inner_blobs and {len(given)} outer_blobs_idx")
-        bound = dict[str, str]()
-        for name, index in zip(inner, given, strict=True):
-            if not 0 <= index < len(names):
-                what = f'binds "{name}" to blob {index}'
-                raise self.error(f"{what} of its {len(names)} inputs and outputs")
-            if name in bound:
-                raise self.error(f'binds "{name}" twice')
-            bound[name] = names[index]
-        outer = list(bound.values())
-        for name in names:
-            if outer.count(name) != 1:
-                how = "twice" if name in outer else "to no inner name"
-                raise self.error(f'binds "{name}" {how}')
-        return bound
+        self.bound = read_bindings(self.op, self.location)
 
     def resolve(self, maker: GraphMaker, scope: Scope) -> None:
         space, bound = self.space, self.bound
@@ -109,6 +89,7 @@ class Do(Control):
         else:
             space.depth = None if space.depth is None else space.depth + 1
         inner.update({name: scope[outer] for name, outer in bound.items() if outer in scope})
+        self.entries = {name: inner[name] for name in bound if name in inner}
         protected = frozenset(name for name, outer in bound.items() if outer in maker.protected)
 
         def absent(name: str) -> Blob | None:
@@ -118,6 +99,8 @@ class Do(Control):
         self.inside = self.operators_inside(within, self.read_net("net"), inner, "inner op")
         self.set_cost(self.inside)
         scope.update({outer: inner[name] for name, outer in bound.items() if name in inner})
+        names = [name for name in bound if name in inner]
+        self.exits = {name: inner[name] for name in names}
         space.bound = bound
         space.local = {name: blob for name, blob in inner.items() if name not in bound}
         self.ys = self.declared(scope, "is written by no operator of its Do")
