@@ -76,7 +76,7 @@ def programs(draw: Draw, scans: bool = True, known: bool = True, width: int = 3)
         pool.append(b.reverse_segments(x, lengths))
     _grow(draw, b, pool, 5)
     for _ in range(draw(st.integers(0, 2)) if scans else 0):
-        _scan(draw, b, pool, lengths, depth=1)
+        draw(st.sampled_from(LOOPS))(draw, b, pool, lengths, depth=1)
         _grow(draw, b, pool, 3)
     count = draw(st.integers(1, 3))
     outputs = {f"y{i}": draw(st.sampled_from(pool)) for i in range(count)} | {"last": pool[-1]}
@@ -291,7 +291,7 @@ def _scan(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> No
             local.append(inner.fill(0.5, [3]))
         _grow(draw, inner, local, 6)
         if depth and draw(st.integers(0, 3)) == 0:
-            _scan(draw, inner, local, ends, depth - 1)
+            draw(st.sampled_from(LOOPS))(draw, inner, local, ends, depth - 1)
         new = [_next(draw, inner, local, c, masked, t, ends) for c in carry]
         return new, [_pick(draw, local) for _ in range(draw(st.integers(0, 2)))] + new[:1]
 
@@ -299,6 +299,69 @@ def _scan(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> No
     reverse = draw(st.booleans())
     finals, ys = b.scan([*consts, lengths], inits, [*xs, time], body, reverse)
     pool += [*finals, *(y for y in ys if len(dims_of(y)) <= 4)]
+
+
+def _when(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> None:
+    """A conditional over some of the pool's values, or two of opposite conditions."""
+    gate, consts, inits = _condition(draw, b, pool), _some(draw, pool), _some(draw, pool)
+    body = _branch(draw, lengths, depth)
+    finals = b.when(gate, [*consts, lengths], inits, body)
+    if draw(st.booleans()):
+        other = b.when(
+            b.logical_not(gate), [*consts, lengths], finals, _branch(draw, lengths, depth)
+        )
+        finals = draw(st.sampled_from([other, [*finals, *other]]))
+    pool += finals
+
+
+def _while(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> None:
+    """A loop that ends by a count, or by what it computes, or after four turns."""
+    consts, inits = _some(draw, pool), _some(draw, pool)
+    last = b.reduce("sum", lengths, [0])
+    zero = b.fill(0, [], "i32")
+    by_count, other = draw(st.booleans()), _branch(draw, lengths, depth)
+
+    def body(inner: Build, ks: Pool, carry: Pool) -> Pool:
+        *ks, ends, last = ks
+        _, count, *values = carry
+        new = other(inner, [*ks, ends], values)
+        count = inner.add(count, inner.fill(1, [], "i32"))
+        go = inner.compare("lt", count, last)
+        if not by_count:
+            go = inner.logical("and", go, _condition(draw, inner, new))
+        return [go, count, *new]
+
+    go = b.compare("lt", zero, last)
+    finals = b.repeat([*consts, lengths, last], [go, zero, *inits], body, 4, limited=False)
+    pool += finals[2:]
+
+
+def _branch(draw: Draw, lengths: SSAValue, depth: int) -> Callable[[Build, Pool, Pool], Pool]:
+    """The body of a conditional or of a loop that ends by itself; lengths are its last const."""
+
+    def body(inner: Build, ks: Pool, carry: Pool) -> Pool:
+        *ks, ends = ks
+        local = [*ks, *carry] or [inner.fill(0.5, [3])]
+        _grow(draw, inner, local, 4)
+        if depth and draw(st.integers(0, 2)) == 0:
+            draw(st.sampled_from(LOOPS))(draw, inner, local, ends, depth - 1)
+        return [_next(draw, inner, local, c, False, ends, ends) for c in carry]
+
+    return body
+
+
+def _condition(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    """A bool of rank 0 that hangs on what a value holds."""
+    x = _pick(draw, pool)
+    total = b.reduce("sum", b.tanh(x), range(len(dims_of(x)))) if dims_of(x) else x
+    return b.compare("lt", total, b.fill(draw(st.sampled_from([-9.0, 0.011, 9.0])), []))
+
+
+def _some(draw: Draw, pool: Pool) -> Pool:
+    return [_pick(draw, pool) for _ in range(draw(st.integers(1, 3)))]
+
+
+LOOPS = [_scan, _scan, _when, _while]
 
 
 def _next(

@@ -20,7 +20,7 @@ POINTER = ir.PointerType()
 FLOAT = ir.FloatType()
 MEMORY: dict[str, ir.Type] = {"f32": FLOAT, "i32": I32, "i64": I64, "i1": I8}
 """Element types as they lie in memory; an i1 takes a byte."""
-OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH = range(4)
+OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT = range(5)
 """What generated code returns: the error codes of include/rnncc.h."""
 VALUE: dict[str, ir.Type] = {**MEMORY, "i1": I1}
 
@@ -124,8 +124,17 @@ class Emit:
 
     # Loops
 
-    def loop(self, count: Value, body: Body, carried: Sequence[Value] = ()) -> list[Value]:
-        """`body(i, carried) -> carried` for i from 0 below `count`; returns the last carried."""
+    def loop(
+        self,
+        count: Value,
+        body: Body,
+        carried: Sequence[Value] = (),
+        goes_on: Callable[[], Value] | None = None,
+    ) -> list[Value]:
+        """`body(i, carried) -> carried` for i from 0 below `count`; returns the last carried.
+
+        `goes_on`: after each turn, whether there may be another.
+        """
         if isinstance(count, ir.Constant) and count.constant in (0, 1):
             return list(body(I64(0), list(carried))) if count.constant else list(carried)
         b, entry = self.b, self.b.block
@@ -141,7 +150,10 @@ class Emit:
         for phi, value in zip(values, new, strict=True):
             phi.add_incoming(value, b.block)
         last = b.block
-        b.cbranch(b.icmp_signed("<", following, count), head, done)
+        another = b.icmp_signed("<", following, count)
+        if goes_on is not None:
+            another = b.and_(another, goes_on())
+        b.cbranch(another, head, done)
         b.position_at_end(done)
         results = [self._phi(v, entry) for v in carried]
         for phi, value in zip(results, new, strict=True):

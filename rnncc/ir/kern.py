@@ -236,12 +236,40 @@ class For(IRDLOperation):
         return terminator(self.body.block)
 
 
+@irdl_op_definition
+class Gate(IRDLOperation):
+    """In a loop's body: where the flag is false, the turn ends as if it had not been
+
+    What it would have carried on stays; with `last`, the loop ends too.
+    """
+
+    name = "kern.gate"
+    flag = operand_def(BufferType)
+    last = prop_def(BoolAttr)
+
+    def __init__(self, flag: SSAValue, last: bool) -> None:
+        super().__init__(operands=[flag], properties={"last": BoolAttr.from_bool(last)})
+
+
+@irdl_op_definition
+class Limit(IRDLOperation):
+    """End the call with an error where the flag, a loop's gate, is true after its last turn"""
+
+    name = "kern.limit"
+    flag = operand_def(BufferType)
+
+    def __init__(self, flag: SSAValue) -> None:
+        super().__init__(operands=[flag])
+
+
 OPS: list[type[Operation]] = [
     Func,
     Buffer,
     Row,
     ShiftedRow,
     For,
+    Gate,
+    Limit,
     Index,
     Map,
     Reduce,

@@ -10,11 +10,12 @@ import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
-from xdsl.ir import Attribute, Block, SSAValue
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from rnncc.ir.access import Access, dense, get_access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, For, Row, ShiftedRow
+from rnncc.ir.interpreter import LimitError
+from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kern_memory import Memory, lay_out
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Pack, Reduce, Reverse
@@ -44,6 +45,7 @@ def run(
     Raises:
         AssertionError: an access outside of a buffer.
         ValueError: a length outside 0..T.
+        LimitError: a loop takes more turns than its limit.
     """
     context = Context(_sizes(program, inputs, sizes or {}))
     memories = lay_out(program, inputs, context, absent)
@@ -74,35 +76,44 @@ class _Machine:
         self.sizes = sizes
         self.names: dict[SSAValue, Memory | None] = {b.y: m for b, m in memories.items()}
 
-    def run_block(self, block: Block) -> None:
-        """Run a block's ops in order."""
+    def run_block(self, block: Block) -> Gate | None:
+        """Run a block's ops in order, up to a gate that is closed, which is returned."""
         for op in block.ops:
-            match op:
-                case Row():
-                    memory = self.names[op.buffer]
-                    index, stride = self._size(op.index), self._size(op.stride)
-                    self.names[op.y] = memory and memory.row(index, stride)
-                case ShiftedRow():
-                    self.names[op.y] = self._shifted(op)
-                case For():
-                    self._run_for(op)
-                case Kernel():
-                    self._run_kernel(op)
-                case Pack():
-                    self._run_pack(op)
-                case Reverse():
-                    self._run_reverse(op)
-                case Contract():
-                    self._run_contract(op)
-                case _:
-                    assert isinstance(op, Buffer | Yield), f"{op.name} has no meaning here"
+            if isinstance(op, Gate):
+                if not self._flat(op.flag, 1)[0]:
+                    return op
+            elif isinstance(op, Row | ShiftedRow):
+                self.names[op.y] = self._row(op)
+            else:
+                self._run(op)
+        return None
 
-    def _shifted(self, op: ShiftedRow) -> Memory | None:
-        index, stride, edge = (self._size(d) for d in (op.index, op.stride, op.edge))
-        if index == edge:
-            return self.names[op.init]
+    def _run(self, op: Operation) -> None:
+        match op:
+            case For():
+                self._run_for(op)
+            case Limit():
+                if self._flat(op.flag, 1)[0]:
+                    raise LimitError("a loop takes more turns than its limit")
+            case Kernel():
+                self._run_kernel(op)
+            case Pack():
+                self._run_pack(op)
+            case Reverse():
+                self._run_reverse(op)
+            case Contract():
+                self._run_contract(op)
+            case _:
+                assert isinstance(op, Buffer | Yield), f"{op.name} has no meaning here"
+
+    def _row(self, op: Row | ShiftedRow) -> Memory | None:
         memory = self.names[op.buffer]
-        return memory and memory.row(index + op.step.data, stride)
+        index, stride = self._size(op.index), self._size(op.stride)
+        if isinstance(op, ShiftedRow):
+            if index == self._size(op.edge):
+                return self.names[op.init]
+            index += op.step.data
+        return memory and memory.row(index, stride)
 
     # Loops
 
@@ -115,8 +126,11 @@ class _Machine:
             if loop.extent is not None:
                 self.sizes[loop.extent.data] = extent
             self.names.update(zip(loop.body.block.args, carried, strict=True))
-            self.run_block(loop.body.block)
-            carried = [self.names[v] for v in loop.yields]
+            closed = self.run_block(loop.body.block)
+            if closed is None:
+                carried = [self.names[v] for v in loop.yields]
+            elif closed.last:
+                break
         self.names.update(zip(loop.finals, carried, strict=True))
 
     def _turns(self, loop: For) -> Iterator[tuple[int, int, int]]:

@@ -36,6 +36,10 @@ class Program:
     def __repr__(self) -> str:
         return str(self.module)
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """What notebooks and hypothesis print, instead of every field of every op."""
+        printer.text(repr(self))
+
     def copy(self) -> Program:
         """Another program with ops of its own; the arrays are the same."""
         return replace(self, module=self.module.clone(), arrays=dict(self.arrays))

@@ -227,6 +227,8 @@ class _Scheduler:
             scan = next(iter(users)) if len(users) == 1 else None
             if not isinstance(scan, Scan) or any(i.dest or i.part for i in group.items):
                 continue
+            if scan.gate is not None:
+                continue
             only = {*scan.consts, *scan.inits}
             shapes = [group.dims, *(dims_of(item.value) for item in group.items)]
             timed = scan.steps != 1 and all(dims[:1] == (scan.steps,) for dims in shapes)

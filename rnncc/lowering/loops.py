@@ -12,6 +12,7 @@ from xdsl.rewriter import InsertPoint
 
 from rnncc.ir import kern, kernels
 from rnncc.ir.access import Access
+from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.ops.base import dim_attr
@@ -41,6 +42,7 @@ def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
     inits = [lowering.pointer(v) for v in op.inits]
     sequences = [_sequence(lowering, y) if y.first_use else None for y in op.ys]
     homes = _homes(lowering, op, sequences)
+    _clear_flags(lowering, op)
     if chunked:
         first, extent = lowering.fresh_index("t"), lowering.fresh_index("t")
         target, rows = _chunk_size(lowering, chunked)
@@ -59,6 +61,21 @@ def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
         finals = _emit_steps(lowering, op, homes, sequences, inits, ZERO, op.steps)
     for result, buffer in zip(op.finals, finals, strict=True):
         lowering.places[result] = Placed.densely(buffer, dims_of(result))
+    if op.is_limited:
+        ends = dict[SSAValue | None, SSAValue](zip(op.groups[1], finals, strict=True))
+        lowering.builder.insert(kern.Limit(ends[op.open]))
+
+
+def _clear_flags(lowering: Lowering, op: Scan) -> None:
+    """Behind a gate, bools of steps that do not run are false."""
+    for y in op.ys:
+        if op.gate is not None and y.first_use and dtype_of(y) == "i1":
+            place, body = lowering.places[y], Block()
+            no = Build(body).fill(0, (), "i1")
+            body.add_op(Yield([no]))
+            lowering.builder.insert(
+                kernels.Map(dims_of(y), [], [(place.buffer, place.access)], body)
+            )
 
 
 def _sequence(lowering: Lowering, y: SSAValue) -> Home:
@@ -129,6 +146,9 @@ def _emit_steps(
     lowering.outer.update({a: (v, Dim.of(index)) for a, v in zip(rows, op.xs, strict=True)})
     for argument, buffer in zip(carry, body.args, strict=True):
         lowering.places[argument] = Placed.densely(buffer, dims_of(argument))
+    if op.open is not None:
+        flag = lowering.pointer(op.open)
+        lowering.builder.insert(kern.Gate(flag, op.open in carry))
     finals = _emit_body(lowering, op, homes, sequences, Dim.of(index))
     for home, buffer in zip(homes, body.args, strict=True):
         _set_ring(home, buffer)

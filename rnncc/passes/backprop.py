@@ -1,8 +1,9 @@
 """Reverse mode over straight-line code and scans: the work of `differentiate`.
 
-The gradient of a scan is a scan the other way. What its body uses of the forward step comes from
-outside: consts as consts, rows of xs as the same xs, all else as sequences that the forward scan
-yields for it. An input of the backward scan that is a y of the forward one is a **saved value**.
+The gradient of a scan is a scan the other way, behind the same gate. What its body uses of the
+forward step comes from outside: consts as consts, rows of xs as the same xs, all else as sequences
+that the forward scan yields for it. An input of the backward scan that is a y of the forward one
+is a **saved value**.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Backprop:
         told = [(row, self.take(y)) for row, y in zip(scan.yields[1], scan.ys, strict=True)]
         dys = [(row, dy) for row, dy in told if dy is not None]
         ends = [self.take_or_zeros(final) for final in parts.finals]
-        sums = [self._b.full_like(const, 0.0) for const in parts.consts]
+        sums = [self._begin_sum(scan, const) for const in parts.consts]
         targets = [*parts.inits, *parts.consts, *parts.xs]
         if not targets:
             return
@@ -78,6 +79,12 @@ class Backprop:
         results = _connect(scan, backward).results
         for value, gradient in zip(targets, results, strict=True):
             self.add(value, gradient)
+
+    def _begin_sum(self, scan: Scan, const: SSAValue) -> SSAValue:
+        """What a const's gradient starts as: behind a gate it may well stay that."""
+        if scan.gate is not None:
+            return self.take_or_zeros(const)
+        return self._b.full_like(const, 0.0)
 
     def _step_back(self, scan: Scan, parts: _Parts, rows: Values) -> Block:
         """The gradient of one step; it still names values of the forward body."""
@@ -138,6 +145,7 @@ def _connect(forward: Scan, backward: Scan) -> Scan:
     fixed = _invariant(forward)
     forward = _save(forward, [v for v in used if v not in fixed])
     loop, known = Loop(backward), dict[SSAValue, SSAValue]()
+    forward = _share_gate(forward, loop)
     consts, _, rows = forward.groups
     outside = dict(zip(consts, forward.consts, strict=True))
     sequences = dict(zip(forward.yields[1], forward.ys, strict=True))
@@ -153,6 +161,28 @@ def _connect(forward: Scan, backward: Scan) -> Scan:
             _remake(loop, value, outside, known, first)
         value.replace_uses_with_if(known[value], lambda use: use.operation.parent is loop.body)
     return loop.rebuild()
+
+
+def _share_gate(forward: Scan, backward: Loop) -> Scan:
+    """Let the same steps run as ran: a carried gate is told by a sequence of flags."""
+    consts, carry, _ = forward.groups
+    gate = forward.open
+    if gate is None:
+        return forward
+    if gate in consts:
+        backward.gate = backward.add_const(forward.consts[consts.index(gate)])
+        return forward
+    if gate in carry:
+        loop = Loop(forward)
+        ran = Build.before(loop.yields).fill(1, (), "i1")
+        loop.ys.append(Made(ran))
+        forward = loop.rebuild()
+        flags = forward.sequence_of(ran)
+    else:
+        flags = dict(zip(forward.groups[2], forward.xs, strict=True))[gate]
+    backward.gate = backward.add_arg(gate.type)
+    backward.xs.append(Rows(flags, backward.gate))
+    return forward
 
 
 def _foreign(body: Block) -> list[SSAValue]:

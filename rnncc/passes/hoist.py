@@ -35,6 +35,9 @@ class Hoist(NetPass):
       arithmetic that is the only reader of such a result, or of a sequence computed outside for
       this loop alone: then the loop reads one sequence as before. What merely leads to hoisted
       work and is needed in the loop too (slices, masks) is repeated there.
+
+    Behind a gate, nothing is done for steps that may not run: rows stay, and so does all of a
+    conditional.
     """
 
     name = "rnn-hoist"
@@ -46,6 +49,8 @@ class Hoist(NetPass):
 
 
 def _hoist(scan: Scan, functions: bool) -> bool:
+    if scan.gate is not None and scan.steps == 1:
+        return False
     choice = _choose(scan, functions)
     if not choice.leaving:
         return False
@@ -84,7 +89,7 @@ class _Choice:
 def _choose(scan: Scan, functions: bool) -> _Choice:
     choice = _Choice(kinds_of(scan), functions)
     consts, _, rows = scan.groups
-    choice.able.update((*consts, *rows))
+    choice.able.update(consts if scan.gate is not None else (*consts, *rows))
     ready = {row for row, x in zip(rows, scan.xs, strict=True) if _is_made_for(x, scan)}
     ops = [op for op in scan.body.block.ops if isinstance(op, RnnOp)]
     for op in ops:

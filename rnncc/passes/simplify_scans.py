@@ -49,7 +49,7 @@ class SimplifyScans(NetPass):
 
 def _drop_dead(loop: Loop) -> bool:
     ys = [y for y in loop.ys if _is_live(y.result)]
-    carries = [c for c in loop.carries if _is_live(c.final)]
+    carries = [c for c in loop.carries if _is_live(c.final) or c.arg is loop.gate]
     needed = _needed([*(y.row for y in ys), *(c.next for c in carries)])
     while more := [c for c in loop.carries if c not in carries and c.arg in needed]:
         carries += more
@@ -90,12 +90,13 @@ def _find_invariants(loop: Loop) -> bool:
     """Carries that never change and sequences of equal rows become consts."""
     outer = {const.arg: const.outer for const in loop.consts}
     still = [c for c in loop.carries if c.next is c.arg or outer.get(c.next) is c.init]
+    still = [c for c in still if c.arg is not loop.gate]  # it may be that it never ends
     loop.carries = [c for c in loop.carries if c not in still]
     for carry in still:
         loop.swap(carry.arg, loop.add_const(carry.init))
         if carry.final is not None:
             carry.final.replace_all_uses_with(carry.init)
-    equal = [x for x in loop.xs if _is_one_row(loop, x)]
+    equal = [x for x in loop.xs if x.arg is not loop.gate and _is_one_row(loop, x)]
     loop.xs = [x for x in loop.xs if x not in equal]
     return bool(still or equal)
 
@@ -137,11 +138,16 @@ def _merge(loop: Loop) -> bool:
 
 
 def _merge_ys(loop: Loop) -> None:
-    """Equal rows are yielded once; rows of xs are there already, and consts are repeated."""
-    known, kept = {x.arg: x.outer for x in loop.xs}, list[Made]()
-    rows = {y.row for y in loop.ys}
-    for const in (c for c in loop.consts if c.arg in rows):
-        known[const.arg] = spread(Build.before(loop.scan), const.outer, loop.steps)
+    """Equal rows are yielded once; rows of xs are there already, and consts are repeated.
+
+    Not behind a gate: bools are false in steps that do not run.
+    """
+    known, kept = dict[SSAValue, SSAValue](), list[Made]()
+    if loop.gate is None:
+        known = {x.arg: x.outer for x in loop.xs}
+        rows = {y.row for y in loop.ys}
+        for const in (c for c in loop.consts if c.arg in rows):
+            known[const.arg] = spread(Build.before(loop.scan), const.outer, loop.steps)
     for y in loop.ys:
         assert y.result is not None
         if y.row in known:
@@ -159,6 +165,7 @@ def _size(loop: Loop) -> int:
 def _sink(loop: Loop) -> bool:
     """Make cheap consts in the body."""
     cheap = [c for c in loop.consts if isinstance(c.outer.owner, CHEAP) and is_used(c.arg)]
+    cheap = [c for c in cheap if c.arg is not loop.gate]
     for const in cheap:
         owner = const.outer.owner
         assert isinstance(owner, CHEAP)

@@ -46,6 +46,8 @@ class Sink(NetPass):
 
 
 def _sink(scan: Scan) -> bool:
+    if scan.gate is not None:
+        return False  # steps that do not run have no rows
     plan = plan_sink(scan)
     if not plan.sums and not plan.rows:
         return False

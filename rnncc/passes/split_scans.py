@@ -29,6 +29,8 @@ class SplitScans(NetPass):
 
 
 def _split(scan: Scan) -> bool:
+    if scan.gate is not None:
+        return False  # each part would have to know when the others end
     plan = _Plan(scan)
     if max([*plan.carry_stage, *plan.row_stage], default=0) == 0:
         return False

@@ -41,7 +41,7 @@ def pairs_of(net: Net) -> list[Pair]:
     pairs: list[Pair] = []
     for backward in (op for op in net.body.block.ops if isinstance(op, Scan) and op in late):
         found: dict[Scan, dict[SSAValue, SSAValue]] = {}
-        for arg, x in zip(backward.groups[2], backward.xs, strict=True):
+        for arg, x in _read_rows(backward):
             for forward, row in _rows_behind(x, backward):
                 if forward not in late:
                     found.setdefault(forward, {})[arg] = row
@@ -50,6 +50,12 @@ def pairs_of(net: Net) -> list[Pair]:
             rows |= _inputs_of(forward, backward, rows)
             pairs.append(Pair(forward, backward, rows))
     return pairs
+
+
+def _read_rows(backward: Scan) -> list[tuple[SSAValue, SSAValue]]:
+    """The names of rows and their sequences, but for a gate, which a loop must be given."""
+    pairs = zip(backward.groups[2], backward.xs, strict=True)
+    return [(arg, x) for arg, x in pairs if arg is not backward.open]
 
 
 def _rows_behind(x: SSAValue, backward: Scan) -> list[tuple[Scan, SSAValue]]:
@@ -72,5 +78,5 @@ def _inputs_of(
 ) -> dict[SSAValue, SSAValue]:
     """What both loops read alike."""
     args = dict(zip(forward.xs, forward.groups[2], strict=True))
-    pairs = zip(backward.groups[2], backward.xs, strict=True)
+    pairs = _read_rows(backward)
     return {arg: args[x] for arg, x in pairs if arg not in known and x in args}

@@ -14,7 +14,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.access import Access, dense, get_access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Buffer, For, Func, Row, ShiftedRow
+from rnncc.ir.kern import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.planning.footprint import Footprint
@@ -98,6 +98,8 @@ def accesses(op: Operation) -> Iterator[Touch]:
             yield op.x, False, Access(ZERO, dense(dims)), dims
             yield _flat(op.lengths, False, dims[1])
             yield op.out, True, Access(ZERO, dense(dims)), dims
+        case Gate() | Limit():
+            yield _flat(op.flag, False, Dim.of(1))
         case _:
             return
 

@@ -6,6 +6,7 @@ CODES = {
     1: "memory that is needed is NULL",
     2: "a size is negative or too large",
     3: "a sequence length is beyond T",
+    4: "a loop takes more turns than its limit",
 }
 """What the codes of `include/rnncc.h` mean."""
 

@@ -6,11 +6,12 @@ exported functions are in `entries.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
+from typing import cast
 
 from llvmlite import ir
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.gemm import emit_gemm
@@ -25,6 +26,7 @@ from rnncc.codegen.emit import (
     I64,
     NULL_POINTER,
     OK,
+    PAST_LIMIT,
     POINTER,
     Emit,
     Pointer,
@@ -33,7 +35,7 @@ from rnncc.codegen.emit import (
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Largest
-from rnncc.ir.kern import Buffer, For, Row, ShiftedRow
+from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim
@@ -68,7 +70,7 @@ class _Body:
     def run(self) -> None:
         self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
         self._declare()
-        self._block(self.program.func.body.block)
+        self._block(self.program.func.body.block.ops)
         self.emit.b.ret(I32(OK))
 
     def _fail(self, code: int) -> None:
@@ -130,8 +132,9 @@ class _Body:
             self.emit.b.gep(block, [offset], source_etype=I8), op.dtype, None, op.rows_kept
         )
 
-    def _block(self, block: Block) -> list[Pointer]:
-        for op in block.ops:
+    def _block(self, ops: Iterable[Operation]) -> list[Pointer]:
+        """Code for ops in order; the pointers that they end with."""
+        for op in ops:
             match op:
                 case Buffer():
                     continue
@@ -145,6 +148,8 @@ class _Body:
                     self.pointers[op.y] = self._shifted(op)
                 case For():
                     self._for(op)
+                case Limit():
+                    self.emit.fail_if(self.emit.load(self.pointers[op.flag]), PAST_LIMIT)
                 case _:
                     self._guarded(op)
         return []
@@ -201,6 +206,9 @@ class _Body:
         if op.chunk is not None:
             turns = b.sdiv(b.add(count, b.sub(size, I64(1))), size)
         types = [self.pointers[v] for v in op.inits]
+        ops = list(op.body.block.ops)
+        gate = next((i for i, inner in enumerate(ops) if isinstance(inner, Gate)), None)
+        opened: list[Value] = []
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             number = b.sub(b.sub(turns, I64(1)), i) if op.reverse else i
@@ -214,11 +222,40 @@ class _Body:
             for argument, base, like in zip(op.body.block.args, carried, types, strict=True):
                 self.pointers[argument] = Pointer(base, like.dtype)
             with emit.symbols_set(symbols):
-                return [p.base for p in self._block(op.body.block)]
+                if gate is None:
+                    return [p.base for p in self._block(ops)]
+                self._block(ops[:gate])
+                opened.append(self._is_open(ops[gate]))
+                return self._where(opened[-1], ops[gate + 1 :], carried)
 
-        finals = emit.loop(turns, turn, [p.base for p in types])
+        ends = gate is not None and bool(cast(Gate, ops[gate]).last)
+        goes_on = (lambda: opened[-1]) if ends else None
+        finals = emit.loop(turns, turn, [p.base for p in types], goes_on)
         for result, base, like in zip(op.finals, finals, types, strict=True):
             self.pointers[result] = Pointer(base, like.dtype)
+
+    def _is_open(self, gate: Operation) -> Value:
+        assert isinstance(gate, Gate)
+        return self.emit.load(self.pointers[gate.flag])
+
+    def _where(
+        self, condition: Value, ops: Sequence[Operation], otherwise: Sequence[Value]
+    ) -> list[Value]:
+        """What ops end with where a condition holds, else some other pointers."""
+        b, before = self.emit.b, self.emit.b.block
+        run, join = b.append_basic_block("run"), b.append_basic_block("join")
+        b.cbranch(condition, run, join)
+        b.position_at_end(run)
+        made, after = [p.base for p in self._block(ops)], b.block
+        b.branch(join)
+        b.position_at_end(join)
+        values: list[Value] = []
+        for value, other in zip(made, otherwise, strict=True):
+            phi = b.phi(POINTER)
+            phi.add_incoming(value, after)
+            phi.add_incoming(other, before)
+            values.append(phi)
+        return values
 
     def _chunk_steps(self, op: For) -> Value:
         """max(1, chunk // max(rows, 1))"""

@@ -10,7 +10,8 @@ enum rnncc_error {
     RNNCC_OK = 0,
     RNNCC_NULL_POINTER = 1, /* the inputs, one of them, or a workspace that is needed */
     RNNCC_BAD_SIZE = 2,     /* T, N or a further size is negative or too large */
-    RNNCC_BAD_LENGTH = 3    /* a sequence length beyond T where the net cannot allow it */
+    RNNCC_BAD_LENGTH = 3,   /* a sequence length beyond T where the net cannot allow it */
+    RNNCC_PAST_LIMIT = 4    /* a loop takes more turns than the limit it was compiled with */
 };
 
 /* One line for a code; never NULL. */
@@ -20,6 +21,7 @@ static inline const char *rnncc_error_string(int code) {
     case RNNCC_NULL_POINTER: return "memory that is needed is NULL";
     case RNNCC_BAD_SIZE: return "a size is negative or too large";
     case RNNCC_BAD_LENGTH: return "a sequence length is beyond T";
+    case RNNCC_PAST_LIMIT: return "a loop takes more turns than its limit";
     default: return "unknown error code";
     }
 }
