@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from rnncc.errors import Location, NetError
 from rnncc.netdef.arguments import Arguments
 from rnncc.netdef.files import parse_text
-from rnncc.netdef.nested import nets_by_name
+from rnncc.netdef.nested import BY_NAME
 from rnncc.netdef.netdef_pb2 import Argument, NetDef, OperatorDef
 
 Names = Mapping[str, str]
@@ -31,8 +31,9 @@ def rename_operator(
     op.input[:] = [read.get(name, name) for name in op.input]
     op.output[:] = [written.get(name, name) for name in op.output]
     if nested:
-        for net in nets_by_name(op):
-            _rename_all(net, {**read, **written}, location)
+        for arg in op.arg:
+            if arg.name in BY_NAME.get(op.type, ()):
+                _rename_net(arg, {**read, **written}, location)
 
 
 def _rename_all(net: NetDef, names: Names, location: Location) -> None:
@@ -41,7 +42,7 @@ def _rename_all(net: NetDef, names: Names, location: Location) -> None:
     for op in net.op:
         read = {name: names[name] for name in op.input if name in names}
         written = {name: names[name] for name in op.output if name in names}
-        if nets_by_name(op):
+        if op.type in BY_NAME:
             read = written = dict(names)
         rename_operator(op, read, written, location, nested=True)
 
@@ -66,7 +67,7 @@ def _rename_recurrent(op: OperatorDef, read: Names, written: Names, location: Lo
             _rename_strings(arg, written)
         elif arg.name == "step_net":
             names = {old: new for old, new in read.items() if old not in hidden}
-            _rename_step_net(arg, names, location)
+            _rename_net(arg, names, location)
 
 
 def _rename_strings(arg: Argument, names: Names) -> None:
@@ -74,8 +75,8 @@ def _rename_strings(arg: Argument, names: Names) -> None:
     arg.strings[:] = [encoded.get(text, text) for text in arg.strings]
 
 
-def _rename_step_net(arg: Argument, names: Names, location: Location) -> None:
-    """A step net may stand there as text."""
+def _rename_net(arg: Argument, names: Names, location: Location) -> None:
+    """Rename all through a net, which may stand there as text."""
     from google.protobuf import text_format
 
     if arg.HasField("n"):

@@ -1,7 +1,8 @@
 """Nets inside operators: which blobs of the workspace around them they read and write by name.
 
-The branches of If and the nets of While run in the operator's own workspace, whatever it declares;
-the net of Do and a step net see nothing but what is declared.
+The branches of If and the nets of While run in the operator's own workspace, whatever it declares.
+The net of Do sees what is bound, but may write what is declared as an input alone. A step net sees
+and writes nothing but what is declared.
 """
 
 from __future__ import annotations
@@ -10,17 +11,20 @@ from collections.abc import Iterator, MutableSequence
 
 from rnncc.errors import NetError
 from rnncc.netdef.checks import copy_of
-from rnncc.netdef.files import MAX_NESTING
+from rnncc.netdef.files import MAX_NESTING, parse_text
 from rnncc.netdef.netdef_pb2 import Argument, NetDef, OperatorDef
 
-_NETS = {"If": ("then_net", "else_net"), "While": ("cond_net", "loop_net")}
+BY_NAME = {"If": ("then_net", "else_net"), "While": ("cond_net", "loop_net")}
 """The arguments that hold nets of the workspace around, in the order in which they run."""
 
+CONTROL = {*BY_NAME, "Do"}
+"""The operators in which an input and an output of one name are one blob."""
 
-def nets_by_name(op: OperatorDef) -> list[NetDef]:
-    """The nets that resolve names where the operator stands."""
-    named = {arg.name: arg.n for arg in op.arg if arg.HasField("n")}
-    return [named[name] for name in _NETS.get(op.type, ()) if name in named]
+_TEXTS = {"step_net", "backward_step_net", *(name for names in BY_NAME.values() for name in names)}
+"""Arguments where a net may stand as text."""
+
+Names = dict[str, None]
+"""Names in order, as keys."""
 
 
 def nets_inside(net: NetDef, depth: int = 0) -> Iterator[NetDef]:
@@ -34,13 +38,15 @@ def nets_inside(net: NetDef, depth: int = 0) -> Iterator[NetDef]:
 
 
 def nets_of(arg: Argument) -> list[NetDef]:
-    """The nets that stand in an argument as messages."""
+    """The nets that stand in an argument, as messages or as text."""
+    if arg.name in _TEXTS and arg.s.strip() and not arg.HasField("n"):
+        return [parse_text(arg.s.decode(errors="replace"), arg.name)]
     return [*([arg.n] if arg.HasField("n") else []), *arg.nets]
 
 
 def holds_nets(op: OperatorDef) -> bool:
-    """Whether there are nets in the arguments; a step net may stand there as text."""
-    return any(nets_of(arg) or arg.name.endswith("step_net") for arg in op.arg)
+    """Whether there are nets in the arguments."""
+    return any(nets_of(arg) for arg in op.arg)
 
 
 def names_in(net: NetDef) -> set[str]:
@@ -54,7 +60,7 @@ def names_in(net: NetDef) -> set[str]:
 
 
 def expose(net: NetDef) -> NetDef:
-    """A copy in which If and While declare all that their nets read and write.
+    """A copy in which If, While and Do declare all that their nets read and write.
 
     What is added stands after what was declared, so that positions stay. A blob that is only
     written is read as well if it is there before, because a branch that is not taken leaves it.
@@ -62,36 +68,66 @@ def expose(net: NetDef) -> NetDef:
     made = copy_of(net)
     known = set(net.external_input)
     for op in made.op:
-        if op.type in _NETS:
-            reads, writes = _by_name(op)
+        if op.type in CONTROL:
+            reads, writes = _beside(op, 1)
             again = [name for name in (*op.output, *writes) if name in known]
             _add(op.input, [*reads, *again])
-            _add(op.output, writes)
+            _add(op.output, list(writes))
         known.update(op.input)
         known.update(op.output)
     return made
 
 
+def writes_of(net: NetDef, depth: int = 0) -> Names:
+    """What the operators of a net write in its workspace, by name and declared."""
+    return _io(net, {}, depth)[1]
+
+
+def _io(net: NetDef, before: Names, depth: int) -> tuple[Names, Names]:
+    """What a net reads before it or anyone `before` it writes it, and what it writes."""
+    _check_depth(net, depth)
+    reads, writes = Names(), Names()
+    for op in net.op:
+        more_reads, more_writes = _beside(op, depth + 1) if op.type in CONTROL else ({}, {})
+        for name in (*op.input, *more_reads):
+            if name not in before and name not in writes:
+                reads[name] = None
+        writes.update(dict.fromkeys([*op.output, *more_writes]))
+    return reads, writes
+
+
+def _beside(op: OperatorDef, depth: int) -> tuple[Names, Names]:
+    """What an operator's nets read and write of its own workspace, declared or not."""
+    nets = {arg.name: inner for arg in op.arg for inner in nets_of(arg)}
+    reads, writes = Names(), Names()
+    if op.type == "Do":
+        inner_reads, inner_writes = _io(nets.get("net", NetDef()), {}, depth)
+        bound = _bindings(op)
+        reads.update(dict.fromkeys(bound[name] for name in inner_reads if name in bound))
+        writes.update(dict.fromkeys(bound[name] for name in inner_writes if name in bound))
+    for name in BY_NAME.get(op.type, ()):
+        if name in nets:
+            # of If one branch runs, of While the condition's net and then the body
+            before = writes if op.type == "While" else Names()
+            more_reads, more_writes = _io(nets[name], before, depth)
+            reads.update(more_reads)
+            writes.update(more_writes)
+    return reads, writes
+
+
+def _bindings(op: OperatorDef) -> dict[str, str]:
+    """Inner name -> name outside, of a Do; an index that is wrong binds nothing."""
+    args = {arg.name: arg for arg in op.arg}
+    if not {"inner_blobs", "outer_blobs_idx"} <= args.keys():
+        return {}
+    names = [*op.input[:-1], *op.output[:-1]]
+    pairs = zip(args["inner_blobs"].strings, args["outer_blobs_idx"].ints, strict=False)
+    return {name.decode(errors="replace"): names[i] for name, i in pairs if 0 <= i < len(names)}
+
+
 def _check_depth(net: NetDef, depth: int) -> None:
     if depth > MAX_NESTING:
         raise NetError(net.name, f"nets are nested more than {MAX_NESTING} deep")
-
-
-def _by_name(op: OperatorDef, depth: int = 1) -> tuple[list[str], list[str]]:
-    """What the nets of an operator read before they write it, and what they write, in order."""
-    reads, writes = dict[str, None](), dict[str, None]()
-    for net in nets_by_name(op):
-        _check_depth(net, depth)
-        # of If one branch runs, of While the condition's net and then the body
-        written = set[str]() if op.type == "If" else set(writes)
-        for inner in net.op:
-            more_reads, more_writes = _by_name(inner, depth + 1)
-            read = [*inner.input, *more_reads]
-            reads.update(dict.fromkeys(name for name in read if name not in written))
-            wrote = dict.fromkeys([*inner.output, *more_writes])
-            writes.update(wrote)
-            written.update(wrote)
-    return list(reads), list(writes)
 
 
 def _add(field: MutableSequence[str], names: list[str]) -> None:

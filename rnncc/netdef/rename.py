@@ -8,7 +8,7 @@ from rnncc.errors import NetError
 from rnncc.netdef.checks import check_index, check_net, copy_of, locate
 from rnncc.netdef.files import MAX_NAME
 from rnncc.netdef.inside import rename_operator
-from rnncc.netdef.nested import expose, names_in, nets_by_name
+from rnncc.netdef.nested import CONTROL, expose, names_in
 from rnncc.netdef.netdef_pb2 import NetDef
 from rnncc.netdef.versions import Steps, Value, consumers_of, producers_of, ssa
 
@@ -43,7 +43,7 @@ def rename_input(
     value = steps[op][0][index]
     if name == value[0]:
         return copy_of(net), copy_of(init)
-    _check_free(name, net, init)
+    check_free(name, net, init)
     if from_producer:
         maker = producers_of(steps).get(value)
         if maker is None:
@@ -77,7 +77,7 @@ def rename_output(net: NetDef, op: int, index: int, name: str, nested: bool = Fa
     _check_position(net, op, "output", len(net.op[op].output), index)
     if name == net.op[op].output[index]:
         return copy_of(net)
-    _check_free(name, net)
+    check_free(name, net)
     return _rename_from(net, op, index, name, nested)
 
 
@@ -102,7 +102,7 @@ def ties(net: NetDef, steps: Steps) -> dict[Value, Value]:
     """
     first: dict[Value, Value] = {}
     for op, (inputs, outputs) in zip(net.op, steps, strict=True):
-        if nets_by_name(op):
+        if op.type in CONTROL:
             read = {value[0]: value for value in inputs}
             for value in outputs:
                 if value[0] in read:
@@ -140,7 +140,7 @@ def _check_position(net: NetDef, op: int, kind: str, count: int, index: int) -> 
         raise NetError(locate(net, op), f"has no {kind} {index}: it has {count}")
 
 
-def _check_free(name: str, *nets: NetDef) -> None:
+def check_free(name: str, *nets: NetDef) -> None:
     """Raise `NetError` unless this can be a new blob's name in all of the nets."""
     if not name or len(name) > MAX_NAME or not name.isprintable():
         raise NetError("", f"{name[:40]!r} is no name for a blob")

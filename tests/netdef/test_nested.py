@@ -173,3 +173,24 @@ def test_what_a_gradient_knows_by_name_is_not_renamed() -> None:
     whole = net([recurrent(sum_step(), backward_step_net=back)], "x h0", "h_all h_last")
     with pytest.raises(NetError, match=r'op 0 .RecurrentNetwork "h_all".*the gradient knows "x"'):
         rename_input(whole, NetDef(), 0, 0, "new")
+
+
+def test_a_do_may_write_what_it_declares_as_an_input() -> None:
+    """A binding is an alias: x is written inside, and then read outside."""
+    inside = net([op("Exp", "i", "i"), op("Exp", "i", "local")], "", "")
+    do = op("Do", "x scope", "scope", net=inside, inner_blobs=["i"], outer_blobs_idx=[0])
+    whole = net([op("CreateScope", "", "scope"), do, op("Tanh", "x", "y")], "x", "y")
+    assert prune(whole) == (whole, [])
+    assert list(extract(whole, ["x"]).op) == list(whole.op[:2])
+    made = ssa_rewrite(whole, nested=True)
+    assert lines(made)[1:] == ["Do x scope -> scope", *lines(whole)[2:4], "Tanh x -> y"]
+
+
+def test_a_branch_in_text_form_is_followed() -> None:
+    branch = str(net([op("Exp", "h", "y")], "", ""))
+    whole = net([op("Relu", "x", "h"), op("If", "c", "y", then_net=branch)], "c x", "y")
+    assert prune(whole) == (whole, [])
+    made = rename_output(whole, 0, 0, "new", nested=True)
+    assert '"new"' in made.op[1].arg[0].s.decode()
+    with pytest.raises(NetError, match="taken"):
+        rename_output(net([op("Relu", "x", "z"), *whole.op], "c x", "y"), 0, 0, "h")
