@@ -14,6 +14,8 @@ from typing import Any
 import click
 
 from rnncc import CompileError, __version__
+from rnncc.commands.help import example
+from rnncc.commands.netdef import netdef
 from rnncc.errors import InternalError
 from rnncc.options import Options
 from rnncc.packaging.products import DEFAULT_KINDS, KINDS
@@ -29,11 +31,6 @@ MEMORY_BUDGET = click.option(
     " such as 64M; checkpoints along time make room.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-def _example(command: str) -> str:
-    """Closes a --help text with a command that works in a clone."""
-    return f"\b\nExample:\n  {command}"
 
 
 def source_options(function: Callable[..., None]) -> Callable[..., None]:
@@ -64,8 +61,11 @@ def cli() -> None:
     """Compile recurrent nets to small libraries that need nothing but libc."""
 
 
+cli.add_command(netdef)
+
+
 @cli.command(
-    epilog=_example("rnncc compile examples/lstm.pbtxt --init examples/lstm_init.pbtxt -o build")
+    epilog=example("rnncc compile examples/lstm.pbtxt --init examples/lstm_init.pbtxt -o build")
 )
 @NET
 @source_options
@@ -133,7 +133,7 @@ def compile(
 
 
 @cli.command(
-    epilog=_example(
+    epilog=example(
         "rnncc run examples/lstm.pbtxt --init examples/lstm_init.pbtxt -i examples/lstm.npz"
     )
 )
@@ -164,7 +164,7 @@ def run(
         running.write_arrays(results, out)
 
 
-@cli.command(epilog=_example("rnncc inspect examples/lstm.pbtxt --init examples/lstm_init.pbtxt"))
+@cli.command(epilog=example("rnncc inspect examples/lstm.pbtxt --init examples/lstm_init.pbtxt"))
 @NET
 @source_options
 @JSON
@@ -180,7 +180,7 @@ def inspect(net: Path, init: Path | None, as_json: bool, **options: Any) -> None
 
 
 @cli.command(
-    epilog=_example(
+    epilog=example(
         "rnncc plan examples/lstm.pbtxt --init examples/lstm_init.pbtxt --plan-for 100,4"
         " --html plan.html"
     )
@@ -217,7 +217,7 @@ def plan(
 
 
 @cli.command(
-    epilog=_example(
+    epilog=example(
         "rnncc check examples/lstm.pbtxt examples/lstm_init.pbtxt --for 7,3 --recompute all"
     )
 )
@@ -264,7 +264,7 @@ def check(
         raise click.exceptions.Exit(1)
 
 
-@cli.command(epilog=_example("rnncc demo"))
+@cli.command(epilog=example("rnncc demo"))
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Write net and library there.")
 def demo(out: Path | None) -> None:
     """Make a small net, compile it, run it, compare it with the interpreter, time it."""
@@ -273,7 +273,7 @@ def demo(out: Path | None) -> None:
     demo.demo(out)
 
 
-@cli.command(epilog=_example("rnncc targets"))
+@cli.command(epilog=example("rnncc targets"))
 @JSON
 def targets(as_json: bool) -> None:
     """List the machines that code can be generated for."""
@@ -289,7 +289,7 @@ def targets(as_json: bool) -> None:
         print_table("", targets.COLUMNS, rows)
 
 
-@cli.command(epilog=_example("rnncc ops"))
+@cli.command(epilog=example("rnncc ops"))
 @JSON
 def ops(as_json: bool) -> None:
     """List the Caffe2 operators that nets may use, and those refused with a reason."""

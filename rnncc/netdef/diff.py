@@ -16,7 +16,7 @@ from typing import NamedTuple
 from rnncc.netdef.align import align
 from rnncc.netdef.differing_fields import different_arguments, different_fields
 from rnncc.netdef.fingerprints import fingerprints
-from rnncc.netdef.inner import locate, naming_strings, nets_of
+from rnncc.netdef.inner import naming_strings, nets_in, operator_text
 from rnncc.netdef.netdef_pb2 import NetDef, OperatorDef
 from rnncc.netdef.versions import ssa
 
@@ -160,11 +160,13 @@ class _Comparison:
         for i, j in [*align(keys), (len(a.op), len(b.op))]:
             for net, side, start, end in ((a, "first", last[0], i), (b, "second", last[1], j)):
                 for alone in range(start + 1, end):
-                    told = locate(alone, net.op[alone], word)
+                    told = operator_text(alone, net.op[alone], word)
                     self.found.append(f"{told} is in the {side} net only")
             last = (i, j)
             if i < len(a.op):
-                where = locate(i, a.op[i], word) + (f", op {j} of the second" if i != j else "")
+                where = operator_text(i, a.op[i], word) + (
+                    f", op {j} of the second" if i != j else ""
+                )
                 self.found += different_fields(a.op[i], b.op[j], where)
                 self.found += different_arguments(a.op[i], b.op[j], where)
                 yield i, j, where
@@ -188,7 +190,7 @@ class _Comparison:
     ) -> Iterable[tuple[str, str]]:
         """Compare the nets in two operators; which names of theirs stand beside each other that
         the net around can know."""
-        nets = nets_of(a), nets_of(b)
+        nets = nets_in(a), nets_in(b)
         names = _workspace(a, a, around[0]), _workspace(b, a, around[1])
         start = len(self.found)
         self._naming_arguments(a, b, where, names)
@@ -234,7 +236,7 @@ class _Comparison:
 def _workspace(op: OperatorDef, first: OperatorDef, around: _Names) -> _Names:
     """Where an operator's nets find blobs: Do and RecurrentNetwork have workspaces of their own,
     which their gradients share; both sides' scope is called as the first net calls it."""
-    inner = [net for _, net in nets_of(op)]
+    inner = [net for _, net in nets_in(op)]
     bound = frozenset(name for arg in op.arg for name in naming_strings(op, arg))
     bound |= frozenset(name for net in inner for name in _all_written(net))
     if op.type == "Do":
@@ -254,7 +256,7 @@ def _written(net: NetDef) -> frozenset[str]:
 def _all_written(net: NetDef) -> Iterable[str]:
     for op in net.op:
         yield from op.output
-        for _, inner in nets_of(op) if op.type != "Do" else ():
+        for _, inner in nets_in(op) if op.type != "Do" else ():
             yield from _all_written(inner)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from rnncc.netdef.inner import holds_text, names_blobs, nets_of
+from rnncc.netdef.inner import holds_text, names_blobs, nets_in
 from rnncc.netdef.netdef_pb2 import NetDef, OperatorDef
 from rnncc.netdef.versions import ssa
 
@@ -44,5 +44,5 @@ def _kind(op: OperatorDef) -> Hashable:
         for arg in op.arg
         if not (names_blobs(op, arg) or holds_text(arg) or arg.HasField("n") or arg.nets)
     ]
-    inner = [(name, *(o.type for o in net.op)) for name, net in nets_of(op)]
+    inner = [(name, *(o.type for o in net.op)) for name, net in nets_in(op)]
     return hash((op.type, *sorted(values), *inner))

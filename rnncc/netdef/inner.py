@@ -17,7 +17,7 @@ _NAMING = {
 }
 
 
-def locate(index: int, op: OperatorDef, word: str = "op") -> str:
+def operator_text(index: int, op: OperatorDef, word: str = "op") -> str:
     """An operator as messages name it: `op 3 (FC "y")`."""
     blob = next(iter([*op.output, *op.input]), "")
     return f'{word} {index} ({op.type or "no type"} "{blob[:80]}")'
@@ -34,7 +34,7 @@ def holds_text(argument: Argument) -> bool:
     return argument.HasField("s") and bool(argument.s) and argument.name.endswith("step_net")
 
 
-def nets_of(op: OperatorDef) -> list[tuple[str, NetDef]]:
+def nets_in(op: OperatorDef) -> list[tuple[str, NetDef]]:
     """The nets in an operator's arguments, each with its argument's name.
 
     Raises:
@@ -43,7 +43,7 @@ def nets_of(op: OperatorDef) -> list[tuple[str, NetDef]]:
     found: list[tuple[str, NetDef]] = []
     for argument in op.arg:
         if holds_text(argument):
-            found.append((argument.name, _parse(argument, op)))
+            found.append((argument.name, parse_step_net(op, argument)))
         elif argument.HasField("n"):
             found.append((argument.name, argument.n))
         found += [(argument.name, net) for net in argument.nets]
@@ -61,8 +61,10 @@ def naming_strings(op: OperatorDef, argument: Argument) -> list[str]:
     return names
 
 
-def _parse(argument: Argument, op: OperatorDef) -> NetDef:
-    location = Location(node=f"{locate(0, op)}: argument {argument.name!r}")
+def parse_step_net(op: OperatorDef, argument: Argument) -> NetDef:
+    """The net that an argument holds as text; raises `CompileError` with a syntax error's line."""
+    blob = next(iter([*op.output, *op.input]), "")
+    location = Location(node=f'{op.type} "{blob[:80]}": argument {argument.name!r}')
     try:
         net = parse_text(argument.s.decode(), location)
     except UnicodeDecodeError as error:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rnncc.netdef.drawing.graph import Graph, Line, Node, line
-from rnncc.netdef.inner import nets_of
+from rnncc.netdef.inner import nets_in
 from rnncc.netdef.netdef_pb2 import Argument, NetDef, OperatorDef
 from rnncc.netdef.versions import Value, ssa
 
@@ -150,7 +150,7 @@ def _drawn_nets(op: OperatorDef) -> list[tuple[str, NetDef]]:
     """The nets of an operator; of a gradient of a RecurrentNetwork only what it adds."""
     is_gradient = op.type == "RecurrentNetworkGradient"
     left_out = {"step_net"} if is_gradient else {"backward_step_net"}
-    return [(name, net) for name, net in nets_of(op) if name not in left_out]
+    return [(name, net) for name, net in nets_in(op) if name not in left_out]
 
 
 def _links(op: OperatorDef, title: str) -> dict[str, str]:
@@ -210,7 +210,7 @@ def operators(net: NetDef) -> Iterator[OperatorDef]:
     """The operators of a net and of the nets inside."""
     for op in net.op:
         yield op
-        for _, inner in nets_of(op):
+        for _, inner in nets_in(op):
             yield from operators(inner)
 
 
