@@ -110,7 +110,7 @@ def _add_shapes(operators: list[Report], shapes: list[OperatorShapes]) -> None:
             entry and {"dtype": entry[0], "shape": [_size(d) for d in entry[1]]}
             for entry in found.outputs
         ]
-        _add_shapes(operator.get("operators", []), found.inside)
+        _add_shapes(operator.get("operators", []) if found.inside else [], found.inside)
 
 
 def _size(dim: Dim) -> int | str:

@@ -1,14 +1,16 @@
-"""Checks a backward step net against our own gradient of the step, on random numbers."""
+"""Checks gradients that a net holds against our own, on random numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.caffe2.backward import Backward
+from rnncc.frontends.caffe2.backward import Pairs
+from rnncc.frontends.caffe2.control import read_outside
 from rnncc.frontends.caffe2.gradient import gradients
 from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
@@ -18,9 +20,6 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
-
-if TYPE_CHECKING:
-    from rnncc.frontends.caffe2.ops.recurrent_network import RecurrentNetwork
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -35,20 +34,38 @@ BASES = (2, 9, 65)
 """What the first of the sizes may be; the next ones are larger by one each."""
 
 
-def check_backward(
-    op: Operator, forward: RecurrentNetwork, backward: Backward, shapes: Shapes
-) -> None:
-    """Compute one step both ways, each operator of the backward step net by itself and the whole
-    step by reverse mode.
+@dataclass(frozen=True)
+class Part:
+    """Some operators, and those that a net holds for their gradient.
+
+    Attributes:
+        name: what holds the gradient's operators, in messages.
+        given: what the operators write, with the gradient that comes from behind them.
+        made: what they read, each with the gradient made of it.
+        in_place: whether an operator writes over what it reads. Caffe2's gradient then may take the
+            new value for the old one, which nobody notices.
+    """
+
+    name: str
+    forward: Sequence[Operator]
+    backward: Sequence[Operator]
+    given: Pairs
+    made: Pairs
+    in_place: bool = False
+
+
+def check_backward(op: Operator, part: Part, shapes: Shapes) -> None:
+    """Compute a part both ways: each operator of its gradient by itself, and the whole by reverse
+    mode.
 
     Raises:
-        CompileError: a gradient differs, or the step is too large to compute.
+        CompileError: a gradient differs, or the part is too large to compute.
     """
-    program, names = _program(forward, backward, shapes)
-    sizes = _sizes(op, program)
+    program, names = _program(part, shapes)
+    sizes = _sizes(op, part, program)
     count = _elements(program, sizes)
     if count > MOST:
-        raise op.error(f"takes {count} elements a step, too many to check its backward_step_net")
+        raise op.error(f"takes {count} elements a step, too many to check its {part.name}")
     real = np.float64 if count <= EXACT else np.float32
     rng = np.random.default_rng(0)
     inputs = {name: _random(rng, v, sizes, real) for name, v in program.net.inputs.items()}
@@ -56,7 +73,7 @@ def check_backward(
     for index, (name, gradient) in enumerate(names):
         gap = _gap(outputs[f"our {index}"], outputs[f"its {index}"], TOLERANCE[real])
         if gap > TOLERANCE[real]:
-            what = f'"{gradient}" of its backward_step_net is not the gradient of "{name}"'
+            what = f'"{gradient}" of its {part.name} is not the gradient of "{name}"'
             raise op.error(f"{what}: random numbers show a difference of {gap:.0%}")
 
 
@@ -72,45 +89,45 @@ def _gap(ours: Array, its: Array, tolerance: float) -> float:
     return 0.0 if np.allclose(its, ours, tolerance, tolerance, equal_nan=True) else np.inf
 
 
-def _program(
-    forward: RecurrentNetwork, backward: Backward, shapes: Shapes
-) -> tuple[Program, list[tuple[str, str]]]:
-    """Outputs `our i` and `its i` for each gradient of a step, and (blob, gradient) names."""
+def _program(part: Part, shapes: Shapes) -> tuple[Program, list[tuple[str, str]]]:
+    """Outputs `our i` and `its i` for each gradient of a part, and (blob, gradient) names."""
     b = Build.net("step")
     e = Emitter(b, shapes)
-    ends = [gradient for _, gradient in backward.given]
-    for index, blob in enumerate([*_inputs(forward, backward), *ends]):
+    ends = [gradient for _, gradient in part.given]
+    for index, blob in enumerate([*_inputs(part), *ends]):
         e[blob] = b.input(f"{index} {blob.name}", shapes.known(blob), blob.dtype or "f32")
-    for op in forward.steps:
+    for op in part.forward:
         e.build(op)
     sources = [value for value in e.values.values() if value in b.block.args]
-    given = [(e[value], e[gradient]) for value, gradient in backward.given]
-    asked = [e[value] for value, _ in backward.made]
+    given = [(e[value], e[gradient]) for value, gradient in part.given]
+    asked = [e[value] for value, _ in part.made]
     outputs = {f"our {i}": v for i, v in enumerate(gradients(e, given, asked, sources))}
-    for op in backward.operators:
-        if op not in forward.steps:
+    for op in part.backward:
+        if op not in part.forward:
             e.build(op)
-    outputs |= {f"its {i}": e[gradient] for i, (_, gradient) in enumerate(backward.made)}
-    names = [(value.name, gradient.name) for value, gradient in backward.made]
+    outputs |= {f"its {i}": e[gradient] for i, (_, gradient) in enumerate(part.made)}
+    names = [(value.name, gradient.name) for value, gradient in part.made]
     return b.finish(outputs), names
 
 
-def _inputs(forward: RecurrentNetwork, backward: Backward) -> list[Blob]:
-    """What a step and its gradient read."""
-    own = {*forward.references.values(), *forward.internal.values(), forward.timestep}
-    read = [x for op in (*forward.steps, *backward.operators) for x in op.captured()]
-    read += [value for value, _ in backward.made]
-    return [x for x in dict.fromkeys(read) if x in own and x.value is None and not x.opaque]
+def _inputs(part: Part) -> list[Blob]:
+    """What a part and its gradient read."""
+    ends = {gradient for _, gradient in part.given}
+    written = {y for op in part.forward for y in op.produced()}
+    read = read_outside([*part.forward, *part.backward])
+    read += [value for value, _ in part.made if value not in written]
+    found = [x for x in dict.fromkeys(read) if x not in ends]
+    return [x for x in found if x.value is None and not x.opaque]
 
 
-def _sizes(op: Operator, program: Program) -> dict[str, int]:
+def _sizes(op: Operator, part: Part, program: Program) -> dict[str, int]:
     """A small number for each symbol, so that every size is one."""
     values = _values(program)
     for base in BASES:
         sizes = {name: base + i for i, name in enumerate(_symbols(values))}
         if all(d.evaluate(sizes) > 0 for v in values for d in dims_of(v)):
             return sizes
-    raise op.error("has steps whose sizes cannot be chosen to check its backward_step_net")
+    raise op.error(f"has steps whose sizes cannot be chosen to check its {part.name}")
 
 
 def _symbols(values: Sequence[SSAValue]) -> list[str]:

@@ -13,6 +13,7 @@ from rnncc.frontends.caffe2.constants import NAMES, known_fill
 from rnncc.frontends.caffe2.control import mark_versions
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator, hint_of
+from rnncc.frontends.caffe2.ops.control_gradient import ControlGradient
 from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR
 from rnncc.frontends.caffe2.ops.recurrent_network import RECOMPUTE, RecurrentNetwork
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
@@ -22,7 +23,7 @@ from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
-from rnncc.netdef import Argument, Fill, NetDef, declared_fills, load
+from rnncc.netdef import Argument, Fill, NetDef, declared_fills, load, ssa
 from rnncc.netdef.files import Message
 
 Source = str | Path | bytes | Message
@@ -87,7 +88,8 @@ def _recomputing(net: NetDef, names: Collection[str]) -> NetDef:
 @dataclass(frozen=True)
 class OperatorShapes:
     """What inference found of an operator: (dtype, shape) of each output, None of what inference
-    does not compute; and the same of the operators of nets inside."""
+    does not compute; and the same of the operators of nets inside, but not of gradients of control
+    flow."""
 
     outputs: list[tuple[str, Dims] | None]
     inside: list[OperatorShapes]
@@ -107,6 +109,7 @@ def _shapes_of(s: Shapes, op: Operator) -> OperatorShapes:
         for blob in op.ys
     ]
     inside = [_shapes_of(s, inner) for inner in op.nested() if not inner.implied]
+    inside = [] if isinstance(op, ControlGradient) else inside
     return OperatorShapes(outputs, inside)
 
 
@@ -256,11 +259,8 @@ def _external_inputs(net: NetDef) -> list[str]:
     """The declared inputs; where none are, what operators read before any writes it."""
     if net.external_input:
         return list(net.external_input)
-    found, written = dict[str, None](), set[str]()
-    for op in net.op:
-        found.update(dict.fromkeys(name for name in op.input if name not in written))
-        written.update(op.output)
-    return list(found)
+    read = [value for inputs, _ in ssa(net)[0] for value in inputs]
+    return list(dict.fromkeys(name for name, version in read if version == 0))
 
 
 def _split(sizes: Sequence[int | str | None] | str) -> Sequence[int | str | None]:

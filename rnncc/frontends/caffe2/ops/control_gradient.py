@@ -10,18 +10,20 @@ from dataclasses import dataclass
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.bindings import read_bindings
+from rnncc.frontends.caffe2.check_backward import Part, check_backward
 from rnncc.frontends.caffe2.control import Control, ScopeBlob
 from rnncc.frontends.caffe2.earlier import Earlier
 from rnncc.frontends.caffe2.gradient import Gradient
+from rnncc.frontends.caffe2.graph import GraphMaker
+from rnncc.frontends.caffe2.inner_gradient import COPY, GIVEN, read_inner, writes_in_place
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.ops.branch import NETS, If
 from rnncc.frontends.caffe2.ops.do import Do, HasScope
 from rnncc.frontends.caffe2.ops.loop import While
 from rnncc.frontends.caffe2.recurrent import read_net
+from rnncc.frontends.caffe2.shapes import Shapes
+from rnncc.frontends.caffe2.solve import walk
 from rnncc.netdef import Arguments, NetDef, OperatorDef
-
-COPY, GIVEN = "/_DO_OPERATOR_INNER_GRAD_COPY_", "/_DO_OPERATOR_INNER_GRAD_"
-"""What follows a blob's name inside the gradient of a Do: its gradient made, and given."""
 
 AUTOSPLIT = re.compile(r"_(.+)_autosplit_\d+\Z")
 """The name of one of several gradients that are summed up."""
@@ -46,6 +48,10 @@ class ControlGradient(Gradient, ABC):
     inputs = (1, ANY)
     outputs = (1, ANY)
     kind: type[Control]
+
+    def setup(self, maker: GraphMaker) -> None:
+        self.maker = maker
+        self.parts = list[Part]()
 
     def find_forward(self, earlier: Earlier) -> None:
         spaces = [x for x in self.xs if isinstance(x, ScopeBlob)]
@@ -106,10 +112,34 @@ class ControlGradient(Gradient, ABC):
                 return space
         raise self.error(f'writes "{y.name}", which no net inside writes')
 
+    def nested(self) -> list[Operator]:
+        return [op for part in self.parts for op in part.backward]
+
+    def infer(self, s: Shapes) -> None:
+        super().infer(s)
+        for part in self.parts:
+            for value, gradient in (*part.given, *part.made):
+                s.same_shape(value, gradient)
+                s.same_dtype(value, gradient)
+
+    def check(self, s: Shapes) -> None:
+        """Compare the gradients inside with ours, on random numbers, where those end the loops."""
+        for part in self.parts:
+            if any(isinstance(op, While) and not op.is_counted for op in walk(part.forward)):
+                for op in (op for op in part.backward if isinstance(op, ControlGradient)):
+                    op.check(s)
+                continue
+            try:
+                check_backward(self, part, s)
+            except CompileError:
+                if not part.in_place:
+                    raise
+
     def produced(self) -> list[Blob]:
         return [y for _, y in self.made]
 
     def build(self, e: Emitter) -> None:
+        self.check(e.shapes)
         assert self.forward is not None
         read, made = set(self.forward.captured()), self.made
         self.made = [(blob, y) for blob, y in made if blob in read]
@@ -126,7 +156,8 @@ class ControlGradient(Gradient, ABC):
         if op.input[-1] != forward.space.name or op.output[-1:] != op.input[-1:]:
             raise CompileError(location, f"has another scope than {forward.text}")
         given, made = dict[str, str](), dict[str, str]()
-        for name, outer in read_bindings(op, location).items():
+        bound = read_bindings(op, location)
+        for name, outer in bound.items():
             found = made if name.endswith(COPY) else given if name.endswith(GIVEN) else None
             inner = name.removesuffix(COPY).removesuffix(GIVEN)
             known = forward.bound.get(inner)
@@ -135,6 +166,11 @@ class ControlGradient(Gradient, ABC):
                 raise CompileError(location, f"{what}, which does not go with {forward.text}")
             if found is not None:
                 found[outer] = known
+        try:  # where it writes in place, Caffe2 may be wrong, and ours is the true gradient
+            self.parts.append(read_inner(self.maker, op, location, forward, bound))
+        except CompileError:
+            if not writes_in_place(forward):
+                raise
         return Names(given, made)
 
 

@@ -65,6 +65,7 @@ class Do(Control):
     Attributes:
         bound: inner name -> name outside.
         entries, exits: the blobs that bound names stand for before and after.
+        scope: each name inside, with the last version of its blob.
     """
 
     inputs = (1, ANY)
@@ -100,6 +101,7 @@ class Do(Control):
         self.set_cost(self.inside)
         scope.update({outer: inner[name] for name, outer in bound.items() if name in inner})
         names = [name for name in bound if name in inner]
+        self.scope = inner
         self.exits = {name: inner[name] for name in names}
         space.bound = bound
         space.local = {name: blob for name, blob in inner.items() if name not in bound}

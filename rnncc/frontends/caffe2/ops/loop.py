@@ -134,7 +134,7 @@ class While(Control):
     ) -> list[Carried]:
         """The blobs that the loop writes; what may hold nothing behind it is marked."""
         found = list[Carried]()
-        turns = self.turns if self.turns is not None and self.turns.exact else None
+        turns = self.turns if self.is_counted else None
         for name in (n for n in names if n in ends and ends[n] is not scope.get(n)):
             end, entry, outer = ends[name], entries.get(name), scope.get(name)
             start = None if starts.get(name) is outer else starts.get(name)
@@ -162,6 +162,11 @@ class While(Control):
         """In the order of the arguments."""
         names = [arg.name for arg in self.op.arg if arg.name in ("cond_net", "loop_net")]
         return self.inside if names[0] == "cond_net" else [*self.body, *self.before]
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether it is known how often it runs."""
+        return self.turns is not None and self.turns.exact
 
     def captured(self) -> Sequence[Blob]:
         inits = [c.begins[0] for c in self.carried if c.begins is not None]
@@ -233,7 +238,7 @@ class While(Control):
         self, b: Build, consts: list[SSAValue], inits: list[SSAValue], body: Branch
     ) -> list[SSAValue]:
         """The loop; a plain scan where the number of turns is known."""
-        if self.turns is None or not self.turns.exact:
+        if not self.is_counted:
             proven = self.turns is not None and self.limit == self.turns.most
             return b.repeat(consts, inits, body, self.limit, limited=not proven)
 

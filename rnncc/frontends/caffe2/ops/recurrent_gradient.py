@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rnncc.frontends.caffe2.backward import Backward, read_backward
-from rnncc.frontends.caffe2.check_backward import check_backward
+from rnncc.frontends.caffe2.check_backward import Part, check_backward
 from rnncc.frontends.caffe2.earlier import Earlier
 from rnncc.frontends.caffe2.gradient import Gradient
 from rnncc.frontends.caffe2.graph import GraphMaker
@@ -116,7 +116,9 @@ class RecurrentNetworkGradient(Gradient):
             s.same_dtype(value, gradient)
 
     def build(self, e: Emitter) -> None:
-        check_backward(self, self.network, self.backward, e.shapes)
+        steps, backward = self.network.steps, self.backward
+        name, operators = "backward_step_net", backward.operators
+        check_backward(self, Part(name, steps, operators, backward.given, backward.made), e.shapes)
         super().build(e)
 
 
