@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from rnncc.netdef.checks import check_net, copy_of
-from rnncc.netdef.copies import without_copies
+from rnncc.netdef.copies import IDENTITIES, REVERSE, without_copies
 from rnncc.netdef.flat_shapes import flattens
 from rnncc.netdef.liveness import kept, live_ops
 from rnncc.netdef.nested import expose
@@ -61,7 +61,10 @@ def prune(net: NetDef, params: Mapping[str, Array] | None = None) -> tuple[NetDe
     reasons: dict[int, str] = {}
     steps = [_without_dead]
     if not any(op.is_gradient_op or op.type.endswith("Gradient") for op in net.op):
-        steps += [_without_pairs, _without_identities, partial(_without_reshapes, params or {})]
+        kinds = {op.type for op in net.op}
+        steps += [_without_pairs] if kinds & REVERSE.keys() else []
+        steps += [_without_identities] if kinds & IDENTITIES else []
+        steps += [partial(_without_reshapes, params or {})] if "Reshape" in kinds else []
     for step in steps:
         reason, made, gone = step(made)
         reasons |= {places[index]: reason for index in gone}

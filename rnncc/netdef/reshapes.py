@@ -15,6 +15,9 @@ from rnncc.netdef.nested import expose
 from rnncc.netdef.netdef_pb2 import NetDef
 from rnncc.netdef.versions import Steps, Value, consumers_of, producers_of, results, ssa
 
+MAX_SEEN = 1_000_000
+"""How many operators the shapes of all Reshapes may hang on, each counted as often as it is."""
+
 Params = TypeVar("Params", Mapping[str, Any], Sequence[str])
 
 
@@ -22,31 +25,40 @@ def reshape_subgraphs(net: NetDef) -> list[list[int]]:
     """Of each Reshape: the operators between its data and its shape, then the Reshape.
 
     Raises:
-        NetError: a Reshape that has not two inputs, data and shape.
+        NetError: a Reshape that has not two inputs, data and shape; shapes that hang on so many
+            operators that nobody would wait for the answer.
     """
     check_net(net)
     steps, _ = ssa(net)
     makers, readers = producers_of(steps), consumers_of(steps)
+    seen = 0
     found: list[list[int]] = []
-    for index, op in enumerate(net.op):
-        if op.type != "Reshape":
-            continue
-        if len(op.input) != 2:
-            what = f"has {len(op.input)} inputs, expected 2: data and shape"
-            raise NetError(locate(net, index), what)
+    for index in _reshapes(net):
         data, shape = steps[index][0]
-        found.append([*_between(steps, makers, data, shape, readers[data][0][0]), index])
+        before = _before(steps, makers, shape, readers[data][0][0])
+        seen += len(before)
+        if seen > MAX_SEEN:
+            what = f"its shape hangs on {len(before)} operators, those of all on over {MAX_SEEN}"
+            raise NetError(locate(net, index), what)
+        found.append([*_reached(steps, before, data), index])
     return found
 
 
-def _between(
-    steps: Steps,
-    makers: Mapping[Value, tuple[int, int]],
-    data: Value,
-    shape: Value,
-    first: int,
+def _reshapes(net: NetDef) -> list[int]:
+    """The Reshapes, each with data and shape as its inputs."""
+    found = [index for index, op in enumerate(net.op) if op.type == "Reshape"]
+    for index in found:
+        count = len(net.op[index].input)
+        if count != 2:
+            what = f"has {count} inputs, expected 2: data and shape"
+            raise NetError(locate(net, index), what)
+    return found
+
+
+def _before(
+    steps: Steps, makers: Mapping[Value, tuple[int, int]], shape: Value, first: int
 ) -> list[int]:
-    """The operators on any way from `data`, which operator `first` reads first, to `shape`."""
+    """The operators from `first` on that a shape hangs on, in order."""
     before = set[int]()
     waiting = [shape]
     while waiting:
@@ -54,9 +66,14 @@ def _between(
         if maker >= first and maker not in before:
             before.add(maker)
             waiting += steps[maker][0]
+    return sorted(before)
+
+
+def _reached(steps: Steps, ops: Sequence[int], data: Value) -> list[int]:
+    """Those of some operators that read the data, or what such operators make of it."""
     reached = {data}
     path: list[int] = []
-    for index in sorted(before):
+    for index in ops:
         inputs, outputs = steps[index]
         if not reached.isdisjoint(inputs):
             path.append(index)
@@ -98,7 +115,8 @@ def remove_reshape_before_fc(net: NetDef, params: Params) -> tuple[NetDef, Param
         NetError: as `reshape_subgraphs`; a shape depends on a blob that is no declared external
             input or not in `params`; an external output that the net does not know.
     """
-    reshape_subgraphs(net)
+    check_net(net)
+    _reshapes(net)
     found = flattenings(net)
     for flattening in found:
         for name, reader in flattening.inputs.items():
@@ -183,12 +201,7 @@ class _Search:
             made = [v for v in self.steps[op][0] if v[1] > 0 and v != inputs[0]]
             for value in made:
                 heappush(waiting, -self.makers[value][0])
-        reached = {inputs[0]}
-        for op in sorted(ops):
-            if reached.isdisjoint(self.steps[op][0]):
-                return None
-            reached.update(self.steps[op][1])
-        return ops
+        return ops if len(_reached(self.steps, sorted(ops), inputs[0])) == len(ops) else None
 
     def _overwritten(self, data: Value, ops: set[int]) -> int:
         """The operator that next writes the data's name, apart from some."""

@@ -96,6 +96,16 @@ def test_nets_nested_without_end_are_refused() -> None:
             call(whole)
 
 
+def test_shapes_that_hang_on_everything_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rnncc.netdef.reshapes.MAX_SEEN", 50)
+    ops = [op("Shape", "x", "s0"), *(op("Slice", f"s{i}", f"s{i + 1}") for i in range(9))]
+    ops += [op("Reshape", f"x s{i}", f"r{i} o{i}") for i in range(10)]
+    whole = net(ops, "x", " ".join(f"r{i}" for i in range(10)))
+    with pytest.raises(NetError, match=r'Reshape "r9".*hangs on 10 operators'):
+        netdef.reshape_subgraphs(whole)
+    assert netdef.prune(whole) == (whole, [])
+
+
 def test_facts_of_any_kind_follow_by_a_rule() -> None:
     """Ranks: Relu keeps them, FC makes a matrix."""
 
