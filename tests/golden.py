@@ -17,6 +17,8 @@ OWN = ROOT / "tests" / "data" / "golden"
 GOLDEN = SHARED if SHARED.is_dir() else OWN
 """All cases where the shared folder is at hand, else the few that the repository holds."""
 CASES = sorted(path.parent for path in GOLDEN.glob("caffe2/*/net.pb"))
+CONTROL = sorted(path.parent for path in GOLDEN.glob("control/*/net.pb"))
+"""Nets with Do, If and While, where the shared folder is at hand."""
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

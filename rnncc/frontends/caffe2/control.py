@@ -17,8 +17,9 @@ from rnncc.netdef import NetDef
 if TYPE_CHECKING:
     from rnncc.frontends.caffe2.graph import GraphMaker, Scope
 
-MAX_COST = 200_000
-"""How many operators one operator may stand for: While builds its condition net twice."""
+MAX_TWICE = 5_000
+"""How many operators may be built again: While builds its condition net twice, and what stands in
+there four times, and so on. A loop counts as ten."""
 
 
 @dataclass(eq=False)
@@ -50,11 +51,13 @@ class Control(Operator, ABC):
 
     Attributes:
         inside: the operators of its nets, in the order in which they run first.
-        cost: how many operators are built for it.
+        weight: how many operators are built for it.
+        twice: how many of these are built again.
     """
 
     inside: Sequence[Operator] = ()
-    cost: int = 1
+    weight: int = 10
+    twice: int = 0
     takes_opaque = True
 
     @abstractmethod
@@ -87,18 +90,22 @@ class Control(Operator, ABC):
         inside = maker.inside(location, maker.protected, word, absent=maker.absent)
         return inside.operators_of(net, scope)
 
-    def set_cost(self, *nets: Sequence[Operator]) -> None:
-        """Sum up what is built; raises `CompileError` where that is too much."""
-        ops = [op for net in nets for op in net]
-        self.cost = 1 + sum(op.cost if isinstance(op, Control) else 1 for op in ops)
-        if self.cost > MAX_COST:
-            raise self.error(f"stands for more than {MAX_COST} operators")
+    def weigh(self, once: Sequence[Operator], twice: Sequence[Operator] = ()) -> None:
+        """Count what is built; raises `CompileError` where that is too much."""
+        for op in (*once, *twice):
+            self.weight += op.weight if isinstance(op, Control) else 1
+            self.twice += op.twice if isinstance(op, Control) else 0
+        for op in twice:
+            self.weight += op.weight if isinstance(op, Control) else 1
+            self.twice += op.weight if isinstance(op, Control) else 1
+        if self.twice > MAX_TWICE:
+            what = f"has condition nets in condition nets: more than {MAX_TWICE} operators"
+            raise self.error(f"{what} would be built again")
 
-    def declared(self, scope: Scope, why: str) -> list[Blob]:
-        """The blobs of its outputs; those that nothing wrote hold nothing."""
-        for name in self.op.output:
-            if name not in scope:
-                scope[name] = Blob(name, opaque=True, lacks=why)
+    def declared(self, maker: GraphMaker, scope: Scope, why: str) -> list[Blob]:
+        """The blobs of its outputs; those that nothing wrote stay what they were, if anything."""
+        for name in (name for name in self.op.output if name not in scope):
+            scope[name] = maker.absent(name) or Blob(name, opaque=True, lacks=why)
         return [scope[name] for name in self.op.output]
 
     def expect_condition(self, s: Shapes, blob: Blob) -> None:

@@ -160,7 +160,7 @@ class Operator(ABC):
             ("outputs", outputs, self.outputs),
         ):
             if not least <= len(blobs) <= most:
-                raise self.error(f"has {len(blobs)} {kind}, expected {_range(least, most)}")
+                raise self.error(f"has {len(blobs)} {kind}, expected {range_text(least, most)}")
         self.setup(maker)
 
     @property
@@ -227,7 +227,8 @@ class Operator(ABC):
         return axis + rank + extra if axis < 0 else axis
 
 
-def _range(least: int, most: int) -> str:
+def range_text(least: int, most: int) -> str:
+    """How many there may be, in words."""
     if least == most:
         return str(least)
     return f"at least {least}" if most == ANY else f"{least} to {most}"

@@ -30,6 +30,8 @@ class Shapes:
         self.version = 0
         self.location = Location()
         self._bound: dict[str, Dim] = {}
+        self.groups_types = False
+        """Whether to note which blobs have one element type while nothing shows it."""
         self._one_type: dict[Blob, Blob] = {}
         self._count = 0
         self._old = 0
@@ -114,11 +116,13 @@ class Shapes:
     def same_dtype(self, *blobs: Blob) -> None:
         """State that all have one element type."""
         known = next((b.dtype for b in blobs if b.dtype is not None), None)
-        for blob in blobs:
-            if known is not None:
+        if known is not None:
+            for blob in blobs:
                 self.expect_dtype(blob, known)
-            elif self.leader(blob) is not self.leader(blobs[0]):
-                self._one_type[self.leader(blob)] = self.leader(blobs[0])
+        elif self.groups_types:
+            leader = self.leader(blobs[0])
+            for blob in blobs[1:]:
+                self._one_type[self.leader(blob)] = leader
 
     def untyped(self) -> list[Blob]:
         """The blobs whose type was said to be that of others, and which still have none."""
@@ -126,9 +130,9 @@ class Shapes:
 
     def leader(self, blob: Blob) -> Blob:
         """The blob that stands for all of one element type, while nothing shows that type."""
-        above = self._one_type.setdefault(blob, blob)
-        while above is not blob:
-            blob, above = above, self._one_type.setdefault(above, above)
+        above = self._one_type
+        while above.setdefault(blob, blob) is not blob:
+            above[blob] = blob = above[above[blob]]  # half the way for the next one
         return blob
 
     def equal(self, a: Dim, b: Dim) -> bool:

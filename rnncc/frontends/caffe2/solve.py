@@ -37,6 +37,7 @@ def solve(
         CompileError: a mismatch at the operator where it shows, or a size that nothing gives.
     """
     ops, changed = list(walk(operators)), False
+    s.groups_types = any(op.op.type == "While" for op in ops)
     _settle(s, ops, location)
     for level in range(LEVELS):
         changed = _assume(s, ops, level, location)

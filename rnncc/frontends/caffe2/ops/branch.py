@@ -44,7 +44,11 @@ class Merged:
 
 class If(Control):
     """Run `then_net` if the first input, one bool, holds, else `else_net`, if there is one. A blob
-    that just one of them writes must have a value before, or nothing may read it."""
+    that just one of them writes must have a value before, or nothing may read it.
+
+    Refused: a condition that is not one bool; branches that leave a blob in several shapes or
+    types.
+    """
 
     inputs = (1, ANY)
     outputs = (0, ANY)
@@ -68,7 +72,7 @@ class If(Control):
             states.append([space.state for space in spaces])
             changes.append({n: b for n, b in inner.items() if scope.get(n) is not b})
         self.inside = [op for branch in self.branches for op in branch]
-        self.set_cost(self.inside)
+        self.weigh(self.inside)
         self.merged = list[Merged]()
         if self.taken is not None:
             scope.update(changes[self.taken])
@@ -79,7 +83,7 @@ class If(Control):
                 s for s, *known in zip(spaces, *states, strict=True) if known[1:] != [known[0]] * 2
             )
             self._merge(maker, scope, changes)
-        self.ys = self.declared(scope, f"is written by neither branch of {self.text}")
+        self.ys = self.declared(maker, scope, f"is written by neither branch of {self.text}")
 
     def _merge(self, maker: GraphMaker, scope: Scope, changes: Sequence[Scope]) -> None:
         for name in dict.fromkeys([*changes[0], *changes[1]]):

@@ -19,7 +19,10 @@ UNROLLED = re.compile(r"(?:^|/)timestep_(\d{1,9})/timestep$")
 
 
 class Unit(Operator):
-    """A step of a gated cell: states (1, N, D), gates (1, N, gates * D), [lengths], timestep."""
+    """A step of a gated cell: states (1, N, D), gates (1, N, gates * D), [lengths], timestep.
+
+    Refused: states of more than one row; D of symbolic size; elements other than float32.
+    """
 
     gates: int
     states: int
@@ -122,7 +125,10 @@ class GRUUnit(Unit):
 
 class InferenceLSTM(Operator):
     """Y, H, C = a stack of LSTM layers in PyTorch's layout: w_ih, w_hh [, b_ih, b_hh] for each
-    layer and direction, gates i, f, g, o."""
+    layer and direction, gates i, f, g, o.
+
+    Refused: elements other than float32; D and H of symbolic size.
+    """
 
     inputs = (5, ANY)
     outputs = (3, 3)

@@ -43,7 +43,11 @@ class Names:
 
 
 class ControlGradient(Gradient, ABC):
-    """The gradient of an operator with nets inside."""
+    """The gradient of an operator with nets inside.
+
+    Refused: a net in which no earlier operator has its scopes; nets inside that are not the
+    gradients of that operator's nets.
+    """
 
     inputs = (1, ANY)
     outputs = (1, ANY)

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 
 
 class CreateScope(Operator):
-    """Y = a scope without workspaces, for Do operators; it holds no tensor."""
+    """Y = a scope without workspaces, for Do operators.
+
+    Refused: reading Y as a tensor.
+    """
 
     inputs = (0, 0)
 
@@ -33,7 +36,10 @@ class CreateScope(Operator):
 
 class HasScope(Operator):
     """Y = whether the scope X holds a workspace, [1]; where that depends on the run, only the
-    gradient of a While may read Y."""
+    gradient of a While may read Y.
+
+    Refused: X that no CreateScope has written.
+    """
 
     takes_opaque = True
 
@@ -61,6 +67,9 @@ class Do(Control):
     """Run `net`, in which `inner_blobs` stand for inputs and outputs; nothing else around it can
     be seen. The last input and the last output are one scope; with `reuse_workspace` the net also
     sees what the last Do on that scope has written.
+
+    Refused: a scope that no CreateScope has written; names that `inner_blobs` binds otherwise than
+    the workspace that is used again.
 
     Attributes:
         bound: inner name -> name outside.
@@ -98,14 +107,14 @@ class Do(Control):
 
         within = replace(maker, protected=protected, absent=absent)
         self.inside = self.operators_inside(within, self.read_net("net"), inner, "inner op")
-        self.set_cost(self.inside)
+        self.weigh(self.inside)
         scope.update({outer: inner[name] for name, outer in bound.items() if name in inner})
         names = [name for name in bound if name in inner]
         self.scope = inner
         self.exits = {name: inner[name] for name in names}
         space.bound = bound
         space.local = {name: blob for name, blob in inner.items() if name not in bound}
-        self.ys = self.declared(scope, "is written by no operator of its Do")
+        self.ys = self.declared(maker, scope, "is written by no operator of its Do")
 
     def _joined(self, space: ScopeBlob, old: dict[str, str]) -> dict[str, str]:
         """The names bound in a workspace that is used again."""

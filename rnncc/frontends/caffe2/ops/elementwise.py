@@ -31,9 +31,12 @@ TYPES = {
 
 MAX_POWER = 8
 
+INTEGERS = "tensors of integers or bools"
+"""What operators of floats refuse."""
+
 
 class Unary(Operator):
-    """Y[...] = f(X[...]), of floats."""
+    """Y[...] = f(X[...])."""
 
     function: ClassVar[UnaryFunction]
 
@@ -45,14 +48,18 @@ class Unary(Operator):
         e[self.ys[0]] = type(self).function(e.b, e[self.xs[0]])
 
 
-def unary(formula: str, function: UnaryFunction) -> type[Unary]:
+def unary(formula: str, function: UnaryFunction, refused: str = INTEGERS) -> type[Unary]:
     """An operator of one tensor."""
-    members = {"function": staticmethod(function), "__doc__": f"Y = {formula}."}
+    text = f"Y = {formula}.\n\nRefused: {refused}."
+    members = {"function": staticmethod(function), "__doc__": text}
     return type("Unary", (Unary,), members)
 
 
 class Clip(Unary):
-    """Y = minimum(maximum(X, min), max), either bound may be left out."""
+    """Y = minimum(maximum(X, min), max), either bound may be left out.
+
+    Refused: a bound that is NaN.
+    """
 
     def setup(self, maker: GraphMaker) -> None:
         self.low, self.high = (self.args.float("min", -inf), self.args.float("max", inf))
@@ -65,7 +72,10 @@ class Clip(Unary):
 
 
 class Scale(Unary):
-    """Y = X * scale."""
+    """Y = X * scale.
+
+    Refused: elements other than float32.
+    """
 
     def setup(self, maker: GraphMaker) -> None:
         self.factor = self.args.float("scale", 1.0)
@@ -75,7 +85,11 @@ class Scale(Unary):
 
 
 class Power(Unary):
-    """Y = X ** exponent, for whole exponents up to 8 and for halves."""
+    """Y = X ** exponent.
+
+    Refused: exponents other than 0.5 and the whole numbers from 1 to 8, of either sign; exponents
+    in a tensor.
+    """
 
     def setup(self, maker: GraphMaker) -> None:
         exponent = self.args.float("exponent", 0.0)
@@ -91,7 +105,10 @@ class Power(Unary):
 
 
 class Not(Unary):
-    """Y = not X, of booleans."""
+    """Y = not X.
+
+    Refused: elements other than bool.
+    """
 
     def infer(self, s: Shapes) -> None:
         s.same_shape(self.xs[0], self.ys[0])
@@ -103,7 +120,10 @@ class Not(Unary):
 
 
 class Cast(Operator):
-    """Y = X as the element type `to`, a number of DataType or its name."""
+    """Y = X as the element type `to`, a number of DataType or its name.
+
+    Refused: types other than float, double, int32, int64 and bool.
+    """
 
     def setup(self, maker: GraphMaker) -> None:
         names = {TensorProto.DataType.Name(k).lower(): k for k in TYPES}
@@ -131,7 +151,10 @@ class Cast(Operator):
 
 
 class Identity(Operator):
-    """Y = X; what only matters to devices and gradients."""
+    """Y = X; what only matters to devices and gradients.
+
+    Refused: writing X or Y of an Alias later on.
+    """
 
     outputs = (0, 1)
 
@@ -149,13 +172,19 @@ class Identity(Operator):
 
 
 class CopyOnDeviceLike(Identity):
-    """Y = X0; X1 only says on which device."""
+    """Y = X0; X1 only says on which device.
+
+    Refused: nothing.
+    """
 
     inputs = (2, 2)
 
 
 class Nary(Operator):
-    """Y = X0 op X1 op ..., all of one shape."""
+    """Y = X0 op X1 op ..., all of one shape.
+
+    Refused: operands of several shapes or element types.
+    """
 
     inputs = (1, ANY)
     function: ClassVar[BinaryFunction]
@@ -279,7 +308,11 @@ def binary(
 ) -> type[Binary]:
     """An operator of two tensors, with the element types of its result and operands if fixed."""
     members = {"function": staticmethod(function), "result": result, "operand": operand}
-    members["__doc__"] = f"C = {formula}, broadcast as in NumPy, or B along A's `axis`."
+    types = "several element types" if operand is None else "other types than bool"
+    members["__doc__"] = (
+        f"C = {formula}, broadcast as in NumPy, or B along A's `axis`."
+        f"\n\nRefused: operands of {types}; `axis` without `broadcast`; `axis_str`."
+    )
     return type("Binary", (Binary,), members)
 
 
@@ -306,7 +339,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "Sqrt": unary("sqrt(X)", Build.sqrt),
     "Abs": unary("|X|", Build.abs),
     "Erf": unary("erf(X)", Build.erf),
-    "Sqr": unary("X * X", lambda b, x: b.mul(x, x)),
+    "Sqr": unary("X * X", lambda b, x: b.mul(x, x), "nothing"),
     "Reciprocal": unary("1 / X", lambda b, x: b.div(b.fill(1.0, ()), x)),
     "Swish": unary("X / (1 + exp(-X))", lambda b, x: b.mul(x, b.sigmoid(x))),
     "Clip": Clip,

@@ -25,7 +25,11 @@ MAX_VECTOR = 64
 
 
 class ConstantFill(Operator):
-    """Y = value everywhere; of the shape given, of X's shape, or of the shape X contains."""
+    """Y = value everywhere; of the shape given, of X's shape, or of the shape X contains.
+
+    Refused: types other than float, double, int32, int64 and bool; an input and `shape` together;
+    a shape in a blob whose content is not known at compile time.
+    """
 
     inputs = (0, 1)
 
@@ -68,7 +72,10 @@ class ConstantFill(Operator):
 
 
 class GivenTensorFill(Operator):
-    """Y = the values given."""
+    """Y = the values given.
+
+    Refused: an input; more than 65536 values outside of an init net.
+    """
 
     inputs = (0, 0)
 
@@ -95,7 +102,10 @@ class GivenTensorFill(Operator):
 
 
 class Dropout(Identity):
-    """Y = X: at inference nothing is dropped. The mask is not written."""
+    """Y = X: at inference nothing is dropped.
+
+    Refused: `is_test` other than 1; reading the mask.
+    """
 
     outputs = (1, 2)
 

@@ -17,7 +17,10 @@ Settings = Mapping[str, int | float]
 
 
 class SumElements(Operator):
-    """Y = the sum of X's elements, a scalar; with `average` their mean."""
+    """Y = the sum of X's elements, a scalar; with `average` their mean.
+
+    Refused: elements other than float32.
+    """
 
     def infer(self, s: Shapes) -> None:
         s.expect(self.ys[0], (), "f32")
@@ -43,9 +46,15 @@ class SumSqrElements(SumElements):
         e[self.ys[0]] = self.total(e, e.b.mul(x, x))
 
 
+_NO_FORWARD = (
+    "a net in which no earlier operator of that type has these blobs in the same versions;"
+    " arguments other than that operator's"
+)
+
+
 def _of(kind: str, read: str, written: str, settings: Settings | None = None) -> type[Operator]:
     """The gradient of one type of operator."""
-    text = f"The gradient of {kind}: {written} from {read}."
+    text = f"The gradient of {kind}: {written} from {read}.\n\nRefused: {_NO_FORWARD}."
     members = {"kind": kind, "read": read, "written": written, "settings": dict(settings or {})}
     return type("PlainGradient", (PlainGradient,), {**members, "__doc__": text})
 
@@ -55,7 +64,11 @@ def _of_output(
 ) -> type[Operator]:
     """The gradient of an operator that needs its output alone."""
     members = {"kind": kind, "formula": staticmethod(formula), "settings": dict(settings or {})}
-    return type("OutputGradient", (OutputGradient,), {**members, "__doc__": f"dX = {text}."})
+    return type(
+        "OutputGradient",
+        (OutputGradient,),
+        {**members, "__doc__": f"dX = {text}.\n\nRefused: nothing."},
+    )
 
 
 def _sigmoid(b: Build, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:

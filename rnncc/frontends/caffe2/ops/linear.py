@@ -15,7 +15,11 @@ from rnncc.ir.dims import Dim, product
 
 
 class FC(Operator):
-    """Y = X W^T + b, X taken as rows of size K from `axis` on, W [N, K], b [N]."""
+    """Y = X W^T + b, X taken as rows of size K from `axis` on, W [N, K], b [N].
+
+    Refused: `axis_w` other than 1; weights that have not two axes; weights of symbolic sizes;
+    elements other than float32.
+    """
 
     inputs = (3, 3)
     transposed: ClassVar[bool] = False
@@ -88,7 +92,10 @@ class FCTransposed(FC):
 
 
 class BatchMatMul(Operator):
-    """C[...] = A[...] B[...] over the last two axes; each may be transposed."""
+    """C[...] = A[...] B[...] over the last two axes; each may be transposed.
+
+    Refused: operands with one axis; operands of several ranks without `broadcast`.
+    """
 
     inputs = (2, 2)
     batched: ClassVar[bool] = True
@@ -152,13 +159,25 @@ class BatchMatMul(Operator):
 
 
 class MatMul(BatchMatMul):
-    """C = A B of two matrices; each may be transposed."""
+    """C = A B of two matrices; each may be transposed.
+
+    Refused: operands that have not two axes; `axis_a` and `axis_b` other than 1.
+    """
 
     batched = False
 
+    def setup(self, maker: GraphMaker) -> None:
+        super().setup(maker)
+        for name in ("axis_a", "axis_b"):
+            if self.args.int(name, 1) != 1:
+                raise self.error(f"argument {name!r} is not 1, which is not supported")
+
 
 class ElementwiseLinear(Operator):
-    """Y[n, d] = X[n, d] w[d] + b[d], d running over all axes from `axis` on."""
+    """Y[n, d] = X[n, d] w[d] + b[d], d running over all axes from `axis` on.
+
+    Refused: rows of symbolic size.
+    """
 
     inputs = (3, 3)
 
@@ -185,7 +204,10 @@ class ElementwiseLinear(Operator):
 
 
 class LayerNorm(Operator):
-    """Y = (X - mean) / std [* scale + bias] over rows from `axis` on, std = sqrt(var + epsilon)."""
+    """Y = (X - mean) / std [* scale + bias] over rows from `axis` on, std = sqrt(var + epsilon).
+
+    Refused: elements other than float32; rows of symbolic size; a negative `epsilon`.
+    """
 
     inputs = (1, 3)
     outputs = (1, 3)
@@ -233,7 +255,10 @@ class LayerNorm(Operator):
 
 
 class Softmax(Operator):
-    """Y = exp(X - max) / sum exp(X - max), a row running over all axes from `axis` on."""
+    """Y = exp(X - max) / sum exp(X - max), a row running over all axes from `axis` on.
+
+    Refused: elements other than float32.
+    """
 
     def infer(self, s: Shapes) -> None:
         s.same_shape(self.xs[0], self.ys[0])

@@ -71,7 +71,11 @@ class While(Control):
     `cond_net` again. What they write keeps its shape and type.
 
     The number of turns is found at import where integers and bools of the net and its parameters
-    decide it; otherwise there are at most `max_iterations`, 100,000 where that is not given."""
+    decide it; otherwise there are at most `max_iterations`, 100,000 where that is not given.
+
+    Refused: a condition that is not one bool, or that nothing inside writes; a blob whose shape or
+    type a turn changes; training where the number of turns has no bound.
+    """
 
     inputs = (1, ANY)
     outputs = (0, ANY)
@@ -92,12 +96,12 @@ class While(Control):
         self.body = self.operators_inside(maker, loop_net, inner, "body op")
         forget(spaces)
         self.inside = [*self.before, *self.body]
-        self.set_cost(self.before, self.before, self.body)
+        self.weigh(self.body, self.before)
         self._check_condition(names, starts)
         self.turns = self._count(maker.loops, scope, entries, inner)
         self.limit = self._limit(maker.loops)
         self.carried = self._carry(maker, names, scope, entries, starts, inner)
-        self.ys = self.declared(scope, f"is written by nothing in {self.text}")
+        self.ys = self.declared(maker, scope, f"is written by nothing in {self.text}")
 
     def _check_condition(self, names: dict[str, None], starts: Scope) -> None:
         name = self.op.input[0]

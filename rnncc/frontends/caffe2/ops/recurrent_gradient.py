@@ -29,7 +29,12 @@ GRADIENT = (
 
 class RecurrentNetworkGradient(Gradient):
     """dX, dparam..., dinitial... from the gradients of `outputs_with_grads`, all inputs and all
-    outputs of the RecurrentNetwork. Its backward step net must be the gradient of the step net."""
+    outputs of the RecurrentNetwork.
+
+    Refused: arguments other than those of the RecurrentNetwork; a backward step net that is not
+    the gradient of its step net; blobs renamed by memonger; steps that read the sequence or a
+    first state as a whole; states whose step reads more than the row before.
+    """
 
     inputs = (3, ANY)
     outputs = (1, ANY)

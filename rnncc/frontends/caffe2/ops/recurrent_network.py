@@ -30,6 +30,11 @@ class RecurrentNetwork(Operator):
 
     A state is L rows followed by the T rows that the steps write; outputs are views of states.
 
+    Refused: a state that no step writes, or two links write; a step that does not write the row
+    after those that its state starts with; a step that writes the timestep, an input or a part of
+    the sequence; links to what is no state and no input; links that read past the end; reading
+    blobs of the net around that are not among the inputs; nets nested too deep.
+
     Attributes:
         scope: each blob of the step net by name, in its last version.
         recomputed: the blobs of the step net that the backward pass computes again.

@@ -11,7 +11,11 @@ from rnncc.ir.dims import Dim, product
 
 
 class SequenceMask(Operator):
-    """Y[i, j] = X[i, j] for j < lengths[i], else fill_val; i runs over the axes before `axis`."""
+    """Y[i, j] = X[i, j] for j < lengths[i], else fill_val; i runs over the axes before `axis`.
+
+    Refused: any `mode` but sequence; `batch`; `repeat_from_axis`; lengths other than int32;
+    elements other than float32.
+    """
 
     inputs = (2, 2)
 
@@ -45,7 +49,10 @@ class SequenceMask(Operator):
 
 
 class ReversePackedSegs(Operator):
-    """Y = X with the first lengths[n] rows of each column n reversed, the rest as they are."""
+    """Y = X with the first lengths[n] rows of each column n reversed, the rest as they are.
+
+    Refused: lengths other than int32; data with one axis.
+    """
 
     inputs = (2, 2)
 

@@ -15,7 +15,10 @@ MAX_RANK = 16
 
 
 class Split(Operator):
-    """Y0, Y1, ... = X cut along an axis: in equal parts, or of sizes given."""
+    """Y0, Y1, ... = X cut along an axis: in equal parts, or of sizes given.
+
+    Refused: sizes in a blob whose content is not known at compile time; a negative size.
+    """
 
     inputs = (1, 2)
     outputs = (1, ANY)
@@ -67,7 +70,10 @@ class Split(Operator):
 
 
 class Concat(Operator):
-    """Y = X0, X1, ... one after another along an axis, a new one with `add_axis`; their sizes."""
+    """Y = X0, X1, ... one after another along an axis, a new one with `add_axis`; their sizes.
+
+    Refused: operands of several element types.
+    """
 
     inputs = (1, ANY)
     outputs = (1, 2)
@@ -110,7 +116,11 @@ class Concat(Operator):
 
 
 class Reshape(Operator):
-    """Y = X's elements in another shape: 0 keeps an axis's size, one -1 takes what is left."""
+    """Y = X's elements in another shape: 0 keeps an axis's size, one -1 takes what is left.
+
+    Refused: a shape in a blob whose content is not known at compile time; a shape that does not
+    follow for every value of a symbolic size.
+    """
 
     inputs = (1, 2)
     outputs = (1, 2)
@@ -170,7 +180,10 @@ class Reshape(Operator):
 
 
 class Squeeze(Operator):
-    """Y = X without the axes `dims`, each of size 1."""
+    """Y = X without the axes `dims`, each of size 1.
+
+    Refused: `dims` that are empty, negative or not in rising order.
+    """
 
     adds: ClassVar[bool] = False
 
@@ -208,7 +221,10 @@ class ExpandDims(Squeeze):
 
 
 class Transpose(Operator):
-    """Y's axis i is X's axis axes[i]; all reversed by default."""
+    """Y's axis i is X's axis axes[i]; all reversed by default.
+
+    Refused: negative `axes`.
+    """
 
     def infer(self, s: Shapes) -> None:
         s.same_dtype(self.xs[0], self.ys[0])
@@ -233,7 +249,11 @@ class Transpose(Operator):
 
 
 class Slice(Operator):
-    """Y = X[starts : ends] axis by axis; a negative bound -k stands for size + 1 - k."""
+    """Y = X[starts : ends] axis by axis; a negative bound -k stands for size + 1 - k.
+
+    Refused: bounds in blobs whose content is not known at compile time; a part of an axis of
+    symbolic size; a slice without elements.
+    """
 
     inputs = (1, 3)
 
@@ -304,7 +324,10 @@ class Slice(Operator):
 
 
 class Shape(Operator):
-    """Y = the sizes of X's axes, or of the axes given, as int64."""
+    """Y = the sizes of X's axes, or of the axes given, as int64.
+
+    Refused: negative `axes`.
+    """
 
     def infer(self, s: Shapes) -> None:
         dims = s.dims(self.xs[0])
