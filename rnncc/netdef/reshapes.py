@@ -118,9 +118,10 @@ def remove_reshape_before_fc(net: NetDef, params: Params) -> tuple[NetDef, Param
     check_net(net)
     _reshapes(net)
     found = flattenings(net)
+    known = {"external inputs": set(net.external_input), "params": set(params)}
     for flattening in found:
         for name, reader in flattening.inputs.items():
-            for where, names in (("external inputs", net.external_input), ("params", params)):
+            for where, names in known.items():
                 if name not in names:
                     what = f'reads "{name}", which is not among the {where}'
                     raise NetError(locate(net, reader), what)
