@@ -292,15 +292,13 @@ def targets(as_json: bool) -> None:
 @cli.command(epilog=example("rnncc ops"))
 @JSON
 def ops(as_json: bool) -> None:
-    """List the Caffe2 operators that nets may use, and those refused with a reason."""
-    from rnncc.commands.tables import print_table
-    from rnncc.frontends.caffe2 import OPERATORS, REFUSED
+    """List the Caffe2 operators that nets may use, and the operators and forms that are refused."""
+    from rnncc.commands import operators
 
     if as_json:
-        click.echo(json.dumps({"supported": sorted(OPERATORS), "refused": REFUSED}, indent=2))
+        click.echo(json.dumps(operators.report(), indent=2))
     else:
-        print_table("supported", ["operator"], [(name,) for name in sorted(OPERATORS)])
-        print_table("refused", ["operator", "why"], sorted(REFUSED.items()))
+        operators.print_report()
 
 
 def _emit(

@@ -1,0 +1,354 @@
+"""The forms that docs/operators.md calls refused are: each is fed to the importer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from rnncc.errors import CompileError
+from rnncc.frontends.caffe2 import REFUSED, import_net
+from rnncc.frontends.caffe2.reference import Entry, entries
+from rnncc.netdef import NetDef, parse_text
+from tests.frontends.caffe2.bad.cases import CASES
+from tests.frontends.caffe2.nets import net, op
+
+Shapes = Mapping[str, Sequence[int | str]]
+Made = tuple[NetDef, Shapes]
+Maker = Callable[[str], Made]
+
+INT, INT64, DOUBLE = 2, 10, 13
+X23: Shapes = {"x": (2, 3)}
+
+
+def one(
+    inputs: str = "x",
+    outputs: str = "y",
+    shapes: Shapes | None = None,
+    cast: int | None = None,
+    **args: Any,
+) -> Maker:
+    """A net of one operator, after a cast of its first input if that is asked for."""
+
+    def make(kind: str) -> Made:
+        read = inputs.split()
+        ops = [op(kind, " ".join(["cast", *read[1:]] if cast else read), outputs, **args)]
+        if cast:
+            ops.insert(0, op("Cast", read[0], "cast", to=cast))
+        return net(ops, inputs or "none", outputs.split()[0]), X23 if shapes is None else shapes
+
+    return make
+
+
+def bad(name: str) -> Maker:
+    """A case of the corpus of bad nets."""
+
+    def make(kind: str) -> Made:
+        case = CASES[name]
+        assert isinstance(case.net, NetDef)
+        return case.net, case.shapes
+
+    return make
+
+
+def read_mask(kind: str) -> Made:
+    ops = [op(kind, "x", "y m", is_test=1), op("Cast", "m", "z", to=1)]
+    return net(ops, "x", "z"), X23
+
+
+def written_later(kind: str) -> Made:
+    ops = [op("Alias", "x", "z"), op("Relu", "z", "z"), op("Copy", "z", "y")]
+    return net(ops, "x", "y"), X23
+
+
+def mixed(kind: str) -> Made:
+    """Two operands, one of integers and one of floats."""
+    ops = [op("Cast", "x", "i", to=INT), op("Sigmoid", "z", "f"), op(kind, "i f", "y")]
+    return net(ops, "x z", "y"), {"x": (2, 3), "z": (2, 3)}
+
+
+def unit(cast: int | None = None, shape: Sequence[int | str] = (1, 2, 3)) -> Maker:
+    """A recurrent unit; its number of states follows from its type."""
+
+    def make(kind: str) -> Made:
+        states, gates = (["h", "c"], 4) if kind == "LSTMUnit" else (["h"], 3)
+        inputs, outputs = [*states, "g", "n", "t"], [f"{name}2" for name in states]
+        sizes = dict.fromkeys(states, shape)
+        width = shape[2]
+        if isinstance(width, int):
+            sizes["g"] = (1, 2, gates * width)
+        ops = [op(kind, " ".join(inputs), " ".join(outputs))]
+        if cast:
+            ops.insert(0, op("Cast", "x", states[-1], to=cast))
+            sizes.pop(states[-1])
+            inputs.remove(states[-1])
+            inputs.append("x")
+        return net(ops, " ".join(inputs), outputs[0]), sizes
+
+    return make
+
+
+W: Shapes = {"x": (2, 3), "w": (4, 3)}
+RUN_TIME = "not known at compile time"
+
+FORMS: dict[str, list[tuple[str, Maker, str]]] = {
+    # form: the operators (or * for all), how, what the message says
+    "tensors of integers or bools": [("*", one(cast=INT), "is i32, expected a float|differ: ")],
+    "a bound that is NaN": [("Clip", one(min=float("nan")), "'min' is NaN")],
+    "exponents other than 0.5 and the whole numbers from 1 to 8, of either sign": [
+        ("Pow", one(exponent=1.5), "1.5, which is not supported"),
+        ("Pow", one(exponent=9.0), "9, which is not supported"),
+        ("Pow", one(exponent=0.0), "0, which is not supported"),
+    ],
+    "exponents in a tensor": [("Pow", one("x e"), "has 2 inputs, expected 1")],
+    "elements other than bool": [("Not", one(cast=INT), "expected i1")],
+    "types other than float, double, int32, int64 and bool": [
+        ("Cast", one(to=12), "casts to 12"),
+        ("ConstantFill", one("", shape=[2], dtype=12), "element type 12 is not supported"),
+    ],
+    "writing X or Y of an Alias later on": [("*", written_later, "through Alias")],
+    "operands of several shapes or element types": [
+        ("*", one("x z", shapes={"x": (2, 3), "z": (3,)}), "expected [2, 3]"),
+        ("*", mixed, "f32|i32"),
+    ],
+    "operands of several element types": [("*", mixed, "f32|i32")],
+    "operands of other types than bool": [("*", mixed, "expected i1")],
+    "`axis` without `broadcast`": [("*", one("x z", axis=0), "takes broadcast = 1")],
+    "`axis_str`": [("*", one("x z", broadcast=1, axis_str="C"), "names an axis")],
+    "`axis_w` other than 1": [("*", one("x w b", shapes=W, axis_w=0), "'axis_w' is not 1")],
+    "weights that have not two axes": [
+        ("*", one("x w b", shapes={"x": (2, 3), "w": (4, 3, 1)}), "expected 2 axes")
+    ],
+    "weights of symbolic sizes": [
+        ("FC", one("x w b", shapes={"x": ("N", "K"), "w": (4, "K")}), "needs a number"),
+        ("FCTransposed", one("x w b", shapes={"x": ("N", "K"), "w": ("K", 4)}), "needs a number"),
+    ],
+    "elements other than float32": [
+        ("FC FCTransposed", one("x w b", shapes={"x": (2, 3)}, cast=DOUBLE), "f64|f32"),
+        ("Scale", one(cast=DOUBLE, scale=2.0), "f64"),
+        ("LayerNorm Softmax SumElements SumSqrElements", one(cast=DOUBLE), "f64"),
+        ("SequenceMask", one("x n", cast=DOUBLE, mode="sequence"), "f64"),
+        ("LSTMUnit GRUUnit", unit(cast=DOUBLE), "f64"),
+        (
+            "InferenceLSTM",
+            one("x h c w u", "y a b", shapes={"x": (4, 2, 3)}, cast=DOUBLE, has_biases=0),
+            "f64",
+        ),
+    ],
+    "operands with one axis": [
+        ("BatchMatMul", one("x z", shapes={"x": (2, 3), "z": (3,)}, broadcast=1), "ranks")
+    ],
+    "operands of several ranks without `broadcast`": [
+        ("BatchMatMul", one("x z", shapes={"x": (2, 3), "z": (5, 3, 4)}), "ranks must agree")
+    ],
+    "operands that have not two axes": [
+        ("MatMul", one("x z", shapes={"x": (2, 2, 3), "z": (2, 3, 4)}), "expected 2 axes")
+    ],
+    "`axis_a` and `axis_b` other than 1": [
+        ("MatMul", one("x z", axis_a=0), "'axis_a' is not 1"),
+        ("MatMul", one("x z", axis_b=0), "'axis_b' is not 1"),
+    ],
+    "rows of symbolic size": [
+        ("ElementwiseLinear", one("x w b", shapes={"x": ("N", "D")}), "needs a number"),
+        ("LayerNorm", one(shapes={"x": ("N", "D")}), "needs a number"),
+    ],
+    "a negative `epsilon`": [("LayerNorm", one(epsilon=-1.0), "'epsilon' is -1")],
+    "sizes in a blob whose content is not known at compile time": [
+        ("Split", one("x n", "y z"), RUN_TIME)
+    ],
+    "a negative size": [("Split", one("x", "y z", split=[4, -1]), "negative size")],
+    "a shape in a blob whose content is not known at compile time": [
+        ("Reshape", one("x n", "y o"), RUN_TIME),
+        ("ConstantFill", one(shapes={"x": (2,)}, input_as_shape=1), RUN_TIME),
+    ],
+    "a shape that does not follow for every value of a symbolic size": [
+        ("Reshape", one(shapes={"x": ("N", 3)}, shape=[2, -1, 5]), "does not reshape")
+    ],
+    "`dims` that are empty, negative or not in rising order": [
+        ("*", one(), "is [], expected axes in rising order"),
+        ("*", one(dims=[-1]), "is [-1]"),
+        ("*", one(dims=[1, 0]), "is [1, 0]"),
+    ],
+    "negative `axes`": [
+        ("Transpose", one(axes=[-1, 0]), "do not permute"),
+        ("Shape", one(axes=[-1]), "of a tensor of rank 2"),
+    ],
+    "bounds in blobs whose content is not known at compile time": [
+        ("Slice", one("x s e"), RUN_TIME)
+    ],
+    "a part of an axis of symbolic size": [
+        ("Slice", one(shapes={"x": ("N", 3)}, starts=[1, 0], ends=[-1, -1]), "symbolic size")
+    ],
+    "a slice without elements": [("Slice", one(starts=[1, 0], ends=[1, -1]), "from 1 to 1")],
+    "any `mode` but sequence": [
+        ("SequenceMask", one("x n", mode=mode), f"{mode!r}, which is not supported")
+        for mode in ("window", "upper", "lower", "upperdiag", "lowerdiag")
+    ],
+    "`batch`": [("SequenceMask", one("x n", mode="sequence", batch=1), "'batch'")],
+    "`repeat_from_axis`": [
+        ("SequenceMask", one("x n", mode="sequence", repeat_from_axis=1), "'repeat_from_axis'")
+    ],
+    "lengths other than int32": [
+        ("SequenceMask", lambda kind: lengths64(kind, mode="sequence"), "i64, expected i32"),
+        (
+            "ReversePackedSegs VariableLengthSequencePadding",
+            lambda kind: lengths64(kind),
+            "i64, expected i32",
+        ),
+    ],
+    "data with one axis": [("*", one("x n", shapes={"x": (3,)}), "expected T x N")],
+    "states of more than one row": [("*", unit(shape=(2, 2, 3)), "has shape")],
+    "D of symbolic size": [("*", unit(shape=(1, 2, "D")), "needs a number")],
+    "D and H of symbolic size": [
+        ("InferenceLSTM", one("x h c w u", "y a b", shapes=shapes, has_biases=0), "a number")
+        for shapes in ({"x": (4, 2, "D"), "h": (1, 2, 5)}, {"x": (4, 2, 3), "h": (1, 2, "H")})
+    ],
+    "an input and `shape` together": [("ConstantFill", one(shape=[2]), "and the argument")],
+    "an input": [("*", one(shape=[1], values=[0.0]), "has 1 inputs, expected 0")],
+    "more than 65536 values outside of an init net": [
+        (
+            "GivenTensorFill",
+            one("", shape=[65537], values=[0.0] * 65537),
+            "more than 65536 values",
+        ),
+        ("GivenTensorInt64Fill", one("", shape=[65537], values=[1] * 65537), "more than 65536"),
+    ],
+    "`is_test` other than 1": [("Dropout", one("x", "y m", is_test=0), "drops at random")],
+    "reading the mask": [("Dropout", read_mask, "holds nothing at inference")],
+    "a state that no step writes, or two links write": [
+        ("*", bad("state_never_written"), "written by no link"),
+        ("*", bad("state_linked_twice"), "linked twice"),
+    ],
+    "a step that does not write the row after those that its state starts with": [
+        ("*", bad("state_starts_with_too_few_rows"), "expected [2,"),
+        ("*", bad("state_starts_with_too_many_rows"), "expected [1,"),
+    ],
+    "a step that writes the timestep, an input or a part of the sequence": [
+        ("*", bad("step_writes_the_timestep"), "writes the timestep"),
+        ("*", bad("step_writes_a_reference"), "belongs to the net around"),
+        ("*", bad("step_writes_its_input"), "a part of an input sequence"),
+    ],
+    "links to what is no state and no input": [("*", bad("dangling_link"), "dangling link")],
+    "links that read past the end": [("*", bad("link_past_the_end"), "past the end")],
+    "reading blobs of the net around that are not among the inputs": [
+        ("*", bad("step_reads_what_nothing_gives"), "is no input and no operator writes")
+    ],
+    "nets nested too deep": [("*", bad("nets_nested_deeply"), "deep in each other")],
+    "a net in which no earlier operator of that type has these blobs in the same versions": [
+        ("FCGradient", bad("gradient_without_its_operator"), "is the gradient of no operator"),
+        ("FCGradient", bad("gradient_of_a_later_version"), "another version"),
+    ],
+    "arguments other than that operator's": [
+        ("FCGradient", bad("gradient_along_another_axis"), "argument 'axis' is 1, expected 2")
+    ],
+    "arguments other than those of the RecurrentNetwork": [
+        ("*", bad("recurrent_gradient_with_other_links"), "'link_offset' differs")
+    ],
+    "a backward step net that is not the gradient of its step net": [
+        ("*", bad("backward_step_doubles_a_gradient"), "is not the gradient of"),
+        ("*", bad("backward_step_clips_a_gradient"), "is not the gradient of"),
+    ],
+    "blobs renamed by memonger": [("*", bad("recurrent_gradient_with_renamed_blobs"), "renamed")],
+    "steps that read the sequence or a first state as a whole": [
+        ("*", bad("gradient_of_a_state_read_as_a_whole"), "read")
+    ],
+    "states whose step reads more than the row before": [
+        ("*", bad("gradient_of_a_state_of_two_rows"), "its step reads other rows")
+    ],
+}
+
+
+def lengths64(kind: str, **args: Any) -> Made:
+    ops = [op("Cast", "n", "n64", to=INT64), op(kind, "x n64", "y", **args)]
+    return net(ops, "x n", "y"), {"x": (3, 2), "n": (3 if args else 2,)}
+
+
+PLAIN = [
+    entry
+    for family, operators in entries().items()
+    if family not in ("Control", "Gradients of control")
+    for entry in operators
+]
+
+
+def feeds() -> list[Any]:
+    """(operator, how, message), for each operator and each form that it refuses."""
+    return [
+        pytest.param(kind, make, told, id=f"{kind}-{form[:40]}")
+        for entry in PLAIN
+        for form in entry.refused
+        for kinds, make, told in FORMS.get(form, ())
+        for kind in entry.kinds
+        if kinds == "*" or kind in kinds.split()
+    ]
+
+
+@pytest.mark.parametrize(("kind", "make", "told"), feeds())
+def test_it_is_refused(kind: str, make: Maker, told: str) -> None:
+    made, shapes = make(kind)
+    with pytest.raises(CompileError) as caught:
+        import_net(made, shapes=dict(shapes))
+    assert any(text in str(caught.value) for text in told.split("|"))
+
+
+def test_all_forms_have_a_case() -> None:
+    stated = {form for entry in PLAIN for form in entry.refused}
+    assert stated == set(FORMS)
+
+
+@pytest.mark.parametrize("entry", PLAIN, ids=lambda entry: entry.kinds[0])
+def test_every_operator_says_what_it_does(entry: Entry) -> None:
+    assert entry.about.endswith(".")
+    assert not any(form.endswith(".") for form in entry.refused)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_is_refused_altogether(kind: str) -> None:
+    made, shapes = one("x n")(kind)
+    with pytest.raises(CompileError, match="is not supported"):
+        import_net(made, shapes=dict(shapes))
+
+
+BRANCH = """op {{ input: "{c}" input: "x" output: "y" type: "If"
+  arg {{ name: "then_net" n {{ op {{ input: "x" output: "y" type: "Cast"
+    arg {{ name: "to" i: 1 }} }} }} }}
+  arg {{ name: "else_net" n {{ op {{ input: "x" output: "y" type: "Cast"
+    arg {{ name: "to" i: {to} }} }} }} }} }}
+external_input: "c" external_input: "x" external_output: "y" """
+TO_INT = 'op { input: "c" output: "i" type: "Cast" arg { name: "to" i: 2 } } '
+DO = """op {{ {scope} output: "s" type: "{kind}" }}
+op {{ input: "x" input: "s" output: "y" output: "s" type: "Do"
+  arg {{ name: "net" n {{ op {{ input: "x" output: "y" type: "Relu" }} }} }}
+  arg {{ name: "inner_blobs" strings: "x" strings: "y" }}
+  arg {{ name: "outer_blobs_idx" ints: 0 ints: 1 }} }}
+external_input: "x" external_output: "y" """
+CONTROL = [
+    ("a condition that is not one bool", BRANCH.format(c="c", to=1), "of shape [2], not one bool"),
+    ("a condition that is not one bool", TO_INT + BRANCH.format(c="i", to=1), "i32, not bool"),
+    (
+        "branches that leave a blob in several shapes or types",
+        BRANCH.format(c="c", to=2),
+        "differs between the branches",
+    ),
+    (
+        "a scope that no CreateScope has written",
+        DO.format(kind="Copy", scope='input: "x"'),
+        "which is no scope",
+    ),
+]
+
+
+@pytest.mark.parametrize(("form", "text", "told"), CONTROL)
+def test_control_is_refused(form: str, text: str, told: str) -> None:
+    stated = {form for entry in entries()["Control"] for form in entry.refused}
+    assert form in stated
+    shapes = {"x": (2, 3), **({"c": (2,)} if "shape [2]" in told else {})}
+    with pytest.raises(CompileError) as caught:
+        import_net(parse_text(text, ""), shapes=shapes)
+    assert told in str(caught.value)
+
+
+def test_control_is_taken_otherwise() -> None:
+    for text in (BRANCH.format(c="c", to=1), DO.format(kind="CreateScope", scope="")):
+        import_net(parse_text(text, ""), shapes={"x": (2, 3)})
