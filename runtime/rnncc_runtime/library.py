@@ -6,6 +6,7 @@ import ctypes
 import json
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -79,7 +80,7 @@ def bind(
         function.restype, function.argtypes = result, types
     if weights is None or pointers is None:
         return function
-    return lambda *arguments: function(weights, *arguments)
+    return partial(function, weights)
 
 
 def symbols_of(metadata: Mapping[str, Any], name: str) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import addressof, c_void_p
-from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
@@ -17,28 +16,19 @@ from rnncc_runtime.arrays import (
     Specs,
     TensorSpec,
     address,
-    check_apart,
     check_inputs,
     check_outputs,
 )
 from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shape_of
 from rnncc_runtime.errors import ArrayError, StreamError
 from rnncc_runtime.memory import Memory
+from rnncc_runtime.prepared import Prepared, Slot
 from rnncc_runtime.sizes import Size, solve
 
 Told = tuple[str, tuple[Size, ...], Shape]
 """An array's name, what its shape should be, and what it is."""
 
 _TIME, _BATCH = Size.parse("T"), Size.parse("N")
-
-
-@dataclass(frozen=True)
-class _Step:
-    """What follows from the shapes of a step's arrays; of the outputs: name, shape, dtype."""
-
-    symbols: Shape
-    outputs: list[tuple[str, Shape, np.dtype[Any]]]
-    workspace: int
 
 
 class Stream(Compiled):
@@ -76,14 +66,11 @@ class Stream(Compiled):
         self._kept_symbols = [s for s in self._symbols if s != _TIME.text]
         self._step, self._batch = functions["step"], batch
         self._order = list(specs)
-        self._places = [self._order.index(name) for name in self.inputs]
-        self._sources = (c_void_p * max(len(specs), 1))()
-        self._targets = (c_void_p * max(len(self.outputs), 1))()
-        self._tables = addressof(self._sources), addressof(self._targets)
         self._single = all(map(_leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
         self._state, self._workspace = Memory(0), Memory(0)
         self._sizes: dict[str, int] | None = None
-        self._known: dict[tuple[Shape | None, ...], _Step] = {}
+        self._known: dict[tuple[Shape | None, ...], Prepared] = {}
+        self._last: Prepared | None = None
         self.reset(inputs)
 
     def reset(self, inputs: Mapping[str, object] | None = None) -> None:
@@ -99,6 +86,7 @@ class Stream(Compiled):
             RunError: the code refused the sizes.
         """
         self._sizes = None
+        self._forget()
         if inputs is not None or self._batch is not None:
             self._start(inputs or {}, [])
 
@@ -119,33 +107,28 @@ class Stream(Compiled):
             ArrayError: an array is missing, unknown, of a wrong dtype or shape, or not writeable.
             RunError: the code refused the sizes.
         """
+        last = self._last
+        if last is not None and out is not None:
+            held = last.take(inputs, out)
+            if held is not None:
+                self._run(last.arguments)
+                return dict(out)
         given = check_inputs(inputs, self.inputs)
-        sources = [address(array) for array in given]
-        if out is None:
-            known = self._sizes_of(given, [])
-            made = {name: np.empty(shape, dtype) for name, shape, dtype in known.outputs}
-            self._advance(known, sources, [address(array) for array in made.values()])
-            return made
-        results = check_outputs(out, self.outputs)
-        known = self._sizes_of(given, results)
-        targets = [address(array) for array in results]
-        arrays = zip(sources + targets, [*given, *results], strict=True)
-        places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
-        check_apart([*self.inputs, *self.outputs], places, len(sources))
-        self._advance(known, sources, targets)
-        return {name: out[name] for name in self.outputs if name in out}
+        results = None if out is None else check_outputs(out, self.outputs)
+        call = self._prepared(given, results)
+        arrays = call.make() if results is None else _present(results)
+        places = [address(array) for array in (*_present(given), *arrays)]
+        if results is not None:
+            call.check(places)
+            self._last = call
+        call.point(places)
+        self._run(call.arguments)
+        return dict(zip(self.outputs, arrays, strict=True)) if out is None else dict(out)
 
-    def _advance(self, known: _Step, sources: list[int], targets: list[int]) -> None:
-        for place, source in zip(self._places, sources, strict=True):
-            self._sources[place] = source
-        self._targets[: len(targets)] = targets
-        if self._workspace.size < known.workspace:
-            self._workspace = Memory(known.workspace)
-        code = self._step(
-            *self._tables, self._state.address, self._workspace.address, *known.symbols
-        )
-        if code:
-            self._refuse(code, dict(zip(self._symbols, known.symbols, strict=True)))
+    def _run(self, arguments: tuple[int, ...]) -> None:
+        if code := self._step(*arguments):
+            sizes = arguments[-len(self._symbols) :]
+            self._refuse(code, dict(zip(self._symbols, sizes, strict=True)))
 
     @property
     def state(self) -> bytes:
@@ -220,13 +203,16 @@ class Stream(Compiled):
 
     def _adopt(self, state: Memory, sizes: dict[str, int]) -> None:
         self._state, self._sizes = state, sizes
+        self._forget()
+
+    def _forget(self) -> None:
+        """No call knows a state or a workspace that there is no more."""
         self._known.clear()
+        self._last = None
 
     def _initialise(self, state: Memory, sizes: Mapping[str, int], arrays: Arrays) -> None:
-        table = (c_void_p * len(self._sources))(*map(address, arrays))
-        room = self._bytes("workspace_bytes", self._ordered(sizes, 0))
-        if self._workspace.size < room:
-            self._workspace = Memory(room)
+        table = (c_void_p * max(len(arrays), 1))(*map(address, arrays))
+        self._reserve(self._ordered(sizes, 0))
         begin = self._functions["state_init"]
         blocks = addressof(table), state.address, self._workspace.address
         if code := begin(*blocks, *sizes.values()):
@@ -234,25 +220,20 @@ class Stream(Compiled):
 
     # The sizes of a step
 
-    def _sizes_of(self, given: Arrays, results: Arrays) -> _Step:
-        """The sizes of a step, remembered by the shapes of its arrays.
+    def _prepared(self, given: Arrays, results: Arrays | None) -> Prepared:
+        """A step on arrays of these shapes, remembered. `results`: None if they are to be made."""
+        arrays = given if results is None else given + results
+        key = tuple([None if array is None else array.shape for array in arrays])
+        return self._known.get(key) or remember(self._known, key, self._prepare(given, results))
 
-        Args:
-            results: of all outputs, or nothing where they are to be made.
-        """
-        key = tuple([None if array is None else array.shape for array in given + results])
-        known = self._known.get(key) if self._sizes is not None else None
-        return known or remember(self._known, key, self._find_sizes(given, results))
-
-    def _find_sizes(self, given: Arrays, results: Arrays) -> _Step:
+    def _prepare(self, given: Arrays, results: Arrays | None) -> Prepared:
         single = self._single and any(
             array is not None and array.ndim == len(spec.sizes) - 1
             for spec, array in zip(self.inputs.values(), given, strict=True)
         )
-        results = results or [None] * len(self.outputs)
-        told = _told("", self.inputs, given, single) + _told(
-            "output ", self.outputs, results, single
-        )
+        absent: Arrays = [None] * len(self.outputs)
+        told = _told("", self.inputs, given, single)
+        told += _told("output ", self.outputs, results or absent, single)
         told += [("the step", (_TIME,), (1,))] if single else []
         if self._sizes is None:
             self._start({}, told)
@@ -260,12 +241,28 @@ class Stream(Compiled):
         fixed = [("the stream", (Size.parse(s),), (n,)) for s, n in self._sizes.items()]
         values = solve([*fixed, *told], [_TIME.text])
         symbols = self._ordered(self._sizes, values[_TIME.text])
-        outputs = [
-            (name, shape_of(name, _row(spec, single), symbols), spec.dtype)
-            for name, spec in self.outputs.items()
+        inputs = [
+            Slot(name, self._order.index(name), spec.dtype, array.shape)
+            for (name, spec), array in zip(self.inputs.items(), given, strict=True)
+            if array is not None
         ]
-        workspace = self._bytes("workspace_bytes", symbols)
-        return _Step(tuple(symbols.values()), outputs, workspace)
+        wanted = [True] * len(absent) if results is None else [a is not None for a in results]
+        outputs = [
+            Slot(name, index, spec.dtype, shape_of(name, _row(spec, single), symbols))
+            for index, (name, spec) in enumerate(self.outputs.items())
+            if wanted[index]
+        ]
+        self._reserve(symbols)
+        memory = self._state.address, self._workspace.address
+        lengths = len(self._order), len(self.outputs)
+        return Prepared(inputs, outputs, lengths, [*memory, *symbols.values()])
+
+    def _reserve(self, symbols: Mapping[str, int]) -> None:
+        """Make the workspace large enough."""
+        size = self._bytes("workspace_bytes", symbols)
+        if self._workspace.size < size:
+            self._workspace = Memory(size)
+            self._forget()
 
     def _ordered(self, sizes: Mapping[str, int], steps: int) -> dict[str, int]:
         """The sizes of the state and T, in the order in which functions take them."""
@@ -281,6 +278,10 @@ def _leads_with_time(spec: TensorSpec) -> bool:
 def _row(spec: TensorSpec, single: bool) -> tuple[Size, ...]:
     """A spec's sizes; without the axis of time for a single step."""
     return spec.sizes[1:] if single and spec.sizes[:1] == (_TIME,) else spec.sizes
+
+
+def _present(arrays: Arrays) -> list[Array]:
+    return [array for array in arrays if array is not None]
 
 
 def _told(prefix: str, specs: Specs, arrays: Arrays, single: bool) -> list[Told]:

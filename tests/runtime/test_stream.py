@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,6 +133,102 @@ def test_one_step_may_come_without_its_axis(lstm: Model) -> None:
         for result in (out, got):
             same = want["rnn/hidden_state_all"][0]
             np.testing.assert_array_equal(result["rnn/hidden_state_all"], same, strict=True)
+
+
+ALL = "rnn/hidden_state_all"
+
+
+def test_steps_into_the_same_arrays(lstm: Model) -> None:
+    """Whatever happens between two steps: a reset, a state, another length, a new workspace."""
+    inputs = given(lstm, 12, 2)
+    stream, plain = lstm.stream(batch=2), lstm.stream(batch=2)
+    x, out = np.empty((1, 2, 5), np.float32), {ALL: np.empty((1, 2, 6), np.float32)}
+    for t, row in enumerate(inputs["x"]):
+        if t in (3, 4):
+            stream.reset()
+            plain.reset()
+        if t in (6, 7):
+            stream.state = plain.state = lstm.stream(batch=2).state
+        if t in (9, 10):
+            want, got = plain.step({"x": inputs["x"]}), stream.step({"x": inputs["x"]})
+            np.testing.assert_array_equal(got[ALL], want[ALL])
+        if t == 11:  # as for a step that needs more
+            stream._reserve({"T": 1, "N": 50})
+        x[0] = row
+        assert stream.step({"x": x}, out=out)[ALL] is out[ALL]
+        assert stream._last is not None
+        assert stream._last.arguments[3] == stream._workspace.address
+        np.testing.assert_array_equal(out[ALL], plain.step({"x": x})[ALL])
+
+
+def test_steps_on_other_arrays_of_the_same_shapes(lstm: Model) -> None:
+    inputs = given(lstm, 8, 1)
+    stream, whole = lstm.stream(batch=1), parts(lstm.stream(batch=1), inputs, [1] * 8)
+    outs = [{ALL: np.empty((1, 1, 6), np.float32)} for _ in range(3)]
+    frozen = inputs["x"].copy()
+    frozen.flags.writeable = False
+    for t, want in enumerate(whole):
+        x = (frozen if t % 3 == 2 else inputs["x"])[t : t + 1]
+        got = stream.step({"x": x}, out=outs[t // 2 % 3])
+        np.testing.assert_array_equal(got[ALL], want[ALL])
+
+
+def test_arrays_that_change_between_steps(lstm: Model) -> None:
+    """An array's memory, shape, type or flags may be others than when it was checked."""
+    rows = np.random.default_rng(0).standard_normal((4, 2, 5)).astype(np.float32)
+    stream, plain = lstm.stream(batch=2), lstm.stream(batch=2)
+    x: Any = rows[:1].copy()
+    y = np.empty((1, 2, 6), np.float32)
+
+    def check() -> None:
+        for _ in range(2):
+            want = plain.step({"x": x})[ALL]
+            np.testing.assert_array_equal(stream.step({"x": x}, out={ALL: y})[ALL], want)
+
+    check()
+    x.resize((4096, 2, 5), refcheck=False)  # moves the memory
+    y.resize((4096, 2, 6), refcheck=False)
+    x[:] = rows[1]
+    check()
+    x.resize((1, 2, 5), refcheck=False)
+    with pytest.raises(ArrayError, match="T is 1 in x but 4096 in output"):
+        stream.step({"x": x}, out={ALL: y})
+    y.resize((1, 2, 6), refcheck=False)
+    check()
+    before = stream.state
+    y.flags.writeable = False
+    with pytest.raises(ArrayError, match="must be contiguous, aligned and writeable"):
+        stream.step({"x": x}, out={ALL: y})
+    y.flags.writeable = True
+    x.dtype = np.int32
+    with pytest.raises(ArrayError, match="x is int32, expected float32"):
+        stream.step({"x": x}, out={ALL: y})
+    x.dtype = np.float32
+    x.shape = (2, 1, 5)
+    with pytest.raises(ArrayError, match="N is 2 in the stream but 1 in x"):
+        stream.step({"x": x}, out={ALL: y})
+    x.shape = (1, 2, 5)
+    for wrong, message in (({}, "missing: x"), ({"x": x, "z": x}, "unknown: z")):
+        with pytest.raises(ArrayError, match=message):
+            stream.step(wrong, out={ALL: y})
+    with pytest.raises(ArrayError, match="no output is named z"):
+        stream.step({"x": x}, out={"z": y})
+    assert stream.state == before
+    check()
+
+
+def test_what_steps_read_and_write_lies_apart(lstm: Model) -> None:
+    stream, last = lstm.stream(batch=2), "rnn/hidden_state_last"
+    memory = np.zeros(64, np.float32)
+    x, y, z = (memory[at : at + n].reshape(1, 2, -1) for at, n in ((0, 10), (16, 12), (32, 12)))
+    stream.step({"x": x}, out={ALL: y, last: z})
+    before = stream.state
+    inside = memory[4:16].reshape(1, 2, 6)
+    with pytest.raises(ArrayError, match=f"output {ALL} overlaps input x"):
+        stream.step({"x": x}, out={ALL: inside, last: z})
+    with pytest.raises(ArrayError, match=f"output {last} overlaps output {ALL}"):
+        stream.step({"x": x}, out={ALL: y, last: memory[20:32].reshape(1, 2, 6)})
+    assert stream.state == before
 
 
 def test_what_a_beginning_refuses(lstm: Model) -> None:

@@ -1,0 +1,103 @@
+"""A call made again and again: what was checked once is only compared, and nothing is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import addressof, c_void_p
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from numpy import dtype, empty, ndarray
+
+from rnncc_runtime.arrays import Array, check_apart, pointer
+
+Held = list[Any]
+
+
+@dataclass(frozen=True)
+class Slot:
+    """An array of a call: its place in a table of pointers, and what it must be."""
+
+    name: str
+    index: int
+    dtype: dtype[Any]
+    shape: tuple[int, ...]
+
+
+class Prepared:
+    """All that a call on arrays of certain shapes needs, but for where these lie.
+
+    Args:
+        inputs, outputs: those given, in order.
+        lengths: of the tables of inputs and of outputs; what is not given is NULL.
+        more: what the code takes after them.
+
+    Attributes:
+        arguments: of the code.
+    """
+
+    def __init__(
+        self,
+        inputs: Sequence[Slot],
+        outputs: Sequence[Slot],
+        lengths: tuple[int, int],
+        more: Sequence[int],
+    ) -> None:
+        sources, targets = ((c_void_p * max(length, 1))() for length in lengths)
+        self.arguments = addressof(sources), addressof(targets), *more
+        self._tables = [sources] * len(inputs) + [targets] * len(outputs)
+        self._slots = [*inputs, *outputs]
+        self._sizes = [prod(slot.shape) * slot.dtype.itemsize for slot in self._slots]
+        self._inputs, self._outputs = len(inputs), len(outputs)
+        self._kinds = [(False, slot.name, slot.dtype, slot.shape) for slot in inputs]
+        self._kinds += [(True, slot.name, slot.dtype, slot.shape) for slot in outputs]
+        self._places: list[int] = []
+        self._keep = sources, targets  # even if nothing lies in one of them
+
+    def take(self, inputs: Mapping[str, object], out: Mapping[str, Array]) -> Held | None:
+        """Point to arrays that have the right names, dtypes and shapes; None for any other.
+
+        Where they lie is asked each time: NumPy can move an array's memory.
+
+        Returns:
+            The arrays, to be held while the code runs.
+
+        Raises:
+            ArrayError: an output shares memory with another array.
+        """
+        if len(inputs) != self._inputs or len(out) != self._outputs:
+            return None
+        held: Held = []
+        places: list[int] = []
+        try:  # only what is contiguous, writeable and not empty gives a pointer
+            for written, name, kind, shape in self._kinds:
+                array: Any = out[name] if written else inputs[name]
+                if type(array) is not ndarray or array.dtype is not kind or array.shape != shape:
+                    return None
+                places.append(addressof(pointer(array)))
+                held.append(array)
+        except (KeyError, TypeError, ValueError):
+            return None
+        if places != self._places:
+            for array in held:
+                if not array.flags.aligned:
+                    return None
+            self.check(places)
+            self.point(places)
+        return held
+
+    def make(self) -> list[Array]:
+        """New arrays for the outputs."""
+        return [empty(slot.shape, slot.dtype) for slot in self._slots[self._inputs :]]
+
+    def check(self, places: list[int]) -> None:
+        """Raise `ArrayError` if an output shares memory with another array."""
+        spans = list(zip(places, self._sizes, strict=True))
+        check_apart([slot.name for slot in self._slots], spans, self._inputs)
+
+    def point(self, places: list[int]) -> None:
+        """Where the arrays begin, inputs first."""
+        for table, slot, place in zip(self._tables, self._slots, places, strict=True):
+            table[slot.index] = place
+        self._places = places
