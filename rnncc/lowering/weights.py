@@ -15,6 +15,7 @@ from rnncc.ir.kern import Buffer
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.packing import pack
 from rnncc.ir.types import NUMPY, dims_of
+from rnncc.lowering.maps import Placed
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
@@ -51,17 +52,19 @@ class Weights:
             if place.buffer in self._arrays:
                 made = self._pack_now(place.buffer, sources, units, depth, panel)
             else:
-                home = self._home(op.b, place.buffer)
+                home = self._home(op.b, place)
                 made = self._pack_later(place.buffer, sources, units, depth, panel, home)
                 if home is None:
                     return made, (depth, len(starts), panel)
             self._packed[key] = made
         return self._packed[key], (depth, len(starts), panel)
 
-    def _home(self, value: SSAValue, buffer: SSAValue) -> Builder | None:
+    def _home(self, value: SSAValue, place: Placed) -> Builder | None:
         """Where a matrix that no loop changes is packed, once; None for one that changes."""
-        lowering = self._lowering
-        if isinstance(buffer.owner, Buffer) and buffer.owner.role.data == "input":
+        lowering, owner = self._lowering, place.buffer.owner
+        if not place.access.offset.symbols <= {*lowering.result.symbols}:
+            return None  # a row of some loop's
+        if isinstance(owner, Buffer) and owner.role.data == "input":
             return lowering.builders[0]
         row = None
         while value in lowering.outer and row is None:

@@ -175,6 +175,7 @@ def _share_gate(forward: Scan, backward: Loop) -> Scan:
     if gate in carry:
         loop = Loop(forward)
         ran = Build.before(loop.yields).fill(1, (), "i1")
+        ran.name_hint = "ran"
         loop.ys.append(Made(ran))
         forward = loop.rebuild()
         flags = forward.sequence_of(ran)

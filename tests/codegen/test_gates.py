@@ -1,0 +1,114 @@
+"""Loops with gates, and what they showed: code in guarded memory against the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+from rnncc import pipeline
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir.build import Build
+from rnncc.ir.interpreter import LimitError, run
+from rnncc.ir.program import Program
+from rnncc.options import Options
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.golden import Arrays
+
+Values = list[SSAValue]
+
+
+def check(program: Program, inputs: Arrays) -> None:
+    want = run(program, inputs)
+    bare = Bare(pipeline.lower(program.copy(), Options()), resolve_target())
+    sizes = {"T": 3, "N": 2}
+    for end in (False, True):
+        with guards(end) as memory:
+            got = bare.run(inputs, sizes, memory)
+        for name, array in want.items():
+            np.testing.assert_allclose(got[name], array, 1e-5, 1e-5, err_msg=name)
+
+
+def drawn(*shape: int) -> np.ndarray:
+    return np.random.default_rng(sum(shape)).uniform(-1, 1, shape).astype(np.float32)
+
+
+def test_a_matrix_for_each_step() -> None:
+    """It is packed in the loop, not before."""
+    b = Build.net("rows")
+    h, w = b.input("h", ["N", 4]), b.input("w", ["T", 4, 4])
+
+    def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        return [inner.tanh(inner.matmul(carry[0], rows[0]))], []
+
+    (y,), _ = b.scan([], [h], [w], body)
+    check(b.finish({"y": y}, {}), {"h": drawn(2, 4), "w": drawn(3, 4, 4)})
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("second", [False, True])
+def test_conditionals_in_each_other(first: bool, second: bool) -> None:
+    """What no branch touches is handed on where it is; the output is one of four places."""
+    b = Build.net("nested")
+    x, p, q = b.input("x", ["N", 4]), b.input("p", [], "i1"), b.input("q", [], "i1")
+
+    def inner_branch(inner: Build, consts: Values, carry: Values) -> Values:
+        return [inner.mul(carry[0], carry[0]), carry[1]]
+
+    def branch(inner: Build, consts: Values, carry: Values) -> Values:
+        started = [inner.exp(carry[0]), carry[0]]
+        return inner.when(consts[0], [], started, inner_branch)
+
+    y, z = b.when(p, [q], [x, x], branch)
+    inputs = {"x": drawn(2, 4), "p": np.array(first), "q": np.array(second)}
+    check(b.finish({"y": y, "z": z}, {}), inputs)
+
+
+def test_a_conditional_in_a_loop_over_time() -> None:
+    b = Build.net("skips")
+    x, h, skip = b.input("x", ["T", "N", 4]), b.input("h", ["N", 4]), b.input("skip", ["T"], "i1")
+
+    def step(inner: Build, consts: Values, carry: Values) -> Values:
+        return [inner.tanh(inner.add(carry[0], consts[0]))]
+
+    def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        new = inner.when(inner.logical_not(rows[1]), [rows[0]], carry, step)
+        return new, new
+
+    _, (ys,) = b.scan([], [h], [x, skip], body)
+    inputs = {"x": drawn(3, 2, 4), "h": drawn(2, 4), "skip": np.array([False, True, False])}
+    check(b.finish({"ys": ys}, {}), inputs)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 5, 6])
+def test_loops_end_at_their_limit(turns: int) -> None:
+    """Five turns are allowed; the error comes from within a loop over time."""
+    b = Build.net("limit")
+    x, k = b.input("x", ["T", 4]), b.input("k", [], "i64")
+
+    def turn(inner: Build, consts: Values, carry: Values) -> Values:
+        count = inner.add(carry[1], inner.full_like(carry[1], 1))
+        return [inner.compare("lt", count, consts[0]), count, inner.tanh(carry[2])]
+
+    def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        zero = inner.full_like(consts[0], 0)
+        start = [inner.compare("lt", zero, consts[0]), zero, rows[0]]
+        return [], [inner.repeat([consts[0]], start, turn, 5)[2]]
+
+    _, (ys,) = b.scan([k], [], [x], body)
+    program = b.finish({"ys": ys}, {})
+    inputs = {"x": drawn(3, 4), "k": np.array(turns, np.int64)}
+    if turns <= 5:
+        check(program, inputs)
+        return
+    with pytest.raises(LimitError):
+        run(program, inputs)
+    with pytest.raises(AssertionError, match="error code 4"):
+        check_code(program, inputs)
+
+
+def check_code(program: Program, inputs: Arrays) -> None:
+    bare = Bare(pipeline.lower(program, Options()), resolve_target())
+    with guards(end=True) as memory:
+        bare.run(inputs, {"T": 3, "N": 1}, memory)
