@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rnncc.errors import CompileError, Location
 from rnncc.netdef.files import check_text, parse_text
 from rnncc.netdef.netdef_pb2 import Argument, NetDef, OperatorDef
@@ -59,6 +61,19 @@ def naming_strings(op: OperatorDef, argument: Argument) -> list[str]:
     if argument.name.endswith(".rename"):
         return [argument.name.removesuffix(".rename"), *names]
     return names
+
+
+def visible_names(net: NetDef) -> Iterator[str]:
+    """Every name in a net and in those inside that run in its workspace or see it: not in the nets
+    of Do, which see only what is bound."""
+    yield from (*net.external_input, *net.external_output)
+    for op in net.op:
+        yield from (*op.input, *op.output)
+        if op.type != "Do":
+            for argument in op.arg:
+                yield from naming_strings(op, argument)
+            for _, inner in nets_in(op):
+                yield from visible_names(inner)
 
 
 def parse_step_net(op: OperatorDef, argument: Argument) -> NetDef:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rnncc.errors import NetError
 from rnncc.netdef.checks import check_net
+from rnncc.netdef.inner import visible_names
 from rnncc.netdef.nested import expose
 from rnncc.netdef.netdef_pb2 import NetDef
 from rnncc.netdef.rename import check_free, renamed
@@ -27,7 +28,10 @@ def rename_blob(
     check_net(init, "the init net")
     if not any(old in _names(n) for n in (net, init)):
         raise NetError(net.name, f'has no blob "{old}"')
-    check_free(new, net, init)
+    check_free(new)
+    for known in (net, init):
+        if new != old and new in visible_names(known):
+            raise NetError(known.name, f'the name "{new}" is taken')
     return _renamed(net, old, new), _renamed(init, old, new)
 
 
