@@ -120,9 +120,11 @@ class Do(Control):
         """The names bound in a workspace that is used again."""
         for name, outer in self.bound.items():
             other = next((n for n, o in old.items() if o == outer and n != name), None)
-            if old.get(name, outer) != outer or name in space.local or other is not None:
-                what = f'binds "{name}" to "{outer}", but its workspace'
-                raise self.error(f"{what} has another {'name for it' if other else name!r}")
+            what = f'binds "{name}" to "{outer}", but its workspace has'
+            if other is not None:
+                raise self.error(f'{what} it as "{other}"')
+            if old.get(name, outer) != outer or name in space.local:
+                raise self.error(f'{what} another "{name}"')
         return {**old, **self.bound}
 
     def produced(self) -> Sequence[Blob]:
