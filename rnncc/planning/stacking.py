@@ -61,7 +61,7 @@ def neighbours(lifetimes: Sequence[Lifetime]) -> list[Indices]:
 def least_heights(lifetimes: Sequence[Lifetime], sizes: Floats) -> Floats:
     """The largest sum of sizes alive at one position, for each column of sizes; at least 1."""
     first, last = (np.array([getattr(x, end) for x in lifetimes]) for end in ("first", "last"))
-    at = np.unique(first)[:, None]
+    at = np.array(sorted({x.first for x in lifetimes}))[:, None]
     alive = (first <= at) & (at <= last)
     return np.maximum((alive @ sizes).max(axis=0), 1)
 
