@@ -43,11 +43,12 @@ class Merged:
 
 
 class If(Control):
-    """Run `then_net` if the first input, one bool, holds, else `else_net`, if there is one. A blob
-    that just one of them writes must have a value before, or nothing may read it.
+    """Run `then_net` if the first input, one bool, holds, else `else_net`, if there is one. What
+    the one that runs does not write stays as it was; where nothing wrote it before and something
+    reads it behind, it is an input of the model.
 
     Refused: a condition that is not one bool; branches that leave a blob in several shapes or
-    types.
+    types; reading, within a Do or a step, what only the other branch has written.
     """
 
     inputs = (1, ANY)

@@ -242,6 +242,8 @@ class While(Control):
         self, b: Build, consts: list[SSAValue], inits: list[SSAValue], body: Branch
     ) -> list[SSAValue]:
         """The loop; a plain scan where the number of turns is known."""
+        if self.limit == 0:
+            return inits
         if not self.is_counted:
             proven = self.turns is not None and self.limit == self.turns.most
             return b.repeat(consts, inits, body, self.limit, limited=not proven)
@@ -251,8 +253,6 @@ class While(Control):
         ) -> tuple[Values, Values]:
             return body(inner, given, carry), []
 
-        if self.limit == 0:
-            return inits
         return b.scan(consts, inits, [], step, length=Dim.of(self.limit))[0]
 
 

@@ -105,7 +105,7 @@ class RecurrentNetworkGradient(Gradient):
         for i in params:
             if forward.references[forward.op.input[i]] is not forward.xs[i]:
                 raise self.error(f'param holds {i}: "{forward.op.input[i]}" stands there again')
-        read = {blob for op in forward.steps for blob in op.captured()}
+        read = {blob for op in forward.steps for blob in (*op.captured(), *op.reads)}
         for i in (0, *initial):
             if forward.xs[i] in read:
                 what = f'the steps of {forward.text} read "{forward.xs[i].name}" as a whole'
