@@ -28,6 +28,7 @@ from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
 from rnncc.passes.split_phases import Phases, split_phases
 from rnncc.passes.split_scans import SplitScans
+from rnncc.passes.turns import name_turns, number_turns
 from rnncc.sizes import all_sizes
 
 if TYPE_CHECKING:
@@ -63,13 +64,22 @@ def after_split() -> list[NetPass]:
 
 
 def make_phases(program: Program, options: Options) -> tuple[Phases, Choice]:
-    """Differentiate a net, choose what is saved, and split it; the program is used up.
-
-    Every float parameter becomes an input of both halves.
+    """Both halves of training, with checkpoints if a budget asks for them, as they are lowered.
 
     Raises:
-        CompileError: an output or a value named by the options is unknown.
+        CompileError: an output or a value named by the options is unknown; the budget is too small.
     """
+    phases, choice, turns = split_net(program, options)
+    return _within_budget(phases, options, turns), choice
+
+
+def split_net(program: Program, options: Options) -> tuple[Phases, Choice, dict[str, int]]:
+    """Differentiate a net, choose what is saved, and split it; the program is used up.
+
+    Every float parameter becomes an input of both halves. The turns of loops have names, which
+    are returned with their numbers.
+    """
+    turns = name_turns(program)  # a count of turns is a size like T, not a width
     _run(before_differentiation(), program)
     params = _float_params(program)
     inputs = [name for name, v in program.net.inputs.items() if dtype_of(v) in FLOATS]
@@ -84,7 +94,13 @@ def make_phases(program: Program, options: Options) -> tuple[Phases, Choice]:
     phases = pack_tape(phases)  # what is saved side by side is replaced by its gradients
     for half in halves:
         Simplify().rewrite(half.net)
-    return _within_budget(phases, options), choice
+    return phases, choice, turns
+
+
+def numbered(phases: Phases, turns: Mapping[str, int]) -> Phases:
+    """A copy of both halves with the turns of loops as numbers."""
+    forward, backward = (number_turns(half, turns) for half in (phases.forward, phases.backward))
+    return replace(phases, forward=forward, backward=backward)
 
 
 def _run(steps: Sequence[NetPass], program: Program) -> None:
@@ -92,15 +108,22 @@ def _run(steps: Sequence[NetPass], program: Program) -> None:
         step.rewrite(program.net)
 
 
-def _within_budget(phases: Phases, options: Options) -> Phases:
+def _within_budget(phases: Phases, options: Options, turns: Mapping[str, int]) -> Phases:
     """With checkpoints, if a budget asks for them."""
     if options.memory_budget is None:
-        return phases
+        return numbered(phases, turns)
     from rnncc.budget import fit
 
     quiet = replace(options, dump_ir=None, time_passes=False)
-    sizes = all_sizes(options.plan_for, phases.backward.symbols, "a budget of memory")
-    return fit(phases, lambda made: lower_halves(made, quiet), options.memory_budget, sizes)
+    symbols = numbered(phases, turns).backward.symbols
+    sizes = all_sizes(options.plan_for, symbols, "a budget of memory")
+    fitting = fit(
+        phases,
+        lambda made: lower_halves(numbered(made, turns), quiet),
+        options.memory_budget,
+        {**sizes, **turns},
+    )
+    return numbered(fitting, turns)
 
 
 def lower_halves(phases: Phases, options: Options) -> tuple[KernelProgram, KernelProgram]:

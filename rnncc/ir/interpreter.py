@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir.ops.base import Array, Context, RnnOp
+from rnncc.ir.ops.base import Array, Context, RnnOp, get_ints
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.source import Param
@@ -121,4 +121,6 @@ def _run_chunks(
         carry, parts = out[: len(carry)], out[len(carry) :]
         for i, (result, part) in enumerate(zip(results, parts, strict=True)):
             result[run if i < len(op.ys) else turn] = part
+    if any(carry[i] for i in get_ints(op.limits)):
+        raise LimitError(f"a loop takes more than {steps} turns")
     return [*carry, *results]

@@ -40,6 +40,8 @@ def emit_chunks(lowering: Lowering, op: Chunks) -> None:
     reverse = bool(op.reverse)
     lowering.builder.insert(kern.For(first, ZERO, op.steps, [], body, reverse, runs, turn))
     lowering.places.update(zip(op.finals, homes, strict=True))
+    for final in op.limited:
+        lowering.builder.insert(kern.Limit(lowering.pointer(final)))
 
 
 def _home(lowering: Lowering, init: SSAValue, final: SSAValue) -> Placed:

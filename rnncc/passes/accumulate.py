@@ -22,8 +22,8 @@ class Accumulate(NetPass):
     """What is summed over rows of unknown number becomes `contract` and `sum_rows`, as in `sink`.
 
     So do the gradients of what stands outside of loops: aᵀ·b of fixed size, and sums over leading
-    axes. The order is that of the last loop that the rows come from. A sum of rows that a step
-    adds to its carry goes on from the carry, so that it can do so in place.
+    axes. The order is that of the last loop that the rows come from. What a step adds to its carry
+    goes on from the carry, so that it can do so in place.
     """
 
     name = "rnn-accumulate"
@@ -40,7 +40,7 @@ class Accumulate(NetPass):
 def _rewrite(op: Operation) -> bool:
     match op:
         case Matmul() if _sums_rows(op):
-            new = _contract(op)
+            new = _contract(op, _zeros(op.y))
         case Reduce() if _adds_rows(op):
             new = _sum_rows(op, _zeros(op.y), _runs_back([op.x]))
         case _:
@@ -50,23 +50,33 @@ def _rewrite(op: Operation) -> bool:
 
 
 def _rewrite_carries(scan: Scan) -> bool:
-    """carry + Σ x → a sum that starts at the carry."""
+    """carry + Σ x, carry + aᵀ·b → a sum that starts at the carry."""
     changed = False
     for arg, total in zip(scan.groups[1], scan.yields[0], strict=True):
         op = total.owner
-        if not isinstance(op, Add) or op.a is not arg or not isinstance(op.b.owner, Reduce):
+        if not isinstance(op, Add) or op.a is not arg or not op.b.has_one_use():
             continue
-        if _adds_rows(op.b.owner) and op.b.has_one_use():
-            replace(op, [_sum_rows(op.b.owner, arg, bool(scan.reverse))])
-            changed = True
+        match op.b.owner:
+            case Reduce() as term if _adds_rows(term):
+                replace(op, [_sum_rows(term, arg, bool(scan.reverse))])
+            case Matmul() as term if _is_fixed(term):
+                replace(op, [_contract(term, arg)])
+            case _:
+                continue
+        changed = True
     return changed
 
 
 def _sums_rows(op: Matmul) -> bool:
     """Whether a product is one matrix of fixed size, summed over rows of unknown number."""
     depth = dims_of(op.a)[-2 if op.transpose_a else -1]
+    return _is_fixed(op) and not depth.is_static
+
+
+def _is_fixed(op: Matmul) -> bool:
+    """Whether a product is one matrix of fixed size."""
     dims = dims_of(op.y)
-    return len(dims) == 2 and all(size.is_static for size in dims) and not depth.is_static
+    return len(dims) == 2 and all(size.is_static for size in dims)
 
 
 def _adds_rows(op: Reduce) -> bool:
@@ -77,11 +87,11 @@ def _adds_rows(op: Reduce) -> bool:
     return op.kind.data == "sum" and dtype_of(op.y) in FLOATS and leading and unknown
 
 
-def _contract(op: Matmul) -> SSAValue:
+def _contract(op: Matmul, start: SSAValue) -> SSAValue:
     b = Build.before(op)
     a = op.a if op.transpose_a else b.transpose(op.a, [1, 0])
     c = b.transpose(op.b, [1, 0]) if op.transpose_b else op.b
-    return b.contract(_zeros(op.y), a, c, _runs_back([op.a, op.b]))
+    return b.contract(start, a, c, _runs_back([op.a, op.b]))
 
 
 def _sum_rows(op: Reduce, start: SSAValue, reverse: bool) -> SSAValue:

@@ -20,14 +20,13 @@ from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Fill, Iota
 from rnncc.ir.types import dims_of, shape_text
+from rnncc.passes.turns import SIZES
 
 TIME = "T"
 """The symbol of the number of steps."""
 
 _STEPS = Dim.of(TIME)
 _ROW_BY_ROW = (Elementwise, Fill, Iota, Reshape, Transpose, Broadcast, Slice, Concat, Reduce)
-_FORMULAS = ("length", "dim", "start", "size")
-"""Properties of ops that hold one size."""
 
 
 class Phase(IntEnum):
@@ -137,7 +136,7 @@ def _formulas(op: Operation) -> Iterator[Dim]:
     """The sizes that an op depends on or shows."""
     for result in op.results:
         yield from dims_of(result)
-    for name in _FORMULAS:
+    for name in SIZES:
         attribute = op.properties.get(name)
         if isinstance(attribute, StringAttr):
             yield get_dim(attribute)

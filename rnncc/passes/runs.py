@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from rnncc.ir.build import Build
@@ -56,6 +57,7 @@ class Body:
         consts, segments: values outside -> the body's argument.
         hands: the carry.
         ops: those of the cluster, as they are in the body.
+        limited: the names in the body of carried gates that must be false in the end.
     """
 
     cut: Cut
@@ -65,6 +67,7 @@ class Body:
     segments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     hands: list[Hand] = field(default_factory=list[Hand])
     ops: list[Operation] = field(default_factory=list[Operation])
+    limited: list[SSAValue] = field(default_factory=list[SSAValue])
 
     def add(self, ops: Sequence[Operation]) -> list[Hand]:
         """Append a cluster's ops, in order; what they hand on."""
@@ -152,6 +155,9 @@ class Body:
         consts = [self.const(v) for v in op.consts]
         made = self._clone(op, [*consts, *carry, *(self._rows(x) for x in op.xs)])
         assert isinstance(made, Scan)
+        if op.is_limited:  # a run may well end before the loop does
+            made.properties["limited"] = BoolAttr.from_bool(False)
+            self.limited.append(carry[op.groups[1].index(op.open)])
         parts = zip(op.inits, carry, made.finals, op.finals, strict=True)
         self.hands += [Hand(op, *part) for part in parts]
 
@@ -211,6 +217,7 @@ def finish(
     """
     made = [*(h.next for h in body.hands), *map(body.steps, ys), *marked]
     body.block.add_op(Yield(made))
+    limits = [i for i, hand in enumerate(body.hands) if hand.arg in body.limited]
     args = [
         *body.consts.values(),
         *(hand.arg for hand in body.hands),
@@ -225,4 +232,4 @@ def finish(
         old.replace_all_uses_with(new)
     outer = (list(body.consts), [h.init for h in body.hands], list(body.segments), list(marks))
     cut = body.cut
-    return Chunks(outer, block, cut.length, cut.chunk, cut.extent, reverse, len(marked))
+    return Chunks(outer, block, cut.length, cut.chunk, cut.extent, reverse, len(marked), limits)

@@ -15,14 +15,15 @@ from rnncc.options import Options
 from rnncc.passes.checkpoint import checkpoint
 from rnncc.passes.split_phases import Phases
 from rnncc.pipeline import import_source, load_library
-from rnncc.training import assemble, make_phases, start_values
+from rnncc.training import assemble, make_phases, numbered, split_net, start_values
 from tests.golden import arrays_of
 
 
 def phases_of(program: Program, chunks: tuple[int, ...], **options: Any) -> tuple[Phases, Phases]:
     """Both halves without checkpoints and with them, where loops can be cut."""
-    whole, _ = make_phases(program, Options.of(program, {"train": True, **options}))
+    whole, _, turns = split_net(program, Options.of(program, {"train": True, **options}))
     cut = checkpoint(whole, chunks) or whole
+    whole, cut = numbered(whole, turns), numbered(cut, turns)
     for half in (cut.forward, cut.backward):
         half.module.verify()
     return whole, cut

@@ -24,6 +24,7 @@ from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.test_golden import sizes_of
 from tests.golden import GOLDEN, Arrays, arrays_of
+from tests.training.checkpoints import compiled
 from tests.training.models import RULES, assert_same_bits, run_guarded, with_gradients
 
 TURNS = 8
@@ -180,3 +181,38 @@ def test_the_bound(case: Path, turns: int) -> None:
     for outputs in (model.run(inputs), got):
         for name, array in want.items():
             np.testing.assert_allclose(outputs[name], array, 1e-5, 1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("chunks", [(3,), (4, 2)], ids=str)
+@pytest.mark.parametrize("case", LOOPS, ids=lambda path: path.name)
+def test_checkpoints_change_no_bit(case: Path, chunks: tuple[int, ...]) -> None:
+    """Turns are cut as time is, and one too many is still an error."""
+    program = import_net(case / "net.pb", case / "init.pb", **options_of(case))
+    whole, cut = compiled(program, chunks, outputs_with_grads=list(loss_of(case)))
+    for turns in (0, 1, 3, 5, TURNS):
+        inputs = {**inputs_of(case), "k": np.array([turns], np.int64)}
+        sizes = sizes_of(imported(case), inputs)
+        with guards(end=True) as memory:
+            results = [run_guarded(m, inputs, loss_of(case), sizes, memory) for m in (whole, cut)]
+        for one, other in zip(*results, strict=True):
+            assert_same_bits(one, other, f"{turns} turns")
+    with pytest.raises(RunError, match="a loop takes more turns than its limit"):
+        cut.forward({**inputs_of(case), "k": np.array([TURNS + 1], np.int64)})
+
+
+@pytest.mark.parametrize("case", LOOPS, ids=lambda path: path.name)
+def test_a_budget(case: Path) -> None:
+    options = {**options_of(case), "max_iterations": 2000, "train": True, "plan_for": (1, 1)}
+    net = (case / "net.pb", case / "init.pb")
+    free = rnncc.compile(*net, **options)
+    _, tape = free.forward(inputs_of(case))
+    tight = rnncc.compile(*net, memory_budget=tape.nbytes // 2, **options)
+    assert "checkpoints every" in tight.metadata["checkpoints"]
+    _, less = tight.forward(inputs_of(case))
+    assert less.nbytes < tape.nbytes / 4
+    for one, other in zip(
+        free.backward(tape, loss_of(case)).items(),
+        tight.backward(less, loss_of(case)).items(),
+        strict=True,
+    ):
+        assert_same_bits(dict([one]), dict([other]), "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import BoolAttr, IntAttr, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -20,7 +20,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, RecursiveMemoryEffect
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, expect, get_dim
+from rnncc.ir.ops.base import dim_attr, expect, get_dim, get_ints, ints_attr
 from rnncc.ir.ops.control import row_type, terminator
 from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
 
@@ -34,7 +34,8 @@ class Chunks(IRDLOperation):
     body: (consts..., carry..., segment of each of xs..., row of each of marks...) ->
     (carry..., segment of each of ys..., row of each of marked...).
     A segment has as many rows as the turn has steps, which the symbol `extent` tells; the run
-    that is last in time may be shorter. `marks` and `marked` have one row a turn.
+    that is last in time may be shorter. `marks` and `marked` have one row a turn. It is an error
+    of the run if one of the finals that `limits` numbers, gates of loops inside, is true.
     """
 
     name = "rnn.chunks"
@@ -46,6 +47,7 @@ class Chunks(IRDLOperation):
     chunk = prop_def(IntAttr)
     extent = prop_def(StringAttr)
     reverse = prop_def(BoolAttr)
+    limits = prop_def(ArrayAttr)
     finals = var_result_def()
     ys = var_result_def()
     marked = var_result_def()
@@ -65,6 +67,7 @@ class Chunks(IRDLOperation):
         extent: str,
         reverse: bool = False,
         marked: int = 0,
+        limits: Sequence[int] = (),
     ) -> None:
         """`operands`: consts, inits, xs, marks. `marked`: how many values the body yields last."""
         inits, values = operands[1], terminator(body)
@@ -84,6 +87,7 @@ class Chunks(IRDLOperation):
                 "chunk": IntAttr(chunk),
                 "extent": StringAttr(extent),
                 "reverse": BoolAttr.from_bool(reverse),
+                "limits": ints_attr(limits),
             },
         )
 
@@ -91,6 +95,11 @@ class Chunks(IRDLOperation):
     def steps(self) -> Dim:
         """How many time steps it takes."""
         return get_dim(self.length)
+
+    @property
+    def limited(self) -> list[SSAValue]:
+        """The finals that must be false."""
+        return [self.finals[i] for i in get_ints(self.limits)]
 
     @property
     def turns(self) -> Dim:

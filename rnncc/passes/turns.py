@@ -1,0 +1,72 @@
+"""Loops whose number of turns is a number: it gets a name, so that it can be told from a width.
+
+In: a net as imported. `name_turns` puts a symbol in its place, so that the passes of training treat
+such a loop as one over time, checkpoints included; `number_turns` puts the number back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
+from rnncc.ir.ops.control import Scan
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of, dtype_of, tensor
+
+SIZES = ("length", "dim", "start", "size")
+"""Properties of ops that hold one size; `dims` holds several."""
+
+
+def name_turns(program: Program) -> dict[str, int]:
+    """Name the turns of the net's own loops that read and make no sequence; name -> number."""
+    names = dict[str, int]()
+    for op in program.net.body.block.ops:
+        if not isinstance(op, Scan) or op.xs or op.ys:
+            continue
+        if op.steps.is_static and int(op.steps) > 1:
+            name = _free(program, names)
+            names[name] = int(op.steps)
+            op.properties["length"] = dim_attr(Dim.of(name))
+    return names
+
+
+def number_turns(program: Program, names: Mapping[str, int]) -> Program:
+    """A copy with numbers in the place of names."""
+    made = program.copy()
+    if names:
+        for op in made.module.walk():
+            _number(op, names)
+    return made
+
+
+def _number(op: Operation, names: Mapping[str, int]) -> None:
+    for name in (n for n in SIZES if isinstance(op.properties.get(n), StringAttr)):
+        op.properties[name] = dim_attr(get_dim(op.properties[name]).substitute(names))
+    if "dims" in op.properties:
+        dims = get_dims(op.properties["dims"])
+        op.properties["dims"] = dims_attr([d.substitute(names) for d in dims])
+    for region in op.regions:
+        for arg in list(region.block.args):
+            _retype(arg, names)
+    for result in list(op.results):
+        _retype(result, names)
+
+
+def _retype(value: SSAValue[Attribute], names: Mapping[str, int]) -> None:
+    dims = dims_of(value)
+    if any(d.symbols & names.keys() for d in dims):
+        type_ = tensor([d.substitute(names) for d in dims], dtype_of(value))
+        Rewriter.replace_value_with_new_type(value, type_)
+
+
+def _free(program: Program, names: Mapping[str, int]) -> str:
+    """K, K2, K3, ...: the first that no size has."""
+    taken, number = {*program.symbols, *names}, 1
+    while (name := "K" if number == 1 else f"K{number}") in taken:
+        number += 1
+    return name
