@@ -14,6 +14,9 @@ MAX_EVALUATIONS = 300_000
 DEFAULT_LIMIT = 100_000
 """The most turns of a loop whose bound nobody knows or gives."""
 
+NESTED_LIMIT = 1_000
+"""The same for each of two such loops in each other, where values of every turn are kept."""
+
 State = dict[Blob, Known | None]
 
 

@@ -12,7 +12,15 @@ from rnncc.frontends.caffe2.control import Control, forget, read_outside, scopes
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.recurrent import read_net
 from rnncc.frontends.caffe2.shapes import Shapes
-from rnncc.frontends.caffe2.trip_count import DEFAULT_LIMIT, Loops, Turning, Turns, count_turns
+from rnncc.frontends.caffe2.solve import walk
+from rnncc.frontends.caffe2.trip_count import (
+    DEFAULT_LIMIT,
+    NESTED_LIMIT,
+    Loops,
+    Turning,
+    Turns,
+    count_turns,
+)
 from rnncc.frontends.caffe2.written_names import written_names
 from rnncc.ir.build import Branch, Build, Values
 from rnncc.ir.dims import Dim
@@ -100,6 +108,7 @@ class While(Control):
         self._check_condition(names, starts)
         self.turns = self._count(maker.loops, scope, entries, inner)
         self.limit = self._limit(maker.loops)
+        self._count_levels(maker.loops)
         self.carried = self._carry(maker, names, scope, entries, starts, inner)
         self.ys = self.declared(maker, scope, f"is written by nothing in {self.text}")
 
@@ -126,6 +135,24 @@ class While(Control):
             what = "may take any number of turns, and training keeps values of each"
             raise self.error(what, "give the most that there can be: --max-iterations")
         return DEFAULT_LIMIT if given is None else given
+
+    def _count_levels(self, loops: Loops) -> None:
+        """How many loops without a bound stand in each other here."""
+        self.around = self.levels = 0
+        if self.turns is None and loops.max_iterations is None:
+            inner = [op for op in walk(self.inside) if isinstance(op, While) and op.levels]
+            self.levels = 1 + max((op.levels for op in inner), default=0)
+            for op in inner:
+                op.around += 1
+
+    def _kept_limit(self) -> int:
+        """The limit; smaller where the turns of loops in loops are kept for a gradient."""
+        if not self.has_gradient or self.around + self.levels < 2:
+            return self.limit
+        if self.around + self.levels > 2:
+            what = "stands with others in each other, and their gradients need values of each turn"
+            raise self.error(what, "give the most turns that there can be: --max-iterations")
+        return NESTED_LIMIT
 
     def _carry(
         self,
@@ -246,7 +273,7 @@ class While(Control):
             return inits
         if not self.is_counted:
             proven = self.turns is not None and self.limit == self.turns.most
-            return b.repeat(consts, inits, body, self.limit, limited=not proven)
+            return b.repeat(consts, inits, body, self._kept_limit(), limited=not proven)
 
         def step(
             inner: Build, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
