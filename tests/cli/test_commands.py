@@ -199,6 +199,10 @@ def test_demo(tmp_path: Path, capsys: Capture) -> None:
         (["compile", NET, "--shape", "x"], "--shape: 'x' is not of the form BLOB=T,N,40"),
         (["compile", NET, *INIT, "--shape", "y=T"], "--shape y: is no input of the net"),
         (["compile", NET, *INIT, "--seed", "-1"], "seed -1 is not a number from 0 up"),
+        (
+            ["compile", NET, *INIT, "--max-iterations", "0"],
+            "max_iterations 0 is not a number from 1 to 2147483647",
+        ),
         (["compile", NET, *INIT, "--stop-after", "fuse"], "--stop-after: goes with --emit rnn"),
         (["compile", NET, *INIT, "--cpu", "frob"], "frob"),
         (["compile", NET, *INIT, "--target", "frob"], "frob"),

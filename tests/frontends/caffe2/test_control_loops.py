@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from google.protobuf.text_format import MessageToString
 
 from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import import_net
@@ -262,6 +263,20 @@ def test_a_loop_in_a_loop() -> None:
     for _ in range(1 + 2 + 3):
         want = np.tanh(want * W)
     np.testing.assert_allclose(run(program, {"y0": Y, "w": W}, np.float64)["y"], want)
+
+
+def test_nets_in_text_form() -> None:
+    """As a RecurrentNetwork's step net, a net inside may be a text."""
+    made = counted(*STARTS)
+    for arg in (arg for o in made.op for arg in o.arg if arg.HasField("n")):
+        text = MessageToString(arg.n).encode()
+        arg.ClearField("n")
+        arg.s = text
+    program = imported(made)
+    assert [str(scan.steps) for scan in loops(program)] == ["3"]
+    np.testing.assert_allclose(run(program, {"y0": Y, "w": W}, np.float64)["y"], Y * W**3)
+    made.op[-1].arg[0].s = b"op {"
+    assert refused(made).startswith('op 5 (While "y")')
 
 
 # Errors

@@ -1,4 +1,5 @@
-"""Random nets with Do, If and While: the imported program computes what blobs by name compute."""
+"""Random nets with Do, If and While: the imported program computes what blobs by name compute, and
+its gradients are the limits of differences."""
 
 from __future__ import annotations
 
@@ -7,8 +8,12 @@ import pytest
 
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.passes.differentiate import differentiate
 from tests.frontends.caffe2.control_reference import RandomNet, execute
+from tests.golden import Arrays
 
+OUTPUTS = "abc"
 SHAPES = {"x": (3,), "w": (3,), "p0": (1,), "n": (1,)}
 
 
@@ -27,3 +32,34 @@ def test_random_nets(first: int) -> None:
             execute(made, blobs)
             for name, array in got.items():
                 np.testing.assert_allclose(array, blobs[name], 1e-12, err_msg=f"{name} of {seed}")
+
+
+@pytest.mark.parametrize("first", range(0, 40, 10))
+def test_gradients_of_random_nets(first: int) -> None:
+    for seed in range(first, first + 10):
+        program = import_net(RandomNet(seed).make(), shapes=SHAPES, max_iterations=3, training=True)
+        both = differentiate(program, list(OUTPUTS), ["x", "w"])
+        both.module.verify()
+        rng = np.random.default_rng(seed)
+        outside = {f"grad:{name}": rng.standard_normal(3) for name in OUTPUTS}
+        for turns in range(3):
+            inputs = {"x": rng.random(3), "w": rng.random(3), "p0": rng.random(1) < 0.5}
+            inputs = {**inputs, "n": np.array([turns])}
+            got = run(both, {**inputs, **outside}, np.float64)
+            for name in ("x", "w"):
+                want = slopes(program, inputs, outside, name)
+                scale = max(1.0, float(np.abs(want).max()))
+                text = f"{name} of {seed}"
+                np.testing.assert_allclose(got[f"grad:{name}"], want, 1e-4, 1e-6 * scale, text)
+
+
+def slopes(program: Program, inputs: Arrays, outside: Arrays, name: str) -> np.ndarray:
+    """Central differences of the weighted sum of the outputs."""
+
+    def loss(at: int, by: float) -> float:
+        moved = {**inputs, name: inputs[name].copy()}
+        moved[name][at] += by
+        got = run(program, moved, np.float64)
+        return float(sum((got[n] * outside[f"grad:{n}"]).sum() for n in OUTPUTS))
+
+    return np.array([(loss(at, 1e-6) - loss(at, -1e-6)) / 2e-6 for at in range(3)])
