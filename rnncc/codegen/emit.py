@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from rnncc.codegen.math import MathEmitter
 from rnncc.codegen.target import Target
-from rnncc.codegen.vector import Vector
+from rnncc.codegen.vector import Splat, Vector
 from rnncc.ir.dims import Dim, Largest, divisor_of, symbol_of
 from rnncc.ir.types import ITEM_BYTES
 
@@ -297,7 +297,7 @@ class Emit:
             return value
         type_ = ir.VectorType(value.type, lanes)
         if isinstance(value, ir.Constant):
-            return ir.Constant(type_, [value.constant] * lanes)
+            return Splat(type_, value)
         undefined = ir.Constant(type_, ir.Undefined)
         first = self.b.insert_element(undefined, value, I32(0))
         return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), None))

@@ -29,6 +29,15 @@ class Vector:
     dtype: Literal["f32"] = "f32"
 
 
+class Splat(ir.Constant):
+    """One value in every lane, of vectors; printed and parsed as one value, not as all lanes."""
+
+    def get_reference(self) -> str:
+        if isinstance(self.type, ir.VectorType):
+            return f"splat ({self.constant[0]})"
+        return super().get_reference()
+
+
 class VectorEmitter:
     """Emits elementwise arithmetic into `module`; every method takes the builder first.
 
@@ -48,8 +57,7 @@ class VectorEmitter:
 
     def constant(self, type: ir.Type, value: float) -> ir.Constant:
         """`value` in every lane of `type`."""
-        lanes = self.vector.lanes
-        return ir.Constant(type, [value] * lanes if lanes > 1 else value)
+        return Splat(type, value)
 
     def splat(self, value: float) -> ir.Constant:
         """The constant `value`, rounded to float32, in every lane."""
@@ -66,7 +74,7 @@ class VectorEmitter:
         index = ir.IntType(32)
         undefined = ir.Constant(self.type, ir.Undefined)
         lane = b.insert_element(undefined, scalar, index(0))
-        mask = ir.Constant(ir.VectorType(index, self.vector.lanes), [0] * self.vector.lanes)
+        mask = ir.Constant(ir.VectorType(index, self.vector.lanes), None)
         return b.shuffle_vector(lane, undefined, mask)
 
     def fma(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value, z: ir.Value) -> ir.Value:
