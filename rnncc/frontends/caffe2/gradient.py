@@ -48,14 +48,11 @@ class Gradient(Operator, ABC):
                 what = f'writes "{gradient.name}", the gradient of "{blob.name}"'
                 raise self.error(f"{what}, which holds {blob.dtype}: only floats have gradients")
         asked = [e.read(self.forward, blob) for blob, _ in self.made]
-        sources = [e.read(self.forward, x) for x in self.forward.captured() if _is_built(e, x)]
-        given = [(e[value], e[gradient]) for value, gradient in self.given]
+        known = [x for x in self.forward.captured() if x in e.values]
+        sources = [*(e.read(self.forward, x) for x in known), *asked]
+        given = [(e.read(self.forward, value), e[gradient]) for value, gradient in self.given]
         for (_, blob), value in zip(self.made, gradients(e, given, asked, sources), strict=True):
             e[blob] = value
-
-
-def _is_built(e: Emitter, blob: Blob) -> bool:
-    return blob in e.values
 
 
 def gradients(

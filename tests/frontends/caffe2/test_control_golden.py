@@ -11,16 +11,30 @@ import pytest
 from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
+from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.ir.types import dtype_of
-from rnncc.netdef import load, save
-from tests.frontends.caffe2.control_nets import facts, inputs_of, shapes_of, stage
+from rnncc.netdef import NetDef, load, save
+from tests.frontends.caffe2.control_nets import (
+    BOOL,
+    INT64,
+    constant,
+    facts,
+    inputs_of,
+    shapes_of,
+    stage,
+)
 from tests.golden import CONTROL, Arrays, arrays_of
 
 pytestmark = pytest.mark.skipif(not CONTROL, reason="no golden data here")
 
 RIGHT = [case for case in CONTROL if stage(case) != "forward"]
 TRAIN = [case for case in CONTROL if (case / "train.pb").exists()]
+KEPT = ("if_alone_t", "if_empty_else_t", "if_empty_then_f")
+"""Where y is no input, as the branch that overwrites it is known to run."""
+GATED = ("while_norm", "while_if", "while_scaled", "while_while", "if_computed_t", "if_computed_f")
+"""What floats, or the turns of another loop, decide."""
+
 LIMIT = 6
 """The loops of the golden nets take up to five turns."""
 
@@ -108,6 +122,27 @@ def differences(program: Program, inputs: Arrays, weights: Arrays, name: str) ->
 
 def is_float(array: np.ndarray) -> bool:
     return array.dtype.kind == "f"
+
+
+@pytest.mark.parametrize("case", TRAIN, ids=lambda path: path.name)
+def test_what_the_init_net_decides(case: Path) -> None:
+    """With conditions and counts as parameters no loop keeps a gate, unless it looks at floats;
+    gradients stay what they are."""
+    inputs = inputs_of(case, training=True)
+    want = run(imported(case, "train.pb", inputs), inputs, np.float64)
+    init = NetDef()
+    init.CopyFrom(load(case / "init.pb"))
+    floats = {name: array for name, array in inputs.items() if is_float(array)}
+    for name in inputs.keys() - floats.keys():
+        dtype = BOOL if inputs[name].dtype.kind == "b" else INT64
+        init.op.append(constant(name, int(inputs[name].item()), dtype))
+    absent = "y" if case.name in KEPT else ""
+    shapes = shapes_of({n: a for n, a in floats.items() if n != absent})
+    program = import_net(case / "train.pb", init, shapes)
+    if case.name not in GATED:
+        assert all(op.gate is None for op in program.net.walk() if isinstance(op, Scan))
+    for name, got in run(program, inputs, np.float64).items():
+        np.testing.assert_allclose(got, want[name], 1e-9, 1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("case", CONTROL[::7], ids=lambda path: path.name)

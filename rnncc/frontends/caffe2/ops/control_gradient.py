@@ -145,7 +145,8 @@ class ControlGradient(Gradient, ABC):
     def build(self, e: Emitter) -> None:
         self.check(e.shapes)
         assert self.forward is not None
-        read, made = set(self.forward.captured()), self.made
+        read = {*self.forward.captured(), *(blob for blob, _ in self.given)}
+        made = self.made
         self.made = [(blob, y) for blob, y in made if blob in read]
         super().build(e)
         for _, y in (pair for pair in made if pair[0] not in read):

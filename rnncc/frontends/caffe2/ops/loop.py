@@ -183,6 +183,8 @@ class While(Control):
             if made.is_gate:
                 end.uses += 1
                 self.gate.uses += self.gate is not entry
+                for blob in made.begins or ():
+                    blob.uses += blob is outer
             found.append(made)
         return found
 
