@@ -43,6 +43,7 @@ class Options:
         memory_budget: bytes that tape and workspace may take together at the sizes `plan_for`;
             checkpoints along time make room. A text such as "64M" will do.
         plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
+        threads: also make the function by which several threads compute one call.
         max_iterations: the most turns of a While loop whose number of turns the net does not show.
     """
 
@@ -62,6 +63,7 @@ class Options:
     plan_for: str | Sequence[int] | Mapping[str, int] | None = None
     max_iterations: int | None = None
 
+    threads: bool = False
     @property
     def recompute_names(self) -> frozenset[str]:
         """The names that `recompute` lists."""

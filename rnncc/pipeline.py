@@ -145,7 +145,9 @@ def build_library(program: Program, options: Options) -> Library:
         return train(program, options)
     from rnncc.inference import infer
 
-    return infer(program, options)
+    library = infer(program, options)
+    library.shared = options.threads
+    return library
 
 
 def compile_in_memory(net: Any, init: Any, options: Options) -> Model | TrainableModel:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.math import MathEmitter
 from rnncc.codegen.target import Target
 from rnncc.codegen.vector import Splat, Vector
@@ -58,6 +59,7 @@ class Emit:
         self.symbols: dict[str, Value] = {}
         self._stack: Pointer | None = None
 
+        self.team: Team | None = None
     @staticmethod
     def begin(function: ir.Function, target: Target, symbols: Sequence[str]) -> Emit:
         """Start a function whose last arguments are the sizes of these symbols."""
@@ -162,11 +164,33 @@ class Emit:
 
     def _phi(self, value: Value, block: ir.Block) -> Value:
         phi = self.b.phi(value.type)
+    def shared(self, count: Value, body: Body) -> None:
+        """`loop` without anything carried, of which each thread of a team does a part."""
+        if self.team is None:
+            self.loop(count, body)
+            return
+        first, mine = self.team.share(count)
+        self.loop(mine, lambda i, carried: body(self.b.add(first, i), carried))
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """Code that only one thread of a team runs."""
+        return nullcontext() if self.team is None else self.when(self.team.is_first)
+
+    def together(self) -> None:
+        """Wait until all threads of a team are here."""
+        if self.team is not None:
+            self.team.wait()
+
         phi.add_incoming(value, block)
         return phi
 
-    def nest(self, counts: Sequence[Value], body: Callable[[list[Value]], None]) -> None:
-        """Nested loops; `body` gets all indices."""
+    def nest(
+        self,
+        counts: Sequence[Value],
+        body: Callable[[list[Value]], None],
+        shared: bool = False,
+    ) -> None:
+        """Nested loops; `body` gets all indices. `shared`: a team's threads share the outermost."""
 
         def level(depth: int, indices: list[Value]) -> None:
             if depth == len(counts):
@@ -177,7 +201,8 @@ class Emit:
                 level(depth + 1, [*indices, i])
                 return []
 
-            self.loop(counts[depth], turn)
+            loop = self.shared if shared and not depth else self.loop
+            loop(counts[depth], turn)
 
         level(0, [])
 

@@ -33,6 +33,7 @@ class Library:
         training: how `forward` and `backward` work together.
         streaming: how `init` and `step` work together.
         refusal: why the net cannot stream, where it cannot.
+        shared: whether several threads may compute one call of `run` together.
         weights: bytes of the block that all programs read.
     """
 
@@ -43,6 +44,7 @@ class Library:
     weights: int = 0
     streaming: Streaming | None = None
     refusal: str = ""
+    shared: bool = False
 
     def __post_init__(self) -> None:
         self.weights = place_weights(list(self.programs.values()))

@@ -46,12 +46,13 @@ def _functions(library: Library) -> dict[str, Any]:
     """What is exported: what computes, and how many pointers that takes; what tells bytes."""
     if library.training is not None:
         return {"functions": training_entries.POINTERS, "sizes": ["workspace_bytes", "tape_bytes"]}
+    shared = {"run_part": 4} if library.shared else {}
     if library.streaming is not None:
         return {
-            "functions": streaming_entries.POINTERS,
+            "functions": streaming_entries.POINTERS | shared,
             "sizes": ["workspace_bytes", "state_bytes"],
         }
-    return {"functions": FUNCTIONS, "sizes": ["workspace_bytes"]}
+    return {"functions": FUNCTIONS | shared, "sizes": ["workspace_bytes"]}
 
 
 def _training(training: Training) -> dict[str, Any]:

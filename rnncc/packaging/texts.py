@@ -57,6 +57,7 @@ def _render(template: str, metadata: Mapping[str, Any], **more: object) -> str:
         "version": metadata["rnncc"],
         "training": _training(metadata) if "trained" in metadata else None,
         "stream": metadata.get("stream", {}).get("state"),
+        "shared": "run_part" in metadata["functions"],
         **more,
     }
     return _environment().get_template(template).render(values)

@@ -8,6 +8,7 @@ from rnncc_runtime.arrays import TensorSpec
 from rnncc_runtime.errors import ArrayError, LoadError, ModelError, RunError, StreamError
 from rnncc_runtime.library import load
 from rnncc_runtime.model import Model
+from rnncc_runtime.pool import Pool
 from rnncc_runtime.stream import Stream
 from rnncc_runtime.training import Tape, TrainableModel
 
@@ -16,6 +17,7 @@ __all__ = [
     "LoadError",
     "Model",
     "ModelError",
+    "Pool",
     "RunError",
     "Stream",
     "StreamError",

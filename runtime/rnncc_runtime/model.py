@@ -19,7 +19,9 @@ from rnncc_runtime.arrays import (
     read_specs,
 )
 from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shapes_of
+from rnncc_runtime.errors import LoadError
 from rnncc_runtime.memory import Memory
+from rnncc_runtime.pool import Pool
 from rnncc_runtime.sizes import parse_largest
 from rnncc_runtime.stream import Stream
 
@@ -71,7 +73,10 @@ class Model(Compiled):
         self._needed = tuple(symbol for symbol in self._symbols if symbol in used)
 
     def run(
-        self, inputs: Mapping[str, object], out: Mapping[str, Array] | None = None
+        self,
+        inputs: Mapping[str, object],
+        out: Mapping[str, Array] | None = None,
+        pool: Pool | None = None,
     ) -> dict[str, Array]:
         """Compute the outputs.
 
@@ -81,6 +86,8 @@ class Model(Compiled):
                 contiguous is copied.
             out: arrays to write into, contiguous and apart from the inputs; only these outputs
                 are computed. Without it, every output is computed into a new array.
+            pool: threads that compute the call together, if the model was compiled with
+                `threads`; the results have the same bits.
 
         Returns:
             The outputs by name.
@@ -103,7 +110,7 @@ class Model(Compiled):
             arrays = zip(sources + targets, [*given, *results], strict=True)
             places = [(at, 0 if array is None else array.nbytes) for at, array in arrays]
             check_apart([*self.inputs, *self.outputs], places, len(sources))
-        self._call(sizes, sources, targets)
+        self._call(sizes, sources, targets, pool)
         named = zip(self.outputs, results, strict=True)
         return {name: array for name, array in named if array is not None}
 
@@ -122,15 +129,22 @@ class Model(Compiled):
         """
         return Stream(self.metadata, self._functions, batch, inputs, keep=self)
 
-    def _call(self, sizes: _Sizes, sources: list[int], targets: list[int]) -> None:
+    def _call(
+        self, sizes: _Sizes, sources: list[int], targets: list[int], pool: Pool | None
+    ) -> None:
         frame = self._frame
         if frame.workspace.size < sizes.workspace:
             frame.workspace = Memory(sizes.workspace)
         frame.inputs[: len(sources)] = sources
         frame.outputs[: len(targets)] = targets
-        code = self._run(
-            frame.inputs_address, frame.outputs_address, frame.workspace.address, *sizes.symbols
-        )
+        places = (frame.inputs_address, frame.outputs_address, frame.workspace.address)
+        if pool is None or pool.threads == 1:
+            code = self._run(*places, *sizes.symbols)
+        else:
+            part = self._functions.get("run_part")
+            if part is None:
+                raise LoadError(f"{self.name} was compiled for one thread, without `threads`")
+            code = pool.run(lambda at: part(*places, at, *sizes.symbols))
         if code:
             self._refuse(code, dict(zip(self._symbols, sizes.symbols, strict=True)))
 

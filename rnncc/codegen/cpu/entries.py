@@ -14,7 +14,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.function import emit_program
 from rnncc.codegen.cpu.sizes import emit_size
-from rnncc.codegen.cpu.streaming_entries import TIME, emit_streaming
+from rnncc.codegen.cpu.streaming_entries import TIME, emit_run_part, emit_streaming
 from rnncc.codegen.cpu.training_entries import emit_training
 from rnncc.codegen.emit import I8, I32, POINTER
 from rnncc.codegen.target import Target
@@ -53,16 +53,30 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
         code.entries |= emit_streaming(module, library, calls, target)
         untimed = [symbol for symbol in library.symbols if symbol != TIME]
         sizes["state_bytes"] = Largest([library.streaming.bytes]), untimed
+        if library.shared:
+            code.entries["run_part"] = emit_run_part(
+                module, library, _parts(module, library, target), target
+            )
     elif library.training is not None:
         code.entries |= emit_training(module, library, calls, target)
         sizes["tape_bytes"] = Largest([library.training.tape]), library.symbols
     else:
         code.entries["run"] = calls["run"]
+        if library.shared:
+            code.entries["run_part"] = _parts(module, library, target)["run"]
     for name, (size, symbols) in sizes.items():
         emit_size(module, f"{library.name}_{name}", size, symbols, target)
         code.sizes.append(name)
     _metadata(module, library.name, metadata)
     return code
+
+
+def _parts(module: ir.Module, library: Library, target: Target) -> dict[str, ir.Function]:
+    """The programs, for one of several threads."""
+    return {
+        part: emit_program(module, program, f"{library.name}_{part}", target, team=True)
+        for part, program in library.programs.items()
+    }
 
 
 def add_exports(code: Code, library: Library) -> None:

@@ -19,6 +19,7 @@ from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_pack, emit_reverse
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.sizes import bad_size
+from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.emit import (
     BAD_SIZE,
     I8,
@@ -43,19 +44,25 @@ from rnncc.ir.ops.control import Yield
 
 
 def emit_program(
-    module: ir.Module, program: KernelProgram, prefix: str, target: Target
+    module: ir.Module, program: KernelProgram, prefix: str, target: Target, team: bool = False
 ) -> ir.Function:
     """Add `PREFIX_call(weights, inputs, outputs, workspace, sizes...)`.
 
-    `inputs` and `outputs` are tables of pointers in the order of the ports.
+    `inputs` and `outputs` are tables of pointers in the order of the ports. With `team` it is
+    `PREFIX_part(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
+    `part` points to a `struct rnncc_part`.
     """
     for port in (*program.inputs, *program.outputs, *program.parameters):
         if port.dtype == "f64":
             raise CompileError(program.source, f"{port.name} is float64: not supported")
-    signature = ir.FunctionType(I32, [POINTER] * 4 + [I64] * len(program.symbols))
-    function = ir.Function(module, signature, f"{prefix}_call")
+    pointers = 5 if team else 4
+    signature = ir.FunctionType(I32, [POINTER] * pointers + [I64] * len(program.symbols))
+    function = ir.Function(module, signature, f"{prefix}_{'part' if team else 'call'}")
     function.attributes.add("nounwind")
-    _Body(Emit.begin(function, target, program.symbols), program, function).run()
+    emit = Emit.begin(function, target, program.symbols)
+    if team:
+        emit.team = Team(module, emit.b, function.args[4])
+    _Body(emit, program, function).run()
     return function
 
 
@@ -149,7 +156,8 @@ class _Body:
                 case For():
                     self._for(op)
                 case Limit():
-                    self.emit.fail_if(self.emit.load(self.pointers[op.flag]), PAST_LIMIT)
+                    past = self._flag(op.flag)
+                    self.emit.fail_if(past, PAST_LIMIT)
                 case _:
                     self._guarded(op)
         return []
@@ -170,6 +178,7 @@ class _Body:
                 self._kernel(op)
         else:
             self._kernel(op)
+        self.emit.together()
 
     def _kernel(self, op: Operation) -> None:
         emit = self.emit
@@ -180,14 +189,17 @@ class _Body:
                 init = None if op.init is None else self.pointers[op.init]
                 emit_reduce(emit, op, self._all(op.ins), self._all(op.outs), init)
             case Gemm():
-                a, weights = self._all([op.a, op.weights])
+                extra = [v for v in (op.scales, op.room) if v is not None]
+                a, *weights = self._all([op.a, op.weights, *extra])
                 emit_gemm(emit, op, a, weights, self._all(op.ins), self._all(op.outs))
             case Contract():
                 known = [op.a, op.b, op.out, op.scratch]
                 optional = [None if v is None else self.pointers[v] for v in (op.init, op.first)]
-                emit_contract(emit, op, Buffers(*self._all(known), *optional))
+                with emit.alone():
+                    emit_contract(emit, op, Buffers(*self._all(known), *optional))
             case Pack():
-                emit_pack(emit, op, self._all(op.ins), self.pointers[op.out])
+                with emit.alone():
+                    emit_pack(emit, op, self._all(op.ins), self.pointers[op.out])
             case Reverse():
                 x, lengths, out = self._all([op.x, op.lengths, op.out])
                 emit_reverse(emit, op, x, lengths, out, self._fail)
@@ -225,7 +237,7 @@ class _Body:
                 if gate is None:
                     return [p.base for p in self._block(ops)]
                 self._block(ops[:gate])
-                opened.append(self._is_open(ops[gate]))
+                opened.append(self._flag(cast(Gate, ops[gate]).flag))
                 return self._where(opened[-1], ops[gate + 1 :], carried)
 
         ends = gate is not None and bool(cast(Gate, ops[gate]).last)
@@ -234,9 +246,11 @@ class _Body:
         for result, base, like in zip(op.finals, finals, types, strict=True):
             self.pointers[result] = Pointer(base, like.dtype)
 
-    def _is_open(self, gate: Operation) -> Value:
-        assert isinstance(gate, Gate)
-        return self.emit.load(self.pointers[gate.flag])
+    def _flag(self, value: SSAValue) -> Value:
+        """A bool in memory, which no thread changes before all have read it."""
+        flag = self.emit.load(self.pointers[value])
+        self.emit.together()
+        return flag
 
     def _where(
         self, condition: Value, ops: Sequence[Operation], otherwise: Sequence[Value]

@@ -98,11 +98,12 @@ class _GemmCode:
             panels(emit.b.mul(i, I64(together)), together)
             return []
 
-        emit.loop(I64(full // together), turn)
-        if full % together:
-            panels(I64(full - full % together), full % together)
-        if width:
-            self._tile(outer, I64(0), 1, [I64(full)], width)
+        emit.shared(I64(full // together), turn)
+        with emit.alone():
+            if full % together:
+                panels(I64(full - full % together), full % together)
+            if width:
+                self._tile(outer, I64(0), 1, [I64(full)], width)
 
     def _tiles(self, outer: list[Value], count: Value) -> None:
         """Many rows: a panel at a time, in tiles of rows, then in smaller ones."""
@@ -113,9 +114,10 @@ class _GemmCode:
             self._panel(outer, count, i, self.panel)
             return []
 
-        emit.loop(I64(full), turn)
+        emit.shared(I64(full), turn)
         if width:
-            self._panel(outer, count, I64(full), width)
+            with emit.alone():
+                self._panel(outer, count, I64(full), width)
 
     def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
         """All rows: at once, or where the panel is too large to stay near, in groups of rows."""

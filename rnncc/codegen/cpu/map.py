@@ -13,13 +13,16 @@ from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Map
 
+LINE = 16
+"""Elements of which no two threads write some each: those of a line of the cache."""
+
 
 def emit_map(emit: Emit, op: Map, ins: list[Pointer], outs: list[Pointer]) -> None:
     """Write the loops of a map."""
     accesses = [*op.in_accesses, *op.out_accesses]
     nest = make_nest(op.dims, accesses, indexed_axes(op))
     code = _MapCode(emit, op, nest, [*ins, *outs])
-    emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row)
+    emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row, shared=True)
 
 
 class _MapCode:
@@ -61,7 +64,11 @@ class _MapCode:
         def vector(start: Value, mask: Value | None) -> None:
             self._vector(pointers, scalars, by_axis, start, mask)
 
-        emit.in_vectors(count, self.lanes, vector)
+        if emit.team is None or indices:
+            emit.in_vectors(count, self.lanes, vector)
+            return
+        first, mine = emit.team.share(count, LINE)
+        emit.in_vectors(mine, self.lanes, lambda i, mask: vector(emit.b.add(first, i), mask))
 
     def _vector(
         self,

@@ -58,7 +58,8 @@ def emit_reverse(
             write = b.add(b.mul(b.add(b.mul(t, columns), n), inner), i)
             emit.store(emit.load(emit.at(x, read)), emit.at(out, write))
 
-        emit.nest([steps, inner], row)
+        with emit.alone():
+            emit.nest([steps, inner], row)
         return []
 
     emit.loop(columns, column)

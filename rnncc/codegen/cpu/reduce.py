@@ -70,7 +70,12 @@ class _ReduceCode:
     def run(self) -> None:
         emit, dims = self.emit, self.op.dims
         outer = dims[: self.kept - 1] if self.across else dims[: self.kept]
-        emit.nest([emit.dim(d) for d in outer], self._element if not self.across else self._row)
+        body = self._row if self.across else self._element
+        if outer:
+            emit.nest([emit.dim(d) for d in outer], body, shared=True)
+        else:
+            with emit.alone():
+                body([])
 
     def _row(self, indices: list[Value]) -> None:
         """A row of results, one a lane."""

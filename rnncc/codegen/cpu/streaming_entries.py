@@ -37,10 +37,18 @@ def emit_streaming(
     return {"run": glue.run(), "step": glue.step(), "state_init": glue.state_init()}
 
 
+def emit_run_part(
+    module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
+) -> ir.Function:
+    """Add `run_part`, for one of several threads; `calls` are such functions too."""
+    return _Glue(module, library, calls, target).run(team=True)
+
+
 class _Glue:
     """Writes one function after another; `emit` is of the one being written."""
 
     emit: Emit
+    part: Sequence[Value] = ()
 
     def __init__(
         self, module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
@@ -50,9 +58,11 @@ class _Glue:
         self.streaming: Streaming = library.streaming
         self.init, self.often = library.programs["init"], library.programs["step"]
 
-    def run(self) -> ir.Function:
+    def run(self, team: bool = False) -> ir.Function:
         """The whole sequence: a state that lives in the workspace, then all steps."""
-        function, (weights, inputs, outputs, workspace) = self._begin("run", 3)
+        name, pointers = ("run_part", 4) if team else ("run", 3)
+        function, (weights, inputs, outputs, workspace, *self.part) = self._begin(name, pointers)
+        self._refuse_null(self.part)
         streaming = self.streaming
         self._refuse_null([inputs, outputs, *([workspace] if streaming.made else [])])
         made = {slot.port.name: slot for slot in streaming.made}
@@ -146,7 +156,7 @@ class _Glue:
     def _try(self, part: str, arguments: list[Value]) -> None:
         """Call a program; what it refuses, the function refuses."""
         sizes = [self.emit.symbols[symbol] for symbol in self.library.symbols]
-        code = self.emit.b.call(self.calls[part], [*arguments, *sizes])
+        code = self.emit.b.call(self.calls[part], [*arguments, *self.part, *sizes])
         with self.emit.when(self.emit.b.icmp_signed("!=", code, I32(OK))):
             self.emit.b.ret(code)
 

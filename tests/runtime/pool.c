@@ -1,0 +1,47 @@
+/* Runs a net with one thread and with three, and compares every byte. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tiny.h"
+#include "rnncc_pool.h"
+
+enum { T = 5, N = 3, D = 5, H = 6 };
+
+struct call {
+    tiny_inputs inputs;
+    tiny_outputs outputs;
+    void *workspace;
+};
+
+static int task(void *argument, const struct rnncc_part *part) {
+    struct call *call = argument;
+    return tiny_run_part(&call->inputs, &call->outputs, call->workspace, part, T, N);
+}
+
+int main(void) {
+    static float x[T][N][D], h0[N][H], c0[N][H], results[2][T][N][D];
+    const int32_t lengths[N] = {5, 2, 4};
+    for (int i = 0; i < T * N * D; i++) x[0][0][i] = (float)(i % 7) / 7;
+    static struct call call;
+    call.inputs.x = x[0][0];
+    call.inputs.seq_lengths = lengths;
+    call.inputs.h0 = h0[0];
+    call.inputs.c0 = c0[0];
+    call.workspace = aligned_alloc(64, (tiny_workspace_bytes(T, N) + 63) / 64 * 64);
+    call.outputs.probabilities = results[0][0][0];
+    int code = tiny_run(&call.inputs, &call.outputs, call.workspace, T, N);
+    rnncc_pool *pool = rnncc_pool_create(3);
+    for (int i = 0; i < 100; i++) {
+        memset(results[1], 0, sizeof results[1]);
+        call.outputs.probabilities = results[1][0][0];
+        code += rnncc_pool_run(pool, task, &call);
+        if (memcmp(results[0], results[1], sizeof results[0])) code += 1000;
+    }
+    call.inputs.x = NULL;
+    printf("%d %d\n", code, rnncc_pool_run(pool, task, &call));
+    rnncc_pool_destroy(pool);
+    rnncc_pool_destroy(NULL);
+    free(call.workspace);
+    return 0;
+}

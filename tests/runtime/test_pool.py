@@ -1,0 +1,114 @@
+"""Calls that several threads compute together: the bits are those of one thread."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import rnncc_runtime
+from hypothesis import given
+from rnncc_runtime import LoadError, Model, Pool, RunError
+
+import rnncc
+from rnncc.commands.charnet import char_lstm
+from rnncc.frontends.caffe2 import import_net
+from rnncc.ir.program import Program
+from tests.codegen.test_golden import fix_unrolled
+from tests.codegen.test_random import PROGRAMS, examples, single
+from tests.golden import CASES, GOLDEN, Arrays, random_inputs
+from tests.strategies import make_inputs
+
+SIZES = [(0, 2, 2), (1, 1, 1), (3, 5, 4), (4, 33, 2)]
+"""T, N, S."""
+LSTM = GOLDEN / "caffe2" / "lstm"
+HERE = Path(__file__).parent
+INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
+
+
+def check(model: Model, inputs: Arrays) -> None:
+    want = model.run(inputs)
+    for threads in (1, 2, 3):
+        with Pool(threads) as pool:
+            for _ in range(2):
+                got = model.run(inputs, pool=pool)
+                for name, array in want.items():
+                    np.testing.assert_array_equal(got[name], array, err_msg=f"{name} {threads}")
+
+
+@pytest.mark.skipif(not CASES, reason="no golden data here")
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+def test_golden_nets(case: Path) -> None:
+    model = rnncc.compile(case / "net.pb", case / "init.pb", threads=True)
+    program = import_net(case / "net.pb", case / "init.pb")
+    for size in SIZES:
+        inputs = random_inputs(program, dict(zip("TNS", size, strict=True)))
+        fix_unrolled(inputs)
+        check(model, inputs)
+
+
+@examples(15)
+@given(PROGRAMS)
+def test_random_programs(program: Program) -> None:
+    model = rnncc.compile(program, threads=True)
+    for sizes in ({"T": 4, "N": 3}, {"T": 1, "N": 45}):
+        _, inputs = make_inputs(program, sizes)
+        names = [n for n, spec in model.inputs.items() if not spec.optional]
+        check(model, {name: single(inputs[name]) for name in names})
+
+
+def test_all_threads_end_where_one_refuses() -> None:
+    case = GOLDEN / "caffe2" / "lstm_bidirectional"
+    model = rnncc.compile(case / "net.pb", case / "init.pb", threads=True)
+    program = import_net(case / "net.pb", case / "init.pb")
+    inputs = random_inputs(program, {"T": 3, "N": 4})
+    wrong = {**inputs, "seq_lengths": np.array([3, 1, 9, 2], np.int32)}
+    with Pool(3) as pool:
+        for _ in range(3):
+            with pytest.raises(RunError, match="a sequence length is beyond T"):
+                model.run(wrong, pool=pool)
+            model.run(inputs, pool=pool)
+
+
+def test_models_share_a_pool() -> None:
+    first = rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", threads=True)
+    second = rnncc.compile(rnncc.cells.elman(3, 4), threads=True)
+    program = import_net(LSTM / "net.pb", LSTM / "init.pb")
+    inputs = random_inputs(program, {"T": 3, "N": 2})
+    with Pool(2) as pool:
+        for _ in range(5):
+            first.run(inputs, pool=pool)
+            second.run({"x": np.zeros((2, 4, 3), np.float32)}, pool=pool)
+
+
+def test_a_model_for_one_thread_says_so() -> None:
+    model = rnncc.compile(LSTM / "net.pb", LSTM / "init.pb")
+    program = import_net(LSTM / "net.pb", LSTM / "init.pb")
+    with Pool(2) as pool, pytest.raises(LoadError, match="compiled for one thread"):
+        model.run(random_inputs(program, {"T": 1, "N": 1}), pool=pool)
+
+
+def test_pools_have_threads() -> None:
+    with pytest.raises(ValueError, match="0 threads: expected at least 1"):
+        Pool(0)
+
+
+@pytest.mark.parametrize("compiler", [["cc", "-std=c11"], ["c++", "-xc++", "-std=c++20"]])
+def test_a_pool_in_c(tmp_path: Path, compiler: list[str]) -> None:
+    if shutil.which(compiler[0]) is None:
+        pytest.skip("no such compiler here")
+    made = rnncc.build(*char_lstm(5, 6), out=tmp_path, name="tiny", threads=True)
+    assert made.library is not None
+    source = HERE / "pool.c"
+    if "c++" in compiler:  # which has no cast from void * by itself
+        text = source.read_text().replace("= argument;", "= (struct call *)argument;")
+        source = tmp_path / "pool.cpp"
+        source.write_text(text)
+    program = tmp_path / "pool"
+    flags = ["-Wall", "-Wextra", "-Werror", "-pthread", f"-I{tmp_path}", f"-I{INCLUDE}"]
+    link = ["-xnone", f"-L{tmp_path}", "-ltiny", f"-Wl,-rpath,{tmp_path}"]
+    subprocess.run([*compiler, *flags, source, *link, "-o", program], check=True)
+    done = subprocess.run([program], capture_output=True, check=True, timeout=60)
+    assert done.stdout == b"0 1\n"
