@@ -62,8 +62,8 @@ class Options:
     memory_budget: int | None = None
     plan_for: str | Sequence[int] | Mapping[str, int] | None = None
     max_iterations: int | None = None
-
     threads: bool = False
+
     @property
     def recompute_names(self) -> frozenset[str]:
         """The names that `recompute` lists."""

@@ -57,9 +57,9 @@ class Emit:
         self.scalar = MathEmitter(module, Vector(1, target.fma))
         self.vector = MathEmitter(module, Vector(target.lanes, target.fma))
         self.symbols: dict[str, Value] = {}
+        self.team: Team | None = None
         self._stack: Pointer | None = None
 
-        self.team: Team | None = None
     @staticmethod
     def begin(function: ir.Function, target: Target, symbols: Sequence[str]) -> Emit:
         """Start a function whose last arguments are the sizes of these symbols."""
@@ -162,8 +162,6 @@ class Emit:
             phi.add_incoming(value, last)
         return results
 
-    def _phi(self, value: Value, block: ir.Block) -> Value:
-        phi = self.b.phi(value.type)
     def shared(self, count: Value, body: Body) -> None:
         """`loop` without anything carried, of which each thread of a team does a part."""
         if self.team is None:
@@ -181,6 +179,8 @@ class Emit:
         if self.team is not None:
             self.team.wait()
 
+    def _phi(self, value: Value, block: ir.Block) -> Value:
+        phi = self.b.phi(value.type)
         phi.add_incoming(value, block)
         return phi
 
