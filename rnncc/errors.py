@@ -38,5 +38,13 @@ class NetError(CompileError):
     """A question or a change that a net does not allow: names the operator and the blob."""
 
 
+class LimitError(CompileError):
+    """The interpreter met a loop that takes more turns than its limit."""
+
+    def __init__(self, turns: int | None = None) -> None:
+        most = "turns than its limit" if turns is None else f"than {turns} turns"
+        super().__init__("", f"a loop takes more {most}", "--max-iterations allows more")
+
+
 class InternalError(Exception):
     """A fault of rnncc itself: names the pass and where its input was dumped."""

@@ -8,16 +8,13 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Block, SSAValue
 
+from rnncc.errors import LimitError
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_ints
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
-
-
-class LimitError(ValueError):
-    """A loop takes more turns than its limit."""
 
 
 def run(
@@ -34,6 +31,8 @@ def run(
         sizes: values of symbols that no array's shape shows.
     Returns:
         output name -> array.
+    Raises:
+        LimitError: a loop takes more turns than its limit.
     """
     known = dict(sizes or {})
     arrays = {**program.arrays, **inputs}
@@ -101,7 +100,7 @@ def _run_scan(
         for y, row in zip(ys, rows, strict=True):
             y[t] = row
     if op.is_limited and carry[op.groups[1].index(op.open)]:
-        raise LimitError(f"a loop takes more than {len(steps)} turns")
+        raise LimitError(len(steps))
     return [*carry, *ys]
 
 
@@ -122,5 +121,5 @@ def _run_chunks(
         for i, (result, part) in enumerate(zip(results, parts, strict=True)):
             result[run if i < len(op.ys) else turn] = part
     if any(carry[i] for i in get_ints(op.limits)):
-        raise LimitError(f"a loop takes more than {steps} turns")
+        raise LimitError(steps)
     return [*carry, *results]

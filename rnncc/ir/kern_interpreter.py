@@ -94,7 +94,7 @@ class _Machine:
                 self._run_for(op)
             case Limit():
                 if self._flat(op.flag, 1)[0]:
-                    raise LimitError("a loop takes more turns than its limit")
+                    raise LimitError
             case Kernel():
                 self._run_kernel(op)
             case Pack():
