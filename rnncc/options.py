@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rnncc.errors import CompileError
+from rnncc.ir.precision import PRECISIONS
 from rnncc.packaging.names import c_name
 from rnncc.sizes import parse_bytes
 
@@ -42,9 +43,10 @@ class Options:
         outputs_with_grads: the outputs that have outside gradients; None is all floats.
         memory_budget: bytes that tape and workspace may take together at the sizes `plan_for`;
             checkpoints along time make room. A text such as "64M" will do.
-        plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
         threads: also make the function by which several threads compute one call.
+        plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
         max_iterations: the most turns of a While loop whose number of turns the net does not show.
+        precision: of the weights of products: fp32, bf16 or int8; inference alone has less.
     """
 
     name: str = "net"
@@ -61,8 +63,9 @@ class Options:
     outputs_with_grads: Sequence[str] | None = None
     memory_budget: int | None = None
     plan_for: str | Sequence[int] | Mapping[str, int] | None = None
-    max_iterations: int | None = None
     threads: bool = False
+    max_iterations: int | None = None
+    precision: str = "fp32"
 
     @property
     def recompute_names(self) -> frozenset[str]:
@@ -84,6 +87,7 @@ class Options:
         if "dump_ir" in values:
             values["dump_ir"] = Path(values["dump_ir"])
         _check_training(values)
+        _check_precision(values)
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")
@@ -106,6 +110,16 @@ def _check_training(values: dict[str, Any]) -> None:
             raise CompileError("memory_budget", "a budget holds at sizes", "plan_for gives them")
     if isinstance(values.get("outputs_with_grads"), str):
         values["outputs_with_grads"] = [values["outputs_with_grads"]]
+
+
+def _check_precision(values: dict[str, Any]) -> None:
+    precision = values.get("precision", "fp32")
+    if precision not in PRECISIONS:
+        what = f"precision {precision!r} is not one of {', '.join(PRECISIONS)}"
+        raise CompileError("", what)
+    if precision != "fp32" and values.get("train"):
+        what = f"precision {precision} is for inference: training computes in fp32"
+        raise CompileError("", what, "train without it, then compile the trained net with it")
 
 
 def _checked_name(name: Any) -> str:

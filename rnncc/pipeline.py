@@ -112,7 +112,8 @@ def lower_kernels(
     target = resolve_target(options.target, options.cpu)
     run = _Run(options, first=len(passes()) + 1)
     with run.timed("fuse", program):
-        kernels = lower_net(program, target)  # everything between products becomes their epilogue
+        # everything between products becomes their epilogue
+        kernels = lower_net(program, target, options.precision)
     if adjust is not None:
         adjust(kernels)
     with run.timed("plan", kernels):

@@ -16,14 +16,15 @@ from rnncc.codegen.vector import Splat, Vector
 from rnncc.ir.dims import Dim, Largest, divisor_of, symbol_of
 from rnncc.ir.types import ITEM_BYTES
 
-I64, I32, I8, I1 = ir.IntType(64), ir.IntType(32), ir.IntType(8), ir.IntType(1)
+I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
+I8, I1 = ir.IntType(8), ir.IntType(1)
 POINTER = ir.PointerType()
 FLOAT = ir.FloatType()
-MEMORY: dict[str, ir.Type] = {"f32": FLOAT, "i32": I32, "i64": I64, "i1": I8}
-"""Element types as they lie in memory; an i1 takes a byte."""
+VALUE: dict[str, ir.Type] = {"f32": FLOAT, "i32": I32, "i64": I64, "i1": I1}
+MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8, "bf16": I16, "i8": I8, "u8": I8}
+"""Element types as they lie in memory; an i1 takes a byte, a bf16 stands for its bits."""
 OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT = range(5)
 """What generated code returns: the error codes of include/rnncc.h."""
-VALUE: dict[str, ir.Type] = {**MEMORY, "i1": I1}
 
 SUMS = 192
 """Vectors of sums that products may keep on the stack."""

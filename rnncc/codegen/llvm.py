@@ -24,6 +24,17 @@ PORTABLE = {
     "x86-64-v4": (16, 32, True),
 }
 """cpu -> lanes, registers, fused multiply-add."""
+BYTE_DOT = """
+declare i32 @llvm.vector.reduce.add.v64i32(<64 x i32>)
+define i32 @f(<64 x i8> %a, <64 x i8> %b) {
+  %x = zext <64 x i8> %a to <64 x i32>
+  %y = sext <64 x i8> %b to <64 x i32>
+  %p = mul <64 x i32> %x, %y
+  %s = call i32 @llvm.vector.reduce.add.v64i32(<64 x i32> %p)
+  ret i32 %s
+}
+"""
+"""What becomes the instruction for sums of products of bytes, where a cpu has one."""
 
 
 def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
@@ -49,8 +60,9 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
     cpu = cpu or ("x86-64-v3" if architecture == "x86_64" else "generic")
     _check_cpu(architecture, cpu)
     lanes, registers, fma = _vectors(architecture, chosen, cpu)
+    dot = lanes >= 8 and cpu not in PORTABLE and "dot" in _cpu_features(chosen, cpu)
     features = "-prefer-256-bit" if lanes == 16 else ""
-    return Target(chosen, cpu, features, lanes, registers, fma)
+    return Target(chosen, cpu, features, lanes, registers, fma, dot)
 
 
 def _architecture(triple: str) -> str:
@@ -65,9 +77,12 @@ def _native(triple: str) -> Target:
         return Target(triple, llvm.get_host_cpu_name(), text, 4, 32, True)
     if features.get("avx512f") and features.get("avx512vl"):
         text = f"{text},-prefer-256-bit"
-        return Target(triple, llvm.get_host_cpu_name(), text, 16, 32, True)
+        dot = bool(features.get("avx512vnni"))
+        return Target(triple, llvm.get_host_cpu_name(), text, 16, 32, True, dot)
     lanes = 8 if features.get("avx2") else 4
-    return Target(triple, llvm.get_host_cpu_name(), text, lanes, 16, bool(features.get("fma")))
+    dot = lanes == 8 and bool(features.get("avxvnni"))
+    fma = bool(features.get("fma"))
+    return Target(triple, llvm.get_host_cpu_name(), text, lanes, 16, fma, dot)
 
 
 def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:
@@ -93,6 +108,9 @@ def _cpu_features(triple: str, cpu: str) -> frozenset[str]:
             found.add(feature)
         if "vfmadd" in assembly:
             found.add("fma")
+    assembly = _machine(triple, cpu, "-prefer-256-bit").emit_assembly(_parse(BYTE_DOT, triple))
+    if "vpdpbusd" in assembly:
+        found.add("dot")
     return frozenset(found)
 
 
@@ -240,7 +258,12 @@ def check_runs_here(target: Target) -> None:
     """
     own = resolve_target()
     same = _architecture(target.triple) == _architecture(own.triple)
-    if not same or target.lanes > own.lanes or (target.fma and not own.fma):
+    if (
+        not same
+        or target.lanes > own.lanes
+        or (target.fma and not own.fma)
+        or (target.dot and not own.dot)
+    ):
         what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"
         raise CompileError("", what, "rnncc.build writes it to files")
 

@@ -14,6 +14,7 @@ class Target:
         lanes: float32 elements of a vector register.
         registers: vector registers.
         fma: whether it multiplies and adds in one rounding.
+        dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
         cache: bytes of the cache next to the core that intermediate results should stay in.
     """
 
@@ -23,6 +24,7 @@ class Target:
     lanes: int
     registers: int
     fma: bool
+    dot: bool = False
     cache: int = 256 * 1024
 
     def panel(self, slots: int, units: int) -> int:

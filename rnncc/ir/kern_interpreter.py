@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from rnncc.ir.access import Access, dense, get_access
+from rnncc.ir.access import Access, buffer_dtype, dense, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import LimitError
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -22,7 +22,8 @@ from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Pack, Reduce, Revers
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import add_products, add_rows
-from rnncc.ir.packing import pack, unpack
+from rnncc.ir.packing import GROUP, pack, packed_depth, unpack
+from rnncc.ir.precision import from_bf16, whole_product
 from rnncc.ir.types import NUMPY, dtype_of
 
 Shape = tuple[int, ...]
@@ -190,7 +191,16 @@ class _Machine:
         """A product's left operand and its packed weights."""
         rows = self.context.shape(op.dims[:-1])
         a = self._view(op.a, get_access(op.a_access), (*rows, op.depth.data))
-        return [a, self._flat(op.weights, op.slots.data * op.units * op.depth.data)]
+        per_k = op.slots.data * op.units
+        depth = packed_depth(op.depth.data, GROUP[buffer_dtype(op.weights)])
+        factors = [a, self._flat(op.weights, per_k * depth)]
+        if op.scales is None or op.room is None:
+            return factors
+        assert isinstance(op.room.owner, Buffer)
+        room = self._flat(op.room, int(op.room.owner.elements))
+        _check_apart(room, factors)
+        room[...] = 0xFF
+        return [*factors, self._flat(op.scales, per_k)]
 
     def _run_contract(self, op: Contract) -> None:
         if self.names[op.out] is None:
@@ -267,8 +277,16 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
     """The sums of each slot."""
     if not isinstance(op, Gemm):
         return []
-    a, packed = factors
-    weights = unpack(packed, op.slots.data, op.units, op.depth.data, op.panel.data)
+    a, packed, *scales = factors
+    dtype, slots, panel = buffer_dtype(op.weights), op.slots.data, op.panel.data
+    weights = unpack(packed, slots, op.units, op.depth.data, panel, GROUP[dtype])
+    if scales:
+        by_slot = unpack(scales[0], slots, op.units, 1, panel)
+        offset = 128 if dtype == "u8" else 0
+        whole = [w.astype(np.int16) - offset for w in weights]
+        return [whole_product(a, w, s[:, 0]) for w, s in zip(whole, by_slot, strict=True)]
+    if dtype == "bf16":
+        weights = [from_bf16(w) for w in weights]
     return [a @ w.T for w in weights]
 
 

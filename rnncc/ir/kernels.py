@@ -155,11 +155,17 @@ class Gemm(Kernel):
     The domain is the rows' axes, then the units. k runs from 0 up, one fused multiply-add a
     step, whatever the tile. Weights are packed by `kern.pack` with the same `depth`, `slots` and
     `panel`. The body takes the slots' sums, then the inputs.
+
+    Weights of bf16 are widened as they are read. Weights of i8 or u8 come with `scales`, one a unit
+    and slot, packed as weights of depth 1: each row of a becomes whole numbers with a scale of its
+    own, the sums are exact, and z_s is such a sum times both scales; `room` is scratch for rows.
     """
 
     name = "kern.gemm"
     a = operand_def(BufferType)
     weights = operand_def(BufferType)
+    scales = opt_operand_def(BufferType)
+    room = opt_operand_def(BufferType)
     depth = prop_def(IntAttr)
     slots = prop_def(IntAttr)
     panel = prop_def(IntAttr)
@@ -174,11 +180,16 @@ class Gemm(Kernel):
         ins: Sequence[tuple[SSAValue, Access]],
         outs: Sequence[tuple[SSAValue, Access]],
         body: Block,
+        quantised: tuple[SSAValue, SSAValue] | None = None,
     ) -> None:
-        """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel."""
+        """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel.
+
+        `quantised`: the scales and the room.
+        """
         depth, slots, panel = geometry
+        extra: list[list[SSAValue]] = [[v] for v in quantised] if quantised else [[], []]
         super().__init__(
-            operands=[a[0], weights, [b for b, _ in ins], [b for b, _ in outs]],
+            operands=[a[0], weights, *extra, [b for b, _ in ins], [b for b, _ in outs]],
             properties={
                 "domain": dims_attr(domain),
                 "depth": IntAttr(depth),

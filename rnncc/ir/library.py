@@ -80,6 +80,12 @@ class Library:
         return list({port.name: port for port in ports}.values())
 
     @property
+    def precision(self) -> str:
+        """Of the weights of products: fp32 where none are of less."""
+        held = {b.dtype for program in self.programs.values() for b in params_of(program)}
+        return "int8" if held & {"i8", "u8"} else "bf16" if "bf16" in held else "fp32"
+
+    @property
     def workspace(self) -> Largest:
         """Bytes of the workspace that do for every function."""
         if self.streaming is not None:

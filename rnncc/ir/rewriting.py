@@ -5,20 +5,25 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-from xdsl.context import Context
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.types import dims_of
 
+if TYPE_CHECKING:
+    from xdsl.context import Context
 
-class NetPass(ModulePass, ABC):
-    """A pass over one net."""
+
+@dataclass(frozen=True)
+class NetPass(ABC):
+    """A pass over one net; `universe.py` makes passes of xDSL of these."""
+
+    name: ClassVar[str]
 
     def apply(self, ctx: Context, op: ModuleOp) -> None:
         for net in op.ops:

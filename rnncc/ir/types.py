@@ -27,7 +27,9 @@ Tensor = TensorType[Any]
 
 ELEMENTS: dict[str, Attribute] = {"f32": f32, "f64": f64, "i32": i32, "i64": i64, "i1": i1}
 NUMPY = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i1": np.bool_}
-ITEM_BYTES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8, "i1": 1}
+STORED = {**NUMPY, "bf16": np.uint16, "i8": np.int8, "u8": np.uint8}
+"""What buffers hold: also weights of low precision, bf16 by its bits."""
+ITEM_BYTES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8, "i1": 1, "bf16": 2, "i8": 1, "u8": 1}
 FLOATS = ("f32", "f64")
 _NAMES = {attribute: name for name, attribute in ELEMENTS.items()}
 

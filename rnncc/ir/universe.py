@@ -36,8 +36,11 @@ def _kern() -> Dialect:
 
 
 def _pass(path: str) -> Callable[[], type[ModulePass]]:
+    """The class of a pass; as xDSL's own base takes time to import, ours stand without it."""
     module, name = path.split(".")
-    return lambda: getattr(import_module(f"rnncc.passes.{module}"), name)
+    return lambda: type(
+        name, (getattr(import_module(f"rnncc.passes.{module}"), name), ModulePass), {}
+    )
 
 
 UNIVERSE = Universe(

@@ -47,8 +47,8 @@ from rnncc.lowering.weights import Weights
 from rnncc.lowering.zeros import give_zeros
 
 
-def lower(program: Program, target: Target) -> KernelProgram:
-    """Kernels over buffers for a whole net."""
+def lower(program: Program, target: Target, precision: str = "fp32") -> KernelProgram:
+    """Kernels over buffers for a whole net; `precision`: of the weights that it knows."""
     net = program.net
     unknown = {n: op for n, op in program.params.items() if n not in program.arrays}
     result = KernelProgram(
@@ -62,6 +62,7 @@ def lower(program: Program, target: Target) -> KernelProgram:
         [_port(n, op.y) for n, op in program.params.items() if n not in unknown],
     )
     lowering = Lowering(program, result, target)
+    lowering.weights.precision = precision
     func = lowering.run(net)
     result.module.body.block.add_op(func)
     give_stand_ins(result)
@@ -439,9 +440,11 @@ class Lowering:
         by_row = Placed(place.buffer, Access(place.access.offset, (*leading, m)))
         row_access = by_row.over(aligned(dims[:-1], rows, first), len(dims) - 1)
         a = (place.buffer, Access(row_access.offset, (*row_access.strides, k)))
-        packed, geometry = self.weights.packed(op, region.slots, int(dims[-1]))
-        body = region.finish(values)
-        self.builder.insert(kernels.Gemm(domain, a, packed, geometry, region.ins, stores, body))
+        packed = self.weights.packed(op, region.slots, int(dims[-1]))
+        body, shape = region.finish(values), (packed.buffer, packed.geometry)
+        self.builder.insert(
+            kernels.Gemm(domain, a, *shape, region.ins, stores, body, packed.quantised)
+        )
 
     def region(self, rank: int, product: tuple[Matmul, IndexMap] | None = None) -> Region:
         return Region(rank, self.resolve, self.find, self.place, product)

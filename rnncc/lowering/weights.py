@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.builder import Builder
 from xdsl.ir import Block, SSAValue
 
+from rnncc.codegen.whole_rows import WholeRows
 from rnncc.ir import kernels
 from rnncc.ir.access import Access, buffer_dtype, packed_elements
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.ops.linear import Matmul
-from rnncc.ir.packing import pack
-from rnncc.ir.types import NUMPY, dims_of
+from rnncc.ir.packing import GROUP, pack
+from rnncc.ir.precision import MOST_DEPTH, quantise_units, to_bf16
+from rnncc.ir.types import STORED, dims_of
 from rnncc.lowering.maps import Placed
 
 if TYPE_CHECKING:
@@ -24,21 +27,37 @@ Geometry = tuple[int, int, int]
 """Depth, slots, panel: see `kern.gemm`."""
 
 
+@dataclass(frozen=True)
+class Packed:
+    """What a product takes: weights, and scales and room where they are whole numbers."""
+
+    buffer: SSAValue
+    geometry: Geometry
+    quantised: tuple[SSAValue, SSAValue] | None = None
+
+
 class Weights:
-    """Arrays that the library holds, and the packed forms made of them, each made once."""
+    """Arrays that the library holds, and the packed forms made of them, each made once.
+
+    Attributes:
+        precision: of the packed forms of arrays that the library holds.
+    """
+
+    precision = "fp32"
 
     def __init__(self, lowering: Lowering) -> None:
         self._lowering = lowering
         self._arrays: dict[SSAValue, np.ndarray[Any, Any]] = {}
         self._packed: dict[object, SSAValue] = {}
+        self._scales: dict[SSAValue, SSAValue] = {}
 
     def keep(self, buffer: SSAValue, array: np.ndarray[Any, Any]) -> None:
         """Make an array the contents of a `param` buffer."""
-        flat = np.ascontiguousarray(array, NUMPY[buffer_dtype(buffer)]).reshape(-1)
+        flat = np.ascontiguousarray(array, STORED[buffer_dtype(buffer)]).reshape(-1)
         self._arrays[buffer] = flat
         self._lowering.result.arrays[_label(buffer)] = flat
 
-    def packed(self, op: Matmul, starts: list[int], units: int) -> tuple[SSAValue, Geometry]:
+    def packed(self, op: Matmul, starts: list[int], units: int) -> Packed:
         """The right operand's columns from each of `starts` on, `units` of them, packed."""
         lowering = self._lowering
         place = lowering.place(op.b)
@@ -55,9 +74,18 @@ class Weights:
                 home = self._home(op.b, place)
                 made = self._pack_later(place.buffer, sources, units, depth, panel, home)
                 if home is None:
-                    return made, (depth, len(starts), panel)
+                    return Packed(made, (depth, len(starts), panel))
             self._packed[key] = made
-        return self._packed[key], (depth, len(starts), panel)
+        made = self._packed[key]
+        return Packed(made, (depth, len(starts), panel), self._quantised(made, depth))
+
+    def _quantised(self, made: SSAValue, depth: int) -> tuple[SSAValue, SSAValue] | None:
+        """The scales of whole numbers, and room for a product's rows."""
+        if made not in self._scales:
+            return None
+        lowering = self._lowering
+        size = WholeRows.of(lowering.target, buffer_dtype(made), depth).bytes
+        return self._scales[made], lowering.declare("rows", "scratch", "u8", [Dim.of(size)]).buffer
 
     def _home(self, value: SSAValue, place: Placed) -> Builder | None:
         """Where a matrix that no loop changes is packed, once; None for one that changes."""
@@ -78,10 +106,33 @@ class Weights:
     ) -> SSAValue:
         flat, lanes = self._arrays[buffer], self._lowering.target.lanes
         matrices = [_matrix(flat, source, units, depth) for source in sources]
-        made = pack(matrices, panel, lanes)
-        label = f"{_label(buffer)}.packed"
-        place = self._lowering.declare(label, "param", buffer_dtype(buffer), [Dim.of(len(made))])
-        self.keep(place.buffer, made)
+        dtype = self._stored(buffer, depth)
+        scales: list[np.ndarray[Any, Any]] = []
+        if dtype == "bf16":
+            matrices = [to_bf16(m) for m in matrices]
+        elif dtype in ("i8", "u8"):
+            whole = [quantise_units(m) for m in matrices]
+            matrices, scales = [m for m, _ in whole], [s[:, None] for _, s in whole]
+            if dtype == "u8":
+                matrices = [(m.astype(np.int16) + 128).astype(np.uint8) for m in matrices]
+        made = self._hold(buffer, dtype, pack(matrices, panel, lanes * GROUP[dtype], GROUP[dtype]))
+        if scales:
+            self._scales[made] = self._hold(buffer, "f32", pack(scales, panel, lanes))
+        return made
+
+    def _stored(self, buffer: SSAValue, depth: int) -> str:
+        """The type in which weights are held."""
+        if buffer_dtype(buffer) != "f32" or self.precision == "fp32" or depth > MOST_DEPTH:
+            return buffer_dtype(buffer)
+        if self.precision == "bf16":
+            return "bf16"
+        return "u8" if self._lowering.target.dot else "i8"
+
+    def _hold(self, buffer: SSAValue, dtype: str, array: np.ndarray[Any, Any]) -> SSAValue:
+        """A new constant of the library, made of what another one holds."""
+        label = f"{_label(buffer)}.{'packed' if dtype == buffer_dtype(buffer) else dtype}"
+        place = self._lowering.declare(label, "param", dtype, [Dim.of(len(array))])
+        self.keep(place.buffer, array)
         return place.buffer
 
     def _pack_later(

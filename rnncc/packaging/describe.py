@@ -38,7 +38,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         "weights": library.weights,
         "target": target.triple,
         "cpu": target.cpu,
-        "precision": "fp32",
+        "precision": library.precision,
     }
 
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.access import Access, dense, get_access
+from rnncc.ir.access import Access, buffer_dtype, dense, get_access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim, get_dims
+from rnncc.ir.packing import GROUP, packed_depth
 from rnncc.planning.footprint import Footprint
 
 Targets = dict[Buffer, Dim | None]
@@ -109,7 +110,12 @@ def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
         offset, *strides = get_dims(op.a_access)
         depth = Dim.of(op.depth.data)
         yield op.a, False, Access(offset, tuple(strides)), (*op.dims[:-1], depth)
-        yield _flat(op.weights, False, depth * op.slots.data * op.units)
+        packed = packed_depth(op.depth.data, GROUP[buffer_dtype(op.weights)])
+        yield _flat(op.weights, False, Dim.of(packed * op.slots.data * op.units))
+        if op.scales is not None and op.room is not None:
+            assert isinstance(op.room.owner, Buffer)
+            yield _flat(op.scales, False, Dim.of(op.slots.data * op.units))
+            yield _flat(op.room, True, op.room.owner.elements)
     for value, access in zip(op.ins, op.in_accesses, strict=True):
         yield value, False, access, op.dims
     kept = op.dims[: len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)]

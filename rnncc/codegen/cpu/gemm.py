@@ -5,20 +5,21 @@ Every sum over k starts at zero and takes its terms in order, whatever the tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 
 from llvmlite import ir
-from xdsl.ir import SSAValue
 
+from rnncc.codegen.cpu.gemm_epilogue import Epilogue
+from rnncc.codegen.cpu.gemm_terms import Bf16Terms, Left, Terms
+from rnncc.codegen.cpu.gemm_whole import WholeTerms
 from rnncc.codegen.cpu.nest import indexed_axes, make_nest
-from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.emit import I64, SUMS, Emit, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 
-FLOAT_BYTES = 4
 NEAR_BYTES = 16 * 1024
 """Of a panel of weights that several tiles of rows read: half of the smallest first-level cache."""
 CHAINS = 8
@@ -26,9 +27,14 @@ CHAINS = 8
 
 
 def emit_gemm(
-    emit: Emit, op: Gemm, a: Pointer, weights: Pointer, ins: list[Pointer], outs: list[Pointer]
+    emit: Emit,
+    op: Gemm,
+    a: Pointer,
+    weights: list[Pointer],
+    ins: list[Pointer],
+    outs: list[Pointer],
 ) -> None:
-    """Write the loops of a product."""
+    """Write the loops of a product; `weights`: packed, then scales and room if there are any."""
     if a.dtype != "f32":
         raise CompileError(str(op.location), f"a product of {a.dtype} is not supported")
     _GemmCode(emit, op, a, weights, [*ins, *outs]).run()
@@ -36,28 +42,20 @@ def emit_gemm(
 
 class _GemmCode:
     def __init__(
-        self, emit: Emit, op: Gemm, a: Pointer, weights: Pointer, pointers: list[Pointer]
+        self, emit: Emit, op: Gemm, a: Pointer, weights: list[Pointer], pointers: list[Pointer]
     ) -> None:
-        self.emit, self.op, self.weights = emit, op, weights
-        self.lanes, self.slots = emit.target.lanes, op.slots.data
-        self.depth, self.panel = op.depth.data, op.panel.data
-        accesses = [*op.in_accesses, *op.out_accesses]
+        self.emit, self.op = emit, op
+        self.lanes, self.slots, self.panel = emit.target.lanes, op.slots.data, op.panel.data
         offset, strides = _split(op)
+        accesses = [*op.in_accesses, *op.out_accesses]
         rows = [Access(x.offset, x.strides[:-1]) for x in accesses]
         nest = make_nest(op.dims[:-1], [Access(offset, strides[:-1]), *rows], self._row_axes())
-        self.row_dims, self.row_axes = list(nest.dims), list(nest.axes)
-        self.a = emit.at(a, emit.dim(offset))
-        self.a_steps, self.k_step = nest.accesses[0].strides, emit.dim(strides[-1])
-        self.bases = [
-            emit.at(p, emit.dim(x.offset)) for p, x in zip(pointers, accesses, strict=True)
-        ]
-        self.row_steps = [x.strides for x in nest.accesses[1:]]
-        self.unit_steps = [x.strides[-1] for x in accesses]
-        self.arguments: Sequence[SSAValue] = op.body.block.args
-        self.inputs = self.arguments[self.slots :]
-        varying = set(self.arguments[: self.slots])
-        varying |= {v for v, s in zip(self.inputs, self.unit_steps, strict=False) if s != 0}
-        self.code = RegionCode(emit, op.body.block, varying, len(op.dims) - 1)
+        self.row_dims = list(nest.dims)
+        steps = nest.accesses[0].strides
+        left = Left(emit.at(a, emit.dim(offset)), steps, emit.dim(strides[-1]))
+        self.terms = _terms(emit, op, left, weights)
+        self.epilogue = Epilogue(emit, op, pointers, nest)
+        self.first: Value = I64(0)
 
     def _row_axes(self) -> list[int]:
         return [axis for axis in indexed_axes(self.op) if axis < len(self.op.dims) - 1]
@@ -71,6 +69,30 @@ class _GemmCode:
         """All panels for the rows along the last row axis."""
         emit = self.emit
         count = emit.dim(self.row_dims[-1]) if self.row_dims else I64(1)
+        if not self.terms.most_rows:
+            self._some_rows(outer, count)
+            return
+        b, most = emit.b, I64(self.terms.most_rows)
+
+        def block(first: Value, size: Value) -> None:
+            self.first = first
+            self.terms.prepare(outer, first, size)
+            self._some_rows(outer, size)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            first = b.mul(i, most)
+            rest = b.sub(count, first)
+            block(first, b.select(b.icmp_signed("<", rest, most), rest, most))
+            return []
+
+        if isinstance(count, ir.Constant) and count.constant <= self.terms.most_rows:
+            block(I64(0), count)
+            return
+        emit.loop(b.sdiv(b.add(count, b.sub(most, I64(1))), most), turn)
+
+    def _some_rows(self, outer: list[Value], count: Value) -> None:
+        """All panels for rows from the first one of a block on."""
+        emit = self.emit
         if isinstance(count, ir.Constant):
             if count.constant == 1:
                 self._single_row(outer)
@@ -121,7 +143,7 @@ class _GemmCode:
 
     def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
         """All rows: at once, or where the panel is too large to stay near, in groups of rows."""
-        if self.depth * self.slots * width * FLOAT_BYTES <= NEAR_BYTES:
+        if self.terms.words * self.terms.bytes * width <= NEAR_BYTES:
             self._cut(
                 I64(0), count, width, lambda row, rows: self._tile(outer, row, rows, [panel], width)
             )
@@ -142,17 +164,21 @@ class _GemmCode:
         self, outer: list[Value], start: Value, count: Value, panel: Value, width: int
     ) -> None:
         """Some rows: a run of k at a time, which stays near, while the sums wait on the stack."""
-        emit, b, stack, vectors = self.emit, self.emit.b, self.emit.stack, self._vectors(width)
-        runs = -(-self.depth * self.slots * width * FLOAT_BYTES // NEAR_BYTES)
-        run = -(-self.depth // runs)
+        emit, b, stack, vectors = self.emit, self.emit.b, self._stack, self._vectors(width)
+        words = self.terms.words
+        runs = -(-words * self.terms.bytes * width // NEAR_BYTES)
+        run = -(-words // runs)
 
         def clear(i: Value, carried: list[Value]) -> list[Value]:
-            emit.store(emit.vector.splat(0.0), self._on_stack(stack, i), self.lanes)
+            none = self.terms.start(self._row(outer, b.add(start, i)))
+            for n in range(vectors):
+                at = b.add(b.mul(i, I64(vectors)), I64(n))
+                emit.store(none, self._on_stack(stack, at), self.lanes)
             return []
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             first = b.mul(i, I64(run))
-            rest = b.sub(I64(self.depth), first)
+            rest = b.sub(I64(words), first)
             size = b.select(b.icmp_signed("<", rest, I64(run)), rest, I64(run))
 
             def tile(row: Value, rows: int) -> None:
@@ -169,7 +195,7 @@ class _GemmCode:
             self._cut(I64(0), count, width, tile)
             return []
 
-        emit.loop(b.mul(count, I64(vectors)), clear)
+        emit.loop(count, clear)
         emit.loop(I64(runs), turn)
         self._epilogues(outer, start, count, panel, width)
 
@@ -210,15 +236,10 @@ class _GemmCode:
     ) -> None:
         """Sums of `rows` rows and all units of some panels, then the epilogue."""
         sums = self._sums(outer, row, rows, panels, width)
-        vectors = -(-width // self.lanes)
         if rows == 1:
-            pointers, scalars, by_axis = self._row_state(outer, row)
-            for p, panel in enumerate(panels):
-                for j in range(vectors):
-                    slots = [sums[0][p][s * vectors + j] for s in range(self.slots)]
-                    self._epilogue(pointers, scalars, by_axis, panel, j, width, slots)
+            self._finish(outer, row, panels, width, lambda p, n: sums[0][p][n])
             return
-        stack = self.emit.stack
+        stack = self._stack
         flat = [v for of_row in sums for v in of_row[0]]
         for i, value in enumerate(flat):
             self.emit.store(value, self._on_stack(stack, I64(i)), self.lanes)
@@ -228,17 +249,43 @@ class _GemmCode:
         self, outer: list[Value], row: Value, rows: Value, panel: Value, width: int
     ) -> None:
         """The epilogue of rows whose sums are on the stack."""
-        stack, vectors = self.emit.stack, -(-width // self.lanes)
+        stack, vectors = self._stack, self._vectors(width)
 
         def turn(r: Value, carried: list[Value]) -> list[Value]:
-            here = self.emit.b.mul(r, I64(self.slots * vectors))
-            pointers, scalars, by_axis = self._row_state(outer, self.emit.b.add(row, r))
-            for j in range(vectors):
-                slots = [self._saved(stack, here, s * vectors + j) for s in range(self.slots)]
-                self._epilogue(pointers, scalars, by_axis, panel, j, width, slots)
+            here = self._on_stack(stack, self.emit.b.mul(r, I64(vectors)))
+
+            def saved(_: int, number: int) -> Value:
+                return self.emit.load(self._on_stack(here, I64(number)), self.lanes)
+
+            self._finish(outer, self.emit.b.add(row, r), [panel], width, saved)
             return []
 
         self.emit.loop(rows, turn)
+
+    def _finish(
+        self,
+        outer: list[Value],
+        row: Value,
+        panels: list[Value],
+        width: int,
+        sums: Callable[[int, int], Value],
+    ) -> None:
+        """The epilogue of one row; `sums`: by panel and by slot · vectors + vector."""
+        b, vectors = self.emit.b, -(-width // self.lanes)
+        left = self._row(outer, row)
+        state = self.epilogue.row([*outer, b.add(self.first, row)])
+        for p, panel in enumerate(panels):
+            before = b.mul(panel, I64(self.slots * self.panel))
+            for j in range(vectors):
+                slots = [
+                    self.terms.total(
+                        sums(p, s * vectors + j),
+                        left,
+                        b.add(before, I64(s * width + j * self.lanes)),
+                    )
+                    for s in range(self.slots)
+                ]
+                self.epilogue.run(state, panel, j, width, slots)
 
     def _sums(
         self,
@@ -253,131 +300,51 @@ class _GemmCode:
 
         `part`: the first k, how many, and the sums so far.
         """
-        emit, b = self.emit, self.emit.b
-        lefts = [self._left(outer, b.add(row, I64(r))) for r in range(rows)]
-        block = self.slots * width
-        rights = [
-            emit.at(self.weights, b.mul(p, I64(self.depth * self.slots * self.panel)))
-            for p in panels
-        ]
+        emit, b, terms = self.emit, self.emit.b, self.terms
+        lefts = [self._row(outer, b.add(row, I64(r))) for r in range(rows)]
+        rights = [terms.panel(p, self.panel) for p in panels]
         vectors = -(-width // self.lanes)
         offsets = [s * width + j * self.lanes for s in range(self.slots) for j in range(vectors)]
-        zero = emit.vector.splat(0.0)
-
-        start, count, known = part or (I64(0), I64(self.depth), None)
+        start, count, known = part or (I64(0), I64(terms.words), None)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
-            k = b.add(start, i)
-            at_k = b.mul(k, self.k_step)
-            wide = [emit.splat(emit.load(emit.at(left, at_k)), self.lanes) for left in lefts]
+            word = b.add(start, i)
+            wide = [terms.left(left, word) for left in lefts]
             sums = list(carried)
             for p, right in enumerate(rights):
-                here = emit.at(right, b.mul(k, I64(block)))
                 for i, offset in enumerate(offsets):
-                    weight = emit.load(emit.at(here, I64(offset)), self.lanes)
+                    weight = terms.right(right, word, width, offset)
                     for r in range(rows):
                         n = (r * len(rights) + p) * len(offsets) + i
-                        sums[n] = emit.vector.fma(b, wide[r], weight, sums[n])
+                        sums[n] = terms.add(sums[n], wide[r], weight)
             return sums
 
-        before = known or [zero] * (rows * len(rights) * len(offsets))
+        own = len(rights) * len(offsets)
+        before = known or [none for left in lefts for none in [terms.start(left)] * own]
         flat = emit.loop(count, turn, before)
         n = len(offsets)
         return [
             [flat[(r * len(rights) + p) * n :][:n] for p in range(len(rights))] for r in range(rows)
         ]
 
-    def _left(self, outer: list[Value], row: Value) -> Pointer:
-        """A row of the left operand."""
-        return self._along(self.a, self.a_steps, outer, row)
-
-    def _along(
-        self, pointer: Pointer, steps: Sequence[Dim], outer: list[Value], row: Value
-    ) -> Pointer:
-        for index, step in zip([*outer, row], steps, strict=False):
-            if step != 0:
-                pointer = self.emit.at(pointer, self.emit.b.mul(index, self.emit.dim(step)))
-        return pointer
-
-    def _row_state(
-        self, outer: list[Value], row: Value
-    ) -> tuple[list[Pointer], dict[SSAValue, Value], dict[int, Value]]:
-        """What the epilogue needs once a row."""
-        emit = self.emit
-        pointers = [
-            self._along(p, steps, outer, row)
-            for p, steps in zip(self.bases, self.row_steps, strict=True)
-        ]
-        by_axis = dict(zip(self.row_axes, [*outer, row], strict=False))
-        known: dict[SSAValue, Value] = {
-            v: emit.load(p)
-            for v, p in zip(self.inputs, pointers, strict=False)
-            if v not in self.code.varying
-        }
-        scalars = self.code.invariants(known, lambda axis: by_axis.get(axis, I64(0)))
-        return pointers, scalars, by_axis
-
-    def _epilogue(
-        self,
-        pointers: list[Pointer],
-        scalars: dict[SSAValue, Value],
-        by_axis: dict[int, Value],
-        panel: Value,
-        vector: int,
-        width: int,
-        slots: list[Value],
-    ) -> None:
-        """The body on one vector of units; beyond the panel's width nothing is read or written."""
-        emit, b = self.emit, self.emit.b
-        unit = b.add(b.mul(panel, I64(self.panel)), I64(vector * self.lanes))
-        inside = min(self.lanes, width - vector * self.lanes)
-        known = dict(zip(self.arguments, slots, strict=False))
-        for v, pointer, step in zip(self.inputs, pointers, self.unit_steps, strict=False):
-            if v in self.code.varying:
-                known[v] = self._load(pointer, unit, step, inside)
-
-        def index(axis: int) -> Value:
-            return emit.splat(by_axis.get(axis, I64(0)), self.lanes)
-
-        values = self.code.vectors(scalars, known, index, self.lanes)
-        count = len(self.inputs)
-        for value, pointer, step in zip(
-            values, pointers[count:], self.unit_steps[count:], strict=True
-        ):
-            self._store(value, pointer, unit, step, inside)
-
-    def _load(self, pointer: Pointer, unit: Value, step: Dim, inside: int) -> Value:
-        emit, b = self.emit, self.emit.b
-        mask = None if inside == self.lanes else emit.first_lanes(inside, self.lanes)
-        if step == 1:
-            return emit.load(emit.at(pointer, unit), self.lanes, mask)
-        stride = emit.dim(step)
-        lanes: Value = None
-        for lane in range(inside):
-            at = b.mul(b.add(unit, I64(lane)), stride)
-            value = emit.load(emit.at(pointer, at))
-            if lanes is None:
-                lanes = ir.Constant(ir.VectorType(value.type, self.lanes), None)
-            lanes = b.insert_element(lanes, value, I64(lane))
-        return lanes
-
-    def _store(self, value: Value, pointer: Pointer, unit: Value, step: Dim, inside: int) -> None:
-        emit, b = self.emit, self.emit.b
-        mask = None if inside == self.lanes else emit.first_lanes(inside, self.lanes)
-        if step == 1:
-            emit.store(value, emit.at(pointer, unit), self.lanes, mask)
-            return
-        stride = emit.dim(step)
-        for lane in range(inside):
-            at = b.mul(b.add(unit, I64(lane)), stride)
-            emit.store(b.extract_element(value, I64(lane)), emit.at(pointer, at))
-
     def _on_stack(self, stack: Pointer, number: Value) -> Pointer:
         return self.emit.at(stack, self.emit.b.mul(number, I64(self.lanes)))
 
-    def _saved(self, stack: Pointer, row: Value, number: int) -> Value:
-        at = self._on_stack(stack, self.emit.b.add(row, I64(number)))
-        return self.emit.load(at, self.lanes)
+    @property
+    def _stack(self) -> Pointer:
+        return replace(self.emit.stack, dtype=self.terms.sums)
+
+    def _row(self, outer: list[Value], number: Value) -> Pointer:
+        """A row of the left operand."""
+        return self.terms.row(outer, self.first, number)
+
+
+def _terms(emit: Emit, op: Gemm, left: Left, weights: list[Pointer]) -> Terms:
+    """How the terms of weights of a type are summed."""
+    packed, *quantised = weights
+    if quantised:
+        return WholeTerms(emit, op, left, packed, *quantised)
+    return (Bf16Terms if packed.dtype == "bf16" else Terms)(emit, op, left, packed)
 
 
 def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...]]:

@@ -1,0 +1,107 @@
+"""The epilogue of `kern.gemm`: the body on the sums, one vector of units of one row at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.gemm_terms import along
+from rnncc.codegen.cpu.nest import Nest
+from rnncc.codegen.cpu.region import RegionCode
+from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.ir.dims import Dim
+from rnncc.ir.kernels import Gemm
+
+RowState = tuple[list[Pointer], dict[SSAValue, Value], dict[int, Value]]
+"""What is computed once a row: its pointers, what does not vary along units, indices by axis."""
+
+
+class Epilogue:
+    """Reads inputs and writes outputs.
+
+    Args:
+        nest: the rows' axes; its accesses are those of the left operand, inputs, outputs.
+    """
+
+    def __init__(self, emit: Emit, op: Gemm, pointers: list[Pointer], nest: Nest) -> None:
+        self.emit, self.panel, self.lanes = emit, op.panel.data, emit.target.lanes
+        accesses = [*op.in_accesses, *op.out_accesses]
+        self.bases = [
+            emit.at(p, emit.dim(x.offset)) for p, x in zip(pointers, accesses, strict=True)
+        ]
+        self.row_axes = list(nest.axes)
+        self.row_steps = [x.strides for x in nest.accesses[1:]]
+        self.unit_steps = [x.strides[-1] for x in accesses]
+        slots = op.slots.data
+        self.arguments: Sequence[SSAValue] = op.body.block.args
+        self.inputs = self.arguments[slots:]
+        varying = set(self.arguments[:slots])
+        varying |= {v for v, s in zip(self.inputs, self.unit_steps, strict=False) if s != 0}
+        self.code = RegionCode(emit, op.body.block, varying, len(op.dims) - 1)
+
+    def row(self, indices: list[Value]) -> RowState:
+        """What the epilogue needs once a row."""
+        emit = self.emit
+        pointers = [
+            along(emit, p, steps, indices)
+            for p, steps in zip(self.bases, self.row_steps, strict=True)
+        ]
+        by_axis = dict(zip(self.row_axes, indices, strict=False))
+        known: dict[SSAValue, Value] = {
+            v: emit.load(p)
+            for v, p in zip(self.inputs, pointers, strict=False)
+            if v not in self.code.varying
+        }
+        scalars = self.code.invariants(known, lambda axis: by_axis.get(axis, I64(0)))
+        return pointers, scalars, by_axis
+
+    def run(
+        self, state: RowState, panel: Value, vector: int, width: int, slots: list[Value]
+    ) -> None:
+        """The body on one vector of units; beyond the panel's width nothing is read or written."""
+        emit, b = self.emit, self.emit.b
+        pointers, scalars, by_axis = state
+        unit = b.add(b.mul(panel, I64(self.panel)), I64(vector * self.lanes))
+        inside = min(self.lanes, width - vector * self.lanes)
+        known = dict(zip(self.arguments, slots, strict=False))
+        for v, pointer, step in zip(self.inputs, pointers, self.unit_steps, strict=False):
+            if v in self.code.varying:
+                known[v] = self._load(pointer, unit, step, inside)
+
+        def index(axis: int) -> Value:
+            return emit.splat(by_axis.get(axis, I64(0)), self.lanes)
+
+        values = self.code.vectors(scalars, known, index, self.lanes)
+        count = len(self.inputs)
+        for value, pointer, step in zip(
+            values, pointers[count:], self.unit_steps[count:], strict=True
+        ):
+            self._store(value, pointer, unit, step, inside)
+
+    def _load(self, pointer: Pointer, unit: Value, step: Dim, inside: int) -> Value:
+        emit, b = self.emit, self.emit.b
+        mask = None if inside == self.lanes else emit.first_lanes(inside, self.lanes)
+        if step == 1:
+            return emit.load(emit.at(pointer, unit), self.lanes, mask)
+        stride = emit.dim(step)
+        lanes: Value = None
+        for lane in range(inside):
+            at = b.mul(b.add(unit, I64(lane)), stride)
+            value = emit.load(emit.at(pointer, at))
+            if lanes is None:
+                lanes = ir.Constant(ir.VectorType(value.type, self.lanes), None)
+            lanes = b.insert_element(lanes, value, I64(lane))
+        return lanes
+
+    def _store(self, value: Value, pointer: Pointer, unit: Value, step: Dim, inside: int) -> None:
+        emit, b = self.emit, self.emit.b
+        mask = None if inside == self.lanes else emit.first_lanes(inside, self.lanes)
+        if step == 1:
+            emit.store(value, emit.at(pointer, unit), self.lanes, mask)
+            return
+        stride = emit.dim(step)
+        for lane in range(inside):
+            at = b.mul(b.add(unit, I64(lane)), stride)
+            emit.store(b.extract_element(value, I64(lane)), emit.at(pointer, at))

@@ -1,0 +1,126 @@
+"""The terms of a product: how rows and weights are read, and what is added to a sum for them.
+
+Weights are read word by word: as many k as stand side by side in the packed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from llvmlite import ir
+
+from rnncc.codegen.emit import FLOAT, I32, I64, Emit, Pointer, Value
+from rnncc.ir.dims import Dim
+from rnncc.ir.kernels import Gemm
+from rnncc.ir.packing import GROUP
+from rnncc.ir.types import ITEM_BYTES
+
+
+@dataclass(frozen=True)
+class Left:
+    """A product's left operand: steps along the rows' axes and along k."""
+
+    pointer: Pointer
+    row_steps: Sequence[Dim]
+    k_step: Value
+
+
+def along(emit: Emit, pointer: Pointer, steps: Sequence[Dim], indices: Sequence[Value]) -> Pointer:
+    """A pointer at some indices of its axes."""
+    for index, step in zip(indices, steps, strict=False):
+        if step != 0:
+            pointer = emit.at(pointer, emit.b.mul(index, emit.dim(step)))
+    return pointer
+
+
+class Terms:
+    """Of fp32 weights: one k a word, one fused multiply-add.
+
+    Attributes:
+        words: of one unit.
+        bytes: of a word, of all slots of one unit.
+        sums: the type of a sum while terms are added to it.
+        most_rows: how many rows are prepared at a time; 0 where none has to be.
+    """
+
+    sums = "f32"
+    most_rows = 0
+
+    def __init__(self, emit: Emit, op: Gemm, left: Left, weights: Pointer) -> None:
+        self.emit, self.a, self.weights = emit, left, weights
+        self.lanes, self.depth = emit.target.lanes, op.depth.data
+        self.group = GROUP[weights.dtype]
+        self.words = -(-self.depth // self.group)
+        self.block = op.slots.data * self.group
+        self.bytes = self.block * ITEM_BYTES[weights.dtype]
+
+    def prepare(self, outer: list[Value], first: Value, count: Value) -> None:
+        """What must be done before the sums of some rows."""
+
+    def row(self, outer: list[Value], first: Value, number: Value) -> Pointer:
+        """A row: `number` beyond the first of those that were prepared."""
+        indices = [*outer, self.emit.b.add(first, number)]
+        return along(self.emit, self.a.pointer, self.a.row_steps, indices)
+
+    def start(self, row: Pointer) -> Value:
+        """A row's sums of no terms."""
+        return self.emit.vector.splat(0.0)
+
+    def panel(self, number: Value, width: int) -> Pointer:
+        """A panel's weights; all before it are of the given width."""
+        size = I64(self.words * self.block * width)
+        return self.emit.at(self.weights, self.emit.b.mul(number, size))
+
+    def left(self, row: Pointer, word: Value) -> list[Value]:
+        """A row's values of a word, each in all lanes."""
+        return [self._spread(self._at(row, word))]
+
+    def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
+        """Weights of a word, for a vector of units (over all slots) from `first` on."""
+        return [self.emit.load(self._word(panel, word, width, first), self.lanes)]
+
+    def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:
+        """A sum with a word's terms, k from 0 up."""
+        for a, weight in zip(left, right, strict=True):
+            total = self.emit.vector.fma(self.emit.b, a, weight, total)
+        return total
+
+    def total(self, value: Value, row: Pointer, at: Value) -> Value:
+        """A finished sum as floats; `at`: the number of its first unit, over panels and slots."""
+        return value
+
+    def _word(self, panel: Pointer, word: Value, width: int, first: int) -> Pointer:
+        """Where the weights of a word are."""
+        here = self.emit.at(panel, self.emit.b.mul(word, I64(self.block * width)))
+        return self.emit.at(here, I64(first * self.group))
+
+    def _at(self, row: Pointer, k: Value) -> Pointer:
+        return self.emit.at(row, self.emit.b.mul(k, self.a.k_step))
+
+    def _spread(self, pointer: Pointer) -> Value:
+        return self.emit.splat(self.emit.load(pointer), self.lanes)
+
+
+class Bf16Terms(Terms):
+    """Of bf16 weights: two k a word, the even one in its lower half; sums as of fp32 weights."""
+
+    def left(self, row: Pointer, word: Value) -> list[Value]:
+        b = self.emit.b
+        even = b.mul(word, I64(2))
+        odd = b.add(even, I64(1))
+        if self.depth % 2 == 0:
+            return [self._spread(self._at(row, k)) for k in (even, odd)]
+        inside = b.icmp_signed("<", odd, I64(self.depth))
+        value = self.emit.load(self._at(row, b.select(inside, odd, even)))
+        last = b.select(inside, value, ir.Constant(FLOAT, 0.0))
+        return [self._spread(self._at(row, even)), self.emit.splat(last, self.lanes)]
+
+    def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
+        b, integers = self.emit.b, ir.VectorType(I32, self.lanes)
+        pairs = replace(self._word(panel, word, width, first), dtype="i32")
+        bits = self.emit.load(pairs, self.lanes)
+        sixteen = ir.Constant(integers, [16] * self.lanes)
+        upper = ir.Constant(integers, [0xFFFF0000] * self.lanes)
+        floats = ir.VectorType(FLOAT, self.lanes)
+        return [b.bitcast(v, floats) for v in (b.shl(bits, sixteen), b.and_(bits, upper))]

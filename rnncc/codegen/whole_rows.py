@@ -1,0 +1,47 @@
+"""Where a product with whole numbers as weights keeps its rows as whole numbers.
+
+The lowering asks for the memory, the code generator for the rest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rnncc.codegen.target import Target
+from rnncc.ir.packing import GROUP
+
+WORD = 4
+"""Bytes: a group of k."""
+HEAD = 2 * WORD
+"""Of a row: its scale, then what its sums start at."""
+LINE = 64
+MOST_ROWS, LEAST_ROWS = 96, 12
+
+
+@dataclass(frozen=True)
+class WholeRows:
+    """Rows of `depth` values that become whole numbers at a time.
+
+    Attributes:
+        item: bytes of a number: what the weights' group leaves of a word.
+        stride: from row to row, with room for whole vectors.
+        rows: as many as stay in half of the cache.
+    """
+
+    item: int
+    stride: int
+    rows: int
+
+    @staticmethod
+    def of(target: Target, dtype: str, depth: int) -> WholeRows:
+        """The rows that go with weights of a type."""
+        item = WORD // GROUP[dtype]
+        vectors = -(-depth // target.lanes)
+        stride = HEAD + -(-vectors * target.lanes * item // WORD) * WORD
+        fit = target.cache // 2 // stride
+        return WholeRows(item, stride, min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS))
+
+    @property
+    def bytes(self) -> int:
+        """Of all rows, in whole lines."""
+        return -(-self.rows * self.stride // LINE) * LINE

@@ -1,0 +1,64 @@
+"""What low precision means, in NumPy: weights as bf16, weights and rows as whole numbers.
+
+Used to pack weights at compile time, and as the meaning of products in the kern interpreter.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rnncc.ir.ops.base import Array
+
+PRECISIONS = ("fp32", "bf16", "int8")
+MOST = 127
+"""The largest whole number of a row or of a unit's weights; the smallest is its opposite."""
+LEAST = np.float32(2.0**-100)
+"""Rows whose values are all smaller count as zero: 127 / max would not be finite for some."""
+MOST_DEPTH = 1 << 17
+"""Sums of more products of whole numbers may not fit into 32 bits; those stay fp32."""
+
+
+def to_bf16(x: Array) -> Array:
+    """The bits of the nearest bf16, ties to even; NaN stays NaN."""
+    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16
+    return np.where(np.isnan(x), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+
+
+def from_bf16(bits: Array) -> Array:
+    """The float32 values of bf16 bits, exact."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def quantise_units(weights: Array) -> tuple[Array, Array]:
+    """Whole numbers for [units, depth] weights as int8, and each unit's scale: max / 127.
+
+    A unit that holds inf or NaN gets the scale NaN.
+    """
+    return _quantise(weights, np.int8)
+
+
+def quantise_rows(a: Array) -> tuple[Array, Array]:
+    """Whole numbers for rows along the last axis as int32, and each row's scale: max / 127.
+
+    A row that holds inf or NaN gets the scale NaN; one without a value of at least 2^-100 zeros.
+    """
+    return _quantise(a, np.int32)
+
+
+def _quantise(a: Array, dtype: type[np.integer]) -> tuple[Array, Array]:
+    a = np.asarray(a, np.float32)
+    most = np.abs(a).max(axis=-1, initial=0.0)
+    finite = np.isfinite(most)
+    usable = finite & (most >= LEAST)
+    factor = np.divide(np.float32(MOST), most, out=np.zeros_like(most), where=usable)
+    whole = np.rint(np.where(usable[..., None], a, 0) * factor[..., None])
+    scale = np.where(finite, most / np.float32(MOST), np.float32(np.nan))
+    return whole.astype(dtype), scale.astype(np.float32)
+
+
+def whole_product(a: Array, weights: Array, scales: Array) -> Array:
+    """Rows by whole weights [units, depth]: each sum times its row's scale, then its unit's."""
+    whole, row_scales = quantise_rows(a)
+    exact = whole.astype(np.float64) @ weights.T.astype(np.float64)
+    return exact.astype(np.float32) * row_scales[..., None] * scales
