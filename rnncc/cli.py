@@ -96,6 +96,7 @@ cli.add_command(netdef)
 )
 @MEMORY_BUDGET
 @click.option("--plan-for", metavar="T,N", help="The sizes for the budget, or T=100,N=4.")
+@click.option("--precision", metavar="KIND", help="Of weights: fp32, bf16 or int8; fp32 without.")
 def compile(
     net: Path,
     init: Path | None,
