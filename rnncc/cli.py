@@ -82,6 +82,7 @@ cli.add_command(netdef)
 @click.option("--time-passes", is_flag=True, help="Print the time of every pass.")
 @click.option("--verify-each", is_flag=True, help="Verify the IR after every pass.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what was written and how long it took.")
+@click.option("--threads", is_flag=True, help="Also make NAME_run_part, a call by several threads.")
 @click.option("--train", is_flag=True, help="Compile forward and backward instead of inference.")
 @click.option(
     "--recompute",
@@ -96,7 +97,6 @@ cli.add_command(netdef)
 )
 @MEMORY_BUDGET
 @click.option("--plan-for", metavar="T,N", help="The sizes for the budget, or T=100,N=4.")
-@click.option("--precision", metavar="KIND", help="Of weights: fp32, bf16 or int8; fp32 without.")
 def compile(
     net: Path,
     init: Path | None,
@@ -145,8 +145,14 @@ def compile(
     "-i", "--input", "inputs", multiple=True, metavar="FILE", help="x.npz, or NAME=x.npy."
 )
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="y.npz, or y.npy for one.")
+@click.option("--threads", type=click.IntRange(1), default=1, help="How many compute; 1 without.")
 def run(
-    net_or_library: Path, init: Path | None, inputs: Sequence[str], out: Path | None, **options: Any
+    net_or_library: Path,
+    init: Path | None,
+    inputs: Sequence[str],
+    out: Path | None,
+    threads: int,
+    **options: Any,
 ) -> None:
     """Run a net or a compiled library on arrays; without -o, print a summary of the outputs."""
     from rnncc.commands import running
@@ -157,9 +163,9 @@ def run(
     else:
         from rnncc import pipeline
 
-        chosen = _options(net_or_library, options)
+        chosen = _options(net_or_library, {**options, "threads": threads > 1})
         model = pipeline.compile_in_memory(net_or_library, init, chosen)
-    results = model.run(running.name_arrays(given, model))
+    results = running.compute(model, given, threads)
     if out is None:
         running.print_arrays(results)
     else:

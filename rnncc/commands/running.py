@@ -8,7 +8,7 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from rnncc_runtime import Model, TrainableModel, load
+from rnncc_runtime import Model, Pool, TrainableModel, load
 
 from rnncc.commands.tables import print_table, shape_text
 from rnncc.errors import CompileError
@@ -16,7 +16,7 @@ from rnncc.errors import CompileError
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
 
-__all__ = ["is_library", "load", "name_arrays", "print_arrays", "read_arrays", "write_arrays"]
+__all__ = ["compute", "is_library", "load", "print_arrays", "read_arrays", "write_arrays"]
 
 
 def is_library(path: Path) -> bool:
@@ -81,6 +81,15 @@ def write_arrays(arrays: Mapping[str, Array], path: Path) -> None:
         np.save(path, next(iter(arrays.values())))
     else:
         raise CompileError(str(path), f"{len(arrays)} outputs go into an .npz file")
+
+
+def compute(model: Model | TrainableModel, given: Arrays, threads: int) -> Arrays:
+    """The outputs for arrays that a user gave."""
+    inputs = name_arrays(given, model)
+    if not isinstance(model, Model):
+        return model.run(inputs)
+    with Pool(threads) as pool:
+        return model.run(inputs, pool=pool)
 
 
 def print_arrays(arrays: Mapping[str, Array]) -> None:

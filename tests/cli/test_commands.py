@@ -244,3 +244,16 @@ def test_a_fault_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setenv("RNNCC_DEBUG", "1")
     with pytest.raises(KeyError):
         main(["compile", NET, *INIT])
+
+
+def test_run_with_threads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / f"{threads}.npz" for threads in (1, 2)]
+    for threads, file in enumerate(files, 1):
+        assert (
+            main(["run", NET, *INIT, "-i", ARRAYS, "-o", str(file), "--threads", str(threads)]) == 0
+        )
+    one, two = (np.load(file) for file in files)
+    assert one.files == two.files
+    assert all(np.array_equal(one[name], two[name]) for name in one.files)
+    assert main(["run", NET, *INIT, "-i", ARRAYS, "--threads", "0"]) == 2
+    assert "0 is not in the range" in capsys.readouterr().err
