@@ -8,9 +8,9 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, Phase, settings
 from xdsl.context import Context
 from xdsl.ir import Block
-from xdsl.passes import ModulePass
 
 from rnncc.ir.program import Program
+from rnncc.ir.rewriting import NetPass
 from rnncc.passes.fold_constants import fold_constants
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.merge_matmuls import MergeMatmuls
@@ -30,7 +30,7 @@ quick = settings(
 )
 
 
-def applied(*passes: ModulePass) -> Callable[[Program], None]:
+def applied(*passes: NetPass) -> Callable[[Program], None]:
     """The change that some passes make."""
 
     def change(program: Program) -> None:

@@ -13,7 +13,6 @@ from rnncc.frontends.caffe2.constants import NAMES, known_fill
 from rnncc.frontends.caffe2.control import mark_versions
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator, hint_of
-from rnncc.frontends.caffe2.ops.control_gradient import ControlGradient
 from rnncc.frontends.caffe2.ops.fill import MAX_VECTOR
 from rnncc.frontends.caffe2.ops.recurrent_network import RECOMPUTE, RecurrentNetwork
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
@@ -104,6 +103,8 @@ def infer_shapes(
 
 
 def _shapes_of(s: Shapes, op: Operator) -> OperatorShapes:
+    from rnncc.frontends.caffe2.ops.control_gradient import ControlGradient
+
     outputs = [
         None if blob.opaque or s.dims(blob) is None else (blob.dtype or "f32", s.known(blob))
         for blob in op.ys

@@ -1,25 +1,60 @@
 """The operators that the importer knows, and those it refuses with a reason."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
 
 from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.ops import (
     branch,
     cells,
-    control_gradient,
     do,
     elementwise,
     fill,
-    gradients,
     linear,
     loop,
-    recurrent_gradient,
     recurrent_network,
     sequence,
     shape,
 )
 
-FAMILIES: dict[str, Mapping[str, type[Operator]]] = {
+Table = Mapping[str, type[Operator]]
+
+
+class Late(Table):
+    """A table of which a part is imported when something is not in the other: most nets hold no
+    gradients."""
+
+    def __init__(self, known: Table, import_more: Callable[[], Table]) -> None:
+        self.known, self.import_more = known, import_more
+
+    @cached_property
+    def _more(self) -> Table:
+        return self.import_more()
+
+    def __getitem__(self, kind: str) -> type[Operator]:
+        return self.known[kind] if kind in self.known else self._more[kind]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self.known
+        yield from self._more
+
+    def __len__(self) -> int:
+        return len(self.known) + len(self._more)
+
+
+def _gradients() -> Table:
+    from rnncc.frontends.caffe2.ops import gradients, recurrent_gradient
+
+    return {**gradients.OPERATORS, **recurrent_gradient.OPERATORS}
+
+
+def _control_gradients() -> Table:
+    from rnncc.frontends.caffe2.ops import control_gradient
+
+    return control_gradient.GRADIENTS
+
+
+FAMILIES: dict[str, Table] = {
     "Elementwise": elementwise.OPERATORS,
     "Products and rows": linear.OPERATORS,
     "Shapes": shape.OPERATORS,
@@ -28,16 +63,17 @@ FAMILIES: dict[str, Mapping[str, type[Operator]]] = {
     "Constants and Dropout": fill.OPERATORS,
     "Recurrent nets": recurrent_network.OPERATORS,
     "Control": {**do.OPERATORS, **branch.OPERATORS, **loop.OPERATORS},
-    "Sums and gradients": {**gradients.OPERATORS, **recurrent_gradient.OPERATORS},
 }
 
-OPERATORS: dict[str, type[Operator]] = {
-    kind: made for family in FAMILIES.values() for kind, made in family.items()
-}
+OPERATORS: Table = Late(
+    {kind: made for family in FAMILIES.values() for kind, made in family.items()}, _gradients
+)
 """Operator type -> the class that imports it; its docstring is the formula, and ends with the forms
 that are refused."""
 
-GRADIENTS: dict[str, type[Operator]] = control_gradient.GRADIENTS
+FAMILIES["Sums and gradients"] = Late({}, _gradients)
+
+GRADIENTS: Table = Late({}, _control_gradients)
 """Operator type -> the class of those that are marked as gradients."""
 
 REFUSED: dict[str, str] = {
