@@ -115,7 +115,7 @@ def _inputs(part: Part) -> list[Blob]:
     ends = {gradient for _, gradient in part.given}
     written = {y for op in part.forward for y in op.produced()}
     read = read_outside([*part.forward, *part.backward])
-    read += [value for value, _ in part.made if value not in written]
+    read += [value for value, _ in (*part.given, *part.made) if value not in written]
     found = [x for x in dict.fromkeys(read) if x not in ends]
     return [x for x in found if x.value is None and not x.opaque]
 

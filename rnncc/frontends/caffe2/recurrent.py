@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from rnncc.errors import CompileError
 from rnncc.frontends.caffe2.operator import Blob, Operator
+from rnncc.frontends.caffe2.written_names import written_names
 from rnncc.netdef import NetDef, check_text, parse_text
 
 MAX_WINDOW = 64
@@ -68,7 +69,7 @@ def read_structure(op: Operator) -> Structure:
         raise op.error("lacks the argument 'step_net'")
     read_net(op, "backward_step_net")
     links = read_links(op, "link")
-    written = {name for inner in step.op for name in inner.output}
+    written = set(written_names(step, op.location))
     names = op.args.strings("recurrent_states")
     initials = _initials(op, names)
     states = tuple(

@@ -220,3 +220,27 @@ def test_condition_nets_in_condition_nets() -> None:
         condition = body(loop("go y", "y go", body(op("Tanh", "y", "y")), condition))
     ops = [op("Copy", "x", "y"), loop("go y", "y go", body(op("Tanh", "y", "y")), condition)]
     assert "operators would be built again" in refused(net(ops, "x go", "y"))
+
+
+def test_both_branches_write_what_has_another_shape_before() -> None:
+    then, other = body(op("Tanh", "x", "y")), body(op("Mul", "y y", "t"), op("Copy", "x", "y"))
+    ops = [op("Copy", "w", "y"), branch("c x y", "y", then, other)]
+    for taken in (True, False):
+        got = computed(net(ops, "c x w", "y"), c=np.array([taken]), x=X, w=np.ones((2, 2)))
+        np.testing.assert_allclose(got["y"], np.tanh(X) if taken else X)
+
+
+def test_what_nobody_reads_between_two_branches() -> None:
+    choose = branch("c x", "y", TANH, body(op("Copy", "x", "y")))
+    got = computed(net([choose, choose], "c x", "y"), c=np.array([True]), x=X)
+    np.testing.assert_allclose(got["y"], np.tanh(X))
+
+
+def test_a_do_that_does_not_write_its_output() -> None:
+    """In a branch it stays what it was: an input, as nothing else writes it."""
+    then = body(do(body(op("Tanh", "x", "t")), {"x": "x", "y": "y"}, "x", "y"))
+    ops = [scope(), branch("c x s", "y s", then, body(op("Copy", "x", "y")))]
+    program = import_net(net(ops, "c x", "y"), shapes={"x": (3,)})
+    assert list(program.net.inputs) == ["c", "x", "y"]
+    inputs = {"c": np.array([True]), "x": X, "y": 5 * X}
+    np.testing.assert_allclose(run(program, inputs, np.float64)["y"], 5 * X)

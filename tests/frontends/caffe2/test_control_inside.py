@@ -125,6 +125,13 @@ def test_steps_do_not_write_what_belongs_to_the_net_around_them() -> None:
         import_net(over(*steps, inputs="x h0 w"), shapes={"x": "T,N,3"})
 
 
+def test_steps_do_not_write_into_sequences() -> None:
+    """A Do writes to x_t under another name, although it does not list it as an output."""
+    hidden = do(body(op("Tanh", "a", "a")), {"a": "x_t"}, "x_t", "")
+    with pytest.raises(CompileError, match='the step net writes "x_t", a part of an input'):
+        import_net(over(scope(), hidden, op("Sum", "h_prev x_t", "h")), shapes={"x": "T,N,3"})
+
+
 def sum_step() -> NetDef:
     return net([op("Sum", "h_prev x_t", "s"), op("Tanh", "s", "h")], "x_t timestep h_prev", "h")
 

@@ -37,9 +37,14 @@ class Merged:
     live: bool = False
 
     @property
+    def kept(self) -> Blob | None:
+        """What it was before, where a branch leaves it so."""
+        return self.earlier if None in self.ends else None
+
+    @property
     def versions(self) -> list[Blob]:
         """Everything that y may be."""
-        return [end or self.earlier for end in self.ends if end or self.earlier]  # type: ignore[misc]
+        return [blob for blob in (*self.ends, self.kept) if blob is not None]
 
 
 class If(Control):
@@ -89,8 +94,12 @@ class If(Control):
     def _merge(self, maker: GraphMaker, scope: Scope, changes: Sequence[Scope]) -> None:
         for name in dict.fromkeys([*changes[0], *changes[1]]):
             earlier, ends = scope.get(name), [change.get(name) for change in changes]
-            if earlier is None and None in ends:
-                earlier = maker.absent(name)
+            if earlier is None:
+                absent = maker.absent(name)
+                ends = [None if end is absent else end for end in ends]
+                earlier = absent if None in ends else None
+            if ends == [None, None]:
+                continue
             made = Merged(Blob(name), earlier, ends)
             self._lack(made)
             made.y.shared = any(blob.shared for blob in made.versions)
@@ -125,7 +134,7 @@ class If(Control):
         if self.taken is not None:
             return read_outside(self.branches[self.taken])
         read = [x for branch in self.branches for x in read_outside(branch)]
-        starts = [made.earlier for made in self.merged if made.live and made.earlier is not None]
+        starts = [made.kept for made in self.merged if made.live and made.kept is not None]
         return list(dict.fromkeys([self.condition, *read, *starts]))
 
     def produced(self) -> Sequence[Blob]:
@@ -151,7 +160,7 @@ class If(Control):
         gate = e.b.reshape(e[self.condition], ())
         live = [made for made in self.merged if made.live]
         for made in live:
-            start = None if made.earlier is None else e[made.earlier]
+            start = None if made.kept is None else e[made.kept]
             if start is None:
                 start = e.b.fill(0, e.dims(made.y), made.y.dtype or "f32")
             e.values[made.y] = start
@@ -164,13 +173,13 @@ class If(Control):
     def _build_branch(
         self, e: Emitter, gate: SSAValue, index: int, ops: Sequence[Operator], live: list[Merged]
     ) -> None:
-        before = {made.earlier for made in live}
+        before = {made.kept for made in live}
         consts = [x for x in read_outside(ops) if x.value is None and x not in before]
 
         def body(inner: Build, given: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
             values = dict(zip(consts, given, strict=True))
             starts = zip(live, carry, strict=True)
-            values |= {made.earlier: v for made, v in starts if made.earlier is not None}
+            values |= {made.kept: v for made, v in starts if made.kept is not None}
             step = Emitter(inner, e.shapes, values)
             for op in ops:
                 step.build(op)

@@ -169,6 +169,8 @@ class While(Control):
         for name in (n for n in names if n in ends and ends[n] is not scope.get(n)):
             end, entry, outer = ends[name], entries.get(name), scope.get(name)
             start = None if starts.get(name) is outer else starts.get(name)
+            if outer is None and end is maker.absent(name):
+                continue
             if start is None and outer is None and not (turns and turns.most):
                 outer = maker.absent(name)
                 start = entry = None if outer is None else Blob(name)
