@@ -19,15 +19,14 @@ from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
-from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.program import Program
-from rnncc.ir.types import dims_of, dtype_of, tensor
-from rnncc.lowering import sums
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.lowering import moves, rows, sums
 from rnncc.lowering.chunks import emit_chunks
 from rnncc.lowering.groups import Group, Item, schedule
 from rnncc.lowering.loops import emit_scan
@@ -107,7 +106,6 @@ class Lowering:
         self._buffers: list[Buffer] = []
         self._indices = 0
         self._labels: dict[str, int] = {}
-        self._params: dict[str, Placed] = {}
         self.weights = Weights(self)
 
     def run(self, net: Net) -> kern.Func:
@@ -193,7 +191,7 @@ class Lowering:
         return name
 
     @contextmanager
-    def _at(self, block: Block) -> Generator[None]:
+    def at(self, block: Block) -> Generator[None]:
         """Emit into a block that is being filled, whichever is filled inside of it."""
         depth = self.depths[block]
         inner = self.builders[depth + 1 :]
@@ -211,8 +209,8 @@ class Lowering:
                 index = (index[0].shifted(first), *index[1:])
                 continue
             outer, row = self.outer[value]
-            if row is not None and (isinstance(outer.owner, Shift) or self._may_be_absent(outer)):
-                break  # its rows have places of their own
+            if row is not None and rows.are_apart(self, outer):
+                break
             value = outer
             if row is not None:
                 index = (AxisIndex(row), *index)
@@ -221,7 +219,7 @@ class Lowering:
     def find(self, value: SSAValue) -> Placed | None:
         """The place of a value that has one."""
         if value not in self.places and isinstance(op := value.owner, Param):
-            self.places[value] = self._param(op)
+            self.places[value] = self.weights.param(op)
         return self.places.get(value)
 
     def place(self, value: SSAValue) -> Placed:
@@ -230,13 +228,12 @@ class Lowering:
             return found
         if value in self.outer:
             outer, row = self.outer[value]
-            if row is not None and isinstance(outer.owner, Shift):
-                return self._shifted_row(value, outer.owner, row)
-            if row is not None and self._may_be_absent(outer):
-                return self._absent_row(value, outer, row)
-            place = self.place(outer)
             if row is None:
-                return place
+                return self.place(outer)
+            if rows.are_apart(self, outer):
+                self.places[value] = rows.place(self, value, outer, row)
+                return self.places[value]
+            place = self.place(outer)
             offset = place.access.offset + place.access.strides[0] * row
             return Placed(place.buffer, Access(offset, place.access.strides[1:]))
         if value in self.segments:
@@ -252,10 +249,11 @@ class Lowering:
         """A dense copy of a value, made where the value is defined."""
         op = value.owner
         if isinstance(op, Constant):
-            self.places[value] = self._constant(op)
+            self.places[value] = self.weights.constant(op)
             return self.places[value]
         if isinstance(op, Shift):
-            return self._copy_shift(op)
+            self.places[value] = rows.copy_shift(self, op)
+            return self.places[value]
         dest = self.scratch(value)
         source = value
         if is_view(op) and view_placed(op, Placed.densely(dest.buffer, dims_of(op.x))):
@@ -263,61 +261,9 @@ class Lowering:
         block = op if isinstance(op, Block) else op.parent
         assert block is not None
         dense = Placed.densely(dest.buffer, dims_of(source))
-        with self._at(block):
+        with self.at(block):
             self.emit_group(Group(0, dims_of(source), [Item(source, dense)]))
         self.places[value] = dest
-        return dest
-
-    def _shifted_row(self, value: SSAValue, op: Shift, t: Dim) -> Placed:
-        """A loop's row of a shifted sequence, which stands where the sequence or its init is."""
-        block = value.owner
-        assert isinstance(block, Block)
-        with self._at(block):
-            self.places[value] = self._row_of_shift(op, t)
-        return self.places[value]
-
-    def _may_be_absent(self, value: SSAValue) -> bool:
-        """Whether a sequence is an input that may be absent, or a part of one."""
-        while value in self.segments:
-            value, _ = self.segments[value]
-        return value in self.absent
-
-    def _absent_row(self, value: SSAValue, sequence: SSAValue, t: Dim) -> Placed:
-        """A loop's row of an input for whose absence one row stands in."""
-        while sequence in self.segments:
-            sequence, first = self.segments[sequence]
-            t = first + t
-        dims, block = dims_of(value), value.owner
-        assert isinstance(block, Block)
-        with self._at(block):
-            row = self.builder.insert(kern.Row(self.place(sequence).buffer, t, product(dims)))
-        self.places[value] = Placed.densely(row.y, dims)
-        return self.places[value]
-
-    def _row_of_shift(self, op: Shift, t: Dim) -> Placed:
-        steps, *dims = dims_of(op.y)
-        edge, step = (steps - 1, 1) if op.reverse else (ZERO, -1)
-        x, init = self.pointer(op.x), self.pointer(op.init)
-        row = kern.ShiftedRow(x, init, t, product(dims), edge, step)
-        return Placed.densely(self.builder.insert(row).y, dims)
-
-    def _copy_shift(self, op: Shift) -> Placed:
-        """A dense copy of a shifted sequence, row by row."""
-        steps, *dims = dims_of(op.y)
-        dest, t, turn = self.scratch(op.y), self.fresh_index("t"), Block()
-        scalar = Block(arg_types=[tensor((), dtype_of(op.y))])
-        scalar.add_op(Yield(scalar.args))
-        assert op.parent is not None
-        with self._at(op.parent):
-            self.builders.append(Builder(InsertPoint.at_end(turn)))
-            source = self._row_of_shift(op, Dim.of(t))
-            row = self.builder.insert(kern.Row(dest.buffer, Dim.of(t), product(dims))).y
-            ends = (source.buffer, source.access), (row, source.access)
-            self.builder.insert(kernels.Map(dims, ends[:1], ends[1:], scalar))
-            self.builder.insert(Yield([]))
-            self.builders.pop()
-            self.builder.insert(kern.For(t, ZERO, steps, [], turn))
-        self.places[op.y] = dest
         return dest
 
     def dense(self, value: SSAValue) -> Placed:
@@ -335,22 +281,6 @@ class Lowering:
         if placed.access.offset == 0:
             return placed.buffer
         return self.builder.insert(kern.Row(placed.buffer, placed.access.offset, Dim.of(1))).y
-
-    def _param(self, op: Param) -> Placed:
-        """Known parameters are constants of the library, others inputs; declared once a name."""
-        name = op.param_name.data
-        if name not in self._params:
-            array = self.program.arrays.get(name)
-            role = "input" if array is None else "param"
-            self._params[name] = self.declare(name, role, dtype_of(op.y), dims_of(op.y))
-            if array is not None:
-                self.weights.keep(self._params[name].buffer, array)
-        return self._params[name]
-
-    def _constant(self, op: Constant) -> Placed:
-        placed = self.declare("constant", "param", dtype_of(op.y), dims_of(op.y))
-        self.weights.keep(placed.buffer, op.array())
-        return placed
 
     # Kernels
 
@@ -373,7 +303,7 @@ class Lowering:
     def _emit_alone(self, op: Operation) -> None:
         match op:
             case Concat():
-                self._emit_concat(op)
+                moves.emit_concat(self, op)
             case Reduce():
                 sums.emit_reduce(self, op)
             case SumRows():
@@ -383,7 +313,7 @@ class Lowering:
             case Matmul():
                 sums.emit_batched(self, op)
             case ReverseSegments():
-                self._emit_reverse(op)
+                moves.emit_reverse(self, op)
             case _:
                 raise AssertionError(f"{op.name} stands alone and has no kernel")
 
@@ -400,7 +330,7 @@ class Lowering:
     def _dest(self, item: Item) -> Placed:
         """The place of a value that a group computes."""
         if item.part is not None:
-            return self._part(*item.part)
+            return moves.part(self, *item.part)
         return item.dest or self.scratch(item.value)
 
     def emit_map(
@@ -453,28 +383,6 @@ class Lowering:
         """The place for the result of an op that stands alone."""
         self.places[value] = self.output_of.get(value) or self.scratch(value)
         return self.places[value]
-
-    def _emit_concat(self, op: Concat) -> None:
-        """Copy the parts that no kernel has written where they belong."""
-        start = ZERO
-        for value in op.xs:
-            dest = self._part(op, start)
-            if not isinstance(value.owner, Elementwise):
-                self.emit_map([(value, dest)], dims_of(value))
-            start = start + dims_of(value)[op.axis.data]
-
-    def _part(self, op: Concat, start: Dim) -> Placed:
-        """Where a part of a concatenation that starts there belongs."""
-        whole = self.places.get(op.y) or self.alone(op.y)
-        access = whole.access.shifted(whole.access.strides[op.axis.data] * start)
-        return Placed(whole.buffer, access)
-
-    def _emit_reverse(self, op: ReverseSegments) -> None:
-        x, lengths, dest = self.pointer(op.x), self.pointer(op.lengths), self.alone(op.y)
-        steps, columns, *rest = dims_of(op.x)
-        self.builder.insert(
-            kernels.Reverse(x, lengths, dest.buffer, (steps, columns, product(rest)))
-        )
 
 
 def _chunk(dims: Sequence[Dim], time: tuple[Dim, Dim] | None) -> tuple[Dim, list[Dim]]:

@@ -15,9 +15,10 @@ from rnncc.ir.access import Access, buffer_dtype, packed_elements
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.ops.linear import Matmul
+from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.packing import GROUP, pack
 from rnncc.ir.precision import MOST_DEPTH, quantise_units, to_bf16
-from rnncc.ir.types import STORED, dims_of
+from rnncc.ir.types import STORED, dims_of, dtype_of
 from rnncc.lowering.maps import Placed
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Weights:
     def __init__(self, lowering: Lowering) -> None:
         self._lowering = lowering
         self._arrays: dict[SSAValue, np.ndarray[Any, Any]] = {}
+        self._params: dict[str, Placed] = {}
         self._packed: dict[object, SSAValue] = {}
         self._scales: dict[SSAValue, SSAValue] = {}
 
@@ -56,6 +58,23 @@ class Weights:
         flat = np.ascontiguousarray(array, STORED[buffer_dtype(buffer)]).reshape(-1)
         self._arrays[buffer] = flat
         self._lowering.result.arrays[_label(buffer)] = flat
+
+    def param(self, op: Param) -> Placed:
+        """Known parameters are constants of the library, others inputs; declared once a name."""
+        name, lowering = op.param_name.data, self._lowering
+        if name not in self._params:
+            array = lowering.program.arrays.get(name)
+            role = "input" if array is None else "param"
+            self._params[name] = lowering.declare(name, role, dtype_of(op.y), dims_of(op.y))
+            if array is not None:
+                self.keep(self._params[name].buffer, array)
+        return self._params[name]
+
+    def constant(self, op: Constant) -> Placed:
+        """A constant of the library without a name."""
+        placed = self._lowering.declare("constant", "param", dtype_of(op.y), dims_of(op.y))
+        self.keep(placed.buffer, op.array())
+        return placed
 
     def packed(self, op: Matmul, starts: list[int], units: int) -> Packed:
         """The right operand's columns from each of `starts` on, `units` of them, packed."""

@@ -1,0 +1,41 @@
+"""Ops that put values elsewhere: concatenations, and sequences turned round."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rnncc.ir import kernels
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import Elementwise
+from rnncc.ir.ops.shape import Concat, ReverseSegments
+from rnncc.ir.types import dims_of
+from rnncc.lowering.maps import ZERO, Placed
+
+if TYPE_CHECKING:
+    from rnncc.lowering.lower import Lowering
+
+
+def emit_concat(lowering: Lowering, op: Concat) -> None:
+    """Copy the parts that no kernel has written where they belong."""
+    start = ZERO
+    for value in op.xs:
+        dest = part(lowering, op, start)
+        if not isinstance(value.owner, Elementwise):
+            lowering.emit_map([(value, dest)], dims_of(value))
+        start = start + dims_of(value)[op.axis.data]
+
+
+def part(lowering: Lowering, op: Concat, start: Dim) -> Placed:
+    """Where a part of a concatenation that starts there belongs."""
+    whole = lowering.places.get(op.y) or lowering.alone(op.y)
+    access = whole.access.shifted(whole.access.strides[op.axis.data] * start)
+    return Placed(whole.buffer, access)
+
+
+def emit_reverse(lowering: Lowering, op: ReverseSegments) -> None:
+    """Each column's first `length` rows, last first."""
+    x, lengths = lowering.pointer(op.x), lowering.pointer(op.lengths)
+    dest = lowering.alone(op.y)
+    steps, columns, *rest = dims_of(op.x)
+    dims = (steps, columns, product(rest))
+    lowering.builder.insert(kernels.Reverse(x, lengths, dest.buffer, dims))

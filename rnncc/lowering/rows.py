@@ -1,0 +1,72 @@
+"""Rows of sequences that do not stand in the sequence itself: shifted ones, and absent ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from xdsl.builder import Builder
+from xdsl.ir import Block, SSAValue
+from xdsl.rewriter import InsertPoint
+
+from rnncc.ir import kern, kernels
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.control import Yield
+from rnncc.ir.ops.shape import Shift
+from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.lowering.maps import ZERO, Placed
+
+if TYPE_CHECKING:
+    from rnncc.lowering.lower import Lowering
+
+
+def are_apart(lowering: Lowering, sequence: SSAValue) -> bool:
+    """Whether rows have places of their own: of a shifted sequence, and of an input that may be
+    absent, or a part of one."""
+    if isinstance(sequence.owner, Shift):
+        return True
+    while sequence in lowering.segments:
+        sequence, _ = lowering.segments[sequence]
+    return sequence in lowering.absent
+
+
+def place(lowering: Lowering, value: SSAValue, sequence: SSAValue, t: Dim) -> Placed:
+    """The place of a loop's row `value`, the t-th of such a sequence."""
+    block, op = value.owner, sequence.owner
+    assert isinstance(block, Block)
+    with lowering.at(block):
+        if isinstance(op, Shift):
+            return _shifted(lowering, op, t)
+        while sequence in lowering.segments:
+            sequence, first = lowering.segments[sequence]
+            t = first + t
+        dims = dims_of(value)
+        row = kern.Row(lowering.place(sequence).buffer, t, product(dims))
+        return Placed.densely(lowering.builder.insert(row).y, dims)
+
+
+def copy_shift(lowering: Lowering, op: Shift) -> Placed:
+    """A dense copy of a shifted sequence, row by row."""
+    steps, *dims = dims_of(op.y)
+    dest, t, turn = lowering.scratch(op.y), lowering.fresh_index("t"), Block()
+    scalar = Block(arg_types=[tensor((), dtype_of(op.y))])
+    scalar.add_op(Yield(scalar.args))
+    assert op.parent is not None
+    with lowering.at(op.parent):
+        lowering.builders.append(Builder(InsertPoint.at_end(turn)))
+        source = _shifted(lowering, op, Dim.of(t))
+        row = lowering.builder.insert(kern.Row(dest.buffer, Dim.of(t), product(dims))).y
+        ends = (source.buffer, source.access), (row, source.access)
+        lowering.builder.insert(kernels.Map(dims, ends[:1], ends[1:], scalar))
+        lowering.builder.insert(Yield([]))
+        lowering.builders.pop()
+        lowering.builder.insert(kern.For(t, ZERO, steps, [], turn))
+    return dest
+
+
+def _shifted(lowering: Lowering, op: Shift, t: Dim) -> Placed:
+    """Row t, which stands where the sequence or its init is."""
+    steps, *dims = dims_of(op.y)
+    edge, step = (steps - 1, 1) if op.reverse else (ZERO, -1)
+    x, init = lowering.pointer(op.x), lowering.pointer(op.init)
+    row = kern.ShiftedRow(x, init, t, product(dims), edge, step)
+    return Placed.densely(lowering.builder.insert(row).y, dims)
