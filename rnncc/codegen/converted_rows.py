@@ -1,4 +1,4 @@
-"""Where a product with whole numbers as weights keeps its rows as whole numbers.
+"""Where a product whose rows become whole numbers or bf16 keeps them meanwhile.
 
 The lowering asks for the memory, the code generator for the rest.
 """
@@ -13,17 +13,17 @@ from rnncc.ir.packing import GROUP
 WORD = 4
 """Bytes: a group of k."""
 HEAD = 2 * WORD
-"""Of a row: its scale, then what its sums start at."""
+"""Of a row, before its values: its scale, then what its sums start at; for whole numbers."""
 LINE = 64
 MOST_ROWS, LEAST_ROWS = 96, 12
 
 
 @dataclass(frozen=True)
-class WholeRows:
-    """Rows of `depth` values that become whole numbers at a time.
+class ConvertedRows:
+    """Rows of `depth` values that are converted at a time.
 
     Attributes:
-        item: bytes of a number: what the weights' group leaves of a word.
+        item: bytes of a value: what the weights' group leaves of a word.
         stride: from row to row, with room for whole vectors.
         rows: as many as stay in half of the cache.
     """
@@ -33,13 +33,13 @@ class WholeRows:
     rows: int
 
     @staticmethod
-    def of(target: Target, dtype: str, depth: int) -> WholeRows:
+    def of(target: Target, dtype: str, depth: int) -> ConvertedRows:
         """The rows that go with weights of a type."""
         item = WORD // GROUP[dtype]
         vectors = -(-depth // target.lanes)
         stride = HEAD + -(-vectors * target.lanes * item // WORD) * WORD
         fit = target.cache // 2 // stride
-        return WholeRows(item, stride, min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS))
+        return ConvertedRows(item, stride, min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS))
 
     @property
     def bytes(self) -> int:

@@ -24,7 +24,7 @@ PORTABLE = {
     "x86-64-v4": (16, 32, True),
 }
 """cpu -> lanes, registers, fused multiply-add."""
-BYTE_DOT = """
+DOTS = """
 declare i32 @llvm.vector.reduce.add.v64i32(<64 x i32>)
 define i32 @f(<64 x i8> %a, <64 x i8> %b) {
   %x = zext <64 x i8> %a to <64 x i32>
@@ -33,8 +33,12 @@ define i32 @f(<64 x i8> %a, <64 x i8> %b) {
   %s = call i32 @llvm.vector.reduce.add.v64i32(<64 x i32> %p)
   ret i32 %s
 }
+define <16 x bfloat> @g(<16 x float> %a) {
+  %r = fptrunc <16 x float> %a to <16 x bfloat>
+  ret <16 x bfloat> %r
+}
 """
-"""What becomes the instruction for sums of products of bytes, where a cpu has one."""
+"""What shows whether a cpu has instructions for sums of products of bytes, and of bf16."""
 
 
 def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
@@ -60,9 +64,10 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
     cpu = cpu or ("x86-64-v3" if architecture == "x86_64" else "generic")
     _check_cpu(architecture, cpu)
     lanes, registers, fma = _vectors(architecture, chosen, cpu)
-    dot = lanes >= 8 and cpu not in PORTABLE and "dot" in _cpu_features(chosen, cpu)
+    known = frozenset[str]() if cpu in PORTABLE or lanes < 8 else _cpu_features(chosen, cpu)
+    dots = "byte_dot" in known, "bf16_dot" in known and lanes == 16
     features = "-prefer-256-bit" if lanes == 16 else ""
-    return Target(chosen, cpu, features, lanes, registers, fma, dot)
+    return Target(chosen, cpu, features, lanes, registers, fma, *dots)
 
 
 def _architecture(triple: str) -> str:
@@ -77,8 +82,8 @@ def _native(triple: str) -> Target:
         return Target(triple, llvm.get_host_cpu_name(), text, 4, 32, True)
     if features.get("avx512f") and features.get("avx512vl"):
         text = f"{text},-prefer-256-bit"
-        dot = bool(features.get("avx512vnni"))
-        return Target(triple, llvm.get_host_cpu_name(), text, 16, 32, True, dot)
+        dots = bool(features.get("avx512vnni")), bool(features.get("avx512bf16"))
+        return Target(triple, llvm.get_host_cpu_name(), text, 16, 32, True, *dots)
     lanes = 8 if features.get("avx2") else 4
     dot = lanes == 8 and bool(features.get("avxvnni"))
     fma = bool(features.get("fma"))
@@ -108,9 +113,10 @@ def _cpu_features(triple: str, cpu: str) -> frozenset[str]:
             found.add(feature)
         if "vfmadd" in assembly:
             found.add("fma")
-    assembly = _machine(triple, cpu, "-prefer-256-bit").emit_assembly(_parse(BYTE_DOT, triple))
-    if "vpdpbusd" in assembly:
-        found.add("dot")
+    assembly = _machine(triple, cpu, "-prefer-256-bit").emit_assembly(_parse(DOTS, triple))
+    for feature, instruction in (("byte_dot", "vpdpbusd"), ("bf16_dot", "vcvtneps2bf16")):
+        if instruction in assembly:
+            found.add(feature)
     return frozenset(found)
 
 
@@ -262,7 +268,8 @@ def check_runs_here(target: Target) -> None:
         not same
         or target.lanes > own.lanes
         or (target.fma and not own.fma)
-        or (target.dot and not own.dot)
+        or (target.byte_dot and not own.byte_dot)
+        or (target.bf16_dot and not own.bf16_dot)
     ):
         what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"
         raise CompileError("", what, "rnncc.build writes it to files")
@@ -271,5 +278,15 @@ def check_runs_here(target: Target) -> None:
 def load(optimised: Optimised) -> Any:
     """Code in memory; `get_function_address` of the result gives entry points."""
     engine = llvm.create_mcjit_compiler(optimised.module, optimised.machine)
+    engine.finalize_object()
+    return engine
+
+
+def load_object(code: bytes) -> Any:
+    """As `load`, of an object that a machine for code in memory has made."""
+    triple = llvm.get_default_triple()
+    machine = _machine(triple, "", "", jit=True)
+    engine = llvm.create_mcjit_compiler(_parse("", triple), machine)
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     return engine

@@ -14,7 +14,8 @@ class Target:
         lanes: float32 elements of a vector register.
         registers: vector registers.
         fma: whether it multiplies and adds in one rounding.
-        dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
+        byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
+        bf16_dot: whether it adds two products of bf16 to a sum in one instruction.
         cache: bytes of the cache next to the core that intermediate results should stay in.
     """
 
@@ -24,7 +25,8 @@ class Target:
     lanes: int
     registers: int
     fma: bool
-    dot: bool = False
+    byte_dot: bool = False
+    bf16_dot: bool = False
     cache: int = 256 * 1024
 
     def panel(self, slots: int, units: int) -> int:

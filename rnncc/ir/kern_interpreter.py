@@ -16,14 +16,14 @@ from rnncc.ir.access import Access, buffer_dtype, dense, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import LimitError
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kern_memory import Memory, lay_out
+from rnncc.ir.kern_memory import POISON, Memory, lay_out
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import add_products, add_rows
 from rnncc.ir.packing import GROUP, pack, packed_depth, unpack
-from rnncc.ir.precision import from_bf16, whole_product
+from rnncc.ir.precision import from_bf16, to_bf16, whole_product
 from rnncc.ir.types import NUMPY, dtype_of
 
 Shape = tuple[int, ...]
@@ -194,13 +194,12 @@ class _Machine:
         per_k = op.slots.data * op.units
         depth = packed_depth(op.depth.data, GROUP[buffer_dtype(op.weights)])
         factors = [a, self._flat(op.weights, per_k * depth)]
-        if op.scales is None or op.room is None:
-            return factors
-        assert isinstance(op.room.owner, Buffer)
-        room = self._flat(op.room, int(op.room.owner.elements))
-        _check_apart(room, factors)
-        room[...] = 0xFF
-        return [*factors, self._flat(op.scales, per_k)]
+        if op.room is not None:
+            assert isinstance(op.room.owner, Buffer)
+            room = self._flat(op.room, int(op.room.owner.elements))
+            _check_apart(room, factors)
+            room[...] = POISON
+        return factors if op.scales is None else [*factors, self._flat(op.scales, per_k)]
 
     def _run_contract(self, op: Contract) -> None:
         if self.names[op.out] is None:
@@ -287,6 +286,7 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
         return [whole_product(a, w, s[:, 0]) for w, s in zip(whole, by_slot, strict=True)]
     if dtype == "bf16":
         weights = [from_bf16(w) for w in weights]
+        a = a if op.room is None else from_bf16(to_bf16(a))
     return [a @ w.T for w in weights]
 
 

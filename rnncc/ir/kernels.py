@@ -156,9 +156,10 @@ class Gemm(Kernel):
     step, whatever the tile. Weights are packed by `kern.pack` with the same `depth`, `slots` and
     `panel`. The body takes the slots' sums, then the inputs.
 
-    Weights of bf16 are widened as they are read. Weights of i8 or u8 come with `scales`, one a unit
-    and slot, packed as weights of depth 1: each row of a becomes whole numbers with a scale of its
-    own, the sums are exact, and z_s is such a sum times both scales; `room` is scratch for rows.
+    Weights of bf16 are widened as they are read; with `room`, scratch for rows, the rows of a are
+    rounded to bf16 too. Weights of i8 or u8 come with room and with `scales`, one a unit and slot,
+    packed as weights of depth 1: each row of a becomes whole numbers with a scale of its own, the
+    sums are exact, and z_s is such a sum times both scales.
     """
 
     name = "kern.gemm"
@@ -180,14 +181,14 @@ class Gemm(Kernel):
         ins: Sequence[tuple[SSAValue, Access]],
         outs: Sequence[tuple[SSAValue, Access]],
         body: Block,
-        quantised: tuple[SSAValue, SSAValue] | None = None,
+        converted: tuple[SSAValue | None, SSAValue | None] = (None, None),
     ) -> None:
         """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel.
 
-        `quantised`: the scales and the room.
+        `converted`: the scales and the room.
         """
         depth, slots, panel = geometry
-        extra: list[list[SSAValue]] = [[v] for v in quantised] if quantised else [[], []]
+        extra = [[] if v is None else [v] for v in converted]
         super().__init__(
             operands=[a[0], weights, *extra, [b for b, _ in ins], [b for b, _ in outs]],
             properties={

@@ -373,7 +373,7 @@ class Lowering:
         packed = self.weights.packed(op, region.slots, int(dims[-1]))
         body, shape = region.finish(values), (packed.buffer, packed.geometry)
         self.builder.insert(
-            kernels.Gemm(domain, a, *shape, region.ins, stores, body, packed.quantised)
+            kernels.Gemm(domain, a, *shape, region.ins, stores, body, packed.converted)
         )
 
     def region(self, rank: int, product: tuple[Matmul, IndexMap] | None = None) -> Region:

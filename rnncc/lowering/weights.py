@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.builder import Builder
 from xdsl.ir import Block, SSAValue
 
-from rnncc.codegen.whole_rows import WholeRows
+from rnncc.codegen.converted_rows import ConvertedRows
 from rnncc.ir import kernels
 from rnncc.ir.access import Access, buffer_dtype, packed_elements
 from rnncc.ir.dims import Dim
@@ -30,11 +30,11 @@ Geometry = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Packed:
-    """What a product takes: weights, and scales and room where they are whole numbers."""
+    """What a product takes: weights; scales where they are whole numbers; room for rows."""
 
     buffer: SSAValue
     geometry: Geometry
-    quantised: tuple[SSAValue, SSAValue] | None = None
+    converted: tuple[SSAValue | None, SSAValue | None] = (None, None)
 
 
 class Weights:
@@ -96,15 +96,15 @@ class Weights:
                     return Packed(made, (depth, len(starts), panel))
             self._packed[key] = made
         made = self._packed[key]
-        return Packed(made, (depth, len(starts), panel), self._quantised(made, depth))
+        return Packed(made, (depth, len(starts), panel), self._converted(made, depth))
 
-    def _quantised(self, made: SSAValue, depth: int) -> tuple[SSAValue, SSAValue] | None:
-        """The scales of whole numbers, and room for a product's rows."""
-        if made not in self._scales:
-            return None
-        lowering = self._lowering
-        size = WholeRows.of(lowering.target, buffer_dtype(made), depth).bytes
-        return self._scales[made], lowering.declare("rows", "scratch", "u8", [Dim.of(size)]).buffer
+    def _converted(self, made: SSAValue, depth: int) -> tuple[SSAValue | None, SSAValue | None]:
+        """The scales of whole numbers, and room for a product's rows where they are converted."""
+        lowering, scales, dtype = self._lowering, self._scales.get(made), buffer_dtype(made)
+        if scales is None and not (dtype == "bf16" and lowering.target.bf16_dot):
+            return None, None
+        size = ConvertedRows.of(lowering.target, dtype, depth).bytes
+        return scales, lowering.declare("rows", "scratch", "u8", [Dim.of(size)]).buffer
 
     def _home(self, value: SSAValue, place: Placed) -> Builder | None:
         """Where a matrix that no loop changes is packed, once; None for one that changes."""
@@ -145,7 +145,7 @@ class Weights:
             return buffer_dtype(buffer)
         if self.precision == "bf16":
             return "bf16"
-        return "u8" if self._lowering.target.dot else "i8"
+        return "u8" if self._lowering.target.byte_dot else "i8"
 
     def _hold(self, buffer: SSAValue, dtype: str, array: np.ndarray[Any, Any]) -> SSAValue:
         """A new constant of the library, made of what another one holds."""

@@ -112,9 +112,10 @@ def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
         yield op.a, False, Access(offset, tuple(strides)), (*op.dims[:-1], depth)
         packed = packed_depth(op.depth.data, GROUP[buffer_dtype(op.weights)])
         yield _flat(op.weights, False, Dim.of(packed * op.slots.data * op.units))
-        if op.scales is not None and op.room is not None:
-            assert isinstance(op.room.owner, Buffer)
+        if op.scales is not None:
             yield _flat(op.scales, False, Dim.of(op.slots.data * op.units))
+        if op.room is not None:
+            assert isinstance(op.room.owner, Buffer)
             yield _flat(op.room, True, op.room.owner.elements)
     for value, access in zip(op.ins, op.in_accesses, strict=True):
         yield value, False, access, op.dims

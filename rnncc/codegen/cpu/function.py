@@ -189,7 +189,7 @@ class _Body:
                 init = None if op.init is None else self.pointers[op.init]
                 emit_reduce(emit, op, self._all(op.ins), self._all(op.outs), init)
             case Gemm():
-                extra = [v for v in (op.scales, op.room) if v is not None]
+                extra = [v for v in (op.room, op.scales) if v is not None]
                 a, *weights = self._all([op.a, op.weights, *extra])
                 emit_gemm(emit, op, a, weights, self._all(op.ins), self._all(op.outs))
             case Contract():

@@ -10,8 +10,9 @@ from dataclasses import replace
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.gemm_bf16 import DotTerms, WidenedTerms
 from rnncc.codegen.cpu.gemm_epilogue import Epilogue
-from rnncc.codegen.cpu.gemm_terms import Bf16Terms, Left, Terms
+from rnncc.codegen.cpu.gemm_terms import Left, Terms
 from rnncc.codegen.cpu.gemm_whole import WholeTerms
 from rnncc.codegen.cpu.nest import indexed_axes, make_nest
 from rnncc.codegen.emit import I64, SUMS, Emit, Pointer, Value
@@ -34,7 +35,7 @@ def emit_gemm(
     ins: list[Pointer],
     outs: list[Pointer],
 ) -> None:
-    """Write the loops of a product; `weights`: packed, then scales and room if there are any."""
+    """Write the loops of a product; `weights`: packed, then room and scales if there are any."""
     if a.dtype != "f32":
         raise CompileError(str(op.location), f"a product of {a.dtype} is not supported")
     _GemmCode(emit, op, a, weights, [*ins, *outs]).run()
@@ -341,10 +342,14 @@ class _GemmCode:
 
 def _terms(emit: Emit, op: Gemm, left: Left, weights: list[Pointer]) -> Terms:
     """How the terms of weights of a type are summed."""
-    packed, *quantised = weights
-    if quantised:
-        return WholeTerms(emit, op, left, packed, *quantised)
-    return (Bf16Terms if packed.dtype == "bf16" else Terms)(emit, op, left, packed)
+    match weights:
+        case [packed, room, scales]:
+            return WholeTerms(emit, op, left, packed, room, scales)
+        case [packed, room]:
+            return DotTerms(emit, op, left, packed, room)
+        case _:
+            kind = WidenedTerms if weights[0].dtype == "bf16" else Terms
+            return kind(emit, op, left, weights[0])
 
 
 def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...]]:

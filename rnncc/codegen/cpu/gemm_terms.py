@@ -6,11 +6,9 @@ Weights are read word by word: as many k as stand side by side in the packed for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from llvmlite import ir
-
-from rnncc.codegen.emit import FLOAT, I32, I64, Emit, Pointer, Value
+from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.packing import GROUP
@@ -100,27 +98,3 @@ class Terms:
 
     def _spread(self, pointer: Pointer) -> Value:
         return self.emit.splat(self.emit.load(pointer), self.lanes)
-
-
-class Bf16Terms(Terms):
-    """Of bf16 weights: two k a word, the even one in its lower half; sums as of fp32 weights."""
-
-    def left(self, row: Pointer, word: Value) -> list[Value]:
-        b = self.emit.b
-        even = b.mul(word, I64(2))
-        odd = b.add(even, I64(1))
-        if self.depth % 2 == 0:
-            return [self._spread(self._at(row, k)) for k in (even, odd)]
-        inside = b.icmp_signed("<", odd, I64(self.depth))
-        value = self.emit.load(self._at(row, b.select(inside, odd, even)))
-        last = b.select(inside, value, ir.Constant(FLOAT, 0.0))
-        return [self._spread(self._at(row, even)), self.emit.splat(last, self.lanes)]
-
-    def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
-        b, integers = self.emit.b, ir.VectorType(I32, self.lanes)
-        pairs = replace(self._word(panel, word, width, first), dtype="i32")
-        bits = self.emit.load(pairs, self.lanes)
-        sixteen = ir.Constant(integers, [16] * self.lanes)
-        upper = ir.Constant(integers, [0xFFFF0000] * self.lanes)
-        floats = ir.VectorType(FLOAT, self.lanes)
-        return [b.bitcast(v, floats) for v in (b.shl(bits, sixteen), b.and_(bits, upper))]

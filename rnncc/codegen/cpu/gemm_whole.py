@@ -1,19 +1,18 @@
 """Products with whole numbers: rows are quantised as they come, sums are exact in 32 bits.
 
-A quantised row lies in the product's room: its scale, what its sums start at, its numbers.
+A row lies in the product's room: its scale, what its sums start at, its numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.gemm_terms import Left, Terms
+from rnncc.codegen.converted_rows import HEAD, WORD
+from rnncc.codegen.cpu.gemm_rows import RowTerms
+from rnncc.codegen.cpu.gemm_terms import Left
 from rnncc.codegen.emit import FLOAT, I8, I16, I32, I64, Emit, Pointer, Value
-from rnncc.codegen.whole_rows import HEAD, WORD, WholeRows
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.precision import LEAST, MOST
 
@@ -25,11 +24,8 @@ LEAST_BITS = int(LEAST.view("int32"))
 OFFSET = 128
 """What u8 weights hold beyond themselves."""
 
-Callback = Callable[[Value, Value, Value], Value]
-"""Of a vector of a row, the number of its first value, and what was gathered so far."""
 
-
-class WholeTerms(Terms):
+class WholeTerms(RowTerms):
     """Of i8 weights, two k a word, or of u8 ones, four k a word, for machines that sum up four.
 
     With u8 weights each term is too large by 128 times the row's number: sums start below zero.
@@ -38,36 +34,15 @@ class WholeTerms(Terms):
     sums = "i32"
 
     def __init__(
-        self, emit: Emit, op: Gemm, left: Left, weights: Pointer, scales: Pointer, room: Pointer
+        self, emit: Emit, op: Gemm, left: Left, weights: Pointer, room: Pointer, scales: Pointer
     ) -> None:
-        super().__init__(emit, op, left, weights)
-        self.scales, self.room = scales, room
-        self.rows = WholeRows.of(emit.target, weights.dtype, self.depth)
-        self.most_rows = self.rows.rows
-        self.integers = ir.VectorType(I32, self.lanes)
-
-    def prepare(self, outer: list[Value], first: Value, count: Value) -> None:
-        """Quantise rows into the room."""
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            self._quantise(super(WholeTerms, self).row(outer, first, i), self._place(i))
-            return []
-
-        self.emit.together()  # another thread may still read the rows before these
-        self.emit.shared(count, turn)
-        self.emit.together()
-
-    def row(self, outer: list[Value], first: Value, number: Value) -> Pointer:
-        return self._place(number)
+        super().__init__(emit, op, left, weights, room)
+        self.scales = scales
 
     def start(self, row: Pointer) -> Value:
         if self.weights.dtype == "i8":
             return ir.Constant(self.integers, None)
         return self.emit.splat(self.emit.load(self._field(row, WORD, "i32")), self.lanes)
-
-    def left(self, row: Pointer, word: Value) -> list[Value]:
-        numbers = self.emit.at(row, self.emit.b.mul(word, I64(WORD)))
-        return [self._spread(self._field(numbers, HEAD, "i32"))]
 
     def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
         here = self._word(panel, word, width, first)
@@ -103,15 +78,7 @@ class WholeTerms(Terms):
         function = module.globals.get(name) or ir.Function(module, signature, name)
         return self.emit.b.call(function, [total, weights, numbers])
 
-    def _place(self, number: Value) -> Pointer:
-        return self.emit.at(self.room, self.emit.b.mul(number, I64(self.rows.stride)))
-
-    def _field(self, row: Pointer, offset: int, dtype: str) -> Pointer:
-        return replace(self.emit.at(row, I64(offset)), dtype=dtype)
-
-    # Quantising
-
-    def _quantise(self, source: Pointer, row: Pointer) -> None:
+    def convert(self, source: Pointer, row: Pointer) -> None:
         """A row's numbers: x · 127 / max, rounded, where max is usable; see `ir/precision.py`."""
         emit, b = self.emit, self.emit.b
         most_bits = self._largest(source)
@@ -127,19 +94,19 @@ class WholeTerms(Terms):
     def _largest(self, source: Pointer) -> Value:
         """The bits of the largest |x|; as integers, those of NaN and inf are above all others."""
         b = self.emit.b
-        magnitude = ir.Constant(self.integers, [0x7FFFFFFF] * self.lanes)
+        magnitude = self.each(0x7FFFFFFF)
 
         def add(values: Value, at: Value, most: Value) -> Value:
             bits = b.and_(b.bitcast(values, self.integers), magnitude)
             return b.select(b.icmp_signed(">", bits, most), bits, most)
 
-        return self._reduced("smax", self._over_row(source, add))
+        return self._reduced("smax", self.over_row(source, add))
 
     def _numbers(self, source: Pointer, row: Pointer, factor: Value) -> Value:
         """Store a row's numbers; their sum."""
         b, item = self.emit.b, I8 if self.rows.item == 1 else I16
         rounder = self.emit.vector.splat(ROUNDER)
-        below = ir.Constant(self.integers, [ROUNDER_BITS] * self.lanes)
+        below = self.each(ROUNDER_BITS)
 
         def add(values: Value, at: Value, total: Value) -> Value:
             bits = b.bitcast(b.fadd(b.fmul(values, factor), rounder), self.integers)
@@ -147,34 +114,7 @@ class WholeTerms(Terms):
             b.store(b.trunc(bits, ir.VectorType(item, self.lanes)), to.base, align=self.rows.item)
             return b.add(total, b.sub(bits, below))
 
-        return self._reduced("add", self._over_row(source, add))
-
-    def _over_row(self, source: Pointer, add: Callback) -> Value:
-        """`add` for each vector of a row, from zeros; zeros also fill the last one."""
-        emit, b, lanes = self.emit, self.emit.b, self.lanes
-        full, rest = divmod(self.depth, lanes)
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            at = b.mul(i, I64(lanes))
-            return [add(self._values(source, at, lanes), at, carried[0])]
-
-        [value] = emit.loop(I64(full), turn, [ir.Constant(self.integers, None)])
-        if rest:
-            at = I64(full * lanes)
-            value = add(self._values(source, at, rest), at, value)
-        return value
-
-    def _values(self, source: Pointer, first: Value, count: int) -> Value:
-        """Neighbours along k; zeros beyond their count."""
-        emit, b, step = self.emit, self.emit.b, self.a.k_step
-        if isinstance(step, ir.Constant) and step.constant == 1:
-            mask = None if count == self.lanes else emit.first_lanes(count, self.lanes)
-            return emit.load(emit.at(source, first), self.lanes, mask)
-        values = cast(Value, ir.Constant(ir.VectorType(FLOAT, self.lanes), None))
-        for lane in range(count):
-            one = emit.load(self._at(source, b.add(first, I64(lane))))
-            values = b.insert_element(values, one, I64(lane))
-        return values
+        return self._reduced("add", self.over_row(source, add))
 
     def _reduced(self, kind: str, value: Value) -> Value:
         name = f"llvm.vector.reduce.{kind}.v{self.lanes}i32"

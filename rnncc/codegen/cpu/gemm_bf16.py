@@ -1,0 +1,68 @@
+"""Products with bf16 weights: widened as they are read, or for a machine that multiplies bf16."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from llvmlite import ir
+
+from rnncc.codegen.converted_rows import HEAD
+from rnncc.codegen.cpu.gemm_rows import RowTerms
+from rnncc.codegen.cpu.gemm_terms import Terms
+from rnncc.codegen.emit import FLOAT, I16, I32, I64, Pointer, Value
+
+
+class WidenedTerms(Terms):
+    """Two k a word, the even one in its lower half, widened as they are read; sums as for fp32."""
+
+    def left(self, row: Pointer, word: Value) -> list[Value]:
+        b = self.emit.b
+        even = b.mul(word, I64(2))
+        odd = b.add(even, I64(1))
+        if self.depth % 2 == 0:
+            return [self._spread(self._at(row, k)) for k in (even, odd)]
+        inside = b.icmp_signed("<", odd, I64(self.depth))
+        value = self.emit.load(self._at(row, b.select(inside, odd, even)))
+        last = b.select(inside, value, ir.Constant(FLOAT, 0.0))
+        return [self._spread(self._at(row, even)), self.emit.splat(last, self.lanes)]
+
+    def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
+        b, integers = self.emit.b, ir.VectorType(I32, self.lanes)
+        pairs = replace(self._word(panel, word, width, first), dtype="i32")
+        bits = self.emit.load(pairs, self.lanes)
+        sixteen = ir.Constant(integers, [16] * self.lanes)
+        upper = ir.Constant(integers, [0xFFFF0000] * self.lanes)
+        floats = ir.VectorType(FLOAT, self.lanes)
+        return [b.bitcast(v, floats) for v in (b.shl(bits, sixteen), b.and_(bits, upper))]
+
+
+class DotTerms(RowTerms):
+    """Rows are rounded to bf16 as they come; one instruction adds the two products of a word."""
+
+    def convert(self, source: Pointer, row: Pointer) -> None:
+        """The nearest bf16 of each value, ties to even; NaN stays NaN: see `ir/precision.py`."""
+        b, sixteen = self.emit.b, self.each(16)
+
+        def round(values: Value, at: Value, carried: Value) -> Value:
+            bits = b.bitcast(values, self.integers)
+            even = b.and_(b.lshr(bits, sixteen), self.each(1))
+            up = b.add(bits, b.add(even, self.each(0x7FFF)))
+            nan = b.or_(bits, self.each(0x400000))
+            chosen = b.select(b.fcmp_unordered("uno", values, values), nan, up)
+            halves = b.trunc(b.lshr(chosen, sixteen), ir.VectorType(I16, self.lanes))
+            to = self.emit.at(row, b.add(b.mul(at, I64(2)), I64(HEAD)))
+            b.store(halves, to.base, align=2)
+            return carried
+
+        self.over_row(source, round)
+
+    def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
+        here = replace(self._word(panel, word, width, first), dtype="i32")
+        return [self.emit.load(here, self.lanes)]
+
+    def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:
+        name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * self.lanes}"
+        signature = ir.FunctionType(total.type, [total.type, self.integers, self.integers])
+        function = self.emit.module.globals.get(name)
+        function = function or ir.Function(self.emit.module, signature, name)
+        return self.emit.b.call(function, [total, *right, *left])

@@ -1,0 +1,89 @@
+"""Products whose rows are converted before they are multiplied, some rows at a time."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from llvmlite import ir
+
+from rnncc.codegen.converted_rows import HEAD, WORD, ConvertedRows
+from rnncc.codegen.cpu.gemm_terms import Left, Terms
+from rnncc.codegen.emit import FLOAT, I32, I64, Emit, Pointer, Value
+from rnncc.codegen.vector import Splat
+from rnncc.ir.kernels import Gemm
+
+Gather = Callable[[Value, Value, Value], Value]
+"""Of a vector of a row, the number of its first value, and what was gathered so far."""
+
+
+class RowTerms(Terms):
+    """Rows lie in the product's room; a word of one is what multiplies a word of weights."""
+
+    def __init__(self, emit: Emit, op: Gemm, left: Left, weights: Pointer, room: Pointer) -> None:
+        super().__init__(emit, op, left, weights)
+        self.room = room
+        self.rows = ConvertedRows.of(emit.target, weights.dtype, self.depth)
+        self.most_rows = self.rows.rows
+        self.integers = ir.VectorType(I32, self.lanes)
+
+    @abstractmethod
+    def convert(self, source: Pointer, row: Pointer) -> None:
+        """Put a row into its place in the room."""
+
+    def prepare(self, outer: list[Value], first: Value, count: Value) -> None:
+        """Convert rows."""
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            self.convert(super(RowTerms, self).row(outer, first, i), self._place(i))
+            return []
+
+        self.emit.together()  # another thread may still read the rows before these
+        self.emit.shared(count, turn)
+        self.emit.together()
+
+    def row(self, outer: list[Value], first: Value, number: Value) -> Pointer:
+        return self._place(number)
+
+    def left(self, row: Pointer, word: Value) -> list[Value]:
+        numbers = self.emit.at(row, self.emit.b.mul(word, I64(WORD)))
+        return [self._spread(self._field(numbers, HEAD, "i32"))]
+
+    def _place(self, number: Value) -> Pointer:
+        return self.emit.at(self.room, self.emit.b.mul(number, I64(self.rows.stride)))
+
+    def _field(self, row: Pointer, offset: int, dtype: str) -> Pointer:
+        return replace(self.emit.at(row, I64(offset)), dtype=dtype)
+
+    def over_row(self, source: Pointer, add: Gather) -> Value:
+        """`add` for each vector of a row, from zeros; zeros also fill the last one."""
+        emit, b, lanes = self.emit, self.emit.b, self.lanes
+        full, rest = divmod(self.depth, lanes)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            at = b.mul(i, I64(lanes))
+            return [add(self._values(source, at, lanes), at, carried[0])]
+
+        [value] = emit.loop(I64(full), turn, [ir.Constant(self.integers, None)])
+        if rest:
+            at = I64(full * lanes)
+            value = add(self._values(source, at, rest), at, value)
+        return value
+
+    def _values(self, source: Pointer, first: Value, count: int) -> Value:
+        """Neighbours along k; zeros beyond their count."""
+        emit, b, step = self.emit, self.emit.b, self.a.k_step
+        if isinstance(step, ir.Constant) and step.constant == 1:
+            mask = None if count == self.lanes else emit.first_lanes(count, self.lanes)
+            return emit.load(emit.at(source, first), self.lanes, mask)
+        values = cast(Value, ir.Constant(ir.VectorType(FLOAT, self.lanes), None))
+        for lane in range(count):
+            one = emit.load(self._at(source, b.add(first, I64(lane))))
+            values = b.insert_element(values, one, I64(lane))
+        return values
+
+    def each(self, value: int) -> Value:
+        """An integer in all lanes."""
+        return Splat(self.integers, value)
