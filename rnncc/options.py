@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from rnncc.errors import CompileError
-from rnncc.ir.precision import PRECISIONS
 from rnncc.packaging.names import c_name
 from rnncc.sizes import parse_bytes
 
@@ -17,6 +16,9 @@ Shape = Sequence[int | str | None] | str
 
 MAX_ITERATIONS = (1 << 31) - 1
 """The largest limit of a loop."""
+
+PRECISIONS = ("fp32", "bf16", "int8")
+"""What the weights of products may be."""
 
 RULES = ("auto", "none", "all")
 """The values of `recompute` that are no names."""

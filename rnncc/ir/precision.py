@@ -9,7 +9,6 @@ import numpy as np
 
 from rnncc.ir.ops.base import Array
 
-PRECISIONS = ("fp32", "bf16", "int8")
 MOST = 127
 """The largest whole number of a row or of a unit's weights; the smallest is its opposite."""
 LEAST = np.float32(2.0**-100)
