@@ -45,6 +45,7 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="K",
             help="The most turns of a While loop whose number of turns the net does not show.",
         ),
+        click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
         click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
         click.option(
             "--shape", "shapes", multiple=True, metavar="BLOB=T,N,40", help="An input's shape."
@@ -253,7 +254,8 @@ def check(
     **options: Any,
 ) -> None:
     """Compare the compiled NET, forward and backward, with the interpreter, and the gradients with
-    finite differences. The exit status is 1 if anything is further off than rounding explains."""
+    finite differences; with a --precision, its outputs with those of fp32. The exit status is 1 if
+    anything is further off than rounding explains."""
     if init_net is not None and init is not None:
         raise CompileError("--init", "the init net is given twice")
     from rnncc.commands import checking
@@ -262,7 +264,7 @@ def check(
 
     given = read_arrays(inputs)
     with working(f"checking {net}"):
-        chosen = _options(net, {**options, "train": True})
+        chosen = _options(net, {**options, "train": options["precision"] in (None, "fp32")})
         report = checking.check(net, init_net or init, chosen, at, given)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from rnncc_runtime import TrainableModel
+from rnncc_runtime import Model, TrainableModel
 
 from rnncc.commands.running import name_arrays
 from rnncc.commands.tables import print_table
@@ -32,6 +32,8 @@ COLUMNS = ("", "name", "compared", "max error", "tolerance", "ok")
 OUTPUT, GRADIENT = (1e-5, 1e-4), (2e-5, 1e-4)
 """Of compiled code, which computes in float32: a part of the largest value, if that is above 1, and
 of each value itself."""
+LOW = {"bf16": (0.02, 0.0), "int8": (0.05, 0.0)}
+"""Of outputs with weights of low precision, against those of fp32."""
 STEP, SLOPE = 1e-6, 1e-6
 """How far an array is moved for its slope, and what that may be off, as a part of it or of 1."""
 ROUNDING = 1e-9
@@ -82,8 +84,10 @@ def check(
 ) -> Report:
     """Compile a net for inference and for training, and compare both.
 
+    With a precision below fp32, compile it for inference so and in fp32, and compare these.
+
     Args:
-        options: `recompute` for the training half.
+        options: `recompute` for the training half; `precision`.
         at: the sizes, such as `7,3` or `T=7,N=3`.
         given: arrays for inputs; the others are drawn, whole numbers such that they can be lengths.
 
@@ -98,6 +102,10 @@ def check(
     inference = pipeline.compile_in_memory(net, init, plain)
     arrays = name_arrays(given or {}, inference)
     sizes = _sizes(program, at, arrays)
+    if options.precision != "fp32":
+        exact = pipeline.compile_in_memory(net, init, replace(plain, precision="fp32"))
+        rows = _check_precision(program, (inference, exact), arrays, sizes, options.precision)
+        return Report(rows, sizes)
     inputs = {**_draw(program, sizes, arrays), **arrays}
     got = inference.run(inputs)
     want = run(program, inputs, np.float64, sizes)
@@ -107,6 +115,27 @@ def check(
         assert isinstance(model, TrainableModel)
         rows += _check_training(program, model, inputs, want, sizes)
     return Report(rows, sizes)
+
+
+def _check_precision(
+    program: Program,
+    models: tuple[Model | TrainableModel, Model | TrainableModel],
+    given: Arrays,
+    sizes: dict[str, int],
+    precision: str,
+) -> list[Row]:
+    """What weights of low precision change, on random inputs, and on given ones with random ones.
+
+    Args:
+        models: of low precision and of fp32.
+    """
+    drawn = _draw(program, sizes, ())
+    cases = {"random inputs": drawn, **({"given inputs": {**drawn, **given}} if given else {})}
+    rows: list[Row] = []
+    for told, inputs in cases.items():
+        got, want = (model.run(inputs) for model in models)
+        rows += _compare("output", f"{precision}, fp32; {told}", got, want, LOW[precision])
+    return rows
 
 
 def _check_training(
