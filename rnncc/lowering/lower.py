@@ -325,7 +325,8 @@ class Lowering:
         else:
             self.emit_product(group.product, outs, group.dims)
         for value, dest in reversed(outs):
-            self.places[value] = dest
+            if not isinstance(value.owner, Block):  # an argument stays where it comes from
+                self.places[value] = dest
 
     def _dest(self, item: Item) -> Placed:
         """The place of a value that a group computes."""

@@ -140,14 +140,12 @@ def _merge(loop: Loop) -> bool:
 def _merge_ys(loop: Loop) -> None:
     """Equal rows are yielded once; rows of xs are there already, and consts are repeated.
 
-    Not behind a gate: bools are false in steps that do not run.
+    Behind a gate, not bools, which are false in steps that do not run.
     """
-    known, kept = dict[SSAValue, SSAValue](), list[Made]()
-    if loop.gate is None:
-        known = {x.arg: x.outer for x in loop.xs}
-        rows = {y.row for y in loop.ys}
-        for const in (c for c in loop.consts if c.arg in rows):
-            known[const.arg] = spread(Build.before(loop.scan), const.outer, loop.steps)
+    rows = {y.row for y in loop.ys if loop.gate is None or dtype_of(y.row) != "i1"}
+    known, kept = {x.arg: x.outer for x in loop.xs if x.arg in rows}, list[Made]()
+    for const in (c for c in loop.consts if c.arg in rows):
+        known[const.arg] = spread(Build.before(loop.scan), const.outer, loop.steps)
     for y in loop.ys:
         assert y.result is not None
         if y.row in known:

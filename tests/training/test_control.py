@@ -23,7 +23,7 @@ from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.test_golden import sizes_of
-from tests.golden import GOLDEN, Arrays, arrays_of
+from tests.golden import GOLDEN, Arrays, arrays_of, random_inputs
 from tests.training.checkpoints import compiled
 from tests.training.models import RULES, assert_same_bits, run_guarded, with_gradients
 
@@ -216,3 +216,22 @@ def test_a_budget(case: Path) -> None:
         strict=True,
     ):
         assert_same_bits(dict([one]), dict([other]), "")
+
+
+TRAIN = [case for case in CASES if (case / "train.pb").exists()]
+
+
+@pytest.mark.parametrize("case", TRAIN, ids=lambda path: path.name)
+def test_nets_with_their_own_gradients(case: Path) -> None:
+    """One program, as machine code; tests/frontends compares the interpreter with Caffe2."""
+    known = arrays_of(case, "in:")
+    options = {**options_of(case), "max_iterations": TURNS}
+    program = import_net(case / "train.pb", case / "init.pb", **options)
+    drawn = random_inputs(program, {"T": 1, "N": 1})
+    given = {name: known.get(name, drawn[name]) for name in program.net.inputs}
+    want = run(program, given)
+    bare = Bare(pipeline.lower(program, Options()), resolve_target())
+    with guards(end=True) as memory:
+        got = bare.run(given, sizes_of(program, given), memory)
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, 1e-4, 2e-5, err_msg=name)
