@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rnncc.ir.library import Library
     from rnncc.ir.program import Program
     from rnncc.packaging.compiled import Compiled
+    from rnncc.packaging.image import Image
 
     Step = tuple[str, Callable[[Program], object]]
 
@@ -152,36 +153,60 @@ def build_library(program: Program, options: Options) -> Library:
 
 
 def compile_in_memory(net: Any, init: Any, options: Options) -> Model | TrainableModel:
-    """A model that runs in this process."""
-    return load_library(build_library(import_source(net, init, options), options), options)
+    """A model that runs in this process; from the cache on disk if it was compiled before."""
+    from rnncc import cache
+    from rnncc.codegen import llvm
+
+    target = llvm.resolve_target(options.target, options.cpu)
+    llvm.check_runs_here(target)
+    key = cache.key_of(net, init, options, target)
+    image = cache.find(key)
+    if image is None:
+        image = make_image(build_library(import_source(net, init, options), options), options)
+        if key == cache.key_of(net, init, options, target):  # the files are what they were
+            cache.keep(key, image)
+    return load_image(image)
 
 
 def load_library(library: Library, options: Options) -> Model | TrainableModel:
     """Compile a library into this process."""
-    from rnncc_runtime import Model, TrainableModel
-    from rnncc_runtime.library import bind
+    return load_image(make_image(library, options))
 
+
+def make_image(library: Library, options: Options) -> Image:
+    """Compile a library into memory."""
     from rnncc.codegen import llvm
     from rnncc.codegen.cpu.entries import emit_module
     from rnncc.packaging.describe import describe
+    from rnncc.packaging.image import Image
 
     target = llvm.resolve_target(options.target, options.cpu)
     llvm.check_runs_here(target)
     metadata = describe(library, target)
     run = _Run(options)
     with run.timed("llvm", library):
-        code = emit_module(library, target, metadata)
-        engine = llvm.load(llvm.optimise(str(code.module), target, jit=True))
+        made = emit_module(library, target, metadata)
+        code = llvm.optimise(str(made.module), target, jit=True).object_code
     run.report()
-    weights = library.weights_block()
-    addresses = {name: f.name for name, f in code.entries.items()}
-    addresses |= {name: f"{library.name}_{name}" for name in code.sizes}
+    symbols = {name: f.name for name, f in made.entries.items()}
+    symbols |= {name: f"{library.name}_{name}" for name in made.sizes}
+    return Image(metadata, symbols, code, library.weights_block())
+
+
+def load_image(image: Image) -> Model | TrainableModel:
+    """Load compiled code into this process."""
+    from rnncc_runtime import Model, TrainableModel
+    from rnncc_runtime.library import bind
+
+    from rnncc.codegen import llvm
+
+    engine, weights = llvm.load_object(image.code), image.weights
     functions = {
-        name: bind(metadata, name, engine.get_function_address(symbol), weights.ctypes.data)
-        for name, symbol in addresses.items()
+        name: bind(image.metadata, name, engine.get_function_address(symbol), weights.ctypes.data)
+        for name, symbol in image.symbols.items()
     }
-    kind = Model if library.training is None else TrainableModel
-    return kind(metadata, functions, keep=(engine, weights))
+    kind = TrainableModel if "trained" in image.metadata else Model
+    return kind(image.metadata, functions, keep=(engine, weights))
 
 
 def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
