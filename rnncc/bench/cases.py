@@ -1,0 +1,146 @@
+"""What is timed: one cell at one size a case, and the named suites of cases."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from itertools import product
+from typing import Any, Literal
+
+from rnncc.errors import CompileError
+
+Mode = Literal["run", "train", "step"]
+NET = "net"
+"""The cell of a case that is a net from a file."""
+ENCODED = 32
+"""Rows of the sequence that a decoder attends to."""
+WORDS = {"run": "", "train": " forward and backward", "step": " one step"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to time.
+
+    Attributes:
+        cell: a name that `rnncc.bench.nets` knows, or `net`.
+        units: H, and the inputs D.
+        batch, steps: N and T.
+        mode: whole sequences, those with gradients, or one step of a stream.
+        net, init, sizes, seed: of a net from files: paths, a value for each size, of random fills.
+    """
+
+    cell: str
+    units: int = 0
+    batch: int = 1
+    steps: int = 1
+    mode: Mode = "run"
+    net: str = ""
+    init: str | None = None
+    sizes: tuple[tuple[str, int], ...] = ()
+    seed: int = 0
+
+    @property
+    def name(self) -> str:
+        """Such as `lstm H=128 B=1 T=100`."""
+        if self.cell == NET:
+            sizes = " ".join(f"{name}={value}" for name, value in self.sizes)
+            return f"{self.net} {sizes}".rstrip() + WORDS[self.mode]
+        size = f"{self.cell} H={self.units} B={self.batch}"
+        return size + (WORDS["step"] if self.mode == "step" else f" T={self.steps}{self._training}")
+
+    @property
+    def _training(self) -> str:
+        return WORDS["train"] if self.mode == "train" else ""
+
+    @property
+    def dims(self) -> dict[str, int]:
+        """A value for every size of the net."""
+        if self.cell == NET:
+            return dict(self.sizes)
+        return {"T": self.steps, "N": self.batch, "S": ENCODED}
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @staticmethod
+    def from_dict(given: dict[str, Any]) -> Case:
+        """The inverse of `to_dict`, after a way through JSON."""
+        values: dict[str, Any] = {**given, "sizes": tuple((n, v) for n, v in given["sizes"])}
+        return Case(**values)
+
+
+STANDARD = ("lstm", "gru")
+CUSTOM = ("milstm", "layernorm_lstm", "peephole_lstm", "attention_lstm")
+
+
+def _cases(
+    cells: tuple[str, ...],
+    units: tuple[int, ...],
+    batches: tuple[int, ...],
+    steps: tuple[int, ...],
+    mode: Mode = "run",
+) -> list[Case]:
+    every = product(cells, units, batches, steps)
+    return [Case(cell, h, n, t, mode) for cell, h, n, t in every]
+
+
+def _standard() -> list[Case]:
+    """Issue: sequences of one, and batches."""
+    single = _cases(STANDARD, (32, 64, 128, 256, 512, 1024), (1,), (100,))
+    return single + _cases(STANDARD, (256, 512, 1024), (16, 32, 64), (50,))
+
+
+def _custom() -> list[Case]:
+    return _cases(CUSTOM, (128,), (1,), (100,)) + _cases(CUSTOM, (256,), (32,), (50,))
+
+
+def _training() -> list[Case]:
+    made = _cases(STANDARD, (128, 512), (1,), (100,), "train")
+    made += _cases(STANDARD, (256, 512), (32, 64), (50,), "train")
+    own = ("milstm", "layernorm_lstm", "peephole_lstm")
+    return [*made, *_cases(own, (128,), (1,), (100,), "train"), *_batched_custom(own)]
+
+
+def _batched_custom(cells: tuple[str, ...]) -> list[Case]:
+    return _cases(cells, (256,), (32,), (50,), "train")
+
+
+def _deepbench() -> list[Case]:
+    """Baidu's DeepBench, inference on servers: 15 LSTMs and 54 GRUs."""
+    batches = (1, 2, 4)
+    made = _cases(("lstm",), (512, 1024, 2048), batches, (25,))
+    made += _cases(("lstm",), (1536,), batches, (50,))
+    made += _cases(("lstm",), (256,), batches, (150,))
+    made += _cases(("gru",), (2816, 2048, 1536, 2560), batches, (1500, 750, 375, 187))
+    made += _cases(("gru",), (512,), batches, (1,))
+    return made + _cases(("gru",), (1024,), batches, (1500,))
+
+
+SUITES = {
+    "standard": ("LSTM and GRU over sequences, alone and in batches", _standard),
+    "streaming": (
+        "one step of one sequence, called from C",
+        lambda: _cases(STANDARD, (32, 64, 128, 256), (1,), (1,), "step"),
+    ),
+    "custom": ("cells that frameworks have no operator for", _custom),
+    "training": ("forward and backward with all gradients", _training),
+    "deepbench-server": ("the RNN kernels of DeepBench's inference servers", _deepbench),
+    "rtneural": (
+        "the sizes of RTNeural-compare, a step a sample",
+        lambda: _cases(STANDARD, (4, 8, 16, 32, 64), (1,), (1,), "step"),
+    ),
+}
+
+
+def cases_of(suite: str, only: str = "") -> list[Case]:
+    """The cases of a suite whose names have all words of `only` in them.
+
+    Raises:
+        CompileError: there is none.
+    """
+    cases = SUITES[suite][1]()
+    words = only.split()
+    found = [case for case in cases if all(word in case.name.split() for word in words)]
+    if not found:
+        hint = "such as " + "; ".join(case.name for case in cases[:3])
+        raise CompileError("--only", f"no case of {suite} has {only!r} in its name", hint)
+    return found

@@ -1,0 +1,72 @@
+"""The least time that a case's arithmetic and bytes allow on a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rnncc.bench import nets
+from rnncc.bench.cases import Case
+from rnncc.bench.machine import Ceilings
+from rnncc.bench.work import Phase, phases
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir.library import Library
+from rnncc.options import Options
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The least time of a phase: products, the rest of the arithmetic, and reading; all times."""
+
+    phase: Phase
+    products: float
+    elementwise: float
+    reading: float
+
+    @property
+    def arithmetic(self) -> float:
+        return self.products + self.elementwise
+
+    @property
+    def seconds(self) -> float:
+        """Reading and arithmetic go on at the same time at best."""
+        return max(self.arithmetic, self.reading)
+
+
+def bound(phase: Phase, ceilings: Ceilings) -> Bound:
+    """The least time of a phase; a vector instruction takes as long as a multiply-add."""
+    products = sum(flops / ceilings.rate(dtype) for dtype, flops in phase.flops.items())
+    elementwise = phase.vectors * 2 * ceilings.lanes / ceilings.rate("f32")
+    reading = phase.read / ceilings.bandwidth(phase.footprint)
+    return Bound(phase, *(phase.times * part for part in (products, elementwise, reading)))
+
+
+def library_of(case: Case, precision: str = "fp32") -> Library:
+    """A case's kernels.
+
+    Raises:
+        CompileError: the net cannot be compiled.
+    """
+    from rnncc import pipeline
+
+    net, init = nets.source(case)
+    given: dict[str, Any] = {"train": case.mode == "train", "seed": case.seed}
+    if precision != "fp32":
+        given["precision"] = precision
+    options = Options.of(net, given)
+    return pipeline.build_library(pipeline.import_source(net, init, options), options)
+
+
+def bounds(library: Library, case: Case, ceilings: Ceilings) -> list[Bound]:
+    """The phases of one run of a case; of a step its program alone."""
+    target = resolve_target()
+    programs = library.programs
+    kept = ["step"] if case.mode == "step" and "step" in programs else list(programs)
+    found = [phase for name in kept for phase in phases(programs[name], case.dims, target)]
+    return [bound(phase, ceilings) for phase in found]
+
+
+def least(found: Sequence[Bound]) -> float:
+    """Seconds of all phases, one after another."""
+    return sum(one.seconds for one in found)

@@ -1,0 +1,167 @@
+"""This machine: its caches, and the ceilings of its arithmetic and of its reads, measured."""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+from rnncc_runtime.memory import Memory
+
+from rnncc.bench.probes import block_bytes, probes
+from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.target import Target
+
+CACHES = {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}
+"""Where the system tells nothing."""
+MOST_MEMORY = 256 << 20
+"""Of the block that is read from memory."""
+SECONDS = 0.02
+ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Ceilings:
+    """What can be done in a second.
+
+    Attributes:
+        lanes: floats of a vector.
+        caches: bytes of each level, from the core outwards.
+        flops: of multiply-adds, by element type.
+        reads: bytes of a block, and bytes read a second where such a block is read again and again.
+        cores: how many work at the same time; `flops` and `reads` are of all together.
+    """
+
+    lanes: int
+    caches: dict[str, int]
+    flops: dict[str, float]
+    reads: list[tuple[int, float]]
+    cores: int = 1
+
+    def rate(self, dtype: str) -> float:
+        """Of products with weights of an element type; those of f32 where it has no own."""
+        return self.flops.get(dtype, self.flops["f32"])
+
+    def bandwidth(self, footprint: int) -> float:
+        """Bytes a second for a block of that size: between the measured sizes on a straight line
+        of logarithms."""
+        sizes = [size for size, _ in self.reads]
+        place = bisect_left(sizes, footprint)
+        if place in (0, len(sizes)):
+            return self.reads[min(place, len(sizes) - 1)][1]
+        (small, fast), (large, slow) = self.reads[place - 1 : place + 1]
+        share = log(footprint / small) / log(large / small)
+        return exp(log(fast) + share * (log(slow) - log(fast)))
+
+    def level(self, footprint: int) -> str:
+        """The first level that holds so many bytes, or `memory`."""
+        return next((n for n, size in self.caches.items() if footprint <= size), "memory")
+
+    @property
+    def levels(self) -> dict[str, float]:
+        """Bytes a second from each level, each read in blocks well inside of it."""
+        found, below = dict[str, float](), 0
+        for name, size in self.caches.items():
+            found[name], below = self.bandwidth(max(size // 2, min(2 * below, size))), size
+        return {**found, "memory": self.reads[-1][1]}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "levels": self.levels}
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """How ceilings are measured.
+
+    Attributes:
+        seconds, rounds: of each figure; the best round counts.
+        memory: bytes of the largest block.
+        told: is called with what is measured next.
+    """
+
+    seconds: float = SECONDS
+    rounds: int = ROUNDS
+    memory: int = MOST_MEMORY
+    told: Callable[[str], object] = field(default=lambda what: None)
+
+
+def measure(cores: Sequence[int], how: Measuring | None = None) -> Ceilings:
+    """The ceilings of some cores that work at the same time, each on a block of its own.
+
+    The threads that measure are pinned; the caller's is left alone.
+    """
+    how = how or Measuring()
+    target, caches = resolve_target(), find_caches()
+    largest = min(how.memory, 4 * caches.get("L3", max(caches.values())))
+    sizes = [size for size in block_sizes(largest) if size % block_bytes(target) == 0]
+    with ThreadPoolExecutor(len(cores)) as pool:
+        begun = [pool.submit(_measure_core, core, target, sizes, how) for core in cores]
+        found = [one.result() for one in begun]
+    reads = [(size, sum(read[i] for _, read in found)) for i, size in enumerate(sizes)]
+    rates = {dtype: sum(rate[dtype] for rate, _ in found) for dtype in found[0][0]}
+    return Ceilings(target.lanes, caches, rates, reads, len(cores))
+
+
+def block_sizes(largest: int) -> list[int]:
+    """Sizes from 8 KB up, two for each doubling."""
+    sizes = [8192]
+    while sizes[-1] < largest:
+        last = sizes[-1]
+        sizes.append(last * 3 // 2 if last & (last - 1) == 0 else last * 4 // 3)
+    return sizes
+
+
+def find_caches(cpu: int = 0) -> dict[str, int]:
+    """Bytes of each cache that holds data, as Linux tells them."""
+    found: dict[str, int] = {}
+    for folder in sorted(Path(f"/sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")):
+        try:
+            kind, level, size = (
+                (folder / name).read_text().strip() for name in ("type", "level", "size")
+            )
+        except OSError:
+            continue
+        if kind != "Instruction" and size.endswith("K"):
+            found[f"L{level}"] = int(size[:-1]) << 10
+    return found or dict(CACHES)
+
+
+def _measure_core(
+    core: int, target: Target, sizes: Sequence[int], how: Measuring
+) -> tuple[dict[str, float], list[float]]:
+    """Multiply-adds and reads of one core, by the thread that this runs in."""
+    os.sched_setaffinity(0, {core})
+    code = probes(target)
+    how.told("multiply-adds")
+    rates = {dtype: code.flops(dtype) * _rate(f, how) for dtype, f in code.arithmetic.items()}
+    block = Memory(sizes[-1])
+    block.bytes[:] = 0
+    found: list[float] = []
+    for size in sizes:
+        how.told(f"reads of {size >> 10} KB")
+        blocks = size // block_bytes(target)
+        once = _rate(lambda n, blocks=blocks: code.read(block.address, blocks, n), how)
+        twice = _rate(lambda n, blocks=blocks: code.there_and_back(block.address, blocks, n), how)
+        found.append(size * max(once, 2 * twice))
+    return rates, found
+
+
+def _rate(work: Callable[[int], object], how: Measuring) -> float:
+    """Turns a second of the best round."""
+    turns, taken = 1, _seconds(work, 1)
+    while taken < how.seconds / 4:
+        turns = max(turns * 2, int(turns * how.seconds / max(taken, 1e-7) / 2))
+        taken = _seconds(work, turns)
+    return turns / min(taken, *(_seconds(work, turns) for _ in range(how.rounds)))
+
+
+def _seconds(work: Callable[[int], object], turns: int) -> float:
+    begun = time.perf_counter()
+    work(turns)
+    return time.perf_counter() - begun

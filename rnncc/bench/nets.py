@@ -1,0 +1,124 @@
+"""The nets of the cases, built in Python, and arrays for them.
+
+All contenders compute with the same parameters, in the letters and layouts of `rnncc.cells`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from rnncc_runtime import TensorSpec
+from xdsl.ir import SSAValue
+
+from rnncc.bench.cases import NET, Case
+from rnncc.cells import graves_lstm, gru, lstm, milstm
+from rnncc.cells.activations import gate_activation, layer_activation
+from rnncc.cells.lstm_cell import lstm_states
+from rnncc.ir.build import Build
+from rnncc.ir.composites import softmax
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
+
+Array = np.ndarray[Any, Any]
+
+BUILDERS: dict[str, Callable[..., Program]] = {
+    "lstm": lstm,
+    "gru": gru,
+    "milstm": milstm,
+    "layernorm_lstm": partial(lstm, layer_norm=True),
+    "peephole_lstm": partial(graves_lstm, layout="TNC"),
+}
+"""Of a cell: its inputs and units in, its net out."""
+
+
+def build(case: Case) -> Program:
+    """The program of a case's cell; its biases and gains are none that could be left out."""
+    units, rng = case.units, np.random.default_rng(1)
+    decodes = case.cell == "attention_lstm"
+    program = attention_lstm(units) if decodes else BUILDERS[case.cell](units, units)
+    for array in program.arrays.values():
+        if array.ndim == 1:
+            array[:] = array + rng.normal(0.0, 0.1, array.shape)
+    return program
+
+
+def source(case: Case) -> tuple[Any, Any]:
+    """What `rnncc.compile` takes: a net, and an init net or None."""
+    return (case.net, case.init) if case.cell == NET else (build(case), None)
+
+
+def attention_lstm(units: int) -> Program:
+    """A decoder: x [T, N, H] and memory [S, N, H] -> y [T, N, H].
+
+        a   = softmax over s of m_s · h'        one weight a row of the memory
+        z   = x_t W + [h', sum_s a_s m_s] RW + b, then as the LSTM
+
+    Parameters: W [H, 4H], RW [2H, 4H], b [4H].
+    """
+    b = Build.net("attention_lstm")
+    x, memory = b.input("x", ["T", "N", units]), b.input("memory", ["S", "N", units])
+    rng = np.random.default_rng(0)
+    shapes = {"W": [units, 4 * units], "RW": [2 * units, 4 * units]}
+    arrays: dict[str, Array] = {
+        name: (rng.standard_normal(shape) / (2 * units) ** 0.5).astype(np.float32)
+        for name, shape in shapes.items()
+    }
+    arrays["b"] = np.zeros(4 * units, np.float32)
+    w, rw, bias = (b.param(name, array.shape) for name, array in arrays.items())
+    batch = dims_of(x)[1]
+    start = b.fill(0.0, [batch, units])
+    act, gate = layer_activation("tanh"), gate_activation("sigmoid")
+
+    def body(
+        inner: Build, consts: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
+    ) -> tuple[list[SSAValue], list[SSAValue]]:
+        (held, recurrent), (h, c) = consts, carry
+        scores = inner.reduce("sum", inner.mul(held, h), [2])
+        weights = softmax(inner, scores, 0)
+        weighted = inner.mul(inner.reshape(weights, (*dims_of(weights), 1)), held)
+        context = inner.reduce("sum", weighted, [0])
+        z = inner.add(rows[0], inner.matmul(inner.concat([h, context], 1), recurrent))
+        h, c = lstm_states(inner, z, c, act, gate)
+        return [h, c], [h]
+
+    projected = b.add(b.matmul(x, w), bias)
+    _, (y,) = b.scan([memory, rw], [start, start], [projected], body)
+    return b.finish({"y": y}, arrays, "attention_lstm")
+
+
+def parameters(case: Case) -> dict[str, Array]:
+    """The arrays by name; the last columns of the peephole LSTM's RW as FF, OO, GG."""
+    arrays = {name: array.copy() for name, array in build(case).arrays.items()}
+    if case.cell == "peephole_lstm":
+        whole, width = arrays["RW"], 4 * case.units
+        arrays["RW"] = np.ascontiguousarray(whole[:, :width])
+        for k, name in enumerate(("FF", "OO", "GG")):
+            arrays[name] = whole[:, width + k].copy()
+    return arrays
+
+
+def drawn(specs: Mapping[str, TensorSpec], sizes: Mapping[str, int]) -> dict[str, Array]:
+    """Normal arrays; whole numbers are all as large as T, so that lengths cover the sequence."""
+    arrays: dict[str, Array] = {}
+    for name, spec in specs.items():
+        shape = [size.evaluate(sizes) for size in spec.sizes]
+        arrays[name] = _normal(shape)
+        if spec.dtype.kind != "f":
+            arrays[name] = np.full(shape, sizes.get("T", 1)).astype(spec.dtype)
+    return arrays
+
+
+def inputs(case: Case) -> dict[str, Array]:
+    """X [T, N, H] and, for a decoder, memory [S, N, H], as `drawn` draws them."""
+    sizes = case.dims
+    made = {"x": _normal([sizes["T"], sizes["N"], case.units])}
+    if case.cell == "attention_lstm":
+        made["memory"] = _normal([sizes["S"], sizes["N"], case.units])
+    return made
+
+
+def _normal(shape: list[int]) -> Array:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)

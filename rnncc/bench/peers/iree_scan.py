@@ -1,0 +1,39 @@
+"""IREE: what JAX writes of a scan, compiled for this CPU."""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from rnncc.bench.cases import Case
+from rnncc.bench.peers import Call
+from rnncc.bench.peers.jax_cells import forward_of
+
+
+def make(case: Case, precision: str = "fp32") -> Call | None:
+    """A module that runs in the caller's thread; whole sequences only."""
+    compiler: Any = import_module("iree.compiler.tools")
+    runtime: Any = import_module("iree.runtime")
+    jax: Any = import_module("jax")
+    made = forward_of(case)
+    if made is None or case.mode != "run":
+        return None
+    forward, arrays = made
+    x = arrays.pop("x")
+    text = jax.jit(partial(forward, p=arrays)).lower(x).as_text()
+    flatbuffer = compiler.compile_str(
+        text,
+        input_type="stablehlo",
+        target_backends=["llvm-cpu"],
+        extra_args=["--iree-llvmcpu-target-cpu=host"],
+    )
+    config = runtime.Config("local-sync")
+    context = runtime.SystemContext(config=config)
+    context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, flatbuffer))
+    (name,) = (name for name in context.modules if name.startswith("jit"))
+    main = context.modules[name]["main"]
+    given = runtime.asdevicearray(config.device, np.asarray(x))
+    return Call(lambda: main(given), lambda: main(given).to_host())

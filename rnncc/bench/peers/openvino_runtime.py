@@ -1,0 +1,23 @@
+"""OpenVINO: what it makes of ONNX's LSTM and GRU operators."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from rnncc.bench.cases import Case
+from rnncc.bench.peers import Call
+from rnncc.bench.peers.onnx_model import feeds, has_operator, onnx_model
+
+
+def make(case: Case, precision: str = "fp32") -> Call | None:
+    """A request on one thread, in 32-bit floats."""
+    if not has_operator(case) or case.cell == "peephole_lstm":
+        return None
+    openvino: Any = import_module("openvino")
+    core = openvino.Core()
+    core.set_property("CPU", {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"})
+    compiled = core.compile_model(core.read_model(onnx_model(case)), "CPU")
+    request, given = compiled.create_infer_request(), feeds(case)
+    shape = case.steps, case.batch, case.units
+    return Call(lambda: request.infer(given), lambda: request.infer(given)["Y"].reshape(shape))

@@ -1,0 +1,130 @@
+"""rnncc: a case compiled in memory."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+from llvmlite import ir
+from rnncc_runtime import Model, Stream, TrainableModel
+
+import rnncc
+from rnncc.bench import nets
+from rnncc.bench.cases import NET, Case
+from rnncc.bench.peers import Array, Call
+from rnncc.codegen import llvm
+from rnncc.codegen.emit import I32, I64, POINTER, Emit, Value
+
+GRADIENT = 0.01
+"""Of every element of the outputs, as training starts backward."""
+
+
+def make(case: Case, precision: str = "fp32") -> Call | None:
+    """The case's net, compiled for this machine."""
+    net, init = nets.source(case)
+    chosen: dict[str, Any] = {} if precision == "fp32" else {"precision": precision}
+    if case.mode == "train":
+        if chosen:
+            return None
+        return _training(rnncc.compile(net, init, train=True, seed=case.seed), case)
+    model = cast(Model, rnncc.compile(net, init, seed=case.seed, **chosen))
+    return _step(model, case) if case.mode == "step" else _run(model, case)
+
+
+def _run(model: Model, case: Case) -> Call:
+    """Whole sequences, into the same arrays each time; of a cell all of y alone."""
+    inputs = nets.drawn(model.inputs, case.dims)
+    names = list(model.outputs) if case.cell == NET else ["y"]
+    out = _empty({name: model.outputs[name] for name in names}, case)
+
+    def run() -> object:
+        return model.run(inputs, out=out)
+
+    return Call(run, _result(run, out))
+
+
+def _training(model: TrainableModel, case: Case) -> Call:
+    """Forward and backward, into the same arrays each time."""
+    inputs = nets.drawn(model.inputs, case.dims)
+    outputs, tape = model.forward(inputs)
+    floats = [n for n, spec in model.outputs.items() if spec.dtype.kind == "f"]
+    names = floats if case.cell == NET else ["y"]
+    output_grads = {name: np.full_like(outputs[name], GRADIENT) for name in names}
+    grads = model.backward(tape, output_grads)
+
+    def run() -> object:
+        _, tape = model.forward(inputs, out=outputs)
+        return model.backward(tape, output_grads, out=grads)
+
+    return Call(run, _result(run, outputs))
+
+
+def _step(model: Model, case: Case) -> Call:
+    """One step of a stream, called from C as often as asked."""
+    stream: Stream = model.stream(batch=case.batch)
+    inputs = nets.drawn(stream.inputs, {**case.dims, "T": 1})
+    specs = {"y": stream.outputs["y"]}
+    out = {"y": np.empty([s.evaluate({**case.dims, "T": 1}) for s in specs["y"].sizes], np.float32)}
+
+    def run() -> object:
+        return stream.step(inputs, out=out)
+
+    run()
+    return Call(run, _result(run, out), _from_c(stream))
+
+
+def _empty(specs: Any, case: Case) -> dict[str, Array]:
+    return {name: np.empty_like(array) for name, array in nets.drawn(specs, case.dims).items()}
+
+
+def _result(run: Callable[[], object], out: dict[str, Array]) -> Callable[[], Array] | None:
+    if "y" not in out:
+        return None
+
+    def result() -> Array:
+        run()
+        return out["y"]
+
+    return result
+
+
+def _from_c(stream: Stream) -> Callable[[int], object]:
+    """The last step of a stream again, so many times, in a loop of machine code."""
+    last = stream._last  # pyright: ignore[reportPrivateUsage]
+    step: Any = stream._step  # pyright: ignore[reportPrivateUsage]
+    assert last is not None
+    held: tuple[int, ...] = step.args if isinstance(step, partial) else ()
+    function: Any = step.func if isinstance(step, partial) else step
+    arguments = (*held, *last.arguments)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    pointers = len(arguments) - len(stream.metadata["symbols"])
+    repeat = _repeater(pointers, len(arguments) - pointers)
+    return lambda count: repeat(count, address, *arguments)
+
+
+def _repeater(pointers: int, sizes: int) -> Any:
+    """Code that calls a function on such arguments, so many times: `(count, function, ...)`."""
+    target = llvm.resolve_target()
+    types = [POINTER] * pointers + [I64] * sizes
+    module = ir.Module()
+    kind = ir.FunctionType(ir.VoidType(), [I64, POINTER, *types])
+    emit = Emit.begin(ir.Function(module, kind, "repeat"), target, [])
+    count, callee, *arguments = cast(Sequence[Value], emit.b.function.args)
+    pointer: Any = ir.PointerType(ir.FunctionType(I32, types))  # a call asks for its type
+    pointer.is_opaque = True
+    callee.type = pointer
+
+    def turn(index: Value, carried: list[Value]) -> list[Value]:
+        emit.b.call(callee, arguments)
+        return []
+
+    emit.loop(count, turn)
+    emit.b.ret_void()
+    engine = llvm.load(llvm.optimise(str(module), target, jit=True))
+    given = [ctypes.c_int64, *[ctypes.c_void_p] * (pointers + 1), *[ctypes.c_int64] * sizes]
+    repeat: Any = ctypes.CFUNCTYPE(None, *given)(engine.get_function_address("repeat"))
+    repeat.engine = engine
+    return repeat

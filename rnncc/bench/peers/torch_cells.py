@@ -1,0 +1,134 @@
+"""The cells in PyTorch: its own LSTM and GRU, and the others as a loop over steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from rnncc.bench import nets
+from rnncc.bench.cases import Case
+from rnncc.bench.peers import Call
+
+STANDARD = ("lstm", "gru")
+WRITTEN = ("milstm", "layernorm_lstm", "peephole_lstm", "attention_lstm")
+EPSILON = 1e-5
+GRADIENT = 0.01
+
+Wrap = Callable[[Any], Any]
+
+
+def make_call(case: Case, dtype: str, wrap: Wrap) -> Call | None:
+    """The case, with `wrap` around the module or the function that computes it."""
+    torch: Any = import_module("torch")
+    torch.set_num_threads(1)
+    kind = getattr(torch, dtype)
+    x = torch.from_numpy(nets.inputs(case)["x"]).to(kind)
+    if case.cell in STANDARD:
+        module = _module(torch, case).to(kind)
+        forward, given, leaves = wrap(module), (x,), list(module.parameters())
+        if case.mode == "step":
+            row = torch.zeros(1, case.batch, case.units, dtype=kind)
+            given = (x, row if case.cell == "gru" else (row, row))
+    elif case.cell in WRITTEN and case.mode != "step":
+        arrays = {**nets.parameters(case), **nets.inputs(case)}
+        p = {name: torch.from_numpy(array).to(kind) for name, array in arrays.items()}
+        x, leaves = p.pop("x"), [v for n, v in p.items() if n != "memory"]
+        step = _STEPS[case.cell]
+        forward, given = wrap(partial(_loop, torch, step, p)), (x,)
+    else:
+        return None
+    if case.mode == "train":
+        return _training(torch, forward, x, leaves)
+    return _inference(torch, forward, given)
+
+
+def _inference(torch: Any, forward: Any, given: Any) -> Call:
+    def run() -> Any:
+        with torch.inference_mode():
+            return forward(*given)[0]
+
+    return Call(run, lambda: run().float().numpy())
+
+
+def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Call:
+    for leaf in (x, *leaves):
+        leaf.requires_grad_()
+
+    def run() -> Any:
+        for leaf in (x, *leaves):
+            leaf.grad = None
+        y = forward(x)[0]
+        y.backward(torch.full_like(y, GRADIENT))
+        return y
+
+    return Call(run, lambda: run().detach().numpy())
+
+
+def _module(torch: Any, case: Case) -> Any:
+    """nn.LSTM or nn.GRU, whose gates stand as ours do."""
+    p, units = nets.parameters(case), case.units
+    module = getattr(torch.nn, case.cell.upper())(units, units)
+    hidden = np.zeros_like(p["b"])
+    if "rb" in p:
+        hidden[2 * units :] = p["rb"]
+    arrays = (p["W"].T, p["RW"].T, p["b"], hidden)
+    with torch.no_grad():
+        for parameter, array in zip(module.parameters(), arrays, strict=True):
+            parameter.copy_(torch.from_numpy(np.ascontiguousarray(array)))
+    return module
+
+
+def _loop(torch: Any, step: Any, p: dict[str, Any], x: Any) -> tuple[Any]:
+    """All steps of a cell, its input projection computed at once."""
+    steps, batch, _ = x.shape
+    units = p["RW"].shape[1] // 4
+    projected = (x.reshape(steps * batch, -1) @ p["W"]).reshape(steps, batch, -1)
+    h = c = x.new_zeros(batch, units)
+    rows: list[Any] = []
+    for u in projected:
+        h, c = step(torch, p, u, h, c)
+        rows.append(h)
+    return (torch.stack(rows),)
+
+
+def _gates(torch: Any, z: Any, c: Any) -> tuple[Any, Any]:
+    i, f, g, o = z.chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+def _milstm(torch: Any, p: dict[str, Any], u: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    v = h @ p["RW"]
+    z = p["alpha"] * u * v + p["beta_x"] * u + p["beta_h"] * v + p["b"]
+    return _gates(torch, z, c)
+
+
+def _layer_norm(torch: Any, p: dict[str, Any], u: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    z = u + h @ p["RW"]
+    z = torch.nn.functional.layer_norm(z, z.shape[-1:], p["gain"], p["b"], EPSILON)
+    return _gates(torch, z, c)
+
+
+def _peephole(torch: Any, p: dict[str, Any], u: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    new, f, o, g = torch.addmm(u + p["b"], h, p["RW"]).chunk(4, -1)
+    f, g = torch.sigmoid(f + c * p["FF"]), torch.sigmoid(g + c * p["GG"])
+    c = f * c + g * torch.tanh(new)
+    return torch.tanh(c) * torch.sigmoid(o + c * p["OO"]), c
+
+
+def _attention(torch: Any, p: dict[str, Any], u: Any, h: Any, c: Any) -> tuple[Any, Any]:
+    weights = torch.softmax((p["memory"] * h).sum(-1), 0)
+    context = (weights.unsqueeze(-1) * p["memory"]).sum(0)
+    return _gates(torch, u + p["b"] + torch.cat([h, context], 1) @ p["RW"], c)
+
+
+_STEPS = {
+    "milstm": _milstm,
+    "layernorm_lstm": _layer_norm,
+    "peephole_lstm": _peephole,
+    "attention_lstm": _attention,
+}

@@ -1,0 +1,16 @@
+"""PyTorch with torch.compile around it: a loop of 100 steps takes it a minute or more."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from rnncc.bench.cases import Case
+from rnncc.bench.peers import Call
+from rnncc.bench.peers.torch_cells import make_call
+
+
+def make(case: Case, precision: str = "fp32") -> Call | None:
+    """The case, compiled as it is first called."""
+    torch: Any = import_module("torch")
+    return make_call(case, "float32", torch.compile)

@@ -1,0 +1,159 @@
+"""Code that measures a machine: multiply-adds in registers, and reads of a block of memory.
+
+Written with rnncc's own code generator for the vectors that it uses, so that what is measured is
+what generated code can reach.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from llvmlite import ir
+
+from rnncc.codegen import llvm
+from rnncc.codegen.emit import FLOAT, I32, I64, POINTER, Emit, Pointer, Value, vector_type
+from rnncc.codegen.target import Target
+
+UNROLLED = 16
+"""Vectors read in one turn."""
+SUMS = 8
+"""Independent sums of what is read: latency times how many a cycle can start."""
+
+DOTS = {"bf16": ("avx512bf16.dpbf16ps", 2), "u8": ("avx512.vpdpbusd", 4)}
+"""By weights: LLVM's name for the instruction that adds products to a sum, and their number."""
+
+MultiplyAdds = Callable[[int], float]
+Read = Callable[[int, int, int], float]
+
+
+@dataclass(frozen=True)
+class Probes:
+    """Functions of a machine, in memory.
+
+    Attributes:
+        arithmetic: by the weights' element type: `f(turns)` does `turns` times `flops` of it.
+        read: `read(address, blocks, sweeps)` reads so many blocks of `block_bytes` from the front,
+            as often as `sweeps` says, and gives the sum of it all.
+        there_and_back: twice as much, every other time from the back.
+    """
+
+    arithmetic: dict[str, MultiplyAdds]
+    read: Read
+    there_and_back: Read
+    target: Target
+
+    def flops(self, dtype: str) -> int:
+        """Of one turn."""
+        products = DOTS[dtype][1] if dtype in DOTS else 1
+        return 2 * products * _chains(self.target) * self.target.lanes
+
+
+@cache
+def probes(target: Target) -> Probes:
+    """The probes of this machine; those of precisions that it has instructions for."""
+    module = ir.Module()
+    offered = {"bf16": target.bf16_dot, "u8": target.byte_dot}
+    dtypes = ["f32", *(dtype for dtype, has in offered.items() if has)]
+    for dtype in dtypes:
+        _multiply_adds(module, target, dtype)
+    _read(module, target, "read", (False,))
+    _read(module, target, "there_and_back", (False, True))
+    engine = llvm.load(llvm.optimise(str(module), target, jit=True))
+
+    def function(name: str, count: int) -> Any:
+        kind = ctypes.CFUNCTYPE(ctypes.c_float, *[ctypes.c_int64] * count)
+        made: Any = kind(engine.get_function_address(name))
+        made.engine = engine
+        return made
+
+    arithmetic = {dtype: function(f"arithmetic_{dtype}", 1) for dtype in dtypes}
+    return Probes(arithmetic, function("read", 3), function("there_and_back", 3), target)
+
+
+def block_bytes(target: Target) -> int:
+    """What `read` reads in one turn."""
+    return 4 * UNROLLED * target.lanes
+
+
+def _chains(target: Target) -> int:
+    """Independent multiply-adds: more than latency asks for, and all in registers."""
+    return 24 if target.registers >= 32 else 12
+
+
+def _begin(module: ir.Module, name: str, count: int, target: Target) -> Emit:
+    """A function of so many i64 that gives a float: the sum of all that it computed."""
+    kind = ir.FunctionType(FLOAT, [I64] * count)
+    return Emit.begin(ir.Function(module, kind, name), target, [])
+
+
+def _end(emit: Emit, values: Sequence[Value]) -> None:
+    """Return a sum, so that all values must be computed."""
+    b, total = emit.b, values[0]
+    for value in values[1:]:
+        total = b.fadd(total, value)
+    first, *rest = (b.extract_element(total, I64(i)) for i in range(emit.target.lanes))
+    for part in rest:
+        first = b.fadd(first, part)
+    b.ret(first)
+
+
+def _multiply_adds(module: ir.Module, target: Target, dtype: str) -> None:
+    """Independent chains of multiply-adds, all in registers."""
+    emit = _begin(module, f"arithmetic_{dtype}", 1, target)
+    b, vector = emit.b, emit.vector
+    whole = vector_type(I32, target.lanes)
+    add = _dot(module, target, dtype) if dtype in DOTS else None
+
+    def turn(index: Value, sums: list[Value]) -> list[Value]:
+        if add is None:
+            factor, addend = vector.splat(0.999999), vector.splat(1e-6)
+            return [vector.fma(b, total, factor, addend) for total in sums]
+        numbers = emit.splat(b.trunc(b.function.args[0], I32), target.lanes)
+        return [b.call(add, [total, numbers, numbers]) for total in sums]
+
+    starts: list[Value] = [vector.splat(float(i)) for i in range(_chains(target))]
+    if dtype == "u8":
+        starts = [ir.Constant(whole, [i] * target.lanes) for i in range(_chains(target))]
+    sums = emit.loop(b.function.args[0], turn, starts)
+    _end(emit, [b.bitcast(total, vector.type) for total in sums])
+
+
+def _dot(module: ir.Module, target: Target, dtype: str) -> ir.Function:
+    """The instruction as a function of a sum and of two vectors of 32-bit words."""
+    words = vector_type(I32, target.lanes)
+    total = words if dtype == "u8" else vector_type(FLOAT, target.lanes)
+    kind = ir.FunctionType(total, [total, words, words])
+    return ir.Function(module, kind, f"llvm.x86.{DOTS[dtype][0]}.{32 * target.lanes}")
+
+
+def _read(module: ir.Module, target: Target, name: str, backwards: tuple[bool, ...]) -> None:
+    """Sums up a block: one instruction a vector, with the load in it."""
+    emit = _begin(module, name, 3, target)
+    b, lanes = emit.b, target.lanes
+    address, blocks, sweeps = b.function.args
+    memory = Pointer(b.inttoptr(address, POINTER), "f32")
+    type_ = vector_type(FLOAT, lanes)
+
+    def sweep(sums: list[Value], back: bool) -> list[Value]:
+        def turn(index: Value, sums: list[Value]) -> list[Value]:
+            block = b.sub(b.sub(blocks, I64(1)), index) if back else index
+            start = emit.at(memory, b.mul(block, I64(UNROLLED * lanes)))
+            order = reversed(range(UNROLLED)) if back else range(UNROLLED)
+            for k in order:
+                value = emit.load(emit.at(start, I64(k * lanes)), lanes)
+                sums[k % len(sums)] = b.fadd(sums[k % len(sums)], value)
+            return sums
+
+        return emit.loop(blocks, turn, sums)
+
+    def both(index: Value, sums: list[Value]) -> list[Value]:
+        for back in backwards:
+            sums = sweep(sums, back)
+        return sums
+
+    starts = [ir.Constant(type_, None)] * SUMS
+    _end(emit, emit.loop(sweeps, both, starts))

@@ -1,0 +1,110 @@
+"""Contenders in processes of their own, all on one core, of which one works at a time.
+
+Each library has its threads, its allocator and its settings to itself, and may crash.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Any
+
+from rnncc.bench.cases import Case
+from rnncc.bench.peers import Contender
+from rnncc.errors import CompileError
+
+ALONE = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+}
+"""What tells libraries to use one thread before they are loaded."""
+
+
+class Left(Exception):
+    """A contender is left out of a case: why, or nothing where it never could compute it."""
+
+
+class Process:
+    """The process of one contender, started when it is first asked for something."""
+
+    def __init__(self, contender: Contender, core: int) -> None:
+        self.contender, self.core = contender, core
+        self._process: subprocess.Popen[str] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it has started and not ended."""
+        return self._process is not None
+
+    def make(self, case: Case) -> None:
+        """Prepare a case.
+
+        Raises:
+            Left: it cannot be computed here.
+            CompileError: rnncc itself refuses the case's net.
+        """
+        answer = self._ask({"make": case.to_dict()})
+        if "refused" in answer:
+            raise CompileError(*answer["refused"])
+        if "why" in answer:
+            raise Left(answer["why"])
+
+    def time(self, count: int) -> float:
+        """Seconds of so many runs of the case."""
+        return self._ask({"time": count})["seconds"]
+
+    def close(self) -> None:
+        """End the process."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.communicate()
+            self._process = None
+
+    def _ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        process = self._process = self._process or self._start()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            self.close()
+            raise Left("its process ended")
+        return json.loads(line)
+
+    def _start(self) -> subprocess.Popen[str]:
+        contender = self.contender
+        command = [sys.executable, "-m", "rnncc.bench.worker", contender.module]
+        paths = os.pathsep.join(path for path in sys.path if path)
+        return subprocess.Popen(
+            [*command, contender.precision, str(self.core)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=None if os.environ.get("RNNCC_DEBUG") else subprocess.DEVNULL,
+            env={**os.environ, **ALONE, "PYTHONPATH": paths},
+            text=True,
+        )
+
+
+class Processes(AbstractContextManager["Processes"]):
+    """The processes of some contenders, ended together."""
+
+    def __init__(self, contenders: Sequence[Contender], core: int) -> None:
+        self.all = [Process(contender, core) for contender in contenders]
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for process in self.all:
+            process.close()

@@ -1,0 +1,139 @@
+"""Runs cases: contenders in turn, then what their times mean."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rnncc.bench.cases import Case
+from rnncc.bench.peers import Contender
+from rnncc.bench.processes import Left, Process, Processes
+from rnncc.bench.timing import Times, alternate
+from rnncc.errors import CompileError
+
+Told = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How cases are timed: on one core, in so many rounds, each of so many seconds."""
+
+    core: int
+    rounds: int = 9
+    seconds: float = 0.1
+
+
+@dataclass
+class Result:
+    """The times of one case.
+
+    Attributes:
+        times: by contender.
+        own, peers: the precision of each of ours and of each peer, by name.
+        left: why a contender is not among them.
+        least: seconds that the machine allows, by contender of ours.
+    """
+
+    case: Case
+    times: dict[str, Times]
+    own: dict[str, str]
+    peers: dict[str, str]
+    left: dict[str, str] = field(default_factory=dict[str, str])
+    least: dict[str, float] = field(default_factory=dict[str, float])
+
+    def best(self, precision: str = "fp32") -> str | None:
+        """The fastest peer of a precision."""
+        peers = [name for name, kind in self.peers.items() if kind == precision]
+        return min(peers, key=lambda name: self.times[name].median, default=None)
+
+    def ratio(self, name: str, precision: str = "fp32") -> float | None:
+        """The time of the best peer of a precision over this one's."""
+        best = self.best(precision)
+        return None if best is None else self.times[best].median / self.times[name].median
+
+    def fraction(self, name: str) -> float | None:
+        """The least time over this one's."""
+        return self.least[name] / self.times[name].median if name in self.least else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.case.name,
+            "case": self.case.to_dict(),
+            "times": {
+                name: {
+                    **times.to_dict(),
+                    "ratio": self.ratio(name),
+                    "ratio_bf16": self.ratio(name, "bf16"),
+                    "least": self.least.get(name),
+                    "fraction": self.fraction(name),
+                }
+                for name, times in self.times.items()
+            },
+            "best_peer": self.best(),
+            "left_out": {name: why for name, why in self.left.items() if why},
+        }
+
+
+def default_core() -> int:
+    """The last core that this process may use: systems keep busy with the first."""
+    return max(os.sched_getaffinity(0))
+
+
+def check_core(core: int | None) -> int:
+    """The core asked for, or the default one.
+
+    Raises:
+        CompileError: this process may not use it.
+    """
+    allowed = sorted(os.sched_getaffinity(0))
+    if core is not None and core not in allowed:
+        raise CompileError("--core", f"{core} is none of {', '.join(map(str, allowed))}")
+    return default_core() if core is None else core
+
+
+def run(
+    cases: Sequence[Case], contenders: Sequence[Contender], effort: Effort, told: Told
+) -> Iterator[Result]:
+    """The results of cases, one after another.
+
+    Args:
+        told: is called with what is being done.
+
+    Raises:
+        CompileError: rnncc refuses a net, or nothing can compute a case.
+    """
+    with Processes(contenders, effort.core) as processes:
+        for case in cases:
+            yield _one(case, processes.all, effort, told)
+
+
+def _one(case: Case, processes: Sequence[Process], effort: Effort, told: Told) -> Result:
+    ready: dict[str, Process] = {}
+    left: dict[str, str] = {}
+    for process in processes:
+        name = process.contender.name
+        told(f"{case.name}: {name} makes it")
+        try:
+            process.make(case)
+        except Left as reason:
+            left[name] = str(reason)
+            continue
+        ready[name] = process
+    told(f"{case.name}: {', '.join(ready)} in turn")
+    while ready:
+        try:
+            times = alternate({n: p.time for n, p in ready.items()}, effort.rounds, effort.seconds)
+        except Left as reason:  # one crashed: the others begin again
+            dead = [name for name, process in ready.items() if not process.alive]
+            left |= dict.fromkeys(dead, str(reason))
+            ready = {name: process for name, process in ready.items() if process.alive}
+            continue
+        ours, theirs = (
+            {n: p.contender.precision for n, p in ready.items() if p.contender.own == own}
+            for own in (True, False)
+        )
+        return Result(case, times, ours, theirs, left)
+    reasons = "; ".join(f"{name}: {why}" for name, why in left.items() if why)
+    raise CompileError(case.name, "nothing computes it", reasons)

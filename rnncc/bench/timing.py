@@ -1,0 +1,64 @@
+"""Times several ways of computing one thing, in turn, so that all see the same machine."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Timer = Callable[[int], float]
+"""Seconds that so many calls take."""
+
+MOST_CALLS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds a call: the median of all rounds, and the quartiles around it."""
+
+    median: float
+    low: float
+    high: float
+    rounds: int
+
+    @staticmethod
+    def of(seconds: list[float]) -> Times:
+        """Of one figure a round."""
+        if len(seconds) < 2:
+            return Times(seconds[0], seconds[0], seconds[0], 1)
+        low, median, high = statistics.quantiles(seconds, n=4, method="inclusive")
+        return Times(median, low, high, len(seconds))
+
+    @property
+    def spread(self) -> float:
+        """How far the quartiles are apart, as a part of the median."""
+        return (self.high - self.low) / self.median if self.median else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "median": self.median,
+            "low": self.low,
+            "high": self.high,
+            "rounds": self.rounds,
+        }
+
+
+def alternate(timers: Mapping[str, Timer], rounds: int, seconds: float) -> dict[str, Times]:
+    """Times by name: in each round each contender runs for about so many seconds, in turn."""
+    counts = {name: _count(timer, seconds) for name, timer in timers.items()}
+    found: dict[str, list[float]] = {name: [] for name in timers}
+    for _ in range(rounds):
+        for name, timer in timers.items():
+            found[name].append(timer(counts[name]) / counts[name])
+    return {name: Times.of(each) for name, each in found.items()}
+
+
+def _count(timer: Timer, seconds: float) -> int:
+    """How many calls fill a round, after a warm-up."""
+    timer(1)
+    count, taken = 1, timer(1)
+    while taken < seconds / 4 and count < MOST_CALLS:
+        count = min(MOST_CALLS, max(2 * count, int(count * seconds / max(taken, 1e-7) / 2)))
+        taken = timer(count)
+    return max(1, min(MOST_CALLS, round(count * seconds / max(taken, 1e-9))))

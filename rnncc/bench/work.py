@@ -1,0 +1,266 @@
+"""How much arithmetic and how many bytes a net takes, from its kernels.
+
+In: a kernel program and sizes. Out: phases: kernels that run one after another, and how often.
+Gates in loops are taken as open, loops that may end early as run to their end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+from llvmlite import ir
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+
+from rnncc.codegen.cpu.region import RegionCode
+from rnncc.codegen.emit import I64, VALUE, Emit, Value, vector_type
+from rnncc.codegen.target import Target
+from rnncc.ir.access import Access, buffer_dtype, get_access
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Buffer, For, Row, ShiftedRow
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Contract, Gemm, Kernel, Pack, Reverse
+from rnncc.ir.ops.base import get_dims
+from rnncc.ir.types import ITEM_BYTES, dtype_of
+
+FREE = {"bitcast", "ret", "insertelement", "shufflevector"}
+"""Instructions that cost nothing next to arithmetic, or stand outside of the loop."""
+Sizes = Mapping[str, int]
+
+
+@dataclass
+class Phase:
+    """Kernels that run one after another, `times` times; the other figures are of one time.
+
+    Attributes:
+        looped: whether they are in a loop over single steps.
+        kernels: how many.
+        flops: of products, two a multiply-add, by the weights' element type.
+        vectors: vector instructions of everything elementwise.
+        read: bytes read, each kernel's once.
+        weights: those of them that are the same each time: matrices.
+        footprint: bytes touched before the same are read again.
+    """
+
+    times: int
+    looped: bool
+    kernels: int = 0
+    flops: dict[str, int] = field(default_factory=dict[str, int])
+    vectors: int = 0
+    read: int = 0
+    weights: int = 0
+    footprint: int = 0
+
+    @property
+    def all_flops(self) -> int:
+        return sum(self.flops.values())
+
+
+def phases(program: KernelProgram, sizes: Sizes, target: Target) -> list[Phase]:
+    """The phases of a program, in order; those that never run are left out."""
+    walk = _Walk(target)
+    walk.block(program.func.body.block, 1, False, dict(sizes))
+    return _merged(walk.found)
+
+
+def _merged(found: Sequence[Phase]) -> list[Phase]:
+    """Phases that differ in nothing but `times` become one: the steps of all chunks."""
+    made: list[Phase] = []
+    for phase in found:
+        same = next((p for p in made if replace(p, times=phase.times) == phase), None)
+        if same is None:
+            made.append(phase)
+        else:
+            same.times += phase.times
+    return made
+
+
+def product_flops(found: Sequence[Phase]) -> int:
+    """Of all products of a whole run."""
+    return sum(phase.times * phase.all_flops for phase in found)
+
+
+class _Walk:
+    def __init__(self, target: Target) -> None:
+        self.target = target
+        self.found: list[Phase] = []
+        self._vectors: dict[Operation, int] = {}
+
+    def block(self, block: Block, times: int, looped: bool, sizes: dict[str, int]) -> None:
+        phase = Phase(times, looped, footprint=sum(_touched(block, sizes).values()))
+        for op in block.ops:
+            if isinstance(op, For):
+                for turns, inner in _turns(op, sizes):
+                    steps = looped or op.chunk is None
+                    self.block(op.body.block, times * turns, steps, inner)
+            elif uses := _uses(op, sizes):
+                phase.kernels += 1
+                phase.read += sum(use.bytes for use in uses if not use.written)
+                phase.weights += sum(use.bytes for use in uses if use.weights)
+                dtype, flops = _flops(op, sizes)
+                phase.flops[dtype] = phase.flops.get(dtype, 0) + flops
+                phase.vectors += self._elementwise(op, sizes)
+        if phase.kernels and times:
+            self.found.append(phase)
+
+    def _elementwise(self, op: Operation, sizes: Sizes) -> int:
+        """Vector instructions of a body over its domain, or of moves."""
+        if isinstance(op, Kernel):
+            if op not in self._vectors:
+                self._vectors[op] = instructions(op.body.block, self.target)
+            extents = [d.evaluate(sizes) for d in op.dims] or [1]
+            return prod(extents[:-1]) * -(-extents[-1] // self.target.lanes) * self._vectors[op]
+        if isinstance(op, Pack | Reverse):
+            return sum(use.elements for use in _uses(op, sizes) if use.written) // self.target.lanes
+        return 0
+
+
+def instructions(body: Block, target: Target) -> int:
+    """How many arithmetic instructions the code of a kernel's body has."""
+    values = [VALUE[dtype_of(argument)] for argument in body.args]
+    types = [vector_type(value, target.lanes) for value in values]
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), types), "body")
+    emit = Emit.begin(function, target, [])
+    emit.symbols = _AnySize()
+    code = RegionCode(emit, body, body.args)
+    known: dict[SSAValue, Value] = dict(zip(body.args, function.args, strict=True))
+    scalars = code.invariants({}, lambda axis: I64(0))
+    code.vectors(scalars, known, lambda axis: emit.splat(I64(0), target.lanes), target.lanes)
+    lines: list[Value] = function.entry_basic_block.instructions
+    return sum(line.opname not in FREE for line in lines)
+
+
+class _AnySize(dict[str, ir.Constant]):
+    """Sizes whose values do not matter."""
+
+    def __missing__(self, key: str) -> ir.Constant:
+        return I64(1)
+
+
+def _turns(op: For, sizes: dict[str, int]) -> list[tuple[int, dict[str, int]]]:
+    """How often a loop's body runs, with the sizes it has then."""
+    count = Dim.parse(op.count.data).evaluate(sizes)
+    sizes = {**sizes, op.index.data: 0}
+    if op.turn is not None:
+        sizes[op.turn.data] = 0
+    if op.chunk is None or op.rows is None or op.extent is None:
+        return [(max(count, 0), {**sizes, op.extent.data: 1} if op.extent else sizes)]
+    most = max(1, op.chunk.data // max(Dim.parse(op.rows.data).evaluate(sizes), 1))
+    full, rest = divmod(count, most)
+    turns = [(full, {**sizes, op.extent.data: most})] if full else []
+    return turns + ([(1, {**sizes, op.extent.data: rest})] if rest else [])
+
+
+@dataclass(frozen=True)
+class _Use:
+    """What a kernel reads or writes of one buffer, and from where on: None is from its start."""
+
+    value: SSAValue
+    elements: int
+    written: bool
+    weights: bool = False
+    offset: Dim | None = None
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * ITEM_BYTES[buffer_dtype(self.value)]
+
+
+def _uses(op: Operation, sizes: Sizes) -> list[_Use]:
+    """Each operand of a kernel; nothing for what is no kernel."""
+
+    def size(dims: Sequence[Dim]) -> int:
+        return prod(d.evaluate(sizes) for d in dims)
+
+    def over(value: SSAValue, dims: Sequence[Dim], access: Access, written: bool) -> _Use:
+        moving = [d for d, s in zip(dims, access.strides, strict=True) if s != 0]
+        return _Use(value, size(moving), written, offset=access.offset)
+
+    match op:
+        case Kernel():
+            count = len(op.ins)
+            uses = [
+                over(value, op.dims, get_access(access), number >= count)
+                for number, (value, access) in enumerate(
+                    zip((*op.ins, *op.outs), op.accesses, strict=True)
+                )
+            ]
+            if isinstance(op, Gemm):
+                rows = [*op.dims[:-1], Dim.of(op.depth.data)]
+                uses.append(over(op.a, rows, get_access(op.a_access), False))
+                packed = op.slots.data * op.units * op.depth.data
+                uses.append(_Use(op.weights, packed, False, weights=True))
+            return uses
+        case Contract():
+            k, m, n = op.sizes
+            uses = [_Use(op.a, size([k, m]), False), _Use(op.b, size([k, n]), False)]
+            uses += [_Use(op.init, size([m, n]), False)] if op.init is not None else []
+            return [*uses, _Use(op.out, size([m, n]), True)]
+        case Pack():
+            elements = op.depth.data * op.units.data
+            uses = [_Use(v, elements, False) for v in op.ins]
+            return [*uses, _Use(op.out, elements * len(op.ins), True)]
+        case Reverse():
+            elements = size(get_dims(op.dims))
+            return [_Use(op.x, elements, False), _Use(op.out, elements, True)]
+        case _:
+            return []
+
+
+def _flops(op: Operation, sizes: Sizes) -> tuple[str, int]:
+    """The element type that products read, and their arithmetic."""
+    match op:
+        case Gemm():
+            points = prod(d.evaluate(sizes) for d in op.dims)
+            return buffer_dtype(op.weights), 2 * points * op.slots.data * op.depth.data
+        case Contract():
+            return buffer_dtype(op.a), 2 * prod(d.evaluate(sizes) for d in op.sizes)
+        case _:
+            return "f32", 0
+
+
+def _touched(block: Block, sizes: dict[str, int]) -> dict[Buffer, int]:
+    """Bytes of each buffer that one run of a block touches."""
+    touched: dict[Buffer, int] = {}
+    for op in block.ops:
+        if isinstance(op, For):
+            for turns, inner in _turns(op, sizes):
+                for buffer, size in _touched(op.body.block, inner).items():
+                    most = buffer.bytes.evaluate(sizes)
+                    touched[buffer] = max(touched.get(buffer, 0), min(most, turns * size))
+        for buffer, size in _places(_uses(op, sizes)).items():
+            most = buffer.bytes.evaluate(sizes)
+            touched[buffer] = max(touched.get(buffer, 0), min(most, size))
+    return touched
+
+
+def _places(uses: Sequence[_Use]) -> dict[Buffer, int]:
+    """Bytes of each buffer that a kernel touches; the same place counts once."""
+    places: dict[tuple[Buffer, Dim | None], int] = {}
+    for use in uses:
+        key = _buffer(use.value), use.offset
+        places[key] = max(places.get(key, 0), use.bytes)
+    total: dict[Buffer, int] = {}
+    for (buffer, _), size in places.items():
+        total[buffer] = total.get(buffer, 0) + size
+    return total
+
+
+def _buffer(value: SSAValue) -> Buffer:
+    """The buffer that a value is, or is a row of; of what loops carry, the first."""
+    if isinstance(value, BlockArgument):
+        loop = value.block.parent_op()
+        assert isinstance(loop, For)
+        return _buffer(loop.inits[value.index])
+    assert isinstance(value, OpResult)
+    match op := value.owner:
+        case Buffer():
+            return op
+        case Row() | ShiftedRow():
+            return _buffer(op.buffer)
+        case For():
+            return _buffer(op.yields[value.index])
+        case _:
+            raise AssertionError(f"{op} gives no buffer")

@@ -1,0 +1,81 @@
+"""`rnncc bench`: a thin command over `rnncc.bench`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from rnncc.commands.help import example
+from rnncc.errors import CompileError
+
+
+@click.command(
+    epilog=example(
+        "rnncc bench examples/lstm.pbtxt --init examples/lstm_init.pbtxt --for 20,1 --rounds 3"
+    )
+)
+@click.argument("what", metavar="[NET|SUITE]", required=False)
+@click.option("--init", type=click.Path(path_type=Path), help="The net of parameters.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, help="Of random fills.")
+@click.option("--for", "at", metavar="T,N", help="A net's sizes, or T=100,N=1; 100 and 1 if not.")
+@click.option("--train", is_flag=True, help="Of a net: time forward and backward.")
+@click.option("--only", default="", metavar="WORDS", help="Of a suite: such as 'lstm H=128'.")
+@click.option(
+    "--peers",
+    metavar="NAME,...",
+    help="all, none, or names; all that are installed and quick to prepare without it.",
+)
+@click.option(
+    "--precision",
+    default="fp32",
+    metavar="KIND,...",
+    help="Of rnncc's weights: fp32, bf16, int8, or all; fp32 without it.",
+)
+@click.option("--rounds", type=click.IntRange(min=1), default=9, help="In which all take turns.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0), default=0.1, help="That one takes in a round."
+)
+@click.option("--core", type=int, help="The core that all are pinned to; the last without it.")
+@click.option("--roofline", is_flag=True, help="Measure what the machine can do, and compare.")
+@click.option("--explain", is_flag=True, help="Say what bounds NET, and what would help.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--svg", type=click.Path(path_type=Path), help="A picture: ratios to the best peer.")
+def bench(
+    what: str | None,
+    init: Path | None,
+    seed: int,
+    at: str | None,
+    train: bool,
+    only: str,
+    peers: str | None,
+    precision: str,
+    rounds: int,
+    seconds: float,
+    core: int | None,
+    roofline: bool,
+    explain: bool,
+    as_json: bool,
+    svg: Path | None,
+) -> None:
+    """Time a net, or a suite of nets beside the peers that are installed.
+
+    Without NET or SUITE the suites are listed, or with --roofline the machine's ceilings measured.
+    All run on one core, on one thread, in turn; times are medians, with the quartiles' distance.
+    """
+    from rnncc.bench.running import Effort, check_core
+    from rnncc.commands import benching
+
+    effort = Effort(check_core(core), rounds, seconds)
+    if what is None:
+        if explain or svg or only or peers:
+            raise CompileError("bench", "NET or SUITE is missing", "rnncc bench lists the suites")
+        benching.without_net(effort.core, roofline, as_json)
+        return
+    chosen = benching.Chosen(init, seed, at, train, only, peers, precision)
+    if explain:
+        if roofline or svg or only or peers:
+            raise CompileError("--explain", "goes with a net, its sizes and --train alone")
+        benching.explain(what, chosen, effort, as_json)
+        return
+    benching.bench(what, chosen, effort, roofline, as_json, svg)

@@ -1,0 +1,96 @@
+"""How `rnncc bench` prints: tables of times and of ceilings, JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from rnncc.bench.machine import Ceilings
+from rnncc.bench.running import Effort, Result
+from rnncc.codegen.llvm import resolve_target
+from rnncc.commands.tables import bytes_text, print_table, printable
+
+Cell = Callable[[Result, str], str]
+"""The text of a case's cell for one of ours."""
+
+
+def print_ceilings(several: Sequence[Ceilings]) -> None:
+    """A column for one core, one for all."""
+    first = several[0]
+    heads = ["", *("one core" if c.cores == 1 else f"{c.cores} cores" for c in several)]
+    rows = [
+        (f"multiply-adds {d}", *(f"{c.flops[d] / 1e9:.0f} GFLOP/s" for c in several))
+        for d in first.flops
+    ]
+    for level in first.levels:
+        size = f", {bytes_text(first.caches[level])}" if level in first.caches else ""
+        cells = [f"{c.levels[level] / 1e9:.0f} GB/s" for c in several]
+        rows.append((f"reads from {level}{size}", *cells))
+    print_table("", heads, rows)
+
+
+def print_results(results: Sequence[Result], ceilings: Ceilings | None) -> None:
+    """A row a case; times in microseconds, with half of the quartiles' distance in percent."""
+    if ceilings is not None:
+        print_ceilings([ceilings])
+    names = list(dict.fromkeys(name for result in results for name in result.times))
+    own = [name for name in names if any(name in result.own for result in results)]
+    compared = any(result.best() for result in results)
+    heads = ["case"]
+    for name in names:
+        heads += [f"{name} us", *(_figures(compared, ceilings is not None) if name in own else [])]
+    rows: list[list[str]] = []
+    for result in results:
+        rows.append([result.case.name])
+        for name in names:
+            rows[-1].append(_time(result, name))
+            if name in own:
+                cells = _figures(compared, ceilings is not None).values()
+                rows[-1] += [cell(result, name) for cell in cells]
+    print_table("", heads, rows)
+    _print_notes(results, compared, ceilings is not None)
+
+
+def _figures(compared: bool, bounded: bool) -> dict[str, Cell]:
+    """What stands beside a time of ours, by heading."""
+    ratio: dict[str, Cell] = {"ratio": lambda result, name: _number(result.ratio(name))}
+    least: dict[str, Cell] = {
+        "least": lambda result, name: _number(result.least.get(name), 1e6),
+        "part": lambda result, name: _number(result.fraction(name)),
+    }
+    return (ratio if compared else {}) | (least if bounded else {})
+
+
+def _time(result: Result, name: str) -> str:
+    times = result.times.get(name)
+    return "" if times is None else f"{times.median * 1e6:,.2f} ±{times.spread / 2:.0%}"
+
+
+def _number(value: float | None, scale: float = 1.0) -> str:
+    return "" if value is None else f"{value * scale:,.2f}"
+
+
+def _print_notes(results: Sequence[Result], compared: bool, bounded: bool) -> None:
+    """What the headings mean, and who is missing."""
+    if compared:
+        click.echo("ratio: the best fp32 peer's time over ours")
+    if bounded:
+        click.echo("least: us that arithmetic and bytes allow here; part: least over our time")
+    told = {f"{name}: {why}" for result in results for name, why in result.left.items() if why}
+    for line in sorted(told):
+        click.echo(f"left out: {printable(line)}", err=True)
+
+
+def print_json(results: Sequence[Result], effort: Effort, ceilings: Ceilings | None) -> None:
+    """Everything that was measured, in seconds."""
+    report: dict[str, Any] = {
+        "cpu": resolve_target().cpu,
+        "core": effort.core,
+        "rounds": effort.rounds,
+        "ceilings": None if ceilings is None else ceilings.to_dict(),
+        "results": [result.to_dict() for result in results],
+    }
+    click.echo(json.dumps(report, indent=2))

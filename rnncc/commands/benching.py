@@ -1,0 +1,182 @@
+"""What `rnncc bench` does: choose cases, time them, measure the machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import click
+
+from rnncc import pipeline
+from rnncc.bench import peers
+from rnncc.bench.cases import NET, SUITES, Case, cases_of
+from rnncc.bench.chart import draw
+from rnncc.bench.explain import Offer
+from rnncc.bench.explain import explain as in_words
+from rnncc.bench.least import bounds, least, library_of
+from rnncc.bench.machine import Ceilings, Measuring, measure
+from rnncc.bench.peers import Contender
+from rnncc.bench.running import Effort, Result, run
+from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
+from rnncc.commands.tables import print_table, printable
+from rnncc.errors import CompileError
+from rnncc.options import PRECISIONS, Options
+from rnncc.sizes import parse_sizes
+
+USUAL = {"T": 100}
+"""Sizes that are not given; others are 1."""
+Told = Callable[[str], object]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What the command line says of a net or a suite."""
+
+    init: Path | None = None
+    seed: int = 0
+    at: str | None = None
+    train: bool = False
+    only: str = ""
+    peers: str | None = None
+    precision: str = "fp32"
+
+
+def bench(
+    what: str, chosen: Chosen, effort: Effort, roofline: bool, as_json: bool, svg: Path | None
+) -> None:
+    """Time a net or a suite, and print it.
+
+    Raises:
+        CompileError: there is no such net or suite, or the net cannot be compiled.
+    """
+    if what not in SUITES and not Path(what).is_file():
+        known = ", ".join(SUITES)
+        raise CompileError(what, "no such file, nor a suite", f"suites are {known}")
+    with _progress() as told:
+        contenders = peers.ours(chosen.precision)
+        if what in SUITES:
+            _no_net_options(chosen)
+            cases = cases_of(what, chosen.only)
+            contenders += peers.chosen(chosen.peers, [one.precision for one in contenders])
+        else:
+            _no_suite_options(chosen)
+            cases = [net_case(what, chosen)]
+        ceilings = measure([effort.core], Measuring(told=told)) if roofline else None
+        results: list[Result] = []
+        for result in run(cases, contenders, effort, told):
+            if ceilings is not None:
+                add_least(result, contenders, ceilings, told)
+            results.append(result)
+    if svg is not None:
+        svg.write_text(draw(results, what), encoding="utf-8")
+    if as_json:
+        print_json(results, effort, ceilings)
+    else:
+        print_results(results, ceilings)
+
+
+def _no_net_options(chosen: Chosen) -> None:
+    if chosen.init or chosen.at or chosen.train or chosen.seed:
+        raise CompileError("bench", "--init, --seed, --for and --train go with a net, not a suite")
+
+
+def _no_suite_options(chosen: Chosen) -> None:
+    if chosen.only or chosen.peers:
+        raise CompileError("bench", "--only and --peers go with a suite, not a net")
+
+
+def net_case(path: str, chosen: Chosen) -> Case:
+    """A net from a file, at the sizes given.
+
+    Raises:
+        CompileError: the net cannot be compiled, or has no such size.
+    """
+    mode = "train" if chosen.train else "run"
+    init = None if chosen.init is None else str(chosen.init)
+    case = Case(NET, mode=mode, net=path, init=init, seed=chosen.seed)
+    program = pipeline.import_source(path, init, Options.of(path, {"seed": chosen.seed}))
+    symbols = program.symbols
+    sizes = parse_sizes(chosen.at, symbols, "--for")
+    return replace(case, sizes=tuple((s, sizes.get(s, USUAL.get(s, 1))) for s in symbols))
+
+
+def add_least(
+    result: Result, contenders: Sequence[Contender], ceilings: Ceilings, told: Told
+) -> None:
+    """The least times of what rnncc computed."""
+    for contender in contenders:
+        if contender.name in result.own:
+            told(f"{result.case.name}: what {contender.name} has to do")
+            library = library_of(result.case, contender.precision)
+            result.least[contender.name] = least(bounds(library, result.case, ceilings))
+
+
+def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
+    """Say what bounds a net.
+
+    Raises:
+        CompileError: there is no such net, or it cannot be compiled.
+    """
+    if not Path(what).is_file():
+        raise CompileError(what, "no such file: --explain takes a net")
+    with _progress() as told:
+        case = net_case(what, chosen)
+        ceilings = measure([effort.core], Measuring(told=told))
+        (result,) = run([case], peers.ours("fp32"), effort, told)
+        found = bounds(library_of(case), case, ceilings)
+    seconds = result.times["rnncc"].median
+    lines = in_words(case.name, found, ceilings, seconds, offer())
+    if as_json:
+        parts = {"seconds": seconds, "least": least(found), "ceilings": ceilings.to_dict()}
+        click.echo(json.dumps({**parts, "words": lines}, indent=2))
+    else:
+        click.echo("\n".join(printable(line) for line in lines))
+
+
+def offer() -> Offer:
+    """What this compiler offers beside fp32 on one thread."""
+    return Offer(PRECISIONS, any(option.name == "threads" for option in fields(Options)))
+
+
+def without_net(core: int, roofline: bool, as_json: bool) -> None:
+    """The machine's ceilings, or the suites."""
+    if roofline:
+        with _progress() as told:
+            several = [measure(cores, Measuring(told=told)) for cores in _core_sets(core)]
+        if as_json:
+            click.echo(json.dumps([ceilings.to_dict() for ceilings in several], indent=2))
+        else:
+            print_ceilings(several)
+        return
+    listed = {name: (told, make()) for name, (told, make) in SUITES.items()}
+    if as_json:
+        suites = {name: [case.name for case in cases] for name, (_, cases) in listed.items()}
+        click.echo(json.dumps({"suites": suites}, indent=2))
+    else:
+        rows = [(name, len(cases), told) for name, (told, cases) in listed.items()]
+        print_table("", ["suite", "cases", "what"], rows)
+        here = [peer.name for peer in peers.PEERS if peer.installed]
+        click.echo(f"peers installed: {', '.join(here) or 'none'}")
+
+
+def _core_sets(core: int) -> list[list[int]]:
+    """One core, and all that this process may use."""
+    every = sorted(os.sched_getaffinity(0))
+    return [[core], every] if len(every) > 1 else [[core]]
+
+
+@contextmanager
+def _progress() -> Generator[Told]:
+    """What is being done, on a terminal only."""
+    if not sys.stderr.isatty():
+        yield lambda what: None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield lambda what: status.update(printable(what))

@@ -1,0 +1,60 @@
+"""Suites build, cases survive a way through JSON, and their nets compile."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from rnncc.bench import nets
+from rnncc.bench.cases import CUSTOM, STANDARD, SUITES, Case, cases_of
+from rnncc.bench.peers import PEERS, chosen, ours
+from rnncc.errors import CompileError
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_cases_have_names_of_their_own(suite: str) -> None:
+    cases = cases_of(suite)
+    assert len({case.name for case in cases}) == len(cases) > 0
+    assert all(case.cell in (*STANDARD, *CUSTOM) for case in cases)
+    assert [Case.from_dict(json.loads(json.dumps(case.to_dict()))) for case in cases] == cases
+
+
+def test_suites_have_the_sizes_that_are_asked_for() -> None:
+    assert len(cases_of("deepbench-server")) == 69
+    assert Case("lstm", 1024, 1, 100) in cases_of("standard")
+    assert Case("attention_lstm", 256, 32, 50) in cases_of("custom")
+    assert Case("gru", 256, 1, 1, "step") in cases_of("streaming")
+    assert {case.units for case in cases_of("rtneural")} == {4, 8, 16, 32, 64}
+    assert all(case.mode == "train" for case in cases_of("training"))
+
+
+def test_only_takes_words_of_the_name() -> None:
+    assert [case.units for case in cases_of("standard", "gru H=64")] == [64]
+    with pytest.raises(CompileError, match="no case of standard"):
+        cases_of("standard", "H=65")
+
+
+@pytest.mark.parametrize("cell", [*STANDARD, *CUSTOM])
+def test_nets_take_the_inputs_of_peers(cell: str) -> None:
+    case = Case(cell, 5, 2, 3)
+    program = nets.build(case)
+    assert list(program.net.inputs) == list(nets.inputs(case))
+    assert next(iter(program.net.outputs)) == "y"
+    biases = [array for array in nets.parameters(case).values() if array.ndim == 1]
+    assert biases and all(array.std() > 0 for array in biases)
+
+
+def test_contenders_are_chosen_by_name() -> None:
+    assert [one.precision for one in ours("fp32, int8")] == ["fp32", "int8"]
+    assert chosen("none") == []
+    assert not [peer for peer in chosen(None) if peer.slow or peer.precision != "fp32"]
+    for names in ("Caffe9", "PyTorch,ONNX"):
+        with pytest.raises(CompileError, match="no peer is named"):
+            chosen(names)
+    with pytest.raises(CompileError, match="fp8"):
+        ours("fp8")
+    missing = next((peer for peer in PEERS if not peer.installed), None)
+    if missing is not None:
+        with pytest.raises(CompileError, match="not installed"):
+            chosen(missing.name)

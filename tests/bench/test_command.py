@@ -1,0 +1,96 @@
+"""`rnncc bench` as users call it."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from rnncc.bench import machine
+from rnncc.bench.cases import SUITES
+from rnncc.cli import main
+from rnncc.commands import benching
+
+ROOT = Path(__file__).parents[2]
+NET = [str(ROOT / "examples/lstm.pbtxt"), "--init", str(ROOT / "examples/lstm_init.pbtxt")]
+QUICK = ["--rounds", "2", "--seconds", "0.001"]
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ceilings are measured in no time."""
+    how = machine.Measuring(seconds=1e-4, rounds=1, memory=1 << 14)
+    monkeypatch.setattr(benching, "measure", lambda cores, _: machine.measure(cores, how))
+
+
+def test_suites_are_listed(capsys: Capture) -> None:
+    assert main(["bench"]) == 0
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in SUITES)
+    assert main(["bench", "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["suites"]) == set(SUITES)
+
+
+def test_a_net_with_everything(tmp_path: Path, capsys: Capture, little: None) -> None:
+    picture = tmp_path / "a.svg"
+    words = ["bench", *NET, "--for", "5,2", *QUICK, "--precision", "fp32,bf16"]
+    assert main([*words, "--json", "--roofline", "--svg", str(picture)]) == 0
+    told = capsys.readouterr()
+    report = json.loads(told.out)
+    assert told.err == ""
+    assert set(report["results"][0]["times"]) == {"rnncc", "rnncc bf16"}
+    assert report["results"][0]["times"]["rnncc"]["least"] > 0
+    assert report["results"][0]["case"]["sizes"] == [["T", 5], ["N", 2]]
+    assert ET.parse(picture).getroot().tag.endswith("svg")
+
+
+def test_a_net_trained(capsys: Capture) -> None:
+    assert main(["bench", *NET, "--train", "--for", "3,1", *QUICK]) == 0
+    assert "forward and backward" in capsys.readouterr().out
+
+
+def test_a_suite(capsys: Capture) -> None:
+    assert main(["bench", "rtneural", "--only", "gru H=4", "--peers", "none", *QUICK]) == 0
+    printed = capsys.readouterr().out
+    assert "gru H=4 B=1 one step" in printed and "lstm" not in printed
+
+
+def test_explain(capsys: Capture, little: None) -> None:
+    assert main(["bench", "--explain", *NET, *QUICK]) == 0
+    assert "This machine needs at least" in capsys.readouterr().out
+    assert main(["bench", "--explain", *NET, *QUICK, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["words"]
+
+
+def test_ceilings(capsys: Capture, little: None) -> None:
+    assert main(["bench", "--roofline"]) == 0
+    assert "one core" in capsys.readouterr().out
+    assert main(["bench", "--roofline", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["flops"]["f32"] > 0
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["nope"], "nope: no such file, nor a suite"),
+        (["standard", "--only", "H=63"], "no case of standard"),
+        (["standard", "--for", "3,1"], "go with a net"),
+        (["standard", "--explain"], "--explain takes a net"),
+        ([*NET, "--peers", "all"], "go with a suite"),
+        ([*NET, "--for", "K=3"], "--for: the net has no K"),
+        ([*NET, "--explain", "--svg", "a.svg"], "--explain: goes with a net"),
+        ([*NET, "--core", "9999"], "--core: 9999 is none of"),
+        (["--svg", "a.svg"], "NET or SUITE is missing"),
+        (["standard", "--precision", "fp8"], "--precision"),
+        (["standard", "--peers", "Caffe9"], "no peer is named"),
+    ],
+)
+def test_errors_are_one_line(words: list[str], told: str, capsys: Capture) -> None:
+    assert main(["bench", *words]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert told in printed.err and printed.err.count("\n") == 1

@@ -1,0 +1,140 @@
+"""Contenders compute what rnncc computes, in processes of their own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rnncc.bench import nets
+from rnncc.bench.cases import CUSTOM, STANDARD, Case
+from rnncc.bench.peers import PEERS, Array, Contender, ours
+from rnncc.bench.peers.own import make
+from rnncc.bench.processes import Left, Process, Processes
+from rnncc.bench.running import Effort, default_core, run
+from rnncc.errors import CompileError
+from rnncc.ir.interpreter import run as interpret
+
+SMALL = Effort(default_core(), rounds=2, seconds=0.001)
+RTNEURAL = Path(__file__).parent / "rtneural"
+
+
+def expected(case: Case) -> Array:
+    """Y of a case, by the interpreter."""
+    return interpret(nets.build(case), nets.inputs(case))["y"]
+
+
+@pytest.mark.parametrize("cell", [*STANDARD, *CUSTOM])
+def test_own_results(cell: str) -> None:
+    case = Case(cell, 8, 2, 3)
+    for mode in ("run", "train"):
+        call = make(replace(case, mode=mode))
+        assert call is not None and call.result is not None
+        np.testing.assert_allclose(call.result(), expected(case), atol=1e-5)
+
+
+@pytest.mark.parametrize("cell", STANDARD)
+def test_own_steps_from_c(cell: str) -> None:
+    case = Case(cell, 8, 1, 1, "step")
+    call, again = make(case), make(case)
+    assert call is not None and again is not None and call.result and again.result
+    first, second = (again.result().copy() for _ in range(2))
+    call.repeat(1)
+    np.testing.assert_array_equal(call.result(), second)
+    assert (first != second).any()
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("peer", [p for p in PEERS if not p.slow], ids=lambda peer: peer.name)
+def test_peers_compute_the_same(peer: Contender) -> None:
+    if not peer.installed:
+        pytest.skip(f"{peer.name} is not installed")
+    module = import_module(f"rnncc.bench.peers.{peer.module}")
+    cases = [Case(cell, 8, 2, 3, m) for cell in (*STANDARD, *CUSTOM) for m in ("run", "train")]
+    cases += [Case(cell, 8, 1, 1, "step") for cell in STANDARD]
+    compared = 0
+    for case in cases:
+        call = module.make(case, peer.precision)
+        if call is not None:
+            tolerance = 1e-5 if peer.precision == "fp32" else 0.03
+            np.testing.assert_allclose(call.result(), expected(case), atol=tolerance)
+            compared += 1
+    assert compared >= 2
+
+
+def test_rtneural_from_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers of the same interface stand for RTNeural's: a layer whose output is a sum."""
+    from rnncc.bench.peers import rtneural
+
+    monkeypatch.setenv("RTNEURAL_DIR", str(RTNEURAL))
+    assert next(p for p in PEERS if p.name == "RTNeural").installed
+    for cell in STANDARD:
+        case = Case(cell, 4, 1, 1, "step")
+        call = rtneural.make(case)
+        assert call is not None and call.result is not None
+        p, x = nets.parameters(case), nets.inputs(case)["x"][0, 0]
+        order = [0, 1, 2, 3] if cell == "lstm" else [1, 0, 2]
+        w = np.split(p["W"], len(order), 1)[order[0]][0]
+        bias = np.split(p["b"], len(order))[order[0]]
+        np.testing.assert_allclose(call.result()[0, 0], w * x[0] + bias, rtol=1e-5)
+        call.repeat(3)
+    assert rtneural.make(Case("lstm", 4, 2, 1, "step")) is None
+    assert rtneural.make(Case("milstm", 4, 1, 1, "step")) is None
+
+
+def test_run_times_cases_in_processes() -> None:
+    told: list[str] = []
+    cases = [Case("lstm", 4, 1, 2), Case("gru", 4, 1, 1, "step")]
+    results = list(run(cases, ours("fp32,bf16"), SMALL, told.append))
+    assert [result.case for result in results] == cases
+    assert all(list(result.times) == ["rnncc", "rnncc bf16"] for result in results)
+    assert all(times.median > 0 for result in results for times in result.times.values())
+    assert any("gru H=4" in what for what in told)
+
+
+def test_a_refused_net_is_the_user_s_error(tmp_path: Path) -> None:
+    (tmp_path / "a.pb").write_bytes(b"no net")
+    case = Case("net", net=str(tmp_path / "a.pb"))
+    with pytest.raises(CompileError, match=r"a\.pb"):
+        list(run([case], ours("fp32"), SMALL, lambda what: None))
+
+
+def test_who_cannot_is_left_out() -> None:
+    missing = Contender("Nobody", "nobody", "nobody")
+    case = Case("lstm", 4, 1, 2)
+    (result,) = run([case], [*ours("fp32"), missing], SMALL, lambda what: None)
+    assert list(result.times) == ["rnncc"]
+    assert "nobody" in result.left["Nobody"]
+    with pytest.raises(CompileError, match="nothing computes it"):
+        list(run([case], [missing], SMALL, lambda what: None))
+
+
+def test_a_process_that_ends_is_left_out() -> None:
+    with Processes(ours("fp32"), SMALL.core) as processes:
+        (process,) = processes.all
+        process.make(Case("lstm", 4, 1, 2))
+        assert process.alive
+        _kill(process)
+        with pytest.raises(Left, match="ended"):
+            process.time(1)
+        assert not process.alive
+
+
+def _kill(process: Process) -> None:
+    inner = process._process
+    assert inner is not None
+    inner.kill()
+    inner.wait()
+
+
+def test_processes_run_on_the_core_asked_for() -> None:
+    with Processes(ours("fp32"), SMALL.core) as processes:
+        (process,) = processes.all
+        process.make(Case("lstm", 4, 1, 2))
+        inner = process._process
+        assert inner is not None
+        assert os.sched_getaffinity(inner.pid) == {SMALL.core}

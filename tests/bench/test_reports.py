@@ -1,0 +1,107 @@
+"""Tables, JSON and pictures of made-up times."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from rnncc.bench.cases import Case
+from rnncc.bench.chart import draw
+from rnncc.bench.machine import Ceilings
+from rnncc.bench.running import Effort, Result
+from rnncc.bench.timing import Times
+from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
+
+Capture = pytest.CaptureFixture[str]
+CEILINGS = Ceilings(16, {"L1": 32768}, {"f32": 1e11}, [(8192, 4e11), (1 << 25, 2e10)])
+
+
+def microseconds(median: float) -> Times:
+    return Times(median * 1e-6, median * 0.9e-6, median * 1.1e-6, 9)
+
+
+def made_up(left: dict[str, str] | None = None) -> Result:
+    named = {"rnncc": 100, "rnncc bf16": 50, "A": 150, "B": 400, "C bf16": 60}
+    return Result(
+        Case("lstm", 64, 1, 100),
+        {name: microseconds(median) for name, median in named.items()},
+        {"rnncc": "fp32", "rnncc bf16": "bf16"},
+        {"A": "fp32", "B": "fp32", "C bf16": "bf16"},
+        left or {},
+        {"rnncc": 80e-6},
+    )
+
+
+def test_ratios() -> None:
+    result = made_up()
+    assert (result.best(), result.best("bf16"), result.best("int8")) == ("A", "C bf16", None)
+    assert result.ratio("rnncc") == pytest.approx(1.5)
+    assert result.ratio("rnncc bf16") == pytest.approx(3)
+    assert result.ratio("rnncc bf16", "bf16") == pytest.approx(1.2)
+    assert result.ratio("rnncc", "int8") is None
+    assert result.fraction("rnncc") == pytest.approx(0.8)
+    assert result.fraction("rnncc bf16") is None
+
+
+def test_table(capsys: Capture) -> None:
+    print_results([made_up({"D": "not there", "E": ""})], CEILINGS)
+    told = capsys.readouterr()
+    row = next(line for line in told.out.splitlines() if line.lstrip().startswith("lstm"))
+    for cell in ("100.00 ±10%", "1.50", "80.00", "0.80", "50.00", "3.00", "400.00"):
+        assert cell in row
+    assert "memory" in told.out and "20 GB/s" in told.out
+    assert told.err == "left out: D: not there\n"
+
+
+def test_table_without_peers_has_no_ratio(capsys: Capture) -> None:
+    print_results([Result(Case("gru", 8), {"rnncc": microseconds(3)}, {"rnncc": "fp32"}, {})], None)
+    assert "ratio" not in capsys.readouterr().out
+
+
+def test_json(capsys: Capture) -> None:
+    print_json([made_up()], Effort(1), CEILINGS)
+    report = json.loads(capsys.readouterr().out)
+    (found,) = report["results"]
+    assert found["best_peer"] == "A"
+    assert found["times"]["rnncc"]["median"] == pytest.approx(100e-6)
+    assert found["times"]["rnncc"]["ratio"] == pytest.approx(1.5)
+    assert found["times"]["rnncc bf16"]["ratio_bf16"] == pytest.approx(1.2)
+    assert report["ceilings"]["levels"]["memory"] == 2e10
+    assert Case.from_dict(found["case"]) == made_up().case
+
+
+def test_ceilings_of_several_cores(capsys: Capture) -> None:
+    both = Ceilings(16, {"L1": 32768}, {"f32": 2e11}, [(8192, 8e11)], 2)
+    print_ceilings([CEILINGS, both])
+    printed = capsys.readouterr().out
+    assert "2 cores" in printed and "200 GFLOP/s" in printed
+
+
+def test_picture() -> None:
+    odd = Result(
+        Case("net", net="a<b>.pb", sizes=(("T", 3),)),
+        {"rnncc": microseconds(5)},
+        {"rnncc": "fp32"},
+        {},
+    )
+    svg = ET.fromstring(draw([made_up(), odd], "standard"))
+    space = "{http://www.w3.org/2000/svg}"
+    bars = svg.findall(f"{space}g")
+    widths = [float(bar.find(f"{space}rect").get("width", 0)) for bar in bars]  # pyright: ignore
+    assert len(bars) == 6
+    rnncc, bf16, a, b = widths[:4]
+    assert rnncc / a == pytest.approx(1.5, abs=0.01)
+    assert bf16 / a == pytest.approx(3, abs=0.01)
+    assert b / a == pytest.approx(150 / 400, abs=0.01)
+    (line,) = svg.findall(f"{space}line")
+    assert float(line.get("x1", 0)) == pytest.approx(250 + a, abs=0.2)
+    assert "a<b>.pb T=3: rnncc, 5.00 us" in [t.text for t in svg.iter(f"{space}title")]
+
+
+def test_picture_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "a.svg"
+    path.write_text(draw([made_up()], "x"), encoding="utf-8")
+    assert ET.parse(path).getroot().tag.endswith("svg")
