@@ -1,0 +1,71 @@
+"""Nets with weights of low precision: lowered, compiled, and computed in NumPy."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from rnncc import pipeline
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir import kern_interpreter
+from rnncc.ir.build import Build
+from rnncc.ir.program import Program
+from rnncc.options import Options
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.golden import Arrays
+
+CPUS = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "native"]
+
+
+class Low:
+    """A program compiled with a precision for a machine."""
+
+    def __init__(self, program: Program, precision: str, cpu: str | None = None) -> None:
+        options = Options(name="net", cpu=cpu, precision=precision)
+        self.program = program
+        self.kernels = pipeline.lower(program.copy(), options)
+        self.target = resolve_target(None, cpu)
+        self.bare = Bare(self.kernels, self.target)
+
+    def run(self, inputs: Arrays, sizes: dict[str, int]) -> Arrays:
+        """The outputs; unmapped memory before all blocks, then behind them, changes nothing."""
+        results: list[Arrays] = []
+        for end in (False, True):
+            with guards(end) as memory:
+                results.append(self.bare.run(inputs, sizes, memory))
+        for name, array in results[0].items():
+            np.testing.assert_array_equal(results[1][name], array, err_msg=name)
+        return results[0]
+
+    def meaning(self, inputs: Arrays, sizes: dict[str, int]) -> Arrays:
+        """The same in NumPy."""
+        return kern_interpreter.run(self.kernels, inputs, sizes)
+
+    @property
+    def dtypes(self) -> set[str]:
+        """Of the weights that the library holds."""
+        return {b.dtype for b in self.kernels.buffers if b.role.data == "param"}
+
+
+@cache
+def golden(case: Path, precision: str, cpu: str | None = None) -> Low:
+    """A golden net."""
+    options = Options(name="net", cpu=cpu)
+    return Low(pipeline.import_source(case / "net.pb", case / "init.pb", options), precision, cpu)
+
+
+def product(weights: np.ndarray, turned: bool = False) -> Program:
+    """y = x · weights for x [T, K], or [K, T] where it is turned."""
+    b, [depth, units] = Build.net("product"), weights.shape
+    x = b.input("x", [depth, "T"] if turned else ["T", depth])
+    y = b.matmul(x, b.param("w", [depth, units]), transpose_a=turned)
+    return b.finish({"y": y}, {"w": weights})
+
+
+def can_run(cpu: str) -> bool:
+    """Whether code for a cpu runs on this machine."""
+    own, other = resolve_target(), resolve_target(None, cpu)
+    return other.lanes <= own.lanes and own.fma >= other.fma

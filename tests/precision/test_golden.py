@@ -1,0 +1,66 @@
+"""Golden nets with weights of low precision: near fp32, as in NumPy, the same bits row by row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.codegen.test_golden import fix_unrolled, take_rows
+from tests.golden import CASES, Arrays, random_inputs
+from tests.precision.nets import golden
+
+BOUNDS = {"bf16": 0.02, "int8": 0.05}
+"""Of what low precision may change, as a part of the largest value or of 1: docs/precision.md."""
+ONE_OFF = 0.01
+"""What a value may be off that is rounded to its other neighbour in one of the steps before."""
+SIZES = [(1, 1, 1), (3, 4, 7), (13, 7, 4), (20, 1, 3)]
+"""T, N, S."""
+
+pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+both = pytest.mark.parametrize("precision", BOUNDS)
+
+
+def assert_near(got: Arrays, want: Arrays, bound: float) -> None:
+    for name, array in want.items():
+        scale = max(1.0, float(np.abs(array).max(initial=0.0)))
+        np.testing.assert_allclose(got[name], array, 0, bound * scale, err_msg=name)
+
+
+@every_case
+@both
+def test_near_fp32_and_as_in_numpy(case: Path, precision: str) -> None:
+    low, exact = golden(case, precision), golden(case, "fp32")
+    for size in SIZES:
+        sizes = dict(zip("TNS", size, strict=True))
+        inputs = random_inputs(low.program, sizes)
+        fix_unrolled(inputs)
+        got = low.run(inputs, sizes)
+        assert_near(got, exact.run(inputs, sizes), BOUNDS[precision])
+        assert_near(got, low.meaning(inputs, sizes), ONE_OFF)
+
+
+@every_case
+@both
+def test_a_row_alone_gives_the_same_bits(case: Path, precision: str) -> None:
+    low = golden(case, precision)
+    sizes = {"T": 9, "N": 8, "S": 4}
+    inputs, net = random_inputs(low.program, sizes), low.program.net
+    batch = low.run(inputs, sizes)
+    for first, rows in ((0, 1), (3, 1), (1, 7)):
+        part = take_rows(net.inputs, inputs, first, rows)
+        alone = low.run(part, {**sizes, "N": rows})
+        for name, want in take_rows(net.outputs, batch, first, rows).items():
+            np.testing.assert_array_equal(alone[name], want, err_msg=name)
+
+
+@every_case
+def test_widened_bf16_is_computed_as_fp32_is(case: Path) -> None:
+    """Without instructions for bf16 only weights are rounded, so nothing is rounded otherwise."""
+    low = golden(case, "bf16", "x86-64-v3")
+    sizes = {"T": 13, "N": 7, "S": 4}
+    inputs = random_inputs(low.program, sizes)
+    fix_unrolled(inputs)
+    assert_near(low.run(inputs, sizes), low.meaning(inputs, sizes), 2e-5)
