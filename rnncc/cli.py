@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from rnncc import CompileError, __version__
+from rnncc.commands.bench import bench
 from rnncc.commands.help import example
 from rnncc.commands.netdef import netdef
 from rnncc.errors import InternalError
@@ -64,6 +65,7 @@ def cli() -> None:
 
 
 cli.add_command(netdef)
+cli.add_command(bench)
 
 
 @cli.command(
