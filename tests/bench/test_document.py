@@ -1,0 +1,28 @@
+"""docs/benchmarks.md knows every suite and every peer, and its commands are those there are."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+from rnncc.bench.cases import SUITES
+from rnncc.bench.peers import PEERS
+from rnncc.commands.bench import bench
+
+TEXT = (Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
+
+
+def test_tables() -> None:
+    firsts = re.findall(r"^\| (.+?) \|", TEXT, re.MULTILINE)
+    assert {name.strip("`") for name in firsts} - {"suite", "peer"} == {
+        *SUITES,
+        *(peer.name for peer in PEERS),
+    }
+
+
+def test_commands() -> None:
+    lines = re.findall(r"^rnncc bench(.*?)(?:   .*)?$", TEXT, re.MULTILINE)
+    assert len(lines) == 6
+    for line in lines:
+        bench.make_context("bench", shlex.split(line))
