@@ -93,8 +93,8 @@ def build(
     """
     from rnncc import pipeline
     from rnncc.options import Options
-    from rnncc.packaging.products import check_kinds, write_products
+    from rnncc.packaging.products import check_kinds, prepare, write_products
 
-    kinds = check_kinds(products)
-    compiled = pipeline.compile_object(net, init, Options.of(net, {**options, "name": name}))
+    kinds, chosen = check_kinds(products), Options.of(net, {**options, "name": name})
+    compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
     return write_products(compiled, Path(out), kinds)

@@ -119,13 +119,20 @@ def compile(
         return
     from rnncc import pipeline
     from rnncc.commands.tables import bytes_text, working
-    from rnncc.packaging.products import check_kinds, write_products
+    from rnncc.packaging.products import check_kinds, prepare, write_products
+    from rnncc.stages import show, timed
 
-    started = time.perf_counter()
+    before, started = time.process_time(), time.perf_counter()
     kinds = check_kinds(["so"] if emit else _words(products) or DEFAULT_KINDS)
+    chosen = _options(net, options)
+    if chosen.time_passes:
+        show("start", before)  # Python itself and the command line
     with working(f"compiling {net}"):
-        compiled = pipeline.compile_object(net, init, _options(net, options))
-        written = write_products(compiled, out or Path(), kinds)
+        compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
+        with timed(chosen.time_passes, "write"):
+            written = write_products(compiled, out or Path(), kinds)
+    if chosen.time_passes:
+        show("total", before + time.perf_counter() - started)
     if verbose or sys.stderr.isatty():
         for path in written.paths:
             click.echo(f"{path}  {bytes_text(path.stat().st_size)}", err=True)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError, InternalError
 from rnncc.options import Options
+from rnncc.stages import beside, show, timed
 
 if TYPE_CHECKING:
     from rnncc_runtime import Model, TrainableModel
@@ -123,20 +124,49 @@ def lower_kernels(
     return kernels
 
 
-def compile_object(net: Any, init: Any, options: Options) -> Compiled:
-    """A library's object code."""
-    from rnncc.codegen.llvm import resolve_target
-    from rnncc.packaging.compiled import Compiled
-    from rnncc.packaging.describe import describe
+def compile_object(
+    net: Any, init: Any, options: Options, meanwhile: Callable[[], object] | None = None
+) -> Compiled:
+    """A library's object code.
 
-    library = build_library(import_source(net, init, options), options)
+    Args:
+        meanwhile: what may be done while LLVM works, in a thread of its own.
+    """
+    with timed(options.time_passes, "imports"):
+        from rnncc.codegen.llvm import resolve_target
+        from rnncc.packaging.compiled import Compiled
+        from rnncc.packaging.describe import describe
+
+        _import_compiler(options)
+    with timed(options.time_passes, "read"):
+        program = import_source(net, init, options)
+    library = build_library(program, options)
     target = resolve_target(options.target, options.cpu)
     metadata = describe(library, target)
-    run = _Run(options)
-    with run.timed("llvm", library):
-        code = generate(library, target, metadata).object_code
-    run.report()
+    with _Run(options).timed("llvm", library):
+        with timed(options.time_passes, "ir"):
+            optimised = generator(library, target, metadata)
+
+        def finish() -> bytes:
+            with timed(options.time_passes, "llvm"):
+                made = optimised()
+            with timed(options.time_passes, "machine code"):
+                return made.object_code
+
+        wait = beside(finish)
+        if meanwhile is not None:
+            meanwhile()
+        code = wait()
     return Compiled(library.name, metadata, code, target.triple)
+
+
+def _import_compiler(options: Options) -> None:
+    """Import at once what every compilation needs, which --time-passes shows apart."""
+    product = "training" if options.train else "inference"
+    needed = "frontends.caffe2", product, "lowering.lower", "planning.layout", "codegen.cpu.entries"
+    for name in needed:
+        import_module(f"rnncc.{name}")
+    passes()
 
 
 def build_library(program: Program, options: Options) -> Library:
@@ -241,13 +271,20 @@ def _parts(program: Program, options: Options) -> list[Program]:
 
 def generate(library: Library, target: Target, metadata: dict[str, Any]) -> Optimised:
     """A library's code, with its weights."""
+    return generator(library, target, metadata)()
+
+
+def generator(
+    library: Library, target: Target, metadata: dict[str, Any]
+) -> Callable[[], Optimised]:
+    """Write a library's IR; what is returned has LLVM make its code, with its weights."""
     from rnncc.codegen import llvm
     from rnncc.codegen.cpu.entries import add_exports, emit_module
 
     code = emit_module(library, target, metadata)
     add_exports(code, library)
-    weights = (library.name, library.weights_block())
-    return llvm.optimise(str(code.module), target, weights=weights)
+    weights, text = (library.name, library.weights_block()), str(code.module)
+    return lambda: llvm.optimise(text, target, weights=weights)
 
 
 def _on_net(a_pass: Any) -> Callable[[Program], None]:
@@ -289,7 +326,7 @@ class _Run:
         """Print the times of --time-passes."""
         if self.options.time_passes:
             for name, seconds in self.times:
-                print(f"{name:<16}{seconds * 1e3:9.2f} ms", file=sys.stderr)
+                show(name, seconds)
 
     def _blame(self, name: str, program: Any) -> InternalError:
         import tempfile

@@ -30,6 +30,7 @@ from rnncc.passes.split_phases import Phases, split_phases
 from rnncc.passes.split_scans import SplitScans
 from rnncc.passes.turns import name_turns, number_turns
 from rnncc.sizes import all_sizes
+from rnncc.stages import timed
 
 if TYPE_CHECKING:
     from rnncc.ir.rewriting import NetPass
@@ -150,7 +151,8 @@ def lower_halves(phases: Phases, options: Options) -> tuple[KernelProgram, Kerne
 def train(program: Program, options: Options) -> Library:
     """The planned programs of training, and the tape."""
     values = start_values(program)
-    phases, _ = make_phases(program, options)
+    with timed(options.time_passes, "differentiate"):
+        phases, _ = make_phases(program, options)
     return assemble(program, values, phases, options)
 
 

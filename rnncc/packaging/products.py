@@ -34,6 +34,11 @@ def check_kinds(kinds: Iterable[str]) -> set[str]:
     return wanted
 
 
+def prepare(kinds: Iterable[str]) -> None:
+    """Import and read what writing these kinds takes."""
+    texts.prepare(kinds)
+
+
 def write_products(
     compiled: Compiled, out: Path, kinds: Iterable[str] = DEFAULT_KINDS
 ) -> Artifacts:

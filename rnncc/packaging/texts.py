@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,21 @@ if TYPE_CHECKING:
 
 _C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"}
 GROUPS = ("inputs", "outputs", "parameters")
+TEMPLATES = {
+    "h": "header.h.j2",
+    "py": "wrapper.py.j2",
+    "pc": "package.pc.j2",
+    "cmake": "Config.cmake.j2",
+}
+"""Kinds of products that are texts -> their templates."""
 _NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
+
+
+def prepare(kinds: Iterable[str]) -> None:
+    """Read the templates of some kinds, which takes longer than to write the texts."""
+    for kind in kinds:
+        if kind in TEMPLATES:
+            _environment().get_template(TEMPLATES[kind])
 
 
 def header(metadata: Mapping[str, Any]) -> str:
@@ -24,7 +38,7 @@ def header(metadata: Mapping[str, Any]) -> str:
     sizes = [f"int64_t {name}" for name in names]
     untimed = [s for s, symbol in zip(sizes, metadata["symbols"], strict=True) if symbol != "T"]
     return _render(
-        "header.h.j2",
+        "h",
         metadata,
         sizes=", ".join(sizes),
         untimed=", ".join(untimed),
@@ -37,20 +51,20 @@ def wrapper(metadata: Mapping[str, Any]) -> str:
     titles = {"Inputs": "inputs", "Outputs": "outputs", "Parameters": "trained"}
     titles["Packed parameters"] = "parameters"
     groups = [(title, _entries(metadata.get(key, []))) for title, key in titles.items()]
-    return _render("wrapper.py.j2", metadata, groups=groups)
+    return _render("py", metadata, groups=groups)
 
 
 def pkg_config(metadata: Mapping[str, Any]) -> str:
     """`NAME.pc`, for the folder it lies in."""
-    return _render("package.pc.j2", metadata)
+    return _render("pc", metadata)
 
 
 def cmake_package(metadata: Mapping[str, Any], has_library: bool, has_archive: bool) -> str:
     """`NAMEConfig.cmake`, for the folder it lies in."""
-    return _render("Config.cmake.j2", metadata, has_library=has_library, has_archive=has_archive)
+    return _render("cmake", metadata, has_library=has_library, has_archive=has_archive)
 
 
-def _render(template: str, metadata: Mapping[str, Any], **more: object) -> str:
+def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
     values = {
         **{key: metadata[key] for key in ("name", "target", "cpu", "workspace")},
         **{key: _entries(metadata[key], metadata.get("kept", ())) for key in GROUPS},
@@ -60,7 +74,7 @@ def _render(template: str, metadata: Mapping[str, Any], **more: object) -> str:
         "shared": "run_part" in metadata["functions"],
         **more,
     }
-    return _environment().get_template(template).render(values)
+    return _environment().get_template(TEMPLATES[kind]).render(values)
 
 
 def _training(metadata: Mapping[str, Any]) -> dict[str, Any]:

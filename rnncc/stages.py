@@ -1,0 +1,57 @@
+"""Stages of a compilation: how long each takes, and work beside the main thread."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+STACK = 16 << 20
+"""Bytes: some systems give a thread less than LLVM needs."""
+
+
+def show(name: str, seconds: float) -> None:
+    """One line of --time-passes."""
+    print(f"{name:<16}{seconds * 1e3:9.2f} ms", file=sys.stderr)
+
+
+@contextmanager
+def timed(wanted: bool, name: str) -> Generator[None]:
+    """Show how long a block takes, if that is wanted."""
+    begun = time.perf_counter()
+    yield
+    if wanted:
+        show(name, time.perf_counter() - begun)
+
+
+def beside(work: Callable[[], T]) -> Callable[[], T]:
+    """Begin work in another thread, which pays where it holds no lock of Python's, as LLVM does.
+
+    Returns:
+        What waits for the result, or raises the error that the work ended with.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:  # every one goes to whoever waits
+            errors.append(error)
+
+    before = threading.stack_size(STACK)
+    thread = threading.Thread(target=run)
+    thread.start()
+    threading.stack_size(before)
+
+    def wait() -> T:
+        thread.join()
+        if errors:
+            raise errors[0]
+        return results[0]
+
+    return wait
