@@ -217,7 +217,7 @@ class _GemmCode:
 
             emit.loop(tiles, turn)
 
-        for rows in _tile_sizes(emit.target.tile_rows, self.slots, width, self.lanes):
+        for rows in _tile_sizes(self.terms.tile_rows, self.slots, width, self.lanes):
             tiles = self._tile_count(emit.b.sub(count, done), rows)
             column(rows, done, tiles)
             done = emit.b.add(done, emit.b.mul(tiles, I64(rows)))

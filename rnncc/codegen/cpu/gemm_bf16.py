@@ -15,6 +15,10 @@ from rnncc.codegen.emit import FLOAT, I16, I32, I64, Pointer, Value
 class WidenedTerms(Terms):
     """Two k a word, the even one in its lower half, widened as they are read; sums as for fp32."""
 
+    @property
+    def tile_rows(self) -> int:
+        return super().tile_rows - 1  # widened weights take registers
+
     def left(self, row: Pointer, word: Value) -> list[Value]:
         b = self.emit.b
         even = b.mul(word, I64(2))

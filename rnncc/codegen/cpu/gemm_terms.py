@@ -53,6 +53,11 @@ class Terms:
         self.block = op.slots.data * self.group
         self.bytes = self.block * ITEM_BYTES[weights.dtype]
 
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a register tile that is four vectors wide."""
+        return self.emit.target.tile_rows
+
     def prepare(self, outer: list[Value], first: Value, count: Value) -> None:
         """What must be done before the sums of some rows."""
 

@@ -39,6 +39,10 @@ class WholeTerms(RowTerms):
         super().__init__(emit, op, left, weights, room)
         self.scales = scales
 
+    @property
+    def tile_rows(self) -> int:
+        return super().tile_rows - (self.weights.dtype == "i8")  # which is widened
+
     def start(self, row: Pointer) -> Value:
         if self.weights.dtype == "i8":
             return ir.Constant(self.integers, None)
