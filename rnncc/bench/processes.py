@@ -1,12 +1,14 @@
-"""Contenders in processes of their own, all on one core, of which one works at a time.
+"""Contenders in processes of their own, on the same cores, of which one works at a time.
 
-Each library has its threads, its allocator and its settings to itself, and may crash.
+Each library has its threads, its allocator and its settings to itself, and may crash. The others
+are stopped meanwhile.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,12 +20,16 @@ from rnncc.bench.cases import Case
 from rnncc.bench.peers import Contender
 from rnncc.errors import CompileError
 
-ALONE = {
-    "OMP_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
-}
-"""What tells libraries to use one thread before they are loaded."""
+
+def settings(threads: int) -> dict[str, str]:
+    """What tells libraries before they are loaded how many threads to use."""
+    several = str(threads > 1).lower()
+    return {
+        "OMP_NUM_THREADS": str(threads),
+        "MKL_NUM_THREADS": str(threads),
+        "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={several}"
+        f" intra_op_parallelism_threads={threads}",
+    }
 
 
 class Left(Exception):
@@ -31,10 +37,14 @@ class Left(Exception):
 
 
 class Process:
-    """The process of one contender, started when it is first asked for something."""
+    """The process of one contender, started when it is first asked for something.
 
-    def __init__(self, contender: Contender, core: int) -> None:
-        self.contender, self.core = contender, core
+    Args:
+        cores: of which it takes one a thread.
+    """
+
+    def __init__(self, contender: Contender, cores: Sequence[int]) -> None:
+        self.contender, self.cores = contender, cores[: contender.threads]
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -70,9 +80,11 @@ class Process:
         process = self._process = self._process or self._start()
         assert process.stdin is not None and process.stdout is not None
         try:
+            process.send_signal(signal.SIGCONT)
             process.stdin.write(json.dumps(request) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
+            process.send_signal(signal.SIGSTOP)  # threads that spin would take the others' time
         except BrokenPipeError:
             line = ""
         if not line:
@@ -85,11 +97,11 @@ class Process:
         command = [sys.executable, "-m", "rnncc.bench.worker", contender.module]
         paths = os.pathsep.join(path for path in sys.path if path)
         return subprocess.Popen(
-            [*command, contender.precision, str(self.core)],
+            [*command, contender.precision, *map(str, self.cores)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=None if os.environ.get("RNNCC_DEBUG") else subprocess.DEVNULL,
-            env={**os.environ, **ALONE, "PYTHONPATH": paths},
+            env={**os.environ, **settings(contender.threads), "PYTHONPATH": paths},
             text=True,
         )
 
@@ -97,8 +109,8 @@ class Process:
 class Processes(AbstractContextManager["Processes"]):
     """The processes of some contenders, ended together."""
 
-    def __init__(self, contenders: Sequence[Contender], core: int) -> None:
-        self.all = [Process(contender, core) for contender in contenders]
+    def __init__(self, contenders: Sequence[Contender], cores: Sequence[int]) -> None:
+        self.all = [Process(contender, cores) for contender in contenders]
 
     def __exit__(
         self,

@@ -18,9 +18,9 @@ Told = Callable[[str], object]
 
 @dataclass(frozen=True)
 class Effort:
-    """How cases are timed: on one core, in so many rounds, each of so many seconds."""
+    """How cases are timed: on which cores, in so many rounds, each of so many seconds."""
 
-    core: int
+    cores: Sequence[int]
     rounds: int = 9
     seconds: float = 0.1
 
@@ -31,26 +31,31 @@ class Result:
 
     Attributes:
         times: by contender.
-        own, peers: the precision of each of ours and of each peer, by name.
+        contenders: whose they are.
         left: why a contender is not among them.
         least: seconds that the machine allows, by contender of ours.
     """
 
     case: Case
     times: dict[str, Times]
-    own: dict[str, str]
-    peers: dict[str, str]
+    contenders: dict[str, Contender]
     left: dict[str, str] = field(default_factory=dict[str, str])
     least: dict[str, float] = field(default_factory=dict[str, float])
 
-    def best(self, precision: str = "fp32") -> str | None:
-        """The fastest peer of a precision."""
-        peers = [name for name, kind in self.peers.items() if kind == precision]
+    @property
+    def own(self) -> list[str]:
+        """The names of ours."""
+        return [name for name, contender in self.contenders.items() if contender.own]
+
+    def best(self, precision: str = "fp32", threads: int = 1) -> str | None:
+        """The fastest peer of a precision on so many threads."""
+        kind = (False, precision, threads)
+        peers = [n for n, c in self.contenders.items() if (c.own, c.precision, c.threads) == kind]
         return min(peers, key=lambda name: self.times[name].median, default=None)
 
     def ratio(self, name: str, precision: str = "fp32") -> float | None:
         """The time of the best peer of a precision over this one's."""
-        best = self.best(precision)
+        best = self.best(precision, self.contenders[name].threads)
         return None if best is None else self.times[best].median / self.times[name].median
 
     def fraction(self, name: str) -> float | None:
@@ -76,21 +81,20 @@ class Result:
         }
 
 
-def default_core() -> int:
-    """The last core that this process may use: systems keep busy with the first."""
-    return max(os.sched_getaffinity(0))
+def cores(first: int | None = None) -> list[int]:
+    """The cores that this process may use, in the order in which they are taken.
 
-
-def check_core(core: int | None) -> int:
-    """The core asked for, or the default one.
+    Args:
+        first: by default the last: systems keep busy with the first.
 
     Raises:
         CompileError: this process may not use it.
     """
-    allowed = sorted(os.sched_getaffinity(0))
-    if core is not None and core not in allowed:
-        raise CompileError("--core", f"{core} is none of {', '.join(map(str, allowed))}")
-    return default_core() if core is None else core
+    allowed = sorted(os.sched_getaffinity(0), reverse=True)
+    first = allowed[0] if first is None else first
+    if first not in allowed:
+        raise CompileError("--core", f"{first} is none of {', '.join(map(str, allowed))}")
+    return [first, *(core for core in allowed if core != first)]
 
 
 def run(
@@ -104,7 +108,7 @@ def run(
     Raises:
         CompileError: rnncc refuses a net, or nothing can compute a case.
     """
-    with Processes(contenders, effort.core) as processes:
+    with Processes(contenders, effort.cores) as processes:
         for case in cases:
             yield _one(case, processes.all, effort, told)
 
@@ -130,10 +134,6 @@ def _one(case: Case, processes: Sequence[Process], effort: Effort, told: Told) -
             left |= dict.fromkeys(dead, str(reason))
             ready = {name: process for name, process in ready.items() if process.alive}
             continue
-        ours, theirs = (
-            {n: p.contender.precision for n, p in ready.items() if p.contender.own == own}
-            for own in (True, False)
-        )
-        return Result(case, times, ours, theirs, left)
+        return Result(case, times, {n: p.contender for n, p in ready.items()}, left)
     reasons = "; ".join(f"{name}: {why}" for name, why in left.items() if why)
     raise CompileError(case.name, "nothing computes it", reasons)

@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Call
+from rnncc.bench.peers import Call, Setup
 from rnncc.errors import CompileError
 
 WARM = 1
@@ -24,10 +24,12 @@ def main(arguments: list[str]) -> None:
     """Answer requests until there are no more.
 
     Args:
-        arguments: a module of `rnncc.bench.peers`, a precision, and the core to run on.
+        arguments: a module of `rnncc.bench.peers`, a precision, and the cores to run on, of which
+            each has a thread.
     """
-    module, precision, core = arguments
-    os.sched_setaffinity(0, {int(core)})
+    module, precision, *cores = arguments
+    os.sched_setaffinity(0, map(int, cores))
+    setup = Setup(precision, len(cores))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     call: Call | None = None
@@ -35,7 +37,7 @@ def main(arguments: list[str]) -> None:
         request = json.loads(line)
         if "make" in request:
             call = None  # frees the case before
-            call, answer = _make(module, precision, Case.from_dict(request["make"]))
+            call, answer = _make(module, setup, Case.from_dict(request["make"]))
         else:
             assert call is not None
             answer = {"seconds": seconds(call, request["time"])}
@@ -51,9 +53,9 @@ def seconds(call: Call, count: int) -> float:
     return time.perf_counter() - begun
 
 
-def _make(module: str, precision: str, case: Case) -> tuple[Call | None, dict[str, Any]]:
+def _make(module: str, setup: Setup, case: Case) -> tuple[Call | None, dict[str, Any]]:
     try:
-        call = import_module(f"rnncc.bench.peers.{module}").make(case, precision)
+        call = import_module(f"rnncc.bench.peers.{module}").make(case, setup)
     except CompileError as error:
         return None, {"refused": [error.location, error.what, error.hint]}
     except ImportError as error:

@@ -36,7 +36,12 @@ from rnncc.errors import CompileError
 @click.option(
     "--seconds", type=click.FloatRange(min=0), default=0.1, help="That one takes in a round."
 )
-@click.option("--core", type=int, help="The core that all are pinned to; the last without it.")
+@click.option(
+    "--core",
+    type=int,
+    help="What all are pinned to, or the first of several; the last without it.",
+)
+@click.option("--threads", default="1", metavar="K,...", help="Threads that compute a call.")
 @click.option("--roofline", is_flag=True, help="Measure what the machine can do, and compare.")
 @click.option("--explain", is_flag=True, help="Say what bounds NET, and what would help.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -53,6 +58,7 @@ def bench(
     rounds: int,
     seconds: float,
     core: int | None,
+    threads: str,
     roofline: bool,
     explain: bool,
     as_json: bool,
@@ -61,18 +67,18 @@ def bench(
     """Time a net, or a suite of nets beside the peers that are installed.
 
     Without NET or SUITE the suites are listed, or with --roofline the machine's ceilings measured.
-    All run on one core, on one thread, in turn; times are medians, with the quartiles' distance.
+    All run on the same cores, in turn; times are medians, with the quartiles' distance.
     """
-    from rnncc.bench.running import Effort, check_core
+    from rnncc.bench.running import Effort, cores
     from rnncc.commands import benching
 
-    effort = Effort(check_core(core), rounds, seconds)
+    effort = Effort(cores(core), rounds, seconds)
     if what is None:
         if explain or svg or only or peers:
             raise CompileError("bench", "NET or SUITE is missing", "rnncc bench lists the suites")
-        benching.without_net(effort.core, roofline, as_json)
+        benching.without_net(effort.cores, roofline, as_json)
         return
-    chosen = benching.Chosen(init, seed, at, train, only, peers, precision)
+    chosen = benching.Chosen(init, seed, at, train, only, peers, precision, threads)
     if explain:
         if roofline or svg or only or peers:
             raise CompileError("--explain", "goes with a net, its sizes and --train alone")

@@ -32,26 +32,26 @@ def print_ceilings(several: Sequence[Ceilings]) -> None:
     print_table("", heads, rows)
 
 
-def print_results(results: Sequence[Result], ceilings: Ceilings | None) -> None:
+def print_results(results: Sequence[Result], ceilings: Sequence[Ceilings] = ()) -> None:
     """A row a case; times in microseconds, with half of the quartiles' distance in percent."""
-    if ceilings is not None:
-        print_ceilings([ceilings])
+    if ceilings:
+        print_ceilings(ceilings)
     names = list(dict.fromkeys(name for result in results for name in result.times))
     own = [name for name in names if any(name in result.own for result in results)]
-    compared = any(result.best() for result in results)
+    compared = any(result.ratio(name) for result in results for name in result.own)
     heads = ["case"]
     for name in names:
-        heads += [f"{name} us", *(_figures(compared, ceilings is not None) if name in own else [])]
+        heads += [f"{name} us", *(_figures(compared, bool(ceilings)) if name in own else [])]
     rows: list[list[str]] = []
     for result in results:
         rows.append([result.case.name])
         for name in names:
             rows[-1].append(_time(result, name))
             if name in own:
-                cells = _figures(compared, ceilings is not None).values()
+                cells = _figures(compared, bool(ceilings)).values()
                 rows[-1] += [cell(result, name) for cell in cells]
     print_table("", heads, rows)
-    _print_notes(results, compared, ceilings is not None)
+    _print_notes(results, compared, bool(ceilings))
 
 
 def _figures(compared: bool, bounded: bool) -> dict[str, Cell]:
@@ -84,13 +84,15 @@ def _print_notes(results: Sequence[Result], compared: bool, bounded: bool) -> No
         click.echo(f"left out: {printable(line)}", err=True)
 
 
-def print_json(results: Sequence[Result], effort: Effort, ceilings: Ceilings | None) -> None:
+def print_json(
+    results: Sequence[Result], effort: Effort, ceilings: Sequence[Ceilings] = ()
+) -> None:
     """Everything that was measured, in seconds."""
     report: dict[str, Any] = {
         "cpu": resolve_target().cpu,
-        "core": effort.core,
+        "cores": list(effort.cores),
         "rounds": effort.rounds,
-        "ceilings": None if ceilings is None else ceilings.to_dict(),
+        "ceilings": [one.to_dict() for one in ceilings],
         "results": [result.to_dict() for result in results],
     }
     click.echo(json.dumps(report, indent=2))

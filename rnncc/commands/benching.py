@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -20,7 +19,6 @@ from rnncc.bench.explain import Offer
 from rnncc.bench.explain import explain as in_words
 from rnncc.bench.least import bounds, least, library_of
 from rnncc.bench.machine import Ceilings, Measuring, measure
-from rnncc.bench.peers import Contender
 from rnncc.bench.running import Effort, Result, run
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
 from rnncc.commands.tables import print_table, printable
@@ -44,6 +42,7 @@ class Chosen:
     only: str = ""
     peers: str | None = None
     precision: str = "fp32"
+    threads: str = "1"
 
 
 def bench(
@@ -58,6 +57,7 @@ def bench(
         known = ", ".join(SUITES)
         raise CompileError(what, "no such file, nor a suite", f"suites are {known}")
     with _progress() as told:
+        several = thread_counts(chosen.threads, len(effort.cores))
         contenders = peers.ours(chosen.precision)
         if what in SUITES:
             _no_net_options(chosen)
@@ -66,11 +66,13 @@ def bench(
         else:
             _no_suite_options(chosen)
             cases = [net_case(what, chosen)]
-        ceilings = measure([effort.core], Measuring(told=told)) if roofline else None
+        contenders = [one.on(threads) for threads in several for one in contenders]
+        how, cores = Measuring(told=told), effort.cores
+        ceilings = [measure(cores[:count], how) for count in several] if roofline else []
         results: list[Result] = []
         for result in run(cases, contenders, effort, told):
-            if ceilings is not None:
-                add_least(result, contenders, ceilings, told)
+            for one in ceilings:
+                add_least(result, one, told)
             results.append(result)
     if svg is not None:
         svg.write_text(draw(results, what), encoding="utf-8")
@@ -105,15 +107,27 @@ def net_case(path: str, chosen: Chosen) -> Case:
     return replace(case, sizes=tuple((s, sizes.get(s, USUAL.get(s, 1))) for s in symbols))
 
 
-def add_least(
-    result: Result, contenders: Sequence[Contender], ceilings: Ceilings, told: Told
-) -> None:
-    """The least times of what rnncc computed."""
-    for contender in contenders:
-        if contender.name in result.own:
-            told(f"{result.case.name}: what {contender.name} has to do")
+def add_least(result: Result, ceilings: Ceilings, told: Told) -> None:
+    """The least times of what rnncc computed on so many cores."""
+    for name in result.own:
+        contender = result.contenders[name]
+        if contender.threads == ceilings.cores:
+            told(f"{result.case.name}: what {name} has to do")
             library = library_of(result.case, contender.precision)
-            result.least[contender.name] = least(bounds(library, result.case, ceilings))
+            result.least[name] = least(bounds(library, result.case, ceilings))
+
+
+def thread_counts(text: str, most: int) -> list[int]:
+    """The numbers of `1,2`.
+
+    Raises:
+        CompileError: one is no number from 1 to as many as there are cores.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if wrong := [w for w in words if not (w.isascii() and w.isdigit() and 1 <= int(w) <= most)]:
+        what = f"{wrong[0]!r} is not a number from 1 to {most}"
+        raise CompileError("--threads", what, "a thread has a core to itself")
+    return sorted({int(word) for word in words})
 
 
 def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
@@ -126,7 +140,7 @@ def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
         raise CompileError(what, "no such file: --explain takes a net")
     with _progress() as told:
         case = net_case(what, chosen)
-        ceilings = measure([effort.core], Measuring(told=told))
+        ceilings = measure(effort.cores[:1], Measuring(told=told))
         (result,) = run([case], peers.ours("fp32"), effort, told)
         found = bounds(library_of(case), case, ceilings)
     seconds = result.times["rnncc"].median
@@ -143,11 +157,12 @@ def offer() -> Offer:
     return Offer(PRECISIONS, any(option.name == "threads" for option in fields(Options)))
 
 
-def without_net(core: int, roofline: bool, as_json: bool) -> None:
+def without_net(cores: Sequence[int], roofline: bool, as_json: bool) -> None:
     """The machine's ceilings, or the suites."""
     if roofline:
+        sets = [cores[:1], cores] if len(cores) > 1 else [cores]
         with _progress() as told:
-            several = [measure(cores, Measuring(told=told)) for cores in _core_sets(core)]
+            several = [measure(some, Measuring(told=told)) for some in sets]
         if as_json:
             click.echo(json.dumps([ceilings.to_dict() for ceilings in several], indent=2))
         else:
@@ -162,12 +177,6 @@ def without_net(core: int, roofline: bool, as_json: bool) -> None:
         print_table("", ["suite", "cases", "what"], rows)
         here = [peer.name for peer in peers.PEERS if peer.installed]
         click.echo(f"peers installed: {', '.join(here) or 'none'}")
-
-
-def _core_sets(core: int) -> list[list[int]]:
-    """One core, and all that this process may use."""
-    every = sorted(os.sched_getaffinity(0))
-    return [[core], every] if len(every) > 1 else [[core]]
 
 
 @contextmanager

@@ -87,6 +87,8 @@ def test_ceilings(capsys: Capture, little: None) -> None:
         (["--svg", "a.svg"], "NET or SUITE is missing"),
         (["standard", "--precision", "fp8"], "--precision"),
         (["standard", "--peers", "Caffe9"], "no peer is named"),
+        (["standard", "--threads", "1,0"], "--threads: '0' is not a number from 1"),
+        (["standard", "--threads", "x"], "--threads: 'x'"),
     ],
 )
 def test_errors_are_one_line(words: list[str], told: str, capsys: Capture) -> None:

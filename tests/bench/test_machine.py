@@ -7,7 +7,7 @@ from rnncc_runtime.memory import Memory
 
 from rnncc.bench.machine import Ceilings, Measuring, block_sizes, find_caches, measure
 from rnncc.bench.probes import block_bytes, probes
-from rnncc.bench.running import default_core
+from rnncc.bench.running import cores
 from rnncc.codegen.llvm import resolve_target
 
 CEILINGS = Ceilings(
@@ -48,7 +48,7 @@ def test_caches_grow() -> None:
 
 def test_measuring_a_little() -> None:
     how = Measuring(seconds=1e-4, rounds=1, memory=1 << 14)
-    ceilings = measure([default_core()], how)
+    ceilings = measure(cores()[:1], how)
     assert set(ceilings.flops) == set(probes(resolve_target()).arithmetic) >= {"f32"}
     assert all(rate > 0 for rate in ceilings.flops.values())
     assert [size for size, _ in ceilings.reads] == [8192, 12288, 16384]

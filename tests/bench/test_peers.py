@@ -12,14 +12,14 @@ import pytest
 
 from rnncc.bench import nets
 from rnncc.bench.cases import CUSTOM, STANDARD, Case
-from rnncc.bench.peers import PEERS, Array, Contender, ours
+from rnncc.bench.peers import PEERS, Array, Contender, Setup, ours
 from rnncc.bench.peers.own import make
 from rnncc.bench.processes import Left, Process, Processes
-from rnncc.bench.running import Effort, default_core, run
+from rnncc.bench.running import Effort, cores, run
 from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run as interpret
 
-SMALL = Effort(default_core(), rounds=2, seconds=0.001)
+SMALL = Effort(cores(), rounds=2, seconds=0.001)
 RTNEURAL = Path(__file__).parent / "rtneural"
 
 
@@ -58,7 +58,7 @@ def test_peers_compute_the_same(peer: Contender) -> None:
     cases += [Case(cell, 8, 1, 1, "step") for cell in STANDARD]
     compared = 0
     for case in cases:
-        call = module.make(case, peer.precision)
+        call = module.make(case, Setup(peer.precision))
         if call is not None:
             tolerance = 1e-5 if peer.precision == "fp32" else 0.03
             np.testing.assert_allclose(call.result(), expected(case), atol=tolerance)
@@ -114,7 +114,7 @@ def test_who_cannot_is_left_out() -> None:
 
 
 def test_a_process_that_ends_is_left_out() -> None:
-    with Processes(ours("fp32"), SMALL.core) as processes:
+    with Processes(ours("fp32"), SMALL.cores) as processes:
         (process,) = processes.all
         process.make(Case("lstm", 4, 1, 2))
         assert process.alive
@@ -132,9 +132,34 @@ def _kill(process: Process) -> None:
 
 
 def test_processes_run_on_the_core_asked_for() -> None:
-    with Processes(ours("fp32"), SMALL.core) as processes:
+    with Processes(ours("fp32"), SMALL.cores) as processes:
         (process,) = processes.all
         process.make(Case("lstm", 4, 1, 2))
         inner = process._process
         assert inner is not None
-        assert os.sched_getaffinity(inner.pid) == {SMALL.core}
+        assert os.sched_getaffinity(inner.pid) == {SMALL.cores[0]}
+
+
+def test_processes_stand_still_between_requests() -> None:
+    with Processes(ours("fp32"), SMALL.cores) as processes:
+        (process,) = processes.all
+        process.make(Case("lstm", 4, 1, 2))
+        inner = process._process
+        assert inner is not None
+        _, status = os.waitpid(inner.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        assert process.time(3) > 0
+
+
+@pytest.mark.skipif(len(SMALL.cores) < 2, reason="there is one core")
+def test_two_threads_have_two_cores() -> None:
+    contenders = [one.on(threads) for threads in (1, 2) for one in ours("fp32")]
+    with Processes(contenders, SMALL.cores) as processes:
+        for process, count in zip(processes.all, (1, 2), strict=True):
+            process.make(Case("lstm", 4, 8, 2))
+            assert process.time(2) > 0
+            inner = process._process
+            assert inner is not None
+            assert os.sched_getaffinity(inner.pid) == set(SMALL.cores[:count])
+        with pytest.raises(Left):
+            processes.all[1].make(Case("lstm", 4, 1, 1, "step"))

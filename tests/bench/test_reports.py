@@ -11,6 +11,7 @@ import pytest
 from rnncc.bench.cases import Case
 from rnncc.bench.chart import draw
 from rnncc.bench.machine import Ceilings
+from rnncc.bench.peers import Contender
 from rnncc.bench.running import Effort, Result
 from rnncc.bench.timing import Times
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
@@ -23,13 +24,18 @@ def microseconds(median: float) -> Times:
     return Times(median * 1e-6, median * 0.9e-6, median * 1.1e-6, 9)
 
 
+def contender(name: str) -> Contender:
+    """Ours or a peer, by its name."""
+    ours, precision = name.startswith("rnncc"), "bf16" if "bf16" in name else "fp32"
+    return Contender(name, "own" if ours else "peer", "", precision)
+
+
 def made_up(left: dict[str, str] | None = None) -> Result:
     named = {"rnncc": 100, "rnncc bf16": 50, "A": 150, "B": 400, "C bf16": 60}
     return Result(
         Case("lstm", 64, 1, 100),
         {name: microseconds(median) for name, median in named.items()},
-        {"rnncc": "fp32", "rnncc bf16": "bf16"},
-        {"A": "fp32", "B": "fp32", "C bf16": "bf16"},
+        {name: contender(name) for name in named},
         left or {},
         {"rnncc": 80e-6},
     )
@@ -46,8 +52,19 @@ def test_ratios() -> None:
     assert result.fraction("rnncc bf16") is None
 
 
+def test_ratios_are_to_peers_with_as_many_threads() -> None:
+    result = made_up()
+    for name, median in {"rnncc": 60, "A": 75}.items():
+        both = contender(name).on(2)
+        assert both.name == f"{name}, 2 threads"
+        result.times[both.name], result.contenders[both.name] = microseconds(median), both
+    assert result.ratio("rnncc, 2 threads") == pytest.approx(75 / 60)
+    assert result.ratio("rnncc") == pytest.approx(1.5)
+    assert result.ratio("rnncc bf16") == pytest.approx(3)
+
+
 def test_table(capsys: Capture) -> None:
-    print_results([made_up({"D": "not there", "E": ""})], CEILINGS)
+    print_results([made_up({"D": "not there", "E": ""})], [CEILINGS])
     told = capsys.readouterr()
     row = next(line for line in told.out.splitlines() if line.lstrip().startswith("lstm"))
     for cell in ("100.00 ±10%", "1.50", "80.00", "0.80", "50.00", "3.00", "400.00"):
@@ -57,19 +74,20 @@ def test_table(capsys: Capture) -> None:
 
 
 def test_table_without_peers_has_no_ratio(capsys: Capture) -> None:
-    print_results([Result(Case("gru", 8), {"rnncc": microseconds(3)}, {"rnncc": "fp32"}, {})], None)
+    alone = {"rnncc": contender("rnncc")}
+    print_results([Result(Case("gru", 8), {"rnncc": microseconds(3)}, alone)])
     assert "ratio" not in capsys.readouterr().out
 
 
 def test_json(capsys: Capture) -> None:
-    print_json([made_up()], Effort(1), CEILINGS)
+    print_json([made_up()], Effort([1]), [CEILINGS])
     report = json.loads(capsys.readouterr().out)
     (found,) = report["results"]
     assert found["best_peer"] == "A"
     assert found["times"]["rnncc"]["median"] == pytest.approx(100e-6)
     assert found["times"]["rnncc"]["ratio"] == pytest.approx(1.5)
     assert found["times"]["rnncc bf16"]["ratio_bf16"] == pytest.approx(1.2)
-    assert report["ceilings"]["levels"]["memory"] == 2e10
+    assert report["ceilings"][0]["levels"]["memory"] == 2e10
     assert Case.from_dict(found["case"]) == made_up().case
 
 
@@ -84,8 +102,7 @@ def test_picture() -> None:
     odd = Result(
         Case("net", net="a<b>.pb", sizes=(("T", 3),)),
         {"rnncc": microseconds(5)},
-        {"rnncc": "fp32"},
-        {},
+        {"rnncc": contender("rnncc")},
     )
     svg = ET.fromstring(draw([made_up(), odd], "standard"))
     space = "{http://www.w3.org/2000/svg}"

@@ -1,6 +1,6 @@
 """What rnncc is measured against; and rnncc itself, in the same form.
 
-Each module here has `make(case, precision) -> Call | None`: a call that computes the case, None
+Each module here has `make(case, setup) -> Call | None`: a call that computes the case, None
 where it cannot; `ImportError` where what it needs is not installed. Its inputs and parameters are
 those of `rnncc.bench.nets`, and `Call.result()` is the output y, for tests.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,17 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Setup:
+    """How a case is computed: the precision of the weights, and how many threads do it."""
+
+    precision: str = "fp32"
+    threads: int = 1
+
+
+ALONE = Setup()
+
+
+@dataclass(frozen=True)
 class Contender:
     """Who computes.
 
@@ -57,6 +68,7 @@ class Contender:
         module: of this package.
         needs: the Python package, or the C++ header, that must be there.
         precision: of the weights.
+        threads: that compute together.
         slow: takes minutes to prepare a case, so that it runs only if asked for.
     """
 
@@ -64,7 +76,13 @@ class Contender:
     module: str
     needs: str
     precision: str = "fp32"
+    threads: int = 1
     slow: bool = False
+
+    def on(self, threads: int) -> Contender:
+        """The same with so many threads."""
+        name = self.name if threads == 1 else f"{self.name}, {threads} threads"
+        return replace(self, name=name, threads=threads)
 
     @property
     def own(self) -> bool:

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Call
+from rnncc.bench.peers import ALONE, Call, Setup
 from rnncc.bench.peers.jax_cells import forward_of
 
 
-def make(case: Case, precision: str = "fp32") -> Call | None:
+def make(case: Case, setup: Setup = ALONE) -> Call | None:
     """A module that runs in the caller's thread; whole sequences only."""
     compiler: Any = import_module("iree.compiler.tools")
     runtime: Any = import_module("iree.runtime")
     jax: Any = import_module("jax")
     made = forward_of(case)
-    if made is None or case.mode != "run":
+    if made is None or case.mode != "run" or setup.threads > 1:
         return None
     forward, arrays = made
     x = arrays.pop("x")

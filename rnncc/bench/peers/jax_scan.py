@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Call
+from rnncc.bench.peers import ALONE, Call, Setup
 from rnncc.bench.peers.jax_cells import forward_of
 
 GRADIENT = 0.01
 
 
-def make(case: Case, precision: str = "fp32") -> Call | None:
+def make(case: Case, setup: Setup = ALONE) -> Call | None:
     """The case, compiled as it is first called."""
     jax: Any = import_module("jax")
     made = forward_of(case)

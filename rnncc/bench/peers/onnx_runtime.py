@@ -6,17 +6,17 @@ from importlib import import_module
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Call
+from rnncc.bench.peers import ALONE, Call, Setup
 from rnncc.bench.peers.onnx_model import feeds, has_operator, onnx_model
 
 
-def make(case: Case, precision: str = "fp32") -> Call | None:
-    """A session on one thread."""
+def make(case: Case, setup: Setup = ALONE) -> Call | None:
+    """A session on so many threads."""
     if not has_operator(case):
         return None
     onnxruntime: Any = import_module("onnxruntime")
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.intra_op_num_threads, options.inter_op_num_threads = setup.threads, 1
     provider = ["CPUExecutionProvider"]
     session = onnxruntime.InferenceSession(onnx_model(case), options, providers=provider)
     given = feeds(case)

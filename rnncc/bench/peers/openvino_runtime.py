@@ -6,17 +6,18 @@ from importlib import import_module
 from typing import Any
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Call
+from rnncc.bench.peers import ALONE, Call, Setup
 from rnncc.bench.peers.onnx_model import feeds, has_operator, onnx_model
 
 
-def make(case: Case, precision: str = "fp32") -> Call | None:
-    """A request on one thread, in 32-bit floats."""
+def make(case: Case, setup: Setup = ALONE) -> Call | None:
+    """A request on so many threads, in 32-bit floats."""
     if not has_operator(case) or case.cell == "peephole_lstm":
         return None
     openvino: Any = import_module("openvino")
     core = openvino.Core()
-    core.set_property("CPU", {"INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": "f32"})
+    chosen = {"INFERENCE_NUM_THREADS": setup.threads, "INFERENCE_PRECISION_HINT": "f32"}
+    core.set_property("CPU", chosen)
     compiled = core.compile_model(core.read_model(onnx_model(case)), "CPU")
     request, given = compiled.create_infer_request(), feeds(case)
     shape = case.steps, case.batch, case.units

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
-from rnncc_runtime import Model, Stream, TrainableModel
+from rnncc_runtime import Model, Pool, Stream, TrainableModel
 
 import rnncc
 from rnncc.bench import nets
 from rnncc.bench.cases import NET, Case
-from rnncc.bench.peers import Array, Call
+from rnncc.bench.peers import ALONE, Array, Call, Setup
 from rnncc.codegen import llvm
 from rnncc.codegen.emit import I32, I64, POINTER, Emit, Value
 
@@ -22,26 +22,30 @@ GRADIENT = 0.01
 """Of every element of the outputs, as training starts backward."""
 
 
-def make(case: Case, precision: str = "fp32") -> Call | None:
+def make(case: Case, setup: Setup = ALONE) -> Call | None:
     """The case's net, compiled for this machine."""
     net, init = nets.source(case)
-    chosen: dict[str, Any] = {} if precision == "fp32" else {"precision": precision}
+    if case.mode != "run" and setup.threads > 1:
+        return None
     if case.mode == "train":
-        if chosen:
+        if setup.precision != "fp32":
             return None
         return _training(rnncc.compile(net, init, train=True, seed=case.seed), case)
+    chosen: dict[str, Any] = {"precision": setup.precision, "threads": setup.threads > 1}
     model = cast(Model, rnncc.compile(net, init, seed=case.seed, **chosen))
-    return _step(model, case) if case.mode == "step" else _run(model, case)
+    return _step(model, case) if case.mode == "step" else _run(model, case, setup.threads)
 
 
-def _run(model: Model, case: Case) -> Call:
+def _run(model: Model, case: Case, threads: int) -> Call:
     """Whole sequences, into the same arrays each time; of a cell all of y alone."""
     inputs = nets.drawn(model.inputs, case.dims)
     names = list(model.outputs) if case.cell == NET else ["y"]
     out = _empty({name: model.outputs[name] for name in names}, case)
 
+    pool = Pool(threads) if threads > 1 else None
+
     def run() -> object:
-        return model.run(inputs, out=out)
+        return model.run(inputs, out=out, pool=pool)
 
     return Call(run, _result(run, out))
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from rnncc.bench import nets
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Array, Call, find_header
+from rnncc.bench.peers import ALONE, Array, Call, Setup, find_header
 
 HEADER = "RTNeural/RTNeural.h"
 SOURCE = """
@@ -53,12 +53,12 @@ extern "C" void reset() { model.reset(); }
 """
 
 
-def make(case: Case, precision: str = "fp32") -> Call | None:
+def make(case: Case, setup: Setup = ALONE) -> Call | None:
     """One step of one sequence, called from C."""
     folder, compiler = find_header(HEADER), shutil.which(os.environ.get("CXX", "c++"))
     if folder is None or compiler is None:
         raise ImportError(f"{HEADER} or a C++ compiler is not found")
-    if case.mode != "step" or case.cell not in ("lstm", "gru") or case.batch != 1:
+    if case.mode != "step" or case.cell not in ("lstm", "gru") or case.batch * setup.threads != 1:
         return None
     library = _compile(case, folder, compiler)
     library.load(*(array.ctypes.data_as(ctypes.c_void_p) for array in _weights(case)))

@@ -21,10 +21,10 @@ GRADIENT = 0.01
 Wrap = Callable[[Any], Any]
 
 
-def make_call(case: Case, dtype: str, wrap: Wrap) -> Call | None:
+def make_call(case: Case, threads: int, dtype: str, wrap: Wrap) -> Call | None:
     """The case, with `wrap` around the module or the function that computes it."""
     torch: Any = import_module("torch")
-    torch.set_num_threads(1)
+    torch.set_num_threads(threads)
     kind = getattr(torch, dtype)
     x = torch.from_numpy(nets.inputs(case)["x"]).to(kind)
     if case.cell in STANDARD:

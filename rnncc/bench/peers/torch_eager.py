@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from rnncc.bench.cases import Case
-from rnncc.bench.peers import Call
+from rnncc.bench.peers import ALONE, Call, Setup
 from rnncc.bench.peers.torch_cells import STANDARD, make_call
 
 
-def make(case: Case, precision: str = "fp32") -> Call | None:
+def make(case: Case, setup: Setup = ALONE) -> Call | None:
     """The case; in bf16 only what it has an operator for, and no training."""
-    if precision == "fp32":
-        return make_call(case, "float32", lambda forward: forward)
+    if setup.precision == "fp32":
+        return make_call(case, setup.threads, "float32", lambda forward: forward)
     if case.cell not in STANDARD or case.mode == "train":
         return None
-    return make_call(case, "bfloat16", lambda forward: forward)
+    return make_call(case, setup.threads, "bfloat16", lambda forward: forward)
