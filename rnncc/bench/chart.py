@@ -8,18 +8,21 @@ from html import escape
 from rnncc.bench.running import Result
 
 LABELS, PLOT, FIGURES = 250, 420, 110
-BAR, GAP, TOP = 13, 12, 46
-COLOURS = ("#1b6ca8", "#d08c2e", "#5a9367", "#a34a52", "#7a6aa8", "#5f6b73", "#b0884e", "#3f8f8f")
+BAR, GAP, LINE = 13, 12, 18
+FIRST_HUE, NEXT_HUE = 205, 137.5
+"""Degrees; steps by the golden angle keep any number of hues apart."""
 
 
 def draw(results: Sequence[Result], title: str) -> str:
     """SVG; longer bars are faster, the line is the best peer."""
     names = list(dict.fromkeys(name for result in results for name in result.times))
-    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(names)}
+    hues = {name: (FIRST_HUE + place * NEXT_HUE) % 360 for place, name in enumerate(names)}
+    colours = {name: f"hsl({hue:.0f},50%,45%)" for name, hue in hues.items()}
     values = {id(r): {name: speed(r, name) for name in r.times} for r in results}
     most = max(1.0, *(value for each in values.values() for value in each.values()))
     scale = PLOT / most
-    parts, y = [_legend(title, names, colours)], float(TOP)
+    legend, top = _legend(title, names, colours)
+    parts, y = [legend], top
     for result in results:
         parts.append(_text(LABELS - 8, y + BAR - 3, result.case.name, "end"))
         for name, value in values[id(result)].items():
@@ -28,7 +31,7 @@ def draw(results: Sequence[Result], title: str) -> str:
         y += GAP
     line = LABELS + scale
     parts.append(
-        f'<line x1="{line:.1f}" y1="{TOP - 6}" x2="{line:.1f}" y2="{y - GAP + 4:.1f}"'
+        f'<line x1="{line:.1f}" y1="{top - 6:.1f}" x2="{line:.1f}" y2="{y - GAP + 4:.1f}"'
         ' stroke="#222" stroke-dasharray="3 3"/>'
     )
     width, height = LABELS + PLOT + FIGURES, y + 6
@@ -60,13 +63,19 @@ def _bar(y: float, value: float, scale: float, colour: str, result: Result, name
     )
 
 
-def _legend(title: str, names: Sequence[str], colours: dict[str, str]) -> str:
-    parts, x = [_text(8, 14, f"{title}: best peer's time / own time", "start")], 8.0
+def _legend(title: str, names: Sequence[str], colours: dict[str, str]) -> tuple[str, float]:
+    """The names' colours, on as many lines as they take, and where these end."""
+    parts, x, y = [_text(8, 14, f"{title}: best peer's time / own time", "start")], 8.0, 32.0
     for name in names:
-        parts.append(f'<rect x="{x:.1f}" y="23" width="10" height="10" fill="{colours[name]}"/>')
-        parts.append(_text(x + 14, 32, name, "start"))
-        x += 26 + 6.5 * len(name)
-    return "\n".join(parts)
+        width = 26 + 6.5 * len(name)
+        if x + width > LABELS + PLOT + FIGURES:
+            x, y = 8.0, y + LINE
+        parts.append(
+            f'<rect x="{x:.1f}" y="{y - 9:.1f}" width="10" height="10" fill="{colours[name]}"/>'
+        )
+        parts.append(_text(x + 14, y, name, "start"))
+        x += width
+    return "\n".join(parts), y + LINE - 2
 
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:

@@ -78,8 +78,8 @@ def _peephole(jax: Any, np: Any, p: Any, u: Any, h: Any, c: Any) -> tuple[Any, A
 
 
 def _attention(jax: Any, np: Any, p: Any, u: Any, h: Any, c: Any) -> tuple[Any, Any]:
-    weights = jax.nn.softmax((p["memory"] * h).sum(-1), 0)
-    context = (weights[..., None] * p["memory"]).sum(0)
+    weights = jax.nn.softmax(np.einsum("snh,nh->sn", p["memory"], h), 0)
+    context = np.einsum("sn,snh->nh", weights, p["memory"])
     return _gates(jax, np, u + p["b"] + np.concatenate([h, context], 1) @ p["RW"], c)
 
 

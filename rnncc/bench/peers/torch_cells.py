@@ -121,8 +121,8 @@ def _peephole(torch: Any, p: dict[str, Any], u: Any, h: Any, c: Any) -> tuple[An
 
 
 def _attention(torch: Any, p: dict[str, Any], u: Any, h: Any, c: Any) -> tuple[Any, Any]:
-    weights = torch.softmax((p["memory"] * h).sum(-1), 0)
-    context = (weights.unsqueeze(-1) * p["memory"]).sum(0)
+    weights = torch.softmax(torch.einsum("snh,nh->sn", p["memory"], h), 0)
+    context = torch.einsum("sn,snh->nh", weights, p["memory"])
     return _gates(torch, u + p["b"] + torch.cat([h, context], 1) @ p["RW"], c)
 
 
