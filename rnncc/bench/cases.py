@@ -26,6 +26,7 @@ class Case:
         batch, steps: N and T.
         mode: whole sequences, those with gradients, or one step of a stream.
         net, init, sizes, seed: of a net from files: paths, a value for each size, of random fills.
+        ragged: a net's lengths are uniform in 1..T, not all T.
     """
 
     cell: str
@@ -37,13 +38,15 @@ class Case:
     init: str | None = None
     sizes: tuple[tuple[str, int], ...] = ()
     seed: int = 0
+    ragged: bool = False
 
     @property
     def name(self) -> str:
         """Such as `lstm H=128 B=1 T=100`."""
         if self.cell == NET:
             sizes = " ".join(f"{name}={value}" for name, value in self.sizes)
-            return f"{self.net} {sizes}".rstrip() + WORDS[self.mode]
+            told = f"{self.net} {sizes}".rstrip() + WORDS[self.mode]
+            return f"{told} ragged" if self.ragged else told
         size = f"{self.cell} H={self.units} B={self.batch}"
         return size + (WORDS["step"] if self.mode == "step" else f" T={self.steps}{self._training}")
 

@@ -100,14 +100,19 @@ def parameters(case: Case) -> dict[str, Array]:
     return arrays
 
 
-def drawn(specs: Mapping[str, TensorSpec], sizes: Mapping[str, int]) -> dict[str, Array]:
-    """Normal arrays; whole numbers are all as large as T, so that lengths cover the sequence."""
+def drawn(
+    specs: Mapping[str, TensorSpec], sizes: Mapping[str, int], ragged: bool = False
+) -> dict[str, Array]:
+    """Normal arrays; whole numbers as lengths: all T, or uniform in 1..T."""
     arrays: dict[str, Array] = {}
+    most = sizes.get("T", 1)
+    rng = np.random.default_rng(0)
     for name, spec in specs.items():
         shape = [size.evaluate(sizes) for size in spec.sizes]
         arrays[name] = _normal(shape)
         if spec.dtype.kind != "f":
-            arrays[name] = np.full(shape, sizes.get("T", 1)).astype(spec.dtype)
+            least = min(1, most) if ragged else most
+            arrays[name] = rng.integers(least, most, shape, endpoint=True).astype(spec.dtype)
     return arrays
 
 

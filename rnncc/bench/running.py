@@ -109,8 +109,9 @@ def run(
         CompileError: rnncc refuses a net, or nothing can compute a case.
     """
     with Processes(contenders, effort.cores) as processes:
-        for case in cases:
-            yield _one(case, processes.all, effort, told)
+        for number, case in enumerate(cases, 1):
+            place = f"{number} of {len(cases)}: {case.name}"
+            yield _one(case, processes.all, effort, lambda what, at=place: told(f"{at}: {what}"))
 
 
 def _one(case: Case, processes: Sequence[Process], effort: Effort, told: Told) -> Result:
@@ -118,14 +119,14 @@ def _one(case: Case, processes: Sequence[Process], effort: Effort, told: Told) -
     left: dict[str, str] = {}
     for process in processes:
         name = process.contender.name
-        told(f"{case.name}: {name} makes it")
+        told(f"{name} makes it")
         try:
             process.make(case)
         except Left as reason:
             left[name] = str(reason)
             continue
         ready[name] = process
-    told(f"{case.name}: {', '.join(ready)} in turn")
+    told(f"{', '.join(ready)} in turn")
     while ready:
         try:
             times = alternate({n: p.time for n, p in ready.items()}, effort.rounds, effort.seconds)

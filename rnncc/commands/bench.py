@@ -20,6 +20,7 @@ from rnncc.errors import CompileError
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of random fills.")
 @click.option("--for", "at", metavar="T,N", help="A net's sizes, or T=100,N=1; 100 and 1 if not.")
 @click.option("--train", is_flag=True, help="Of a net: time forward and backward.")
+@click.option("--ragged", is_flag=True, help="Of a net: lengths are uniform in 1..T, not all T.")
 @click.option("--only", default="", metavar="WORDS", help="Of a suite: such as 'lstm H=128'.")
 @click.option(
     "--peers",
@@ -52,6 +53,7 @@ def bench(
     seed: int,
     at: str | None,
     train: bool,
+    ragged: bool,
     only: str,
     peers: str | None,
     precision: str,
@@ -78,7 +80,7 @@ def bench(
             raise CompileError("bench", "NET or SUITE is missing", "rnncc bench lists the suites")
         benching.without_net(effort.cores, roofline, as_json)
         return
-    chosen = benching.Chosen(init, seed, at, train, only, peers, precision, threads)
+    chosen = benching.Chosen(init, seed, at, train, ragged, only, peers, precision, threads)
     if explain:
         if roofline or svg or only or peers:
             raise CompileError("--explain", "goes with a net, its sizes and --train alone")

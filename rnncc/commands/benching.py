@@ -39,6 +39,7 @@ class Chosen:
     seed: int = 0
     at: str | None = None
     train: bool = False
+    ragged: bool = False
     only: str = ""
     peers: str | None = None
     precision: str = "fp32"
@@ -83,8 +84,9 @@ def bench(
 
 
 def _no_net_options(chosen: Chosen) -> None:
-    if chosen.init or chosen.at or chosen.train or chosen.seed:
-        raise CompileError("bench", "--init, --seed, --for and --train go with a net, not a suite")
+    if chosen.init or chosen.at or chosen.train or chosen.seed or chosen.ragged:
+        what = "--init, --seed, --for, --train and --ragged go with a net, not a suite"
+        raise CompileError("bench", what)
 
 
 def _no_suite_options(chosen: Chosen) -> None:
@@ -100,7 +102,7 @@ def net_case(path: str, chosen: Chosen) -> Case:
     """
     mode = "train" if chosen.train else "run"
     init = None if chosen.init is None else str(chosen.init)
-    case = Case(NET, mode=mode, net=path, init=init, seed=chosen.seed)
+    case = Case(NET, mode=mode, net=path, init=init, seed=chosen.seed, ragged=chosen.ragged)
     program = pipeline.import_source(path, init, Options.of(path, {"seed": chosen.seed}))
     symbols = program.symbols
     sizes = parse_sizes(chosen.at, symbols, "--for")

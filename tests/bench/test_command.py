@@ -7,9 +7,11 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
+from rnncc_runtime import TensorSpec
 
 from rnncc.bench import machine
 from rnncc.bench.cases import SUITES
+from rnncc.bench.nets import drawn
 from rnncc.cli import main
 from rnncc.commands import benching
 
@@ -51,6 +53,15 @@ def test_a_net_with_everything(tmp_path: Path, capsys: Capture, little: None) ->
 def test_a_net_trained(capsys: Capture) -> None:
     assert main(["bench", *NET, "--train", "--for", "3,1", *QUICK]) == 0
     assert "forward and backward" in capsys.readouterr().out
+
+
+def test_ragged_lengths(capsys: Capture) -> None:
+    assert main(["bench", *NET, "--for", "9,4", "--ragged", *QUICK]) == 0
+    assert "T=9 N=4 ragged" in capsys.readouterr().out
+    specs = {"lengths": TensorSpec.read({"name": "lengths", "shape": ["N"], "dtype": "i32"})}
+    lengths = drawn(specs, {"T": 9, "N": 100}, ragged=True)["lengths"]
+    assert set(lengths.tolist()) == set(range(1, 10))
+    assert set(drawn(specs, {"T": 9, "N": 100})["lengths"].tolist()) == {9}
 
 
 def test_a_suite(capsys: Capture) -> None:

@@ -38,7 +38,7 @@ def make(case: Case, setup: Setup = ALONE) -> Call | None:
 
 def _run(model: Model, case: Case, threads: int) -> Call:
     """Whole sequences, into the same arrays each time; of a cell all of y alone."""
-    inputs = nets.drawn(model.inputs, case.dims)
+    inputs = nets.drawn(model.inputs, case.dims, case.ragged)
     names = list(model.outputs) if case.cell == NET else ["y"]
     out = _empty({name: model.outputs[name] for name in names}, case)
 
@@ -52,7 +52,7 @@ def _run(model: Model, case: Case, threads: int) -> Call:
 
 def _training(model: TrainableModel, case: Case) -> Call:
     """Forward and backward, into the same arrays each time."""
-    inputs = nets.drawn(model.inputs, case.dims)
+    inputs = nets.drawn(model.inputs, case.dims, case.ragged)
     outputs, tape = model.forward(inputs)
     floats = [n for n, spec in model.outputs.items() if spec.dtype.kind == "f"]
     names = floats if case.cell == NET else ["y"]
