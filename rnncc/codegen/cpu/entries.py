@@ -12,7 +12,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.function import emit_program
+from rnncc.codegen.cpu.function import emit_kernel, emit_program
+from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import emit_size
 from rnncc.codegen.cpu.streaming_entries import TIME, emit_run_part, emit_streaming
 from rnncc.codegen.cpu.training_entries import emit_training
@@ -44,8 +45,9 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
     module = ir.Module(library.name)
     module.triple = target.triple
     code = Code(module)
+    shared = Shared(library.programs.values(), emit_kernel)
     calls = {
-        part: emit_program(module, program, f"{library.name}_{part}", target)
+        part: emit_program(module, program, f"{library.name}_{part}", target, shared)
         for part, program in library.programs.items()
     }
     sizes = {"workspace_bytes": (library.workspace, library.symbols)}
@@ -55,7 +57,7 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
         sizes["state_bytes"] = Largest([library.streaming.bytes]), untimed
         if library.shared:
             code.entries["run_part"] = emit_run_part(
-                module, library, _parts(module, library, target), target
+                module, library, _parts(module, library, target, shared), target
             )
     elif library.training is not None:
         code.entries |= emit_training(module, library, calls, target)
@@ -63,7 +65,7 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
     else:
         code.entries["run"] = calls["run"]
         if library.shared:
-            code.entries["run_part"] = _parts(module, library, target)["run"]
+            code.entries["run_part"] = _parts(module, library, target, shared)["run"]
     for name, (size, symbols) in sizes.items():
         emit_size(module, f"{library.name}_{name}", size, symbols, target)
         code.sizes.append(name)
@@ -71,10 +73,12 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
     return code
 
 
-def _parts(module: ir.Module, library: Library, target: Target) -> dict[str, ir.Function]:
+def _parts(
+    module: ir.Module, library: Library, target: Target, shared: Shared
+) -> dict[str, ir.Function]:
     """The programs, for one of several threads."""
     return {
-        part: emit_program(module, program, f"{library.name}_{part}", target, team=True)
+        part: emit_program(module, program, f"{library.name}_{part}", target, shared, team=True)
         for part, program in library.programs.items()
     }
 

@@ -6,7 +6,7 @@ exported functions are in `entries.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 from typing import cast
 
@@ -18,6 +18,7 @@ from rnncc.codegen.cpu.gemm import emit_gemm
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_pack, emit_reverse
 from rnncc.codegen.cpu.reduce import emit_reduce
+from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.emit import (
@@ -44,13 +45,18 @@ from rnncc.ir.ops.control import Yield
 
 
 def emit_program(
-    module: ir.Module, program: KernelProgram, prefix: str, target: Target, team: bool = False
+    module: ir.Module,
+    program: KernelProgram,
+    prefix: str,
+    target: Target,
+    shared: Shared,
+    team: bool = False,
 ) -> ir.Function:
     """Add `PREFIX_call(weights, inputs, outputs, workspace, sizes...)`.
 
     `inputs` and `outputs` are tables of pointers in the order of the ports. With `team` it is
     `PREFIX_part(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
-    `part` points to a `struct rnncc_part`.
+    `part` points to a `struct rnncc_part`. `shared` is of all programs of the module.
     """
     for port in (*program.inputs, *program.outputs, *program.parameters):
         if port.dtype == "f64":
@@ -62,15 +68,17 @@ def emit_program(
     emit = Emit.begin(function, target, program.symbols)
     if team:
         emit.team = Team(module, emit.b, function.args[4])
-    _Body(emit, program, function).run()
+    _Body(emit, program, function, shared).run()
     return function
 
 
 class _Body:
     """The function's body: checks, buffers, then kernels and loops in order."""
 
-    def __init__(self, emit: Emit, program: KernelProgram, function: ir.Function) -> None:
-        self.emit, self.program = emit, program
+    def __init__(
+        self, emit: Emit, program: KernelProgram, function: ir.Function, shared: Shared
+    ) -> None:
+        self.emit, self.program, self.shared = emit, program, shared
         self.weights, self.inputs, self.outputs, self.workspace = function.args[:4]
         self.pointers: dict[SSAValue, Pointer] = {}
 
@@ -181,30 +189,11 @@ class _Body:
         self.emit.together()
 
     def _kernel(self, op: Operation) -> None:
-        emit = self.emit
-        match op:
-            case Map():
-                emit_map(emit, op, self._all(op.ins), self._all(op.outs))
-            case Reduce():
-                init = None if op.init is None else self.pointers[op.init]
-                emit_reduce(emit, op, self._all(op.ins), self._all(op.outs), init)
-            case Gemm():
-                extra = [v for v in (op.room, op.scales) if v is not None]
-                a, *weights = self._all([op.a, op.weights, *extra])
-                emit_gemm(emit, op, a, weights, self._all(op.ins), self._all(op.outs))
-            case Contract():
-                known = [op.a, op.b, op.out, op.scratch]
-                optional = [None if v is None else self.pointers[v] for v in (op.init, op.first)]
-                with emit.alone():
-                    emit_contract(emit, op, Buffers(*self._all(known), *optional))
-            case Pack():
-                with emit.alone():
-                    emit_pack(emit, op, self._all(op.ins), self.pointers[op.out])
-            case Reverse():
-                x, lengths, out = self._all([op.x, op.lengths, op.out])
-                emit_reverse(emit, op, x, lengths, out, self._fail)
-            case _:
-                raise AssertionError(f"{op.name} has no code")
+        if isinstance(op, Reverse):
+            x, lengths, out = self._all([op.x, op.lengths, op.out])
+            emit_reverse(self.emit, op, x, lengths, out, self._fail)
+        elif not self.shared.call(self.emit, op, self.pointers):
+            emit_kernel(self.emit, op, self.pointers)
 
     def _all(self, values: Sequence[SSAValue]) -> list[Pointer]:
         return [self.pointers[v] for v in values]
@@ -279,3 +268,31 @@ class _Body:
         rows = b.select(b.icmp_signed(">", rows, I64(1)), rows, I64(1))
         steps = b.sdiv(I64(op.chunk.data), rows)
         return b.select(b.icmp_signed(">", steps, I64(1)), steps, I64(1))
+
+
+def emit_kernel(emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> None:
+    """Write a kernel that cannot fail, given the pointers of its operands."""
+
+    def every(values: Iterable[SSAValue]) -> list[Pointer]:
+        return [pointers[value] for value in values]
+
+    match op:
+        case Map():
+            emit_map(emit, op, every(op.ins), every(op.outs))
+        case Reduce():
+            init = None if op.init is None else pointers[op.init]
+            emit_reduce(emit, op, every(op.ins), every(op.outs), init)
+        case Gemm():
+            extra = [v for v in (op.room, op.scales) if v is not None]
+            a, *weights = every([op.a, op.weights, *extra])
+            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs))
+        case Contract():
+            known = [op.a, op.b, op.out, op.scratch]
+            optional = [None if v is None else pointers[v] for v in (op.init, op.first)]
+            with emit.alone():
+                emit_contract(emit, op, Buffers(*every(known), *optional))
+        case Pack():
+            with emit.alone():
+                emit_pack(emit, op, every(op.ins), pointers[op.out])
+        case _:
+            raise AssertionError(f"{op.name} has no code")

@@ -1,0 +1,128 @@
+"""Kernels that a library holds more than once, such as those of equal layers: one function each.
+
+A function takes the kernel's pointers, then the sizes and indices that it uses. What stands once,
+and what is so short that a call would count, is written where it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from math import prod
+
+from llvmlite import ir
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.codegen.emit import I1, I64, POINTER, Emit, Pointer
+from rnncc.ir.kern import For
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Contract, Gemm, Pack
+
+Write = Callable[[Emit, Operation, Mapping[SSAValue, Pointer]], None]
+
+SHORT = 1 << 14
+"""Multiply-adds of a product, for one row: some 200 ns, of which a call is a hundredth."""
+
+_WORD = re.compile(r"\w+")
+
+
+class Shared:
+    """The functions of kernels of one module.
+
+    Args:
+        programs: all that goes into the module.
+        write: writes a kernel's code.
+    """
+
+    def __init__(self, programs: Iterable[KernelProgram], write: Write) -> None:
+        self.write = write
+        self.counts = Counter[str]()
+        self.forms = dict[Operation, tuple[str, list[str]]]()
+        self.functions = dict[tuple[object, ...], ir.Function]()
+        for program in programs:
+            self._count(program)
+
+    def _count(self, program: KernelProgram) -> None:
+        loops = [op for op in program.func.walk() if isinstance(op, For)]
+        names = [
+            name for op in loops for name in (op.index, op.extent, op.turn) if name is not None
+        ]
+        own = {name.data for name in names}
+        for op in program.func.walk():
+            if _is_long(op):
+                self.forms[op] = _form(op, frozenset(program.symbols), own)
+                self.counts[self.forms[op][0]] += 1
+
+    def call(self, emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> bool:
+        """Call the function of a kernel that stands more than once; False for others."""
+        form, symbols = self.forms.get(op, ("", []))
+        if self.counts[form] < 2 or emit.team is not None:
+            return False
+        held = {value: pointers[value] for value in op.operands}
+        kinds = tuple((p.dtype, p.absent is None, p.ring, p.skippable) for p in held.values())
+        function = self.functions.get((form, kinds))
+        if function is None:
+            function = self._define(emit, op, held, symbols)
+            self.functions[form, kinds] = function
+        absent = [p.absent for p in held.values() if p.absent is not None]
+        sizes = [emit.symbols[name] for name in symbols]
+        emit.b.call(function, [*(p.base for p in held.values()), *absent, *sizes])
+        return True
+
+    def _define(
+        self, emit: Emit, op: Operation, held: Mapping[SSAValue, Pointer], symbols: list[str]
+    ) -> ir.Function:
+        flags = [value for value, p in held.items() if p.absent is not None]
+        types = [*[POINTER] * len(held), *[I1] * len(flags), *[I64] * len(symbols)]
+        name = f"{emit.module.name}_kernel_{len(self.functions)}"
+        function = ir.Function(emit.module, ir.FunctionType(ir.VoidType(), types), name)
+        function.linkage = "internal"
+        function.attributes.add("nounwind")
+        absent = dict(zip(flags, function.args[len(held) :], strict=False))
+        pointers = {
+            value: replace(p, base=base, absent=absent.get(value))
+            for (value, p), base in zip(held.items(), function.args, strict=False)
+        }
+        inner = Emit.begin(function, emit.target, symbols)
+        self.write(inner, op, pointers)
+        inner.b.ret_void()
+        return function
+
+
+def _is_long(op: Operation) -> bool:
+    """Whether a kernel takes much longer than a call."""
+    if isinstance(op, Gemm):
+        return prod(int(d) for d in op.dims if d.is_static) * op.depth.data >= SHORT
+    return isinstance(op, Contract | Pack)
+
+
+def _form(op: Operation, sizes: frozenset[str], own: set[str]) -> tuple[str, list[str]]:
+    """What equal kernels have in common, loops' indices named by the order in which they occur;
+    and the symbols that a kernel uses, in that order."""
+    used = dict[str, str]()
+
+    def named(found: re.Match[str]) -> str:
+        word = found[0]
+        if word in sizes or word in own:
+            used.setdefault(word, word if word in sizes else f"${len(used)}")
+        return used.get(word, word)
+
+    return _WORD.sub(named, str(_structure(op, {}))), list(used)
+
+
+def _structure(op: Operation, numbers: dict[SSAValue, int]) -> tuple[object, ...]:
+    """An op and what is inside, its values as numbers."""
+    operands = [numbers.setdefault(value, len(numbers)) for value in op.operands]
+    properties = sorted((name, str(value)) for name, value in op.properties.items())
+    inside: list[object] = []
+    for block in (block for region in op.regions for block in region.blocks):
+        for argument in block.args:
+            numbers.setdefault(argument, len(numbers))
+        inside.append([str(argument.type) for argument in block.args])
+        inside.append([_structure(inner, numbers) for inner in block.ops])
+    for value in op.results:
+        numbers.setdefault(value, len(numbers))
+    types = [str(value.type) for value in op.results]
+    return op.name, operands, properties, inside, types
