@@ -22,7 +22,7 @@ from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Pack, Reduce, Revers
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import add_products, add_rows
-from rnncc.ir.packing import GROUP, pack, packed_depth, unpack
+from rnncc.ir.packing import GROUP, OFFSET, pack, packed_depth, unpack
 from rnncc.ir.precision import from_bf16, to_bf16, whole_product
 from rnncc.ir.types import NUMPY, dtype_of
 
@@ -281,7 +281,7 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
     weights = unpack(packed, slots, op.units, op.depth.data, panel, GROUP[dtype])
     if scales:
         by_slot = unpack(scales[0], slots, op.units, 1, panel)
-        offset = 128 if dtype == "u8" else 0
+        offset = OFFSET if dtype == "u8" else 0
         whole = [w.astype(np.int16) - offset for w in weights]
         return [whole_product(a, w, s[:, 0]) for w, s in zip(whole, by_slot, strict=True)]
     if dtype == "bf16":

@@ -11,7 +11,8 @@ from rnncc.ir.ops.base import Array
 GROUP = {"f32": 1, "bf16": 2, "i8": 2, "u8": 4}
 """How many k of a unit stand side by side, by the weights' type: what one instruction takes.
 
-u8 are weights plus 128, for instructions that multiply unsigned by signed bytes."""
+u8 are weights plus `OFFSET`, for instructions that multiply unsigned by signed bytes."""
+OFFSET = 128
 
 
 def pack(matrices: Sequence[Array], panel: int, slack: int, group: int = 1) -> Array:
@@ -24,7 +25,8 @@ def pack(matrices: Sequence[Array], panel: int, slack: int, group: int = 1) -> A
     weights = np.stack(matrices)
     slots, units, depth = weights.shape
     assert panel > 0, f"a panel of {panel} units"
-    weights = np.pad(weights, ((0, 0), (0, 0), (0, -depth % group)))
+    if depth % group:
+        weights = np.pad(weights, ((0, 0), (0, 0), (0, -depth % group)))
     groups = weights.reshape(slots, units, weights.shape[2] // group, group)
     whole = units - units % panel
     panels = groups[:, :whole].reshape(slots, whole // panel, panel, *groups.shape[2:])

@@ -21,7 +21,10 @@ def to_bf16(x: Array) -> Array:
     """The bits of the nearest bf16, ties to even; NaN stays NaN."""
     bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
     rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16
-    return np.where(np.isnan(x), (bits >> 16) | 0x40, rounded).astype(np.uint16)
+    nan = np.isnan(x)
+    if nan.any():
+        rounded[nan] = (bits[nan] >> 16) | 0x40
+    return rounded.astype(np.uint16)
 
 
 def from_bf16(bits: Array) -> Array:

@@ -16,7 +16,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.source import Constant, Param
-from rnncc.ir.packing import GROUP, pack
+from rnncc.ir.packing import GROUP, OFFSET, pack
 from rnncc.ir.precision import MOST_DEPTH, quantise_units, to_bf16
 from rnncc.ir.types import STORED, dims_of, dtype_of
 from rnncc.lowering.maps import Placed
@@ -127,16 +127,17 @@ class Weights:
         matrices = [_matrix(flat, source, units, depth) for source in sources]
         dtype = self._stored(buffer, depth)
         scales: list[np.ndarray[Any, Any]] = []
-        if dtype == "bf16":
-            matrices = [to_bf16(m) for m in matrices]
-        elif dtype in ("i8", "u8"):
+        if dtype in ("i8", "u8"):
             whole = [quantise_units(m) for m in matrices]
             matrices, scales = [m for m, _ in whole], [s[:, None] for _, s in whole]
-            if dtype == "u8":
-                matrices = [(m.astype(np.int16) + 128).astype(np.uint8) for m in matrices]
-        made = self._hold(buffer, dtype, pack(matrices, panel, lanes * GROUP[dtype], GROUP[dtype]))
+        if dtype == "u8":
+            matrices = [(m.astype(np.int16) + OFFSET).astype(np.uint8) for m in matrices]
+        packed = pack(matrices, panel, lanes * GROUP[dtype], GROUP[dtype])
+        packed = to_bf16(packed) if dtype == "bf16" else packed
+        made = self._hold(f"{_label(buffer)}.packed", dtype, packed)
         if scales:
-            self._scales[made] = self._hold(buffer, "f32", pack(scales, panel, lanes))
+            packed = pack(scales, panel, lanes)
+            self._scales[made] = self._hold(f"{_label(buffer)}.scales", "f32", packed)
         return made
 
     def _stored(self, buffer: SSAValue, depth: int) -> str:
@@ -147,9 +148,8 @@ class Weights:
             return "bf16"
         return "u8" if self._lowering.target.byte_dot else "i8"
 
-    def _hold(self, buffer: SSAValue, dtype: str, array: np.ndarray[Any, Any]) -> SSAValue:
-        """A new constant of the library, made of what another one holds."""
-        label = f"{_label(buffer)}.{'packed' if dtype == buffer_dtype(buffer) else dtype}"
+    def _hold(self, label: str, dtype: str, array: np.ndarray[Any, Any]) -> SSAValue:
+        """A new constant of the library."""
         place = self._lowering.declare(label, "param", dtype, [Dim.of(len(array))])
         self.keep(place.buffer, array)
         return place.buffer

@@ -14,6 +14,7 @@ from rnncc.codegen.cpu.gemm_rows import RowTerms
 from rnncc.codegen.cpu.gemm_terms import Left
 from rnncc.codegen.emit import FLOAT, I8, I16, I32, I64, Emit, Pointer, Value
 from rnncc.ir.kernels import Gemm
+from rnncc.ir.packing import OFFSET
 from rnncc.ir.precision import LEAST, MOST
 
 ROUNDER = 1.5 * 2.0**23
@@ -21,8 +22,6 @@ ROUNDER = 1.5 * 2.0**23
 ROUNDER_BITS = 0x4B400000
 INFINITY_BITS = 0x7F800000
 LEAST_BITS = int(LEAST.view("int32"))
-OFFSET = 128
-"""What u8 weights hold beyond themselves."""
 
 
 class WholeTerms(RowTerms):
