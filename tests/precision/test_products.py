@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir.library import Library
 from rnncc.ir.precision import from_bf16, quantise_units, to_bf16, whole_product
+from rnncc.lowering.lower import lower
 from rnncc.packaging.describe import describe
+from rnncc.planning.layout import plan
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
 from tests.precision.nets import CPUS, Low, can_run, product
 
 SHAPES = [(1, 1), (2, 17), (3, 5), (5, 64), (16, 16), (33, 70), (130, 48), (701, 33)]
@@ -117,8 +125,6 @@ def test_weights_that_are_no_ordinary_numbers() -> None:
 
 
 def test_what_the_library_does_not_know_stays_fp32() -> None:
-    from rnncc.ir.library import Library
-
     program = product(drawn(20, 9))
     program.arrays.clear()
     low = Low(program, "int8")
@@ -133,3 +139,20 @@ def test_what_the_library_does_not_know_stays_fp32() -> None:
 def test_the_library_holds_less(precision: str, share: int) -> None:
     sizes = {p: Low(product(drawn(512, 256)), p).kernels.weights for p in ("fp32", precision)}
     assert sizes[precision] <= sizes["fp32"] / share + 256 * 4 + 256
+
+
+@pytest.mark.parametrize("shape", [(5, 64), (33, 70), (701, 33)], ids=str)
+def test_sums_of_bytes_in_shorter_vectors(shape: tuple[int, int]) -> None:
+    """As machines with AVX VNNI alone compute them."""
+    own = resolve_target()
+    if not own.byte_dot or own.lanes != 16:
+        pytest.skip("no VNNI for shorter vectors here")
+    target, weights = replace(own, lanes=8, registers=16), drawn(*shape)
+    kernels = lower(product(weights), target, "int8")
+    plan(kernels)
+    bare = Bare(kernels, target)
+    for rows in ROWS:
+        x = drawn(rows + 1, shape[0])[:rows]
+        with guards(end=True) as memory:
+            got = bare.run({"x": x}, {"T": rows}, memory)["y"]
+        np.testing.assert_array_equal(got, of_int8(x, weights))
