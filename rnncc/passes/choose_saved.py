@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator
 from dataclasses import dataclass, field
 from math import inf
-from typing import Any
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -25,6 +24,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.options import RULES
 from rnncc.passes.differentiate import PREFIX
+from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
 COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
@@ -231,21 +231,16 @@ class _Graph:
 
     def _cut(self) -> set[Node]:
         """The nodes on the side of the backward pass: to be computed there, if asked for."""
-        import networkx  # needed for training alone
-
-        nx: Any = networkx
-        graph = nx.DiGraph()
+        edges = dict[tuple[Hashable, Hashable], float]()
         for node, costs in self.costs.items():
             given, made = (node, "given"), (node, "made")
-            _connect(graph, "store", made, costs.repeat)
-            _connect(graph, made, given, costs.keep)
+            _connect(edges, "store", made, costs.repeat)
+            _connect(edges, made, given, costs.keep)
             for operand in costs.operands:
-                _connect(graph, (operand, "given"), made, inf)
+                _connect(edges, (operand, "given"), made, inf)
         for node in self.required:
-            _connect(graph, (node, "given"), "backward", inf)
-        graph.add_node("store")
-        graph.add_node("backward")
-        _, (_, side) = nx.minimum_cut(graph, "store", "backward")
+            _connect(edges, (node, "given"), "backward", inf)
+        side = sink_side(edges, "store", "backward")
         return {node for node in self.costs if (node, "made") in side}
 
     def _demanded(self, computed: set[Node]) -> tuple[list[Node], list[Node]]:
@@ -264,13 +259,12 @@ class _Graph:
         return list(stored), list(repeated)
 
 
-def _connect(graph: Any, a: Hashable, b: Hashable, capacity: float) -> None:
-    """Parallel edges add up; one without a capacity is never cut."""
-    if capacity == inf:
-        graph.add_edge(a, b)
-        graph[a][b].pop("capacity", None)
-    elif not graph.has_edge(a, b):
-        graph.add_edge(a, b, capacity=capacity)
+def _connect(
+    edges: dict[tuple[Hashable, Hashable], float], a: Hashable, b: Hashable, capacity: float
+) -> None:
+    """Add an edge, or see that it is never cut."""
+    if capacity == inf or (a, b) not in edges:
+        edges[a, b] = capacity
 
 
 def _elements(value: SSAValue, steps: Dim) -> float:

@@ -1,0 +1,77 @@
+"""The least cut of a network of capacities, by Dinic's algorithm (1970)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Mapping
+from itertools import pairwise
+from math import inf
+
+Node = Hashable
+Residual = dict[Node, dict[Node, float]]
+
+
+def sink_side(edges: Mapping[tuple[Node, Node], float], source: Node, sink: Node) -> set[Node]:
+    """The nodes on the sink's side of a least cut: as few as there can be.
+
+    Args:
+        edges: from, to -> capacity; infinite ones are never cut, and do not lead from source to
+            sink on their own.
+    """
+    residual: Residual = defaultdict(dict)
+    residual[source], residual[sink] = {}, {}
+    for (a, b), capacity in edges.items():
+        residual[a][b] = residual[a].get(b, 0.0) + capacity
+        residual[b].setdefault(a, 0.0)
+    while sink in (levels := _levels(residual, source)):
+        _fill(residual, levels, source, sink)
+    side, work = {sink}, [sink]
+    while work:
+        node = work.pop()
+        found = [a for a in residual[node] if a not in side and residual[a][node] > 0]
+        side.update(found)
+        work += found
+    return side
+
+
+def _levels(residual: Residual, source: Node) -> dict[Node, int]:
+    """How many edges lead from the source to each node that it reaches."""
+    levels, reached = {source: 0}, [source]
+    for node in reached:
+        for following, capacity in residual[node].items():
+            if capacity > 0 and following not in levels:
+                levels[following] = levels[node] + 1
+                reached.append(following)
+    return levels
+
+
+def _fill(residual: Residual, levels: Mapping[Node, int], source: Node, sink: Node) -> None:
+    """Push flow along shortest paths until each has an edge that is full."""
+    left = {node: list(residual[node]) for node in levels}
+    path = [source]
+    while path:
+        node = path[-1]
+        if node == sink:
+            del path[_push(residual, path) + 1 :]
+        elif not left[node]:
+            path.pop()
+            if path:
+                left[path[-1]].pop()
+        else:
+            following = left[node][-1]
+            further = levels.get(following) == levels[node] + 1
+            if further and residual[node][following] > 0:
+                path.append(following)
+            else:
+                left[node].pop()
+
+
+def _push(residual: Residual, path: list[Node]) -> int:
+    """Push what fits along a path; the place of the first edge that is full then."""
+    steps = list(pairwise(path))
+    flow = min(residual[a][b] for a, b in steps)
+    assert flow < inf, "only infinite edges lead from source to sink"
+    for a, b in steps:
+        residual[a][b] -= flow
+        residual[b][a] += flow
+    return next(place for place, (a, b) in enumerate(steps) if residual[a][b] == 0)
