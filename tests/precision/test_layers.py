@@ -55,3 +55,14 @@ def test_threads_give_the_same_bits(precision: str, batch: int) -> None:
             for _ in range(5):
                 for name, array in model.run(inputs, pool=pool).items():
                     np.testing.assert_array_equal(array, want[name])
+
+
+@both
+def test_stacks(precision: str) -> None:
+    """Equal layers, whose products are one function of the library."""
+    layer = cells.lstm(130, 130, layout="TNC", layers=3)
+    inputs, sizes = drawn(5, 7, 130), {"T": 5, "N": 7}
+    low = Low(layer, precision)
+    got = low.run(inputs, sizes)
+    assert_near(got, Low(layer, "fp32").run(inputs, sizes), BOUNDS[precision])
+    assert_near(got, low.meaning(inputs, sizes), ONE_OFF)
