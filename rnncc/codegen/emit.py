@@ -59,6 +59,8 @@ class Emit:
         self.vector = MathEmitter(module, Vector(target.lanes, target.fma))
         self.symbols: dict[str, Value] = {}
         self.team: Team | None = None
+        self.turn: Value | None = None
+        """The number of the innermost loop's turn."""
         self._stack: Pointer | None = None
 
     @staticmethod
@@ -163,13 +165,25 @@ class Emit:
             phi.add_incoming(value, last)
         return results
 
-    def shared(self, count: Value, body: Body) -> None:
-        """`loop` without anything carried, of which each thread of a team does a part."""
-        if self.team is None:
-            self.loop(count, body)
-            return
-        first, mine = self.team.share(count)
-        self.loop(mine, lambda i, carried: body(self.b.add(first, i), carried))
+    def shared(self, count: Value, body: Body, to_and_fro: bool = False) -> None:
+        """`loop` without anything carried, of which each thread of a team does a part.
+
+        `to_and_fro`: every other turn of the loop around it goes backwards, so that what memory
+        near the core still holds of the turn before is read first.
+        """
+        b, first, mine = self.b, None, count
+        if self.team is not None:
+            first, mine = self.team.share(count)
+        back = None
+        if to_and_fro and self.turn is not None:
+            back = b.trunc(self.turn, I1)
+
+        def turn(i: Value, carried: list[Value]) -> Sequence[Value]:
+            if back is not None:
+                i = b.select(back, b.sub(b.sub(mine, I64(1)), i), i)
+            return body(i if first is None else b.add(first, i), carried)
+
+        self.loop(mine, turn)
 
     def alone(self) -> AbstractContextManager[Any]:
         """Code that only one thread of a team runs."""

@@ -222,12 +222,16 @@ class _Body:
                 symbols[op.turn.data] = number
             for argument, base, like in zip(op.body.block.args, carried, types, strict=True):
                 self.pointers[argument] = Pointer(base, like.dtype)
+            around, emit.turn = emit.turn, i
             with emit.symbols_set(symbols):
                 if gate is None:
-                    return [p.base for p in self._block(ops)]
-                self._block(ops[:gate])
-                opened.append(self._flag(cast(Gate, ops[gate]).flag))
-                return self._where(opened[-1], ops[gate + 1 :], carried)
+                    made = [p.base for p in self._block(ops)]
+                else:
+                    self._block(ops[:gate])
+                    opened.append(self._flag(cast(Gate, ops[gate]).flag))
+                    made = self._where(opened[-1], ops[gate + 1 :], carried)
+            emit.turn = around
+            return made
 
         ends = gate is not None and bool(cast(Gate, ops[gate]).last)
         goes_on = (lambda: opened[-1]) if ends else None

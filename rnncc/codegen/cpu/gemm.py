@@ -121,7 +121,7 @@ class _GemmCode:
             panels(emit.b.mul(i, I64(together)), together)
             return []
 
-        emit.shared(I64(full // together), turn)
+        emit.shared(I64(full // together), turn, to_and_fro=self._is_far)
         with emit.alone():
             if full % together:
                 panels(I64(full - full % together), full % together)
@@ -137,10 +137,15 @@ class _GemmCode:
             self._panel(outer, count, i, self.panel)
             return []
 
-        emit.shared(I64(full), turn)
+        emit.shared(I64(full), turn, to_and_fro=self._is_far)
         if width:
             with emit.alone():
                 self._panel(outer, count, I64(full), width)
+
+    @property
+    def _is_far(self) -> bool:
+        """Whether the weights do not all stay in the first-level cache from step to step."""
+        return self.terms.words * self.terms.bytes * self.op.units > NEAR_BYTES
 
     def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
         """All rows: at once, or where the panel is too large to stay near, in groups of rows."""

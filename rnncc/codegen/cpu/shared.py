@@ -1,6 +1,7 @@
 """Kernels that a library holds more than once, such as those of equal layers: one function each.
 
-A function takes the kernel's pointers, then the sizes and indices that it uses. What stands once,
+A function takes the kernel's pointers, the number of the loop's turn, and the sizes and indices
+that it uses. What stands once,
 and what is so short that a call would count, is written where it stands.
 """
 
@@ -68,24 +69,27 @@ class Shared:
             self.functions[form, kinds] = function
         absent = [p.absent for p in held.values() if p.absent is not None]
         sizes = [emit.symbols[name] for name in symbols]
-        emit.b.call(function, [*(p.base for p in held.values()), *absent, *sizes])
+        turn = I64(0) if emit.turn is None else emit.turn
+        emit.b.call(function, [*(p.base for p in held.values()), turn, *absent, *sizes])
         return True
 
     def _define(
         self, emit: Emit, op: Operation, held: Mapping[SSAValue, Pointer], symbols: list[str]
     ) -> ir.Function:
         flags = [value for value, p in held.items() if p.absent is not None]
-        types = [*[POINTER] * len(held), *[I1] * len(flags), *[I64] * len(symbols)]
+        types = [*[POINTER] * len(held), I64, *[I1] * len(flags), *[I64] * len(symbols)]
         name = f"{emit.module.name}_kernel_{len(self.functions)}"
         function = ir.Function(emit.module, ir.FunctionType(ir.VoidType(), types), name)
         function.linkage = "internal"
         function.attributes.add("nounwind")
-        absent = dict(zip(flags, function.args[len(held) :], strict=False))
+        turn, *rest = function.args[len(held) :]
+        absent = dict(zip(flags, rest, strict=False))
         pointers = {
             value: replace(p, base=base, absent=absent.get(value))
             for (value, p), base in zip(held.items(), function.args, strict=False)
         }
         inner = Emit.begin(function, emit.target, symbols)
+        inner.turn = turn
         self.write(inner, op, pointers)
         inner.b.ret_void()
         return function
