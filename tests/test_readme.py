@@ -64,5 +64,9 @@ def test_example_in_c(folder: Path) -> None:
 
 def test_links() -> None:
     text = (ROOT / "README.md").read_text()
-    missing = [link for link in re.findall(r"\]\((\S+?)\)", text) if not (ROOT / link).exists()]
-    assert not missing
+    links = [link.partition("#") for link in re.findall(r"\]\((\S+?)\)", text)]
+    assert not [file for file, _, _ in links if not (ROOT / file).exists()]
+    for file, _, place in links:
+        titles = re.findall(r"^#+ (.*)", (ROOT / file).read_text(), re.MULTILINE)
+        known = {title.lower().replace(" ", "-") for title in titles}
+        assert place in {*known, ""}, f"{file} has no section {place}"

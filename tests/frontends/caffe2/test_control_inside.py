@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -34,7 +36,7 @@ def arrays() -> Arrays:
     }
 
 
-def over(*steps: OperatorDef, inputs: str = "x h0", **args: object) -> NetDef:
+def over(*steps: OperatorDef, inputs: str = "x h0", **args: Any) -> NetDef:
     """A recurrent net of these steps, which write h from x_t, h_prev and timestep."""
     step = net(steps, f"x_t timestep h_prev {inputs}", "h", "step")
     made = recurrent(step, inputs, timestep="timestep", **args)

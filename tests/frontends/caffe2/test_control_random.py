@@ -50,7 +50,8 @@ def test_gradients_of_random_nets(first: int) -> None:
                 want = slopes(program, inputs, outside, name)
                 scale = max(1.0, float(np.abs(want).max()))
                 text = f"{name} of {seed}"
-                np.testing.assert_allclose(got[f"grad:{name}"], want, 1e-4, 1e-6 * scale, text)
+                gradient = got[f"grad:{name}"]
+                np.testing.assert_allclose(gradient, want, 1e-4, 1e-6 * scale, err_msg=text)
 
 
 def slopes(program: Program, inputs: Arrays, outside: Arrays, name: str) -> np.ndarray:
