@@ -24,7 +24,7 @@ def test_time_passes(train: list[str], tmp_path: Path, capsys: pytest.CaptureFix
     assert names[-5:] == ["ir", "llvm", "machine code", "write", "total"]
     assert {"fuse", "plan", "differentiate" if train else "hoist"} <= set(names)
     times = [float(milliseconds) for _, milliseconds, _ in lines]
-    assert sum(times[:-1]) <= times[-1] * 1.01 < 60_000
+    assert sum(times[:-1]) <= times[-1] * 1.01
 
 
 def test_beside() -> None:
