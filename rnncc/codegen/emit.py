@@ -329,6 +329,14 @@ class Emit:
         function = self.module.globals.get(name) or ir.Function(self.module, signature, name)
         return self.b.call(function, arguments)
 
+    def fetch(self, pointer: Pointer, ahead: Value) -> None:
+        """Bring the line so many bytes behind a place near the core, if that can be done."""
+        signature = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
+        name = "llvm.prefetch.p0"
+        function = self.module.globals.get(name) or ir.Function(self.module, signature, name)
+        at = self.b.gep(pointer.base, [ahead], source_etype=I8)
+        self.b.call(function, [at, I32(0), I32(2), I32(1)])
+
     # Vectors
 
     def splat(self, value: Value, lanes: int) -> Value:

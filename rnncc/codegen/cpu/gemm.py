@@ -23,6 +23,8 @@ from rnncc.ir.kernels import Gemm
 
 NEAR_BYTES = 16 * 1024
 """Of a panel of weights that several tiles of rows read: half of the smallest first-level cache."""
+LINE, LINES = 64, 4
+"""Bytes of a line of the cache, and how many tiles of rows share the fetching of the next run."""
 CHAINS = 8
 """Independent sums that keep the multiply-add units busy when there is one row."""
 
@@ -194,7 +196,10 @@ class _GemmCode:
                     for n in range(rows * vectors)
                 ]
                 lefts = b.add(start, row)
-                sums = self._sums(outer, lefts, rows, [panel], width, (first, size, known))
+                line = b.mul(b.and_(b.sdiv(row, I64(rows)), I64(LINES - 1)), I64(LINE))
+                next_run = b.add(line, I64(run * self.terms.bytes * width))
+                part = (first, size, known, next_run)
+                sums = self._sums(outer, lefts, rows, [panel], width, part)
                 for n, value in enumerate(v for of_row in sums for v in of_row[0]):
                     emit.store(value, self._on_stack(here, I64(n)), self.lanes)
 
@@ -300,21 +305,24 @@ class _GemmCode:
         rows: int,
         panels: list[Value],
         width: int,
-        part: tuple[Value, Value, list[Value]] | None = None,
+        part: tuple[Value, Value, list[Value], Value] | None = None,
     ) -> list[list[list[Value]]]:
         """sums[row][panel][slot · vectors + j] over all k, or over a part of them.
 
-        `part`: the first k, how many, and the sums so far.
+        `part`: the first k, how many, the sums so far, and how many bytes ahead of each word's
+        weights a line is fetched.
         """
         emit, b, terms = self.emit, self.emit.b, self.terms
         lefts = [self._row(outer, b.add(row, I64(r))) for r in range(rows)]
         rights = [terms.panel(p, self.panel) for p in panels]
         vectors = -(-width // self.lanes)
         offsets = [s * width + j * self.lanes for s in range(self.slots) for j in range(vectors)]
-        start, count, known = part or (I64(0), I64(terms.words), None)
+        start, count, known, ahead = part or (I64(0), I64(terms.words), None, None)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             word = b.add(start, i)
+            if ahead is not None:
+                emit.fetch(terms.word(rights[0], word, width, 0), ahead)
             wide = [terms.left(left, word) for left in lefts]
             sums = list(carried)
             for p, right in enumerate(rights):

@@ -32,7 +32,7 @@ class WidenedTerms(Terms):
 
     def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
         b, integers = self.emit.b, ir.VectorType(I32, self.lanes)
-        pairs = replace(self._word(panel, word, width, first), dtype="i32")
+        pairs = replace(self.word(panel, word, width, first), dtype="i32")
         bits = self.emit.load(pairs, self.lanes)
         sixteen = ir.Constant(integers, [16] * self.lanes)
         upper = ir.Constant(integers, [0xFFFF0000] * self.lanes)
@@ -61,7 +61,7 @@ class DotTerms(RowTerms):
         self.over_row(source, round)
 
     def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
-        here = replace(self._word(panel, word, width, first), dtype="i32")
+        here = replace(self.word(panel, word, width, first), dtype="i32")
         return [self.emit.load(here, self.lanes)]
 
     def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:

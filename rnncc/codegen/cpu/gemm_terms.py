@@ -81,7 +81,7 @@ class Terms:
 
     def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
         """Weights of a word, for a vector of units (over all slots) from `first` on."""
-        return [self.emit.load(self._word(panel, word, width, first), self.lanes)]
+        return [self.emit.load(self.word(panel, word, width, first), self.lanes)]
 
     def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:
         """A sum with a word's terms, k from 0 up."""
@@ -93,7 +93,7 @@ class Terms:
         """A finished sum as floats; `at`: the number of its first unit, over panels and slots."""
         return value
 
-    def _word(self, panel: Pointer, word: Value, width: int, first: int) -> Pointer:
+    def word(self, panel: Pointer, word: Value, width: int, first: int) -> Pointer:
         """Where the weights of a word are."""
         here = self.emit.at(panel, self.emit.b.mul(word, I64(self.block * width)))
         return self.emit.at(here, I64(first * self.group))

@@ -48,7 +48,7 @@ class WholeTerms(RowTerms):
         return self.emit.splat(self.emit.load(self._field(row, WORD, "i32")), self.lanes)
 
     def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
-        here = self._word(panel, word, width, first)
+        here = self.word(panel, word, width, first)
         if self.weights.dtype == "u8":
             return [self.emit.load(replace(here, dtype="i32"), self.lanes)]
         wide = ir.VectorType(I32, 2 * self.lanes)
