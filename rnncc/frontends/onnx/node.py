@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.values import Array, Dims, Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
@@ -23,22 +24,6 @@ FLOATS = ("f32",)
 COMPUTED = ("f32", "i32", "i64", "i1")
 """The types that compiled code computes in."""
 TEXT = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
-
-
-class Unsupported(CompileError):
-    """What ONNX allows and rnncc does not do."""
-
-
-class NeedsValue(Unsupported):
-    """The numbers of an input of the model decide a shape.
-
-    Args:
-        inputs: the inputs of the model.
-    """
-
-    def __init__(self, location: Location, what: str, hint: str, inputs: Sequence[str]) -> None:
-        super().__init__(location, what, hint)
-        self.inputs = list(inputs)
 
 
 Result = SSAValue | Value | Array | None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.errors import Unsupported
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, TensorProto
@@ -139,7 +140,7 @@ def _check_opset(onnx: Any, model: ModelProto, name: str) -> None:
         raise CompileError(name, "does not say which opset its operators are of")
     if opset is not None and not OLDEST_OPSET <= opset <= newest:
         what = f"is of opset {opset}; {OLDEST_OPSET} to {newest} are read"
-        raise CompileError(name, what, "onnx.version_converter changes it")
+        raise Unsupported(name, what, "onnx.version_converter changes it")
 
 
 def opset_of(model: Any, domain: str) -> int | None:

@@ -38,6 +38,7 @@ OPERATORS: dict[str, Operator] = {
 
 BY_DEFINITION: tuple[str, ...] = (
     *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
+    *("CausalConvWithState", "LRN", "LinearAttention", "SwiGLU", "DynamicQuantizeLinear"),
     *("HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -61,11 +62,13 @@ def _mod(n: Node) -> SSAValue:
     """
     a, b = operands(n, NUMBERS)
     build, is_float = n.b, dtype_of(a) == "f32"
-    if is_float and not n.integer("fmod"):
-        raise n.error("attribute 'fmod' is 0, but the elements are floats")
     quotient = build.div(a, b)
     quotient = build.round("trunc", quotient) if is_float else quotient
     rest = build.sub(a, build.mul(quotient, b))
+    if is_float:  # by infinity, a itself is left
+        endless = build.compare("eq", build.abs(b), n.full(math.inf, b))
+        finite = build.compare("lt", build.abs(a), n.full(math.inf, a))
+        rest = build.select(build.logical("and", endless, finite), a, rest)
     if n.integer("fmod"):
         return rest
     zero = n.full(0, rest)

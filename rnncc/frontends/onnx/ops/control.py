@@ -123,7 +123,7 @@ def _loop(n: Node) -> list[Any]:
         return _counted(n, graph, trips, carried)
     if not ends and (not n.has(0) or n.value(0).known is not None):
         raise n.error("has neither a trip count nor a condition that ends it")
-    return _gated(n, graph, trips, carried)
+    return _gated(n, graph, trips, carried, always)
 
 
 def _trip_count(n: Node) -> Dim | None:
@@ -249,9 +249,14 @@ def _no_rows(n: Node, graph: GraphProto, index: int) -> SSAValue:
     return n.b.fill(0, (0, *dims), dtype)
 
 
-def _gated(n: Node, graph: GraphProto, trips: Dim | None, carried: list[Value]) -> list[Any]:
+def _gated(
+    n: Node, graph: GraphProto, trips: Dim | None, carried: list[Value], always: bool
+) -> list[Any]:
     """A loop that a condition may end."""
     if len(graph.output) > 1 + len(carried):
+        if always:
+            for index in (i for i in (0, 1) if n.has(i)):
+                n.known(index)
         what = "may end early, and has scan outputs, whose number of rows the run would decide"
         raise n.unsupported(what)
     if _changes(n, graph, carried):

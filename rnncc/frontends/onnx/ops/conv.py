@@ -38,6 +38,10 @@ class Geometry:
             raise self.n.error(f"attribute {name!r} = {found} for {rank} axes")
         return found
 
+    def reach(self, axis: int) -> int:
+        """How many elements a window spans."""
+        return (self.kernel[axis] - 1) * self.dilations[axis] + 1
+
     def fit(self, sizes: Sequence[Dim]) -> None:
         """Turn `auto_pad` into pads."""
         if self.auto == "VALID":
@@ -48,7 +52,7 @@ class Geometry:
             if self.strides[axis] != 1 and not size.is_static:
                 what = f"pads an axis of {size} for the stride {self.strides[axis]}"
                 raise self.n.unsupported(what, "--shape gives a size")
-            reach = (self.kernel[axis] - 1) * self.dilations[axis] + 1
+            reach = self.reach(axis)
             short = reach - 1
             if size.is_static:
                 count = -(-int(size) // self.strides[axis])
@@ -146,7 +150,7 @@ def _laid_over(
     order.insert(at + 1, taps)
     y = b.transpose(y, order)
     count = dims_of(y)[at]
-    whole = (count - 1) * g.strides[axis] + (g.kernel[axis] - 1) * g.dilations[axis] + 1
+    whole = (count - 1) * g.strides[axis] + g.reach(axis)
     y = overlap_add(b, y, at, Dim.of(0), whole, (g.strides[axis], g.dilations[axis]))
     size, before = total
     behind = size + before - whole
@@ -161,8 +165,7 @@ def _transposed_sizes(
     """Of each axis: its size, and how much is cut off in front."""
     shape, found = n.integers("output_shape", []), list[tuple[Dim, int]]()
     for axis, size in enumerate(sizes):
-        reach = (g.kernel[axis] - 1) * g.dilations[axis] + 1
-        whole = (size - 1) * g.strides[axis] + reach + extra[axis]
+        whole = (size - 1) * g.strides[axis] + g.reach(axis) + extra[axis]
         if not shape and not g.auto.startswith("SAME"):
             pads = (0, 0) if g.auto == "VALID" else g.pads[axis]
             found.append((whole - sum(pads), pads[0]))
@@ -171,39 +174,51 @@ def _transposed_sizes(
         cut = whole - want
         if not cut.is_static:
             raise n.unsupported(f"wants {want} of {whole} elements", "--shape gives a size")
-        less = int(cut) // 2
-        found.append((want, less if g.auto != "SAME_LOWER" else int(cut) - less))
+        less = max(int(cut), 0) // 2
+        found.append((want, less if g.auto != "SAME_LOWER" else max(int(cut), 0) - less))
     return found
 
 
-def _windows(n: Node, x: SSAValue, g: Geometry, value: float) -> tuple[SSAValue, list[int]]:
-    """Windows of each axis of space of X, and the axes of their taps."""
-    b, taps, ceil = n.b, list[int](), bool(n.integer("ceil_mode", 0))
-    for axis in range(len(g.kernel)):
+def _windows(
+    n: Node, x: SSAValue, g: Geometry, value: float, beyond: float | None = None
+) -> tuple[SSAValue, list[int]]:
+    """Windows of each axis of space of X, and the axes of their taps.
+
+    Args:
+        value: what stands in the pads.
+        beyond: what stands behind them, where a last window reaches there; `value` without it.
+    """
+    b, taps = n.b, list[int]()
+    for axis, (before, behind) in enumerate(g.pads):
         at = 2 + 2 * axis
-        before, behind = g.pads[axis]
         size = dims_of(x)[at]
-        behind += _room(n, g, axis, size + before + behind, before) if ceil else 0
-        x = b.pad(x, at, before, size + before + behind, value)
-        try:
-            count = window_count(dims_of(x)[at], g.kernel[axis], g.strides[axis], g.dilations[axis])
-        except ValueError as error:
-            raise n.unsupported(f"has {error}", "--shape gives a size") from error
+        count = _count(n, g, axis, size)
+        whole = size + before + behind
+        x = b.pad(x, at, before, whole, value)
+        if count.is_static and whole.is_static:
+            reach = (int(count) - 1) * g.strides[axis] + g.reach(axis)
+            filler = value if beyond is None else beyond
+            x = b.pad(x, at, 0, Dim.of(max(int(whole), reach)), filler)
         x = b.windows(x, at, 0, count, g.strides[axis], g.kernel[axis], g.dilations[axis])
         taps.append(at + 1)
     return x, taps
 
 
-def _room(n: Node, g: Geometry, axis: int, size: Dim, before: int) -> int:
-    """How much more is needed for a last window that reaches beyond the pads."""
+def _count(n: Node, g: Geometry, axis: int, size: Dim) -> Dim:
+    """How many windows there are; with `ceil_mode` the last one may reach beyond the pads."""
+    before, behind = g.pads[axis]
+    stride, whole = g.strides[axis], size + before + behind
+    if not n.integer("ceil_mode", 0):
+        try:
+            return window_count(whole, g.kernel[axis], stride, g.dilations[axis])
+        except ValueError as error:
+            raise n.unsupported(f"has {error}", "--shape gives a size") from error
     if not size.is_static:
         raise n.unsupported(f"rounds up windows of an axis of {size}", "--shape gives a size")
-    reach = (g.kernel[axis] - 1) * g.dilations[axis] + 1
-    stride = g.strides[axis]
-    count = -(-(int(size) - reach) // stride) + 1
-    if (count - 1) * stride >= int(size) - g.pads[axis][1]:
+    count = -(-(int(whole) - g.reach(axis)) // stride) + 1
+    if (count - 1) * stride >= int(size) + before:
         count -= 1  # it would begin in the pads behind
-    return max((count - 1) * stride + reach - int(size), 0)
+    return Dim.of(max(count, 0))
 
 
 def _pooled(n: Node) -> tuple[SSAValue, Geometry]:
@@ -232,22 +247,11 @@ def _average_pool(n: Node) -> SSAValue:
     Refused: elements other than float32.
     """
     x, geometry = _pooled(n)
-    b, ones = n.b, n.b.fill(1.0, n.dims())
-    included = bool(n.integer("count_include_pad", 0))
     windows, taps = _windows(n, x, geometry, 0.0)
-    sums = b.reduce("sum", windows, taps)
-    if included:
-        ones = _with_pads(n, ones, geometry)
-        geometry.pads = [(0, 0)] * len(geometry.kernel)
-    counts, _ = _windows(n, ones, geometry, 0.0)
-    return b.div(sums, b.reduce("sum", counts, taps))
-
-
-def _with_pads(n: Node, ones: SSAValue, g: Geometry) -> SSAValue:
-    for axis, (before, behind) in enumerate(g.pads):
-        at = 2 + axis
-        ones = n.b.pad(ones, at, before, dims_of(ones)[at] + before + behind, 1.0)
-    return ones
+    sums = n.b.reduce("sum", windows, taps)
+    included = float(bool(n.integer("count_include_pad", 0)))
+    ones, _ = _windows(n, n.b.fill(1.0, n.dims()), geometry, included, 0.0)
+    return n.b.div(sums, n.b.reduce("sum", ones, taps))
 
 
 def _lp_pool(n: Node) -> SSAValue:

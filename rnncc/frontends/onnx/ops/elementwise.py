@@ -428,7 +428,7 @@ OPERATORS: dict[str, Operator] = {
     "Softsign": Operator(_unary(softsign, "X / (1 + |X|).")),
     "HardSwish": Operator(_unary(_hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
     "Mish": Operator(_unary(_mish, "X · tanh(ln(1 + e^X)).")),
-    "Relu": Operator(_relu),
+    "Relu": Operator(_relu, folded(lambda x: np.maximum(x, 0))),
     "Elu": Operator(_elu),
     "Selu": Operator(_selu),
     "Celu": Operator(_celu),

@@ -61,9 +61,11 @@ def _extremum(kind: str) -> Reduction:
     def function(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
         if not axes:
             return x
-        if dtype_of(x) == "i1":
-            return b.cast(b.reduce(kind, b.cast(x, "i32"), axes), "i1")
-        return b.reduce(kind, x, axes)
+        if dtype_of(x) != "i1":
+            return b.reduce(kind, x, axes)
+        counted = b.cast(x if kind == "max" else b.logical_not(x), "i32")
+        found = b.cast(b.reduce("sum", counted, axes), "i1")
+        return found if kind == "max" else b.logical_not(found)
 
     return function
 

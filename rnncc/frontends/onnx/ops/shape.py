@@ -424,9 +424,9 @@ def _space_to_depth(n: Node) -> SSAValue:
     if high is None or wide is None:
         raise n.error(f"{h} x {w} is not made of blocks of {size} x {size}")
     apart = n.b.reshape(x, (batch, c, high, size, wide, size))
-    return n.b.reshape(
-        n.b.transpose(apart, (0, 3, 5, 1, 2, 4)), (batch, c * size * size, high, wide)
-    )
+    crd = n.given("mode") and n.one_of("mode", ("DCR", "CRD")) == "CRD"
+    order = (0, 1, 3, 5, 2, 4) if crd else (0, 3, 5, 1, 2, 4)
+    return n.b.reshape(n.b.transpose(apart, order), (batch, c * size * size, high, wide))
 
 
 def of_dtype(value: SSAValue) -> str:
