@@ -170,7 +170,8 @@ class Layer(ABC):
         lengths = self.n.maybe(index, ("i32",))
         if lengths is not None and dims_of(lengths) != (self.batch,):
             shown = shape_text(dims_of(lengths))
-            raise self.n.error(f"has sequence_lens of shape {shown} for a batch of {self.batch}")
+            what = f"has sequence_lens of shape {shown} for a batch of {self.batch}"
+            raise self.n.error(what, "--shape gives sizes that are equal one name")
         return lengths
 
     def _start(self, index: int) -> SSAValue:
