@@ -238,7 +238,9 @@ class Scope:
                 found: Any = operator.fold(node, arrays)
         except (ValueError, IndexError, TypeError) as error:
             raise node.error(f"has inputs that do not fit: {error}") from error
-        return found
+        if found is None or isinstance(found, (list, tuple)):
+            return cast(Any, found)
+        return np.asarray(found)  # NumPy gives plain numbers for arrays without axes
 
     def _store(self, node: Node, results: Any) -> None:
         found: Sequence[Any] = [results]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
@@ -163,7 +164,7 @@ def _condition_is_constant(n: Node, graph: GraphProto) -> bool:
 
 def _counted(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[Any]:
     """A loop of known number of turns: a scan, or built turn by turn where shapes change."""
-    if trips.is_static and (int(trips) == 0 or _changes(n, graph, carried)):
+    if trips.is_static and _needs_unrolling(n, graph, int(trips), carried):
         return _unrolled(n, graph, int(trips), carried)
     captures, b = _captures(n, graph), n.b
     inits = [n.scope.ssa(v) for v in carried]
@@ -177,6 +178,18 @@ def _counted(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> li
     number = b.iota((trips,), 0, "i64")
     finals, ys = b.scan(captures.consts, inits, [number], body)
     return [*finals, *ys]
+
+
+def _needs_unrolling(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> bool:
+    """Whether there is no turn, or each has shapes of its own."""
+    if trips == 0:
+        return True
+    try:
+        return _changes(n, graph, carried)
+    except NeedsValue:
+        if trips > MAX_UNROLLED:
+            raise
+        return True  # the number of the turn decides a shape
 
 
 def _bind(
