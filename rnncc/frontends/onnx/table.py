@@ -6,10 +6,12 @@ from rnncc.frontends.onnx.ops import (
     control,
     conv,
     elementwise,
+    fourier,
     indexing,
     linear,
     logic,
     normal,
+    quantised,
     recurrent,
     reduce,
     shape,
@@ -28,7 +30,9 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "Convolution and pooling": conv.OPERATORS,
     "Shapes": shape.OPERATORS,
     "Indexing": indexing.OPERATORS,
+    "Fourier transforms": fourier.OPERATORS,
     "Constants": source.OPERATORS,
+    "Weights of whole numbers": quantised.OPERATORS,
 }
 
 OPERATORS: dict[str, Operator] = {
