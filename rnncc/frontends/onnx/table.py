@@ -42,7 +42,7 @@ OPERATORS: dict[str, Operator] = {
 
 BY_DEFINITION: tuple[str, ...] = (
     *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
-    *("CausalConvWithState", "LRN", "LinearAttention", "SwiGLU", "DynamicQuantizeLinear"),
+    *("CausalConvWithState", "LRN", "LinearAttention", "SwiGLU"),
     *("HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
 )
