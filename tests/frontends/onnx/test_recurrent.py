@@ -16,7 +16,7 @@ from rnncc.options import Options
 from tests.frontends.onnx.models import assert_close, by_onnxruntime
 from tests.frontends.onnx.random_layers import Case, layers
 
-EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "25"))
 """Random layers of each kind; 2000 by hand."""
 COMPILED = 4
 """Of so many one is compiled."""
@@ -26,7 +26,7 @@ random = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     phases=[Phase.explicit, Phase.generate],
-    derandomize=EXAMPLES <= 40,
+    derandomize=EXAMPLES <= 25,
 )
 
 
