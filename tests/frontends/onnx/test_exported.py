@@ -71,7 +71,7 @@ class Pooled(nn.Module):
         return self.rnn(y.permute(2, 0, 1))[0].mean(0)
 
 
-def looped(x: Any, h: Any, w: Any) -> Any:
+def looped(x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
     for i in range(x.size(0)):
         h = torch.tanh(h @ w + x[i])
     return h
