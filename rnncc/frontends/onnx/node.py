@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
-from rnncc.frontends.onnx.values import Array, Dims, Value
+from rnncc.frontends.onnx.values import Array, Dims, Rows, Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dtype_of, shape_text
@@ -134,7 +134,10 @@ class Node:
 
     def dims(self, index: int = 0) -> Dims:
         """The shape of an input."""
-        return self.value(index).dims
+        value = self.value(index)
+        if isinstance(value, Rows):
+            raise self.unsupported(f'input "{self.op.input[index]}" is a list of tensors')
+        return value.dims
 
     def static(self, index: int = 0) -> list[int]:
         """The shape of an input, in numbers."""

@@ -18,7 +18,7 @@ from rnncc.frontends.onnx.functions import definition_of, inlined
 from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator, Unsupported
 from rnncc.frontends.onnx.reading import Tensors, graphs_of, onnx_package
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
-from rnncc.frontends.onnx.values import Array, Value
+from rnncc.frontends.onnx.values import Array, Rows, Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
@@ -127,6 +127,8 @@ class Scope:
         """A value in this block; known numbers become constants or parameters here."""
         if value.made is not None:
             return value.made
+        if isinstance(value, Rows):
+            raise Unsupported(self.b.loc, "a list of tensors is used as a tensor, or as an output")
         if value not in self._made:
             self._made[value] = self._literal(value)
         return self._made[value]
@@ -346,7 +348,7 @@ class Captures:
         self.consts = list[SSAValue]()
         for name in captured(graphs):
             value = scope.find(name)
-            if value is None:
+            if value is None or isinstance(value, Rows):
                 continue  # the node inside that reads it says so
             array = value.known
             small = array is not None and (array.dtype == object or array.size <= CAPTURED)

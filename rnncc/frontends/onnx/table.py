@@ -14,6 +14,7 @@ from rnncc.frontends.onnx.ops import (
     quantised,
     recurrent,
     reduce,
+    sequence,
     shape,
     source,
 )
@@ -31,6 +32,7 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "Shapes": shape.OPERATORS,
     "Indexing": indexing.OPERATORS,
     "Fourier transforms": fourier.OPERATORS,
+    "Lists of tensors": sequence.OPERATORS,
     "Constants": source.OPERATORS,
     "Weights of whole numbers": quantised.OPERATORS,
 }
@@ -61,18 +63,8 @@ REFUSED: dict[str, str] = {
         "its results are random",
     ),
     **dict.fromkeys(
-        (
-            "SequenceAt",
-            "SequenceConstruct",
-            "SequenceEmpty",
-            "SequenceErase",
-            "SequenceInsert",
-            "SequenceLength",
-            "SequenceMap",
-            "SplitToSequence",
-            "ConcatFromSequence",
-        ),
-        "sequences of tensors are not read",
+        ("SequenceErase", "SequenceMap", "SplitToSequence"),
+        "of lists, only those that loops append to are read",
     ),
     **dict.fromkeys(
         ("Optional", "OptionalGetElement", "OptionalHasElement"), "optional values are not read"

@@ -85,3 +85,25 @@ def _as_numbers(array: Array) -> Array:
     if all(d.is_static for d in flat):
         return np.array([int(d) for d in flat], np.int64).reshape(array.shape)
     return as_objects(array)
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(Value):
+    """A list of tensors.
+
+    Attributes:
+        stacked: its first elements, that a loop appended, as rows of one tensor.
+        items: the others.
+    """
+
+    stacked: SSAValue | None = None
+    items: tuple[Value, ...] = ()
+
+    @staticmethod
+    def empty() -> Rows:
+        """Without elements."""
+        return Rows("list", ())
+
+    def appended(self, value: Value) -> Rows:
+        """With one more at the end."""
+        return Rows("list", (), stacked=self.stacked, items=(*self.items, value))

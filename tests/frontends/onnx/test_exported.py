@@ -71,10 +71,18 @@ class Pooled(nn.Module):
         return self.rnn(y.permute(2, 0, 1))[0].mean(0)
 
 
-def looped(x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+def looped(x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:  # type: ignore[reportInvalidTypeForm]
     for i in range(x.size(0)):
         h = torch.tanh(h @ w + x[i])
     return h
+
+
+def listed(x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:  # type: ignore[reportInvalidTypeForm]
+    ys = []
+    for i in range(x.size(0)):
+        h = torch.tanh(h @ w + x[i])
+        ys.append(h)
+    return torch.cat([torch.stack(ys), h.unsqueeze(0)])
 
 
 CASES: dict[str, tuple[Any, list[Any], list[dict[int, str]]]] = {
@@ -89,6 +97,11 @@ CASES: dict[str, tuple[Any, list[Any], list[dict[int, str]]]] = {
     "pooled": (Pooled, [(2, 3, 20)], [{0: "N"}]),
     "scripted loop": (
         lambda: torch.jit.script(looped),
+        [(4, 2, 5), (2, 5), (5, 5)],
+        [{0: "T", 1: "N"}, {0: "N"}, {}],
+    ),
+    "scripted loop with a list": (
+        lambda: torch.jit.script(listed),
         [(4, 2, 5), (2, 5), (5, 5)],
         [{0: "T", 1: "N"}, {0: "N"}, {}],
     ),

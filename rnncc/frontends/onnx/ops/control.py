@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
 from rnncc.frontends.onnx.ops.indexing import reversed_along
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Rows, Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text, tensor
@@ -73,13 +73,17 @@ class Inside:
         self.given: Sequence[SSAValue] = list(block.args)[count:]
 
     def run(self, graph: GraphProto) -> list[SSAValue]:
-        """Build a graph; its results."""
-        found = self.scope.run(graph, f"{self._n.location.node}: ")
+        """Build a graph; its results, which are tensors."""
+        found = self.values(graph)
         for value in found:
             if value.dtype not in COMPUTED:
                 what = f"has a result of type {value.dtype}, which is not supported"
                 raise self._n.unsupported(what)
         return [self.scope.ssa(value) for value in found]
+
+    def values(self, graph: GraphProto) -> list[Value]:
+        """Build a graph; its results."""
+        return self.scope.run(graph, f"{self._n.location.node}: ")
 
     def constant(self, index: int, value: SSAValue) -> SSAValue:
         """One more value of outside, as the argument of that number."""
@@ -194,20 +198,43 @@ def _counted(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> li
     return _unrolled(n, graph, int(trips), carried) if found is None else found
 
 
-def _scanned(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[SSAValue] | None:
-    """A loop as a scan; None where its values do not keep their shapes and types."""
-    if any(v.dtype not in COMPUTED for v in carried):
+def _scanned(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[Any] | None:
+    """A loop as a scan; None where its values do not keep their shapes and types.
+
+    A list to which each turn appends one element becomes rows.
+    """
+    tensors = [v for v in carried if not isinstance(v, Rows)]
+    if any(v.dtype not in COMPUTED for v in tensors) or not _all_empty(carried):
         return None
-    captures, types = _captures(n, graph), [tensor(v.dims, v.dtype) for v in carried]
+    captures, types = _captures(n, graph), [tensor(v.dims, v.dtype) for v in tensors]
     inside = Inside(n, captures, [*types, tensor((), "i64")])
     *carry, number = inside.given
-    _bind(inside.scope, graph, number, inside.b.fill(1, (), "i1"), carry)
-    results = inside.run(graph)[1:]
-    if [v.type for v in results[: len(carried)]] != types:
+    waiting = iter(carry)
+    arguments = [v if isinstance(v, Rows) else Value.computed(next(waiting)) for v in carried]
+    _bind(inside.scope, graph, number, inside.b.fill(1, (), "i1"), arguments)
+    made = inside.values(graph)[1:]
+    after, scans = made[: len(carried)], made[len(carried) :]
+    lists = [v for v in after if isinstance(v, Rows)]
+    kept = [v for v in after if not isinstance(v, Rows)]
+    if [tensor(v.dims, v.dtype) for v in kept if v.dtype in COMPUTED] != types:
         return None
-    inits, rows = [n.scope.ssa(v) for v in carried], n.b.iota((trips,), 0, "i64")
-    finals, ys = n.b.scan_of(captures.consts, inits, [rows], inside.b, results, trips)
-    return [*finals, *ys]
+    if len(lists) + len(kept) != len(carried) or any(len(rows.items) != 1 for rows in lists):
+        return None
+    rows = [rows.items[0] for rows in lists] + scans
+    results = [inside.scope.ssa(v) for v in (*kept, *rows)]
+    inits, turns = [n.scope.ssa(v) for v in tensors], n.b.iota((trips,), 0, "i64")
+    finals, ys = n.b.scan_of(captures.consts, inits, [turns], inside.b, results, trips)
+    stacked, last = iter(ys), iter(finals)
+    first = [
+        Rows("list", (), stacked=next(stacked)) if isinstance(v, Rows) else next(last)
+        for v in carried
+    ]
+    return [*first, *stacked]
+
+
+def _all_empty(values: Sequence[Value]) -> bool:
+    lists = [v for v in values if isinstance(v, Rows)]
+    return all(rows.stacked is None and not rows.items for rows in lists)
 
 
 def _bind(
@@ -215,10 +242,13 @@ def _bind(
     graph: GraphProto,
     number: SSAValue,
     condition: SSAValue,
-    carry: Sequence[SSAValue],
+    carry: Sequence[SSAValue | Value],
 ) -> None:
     """Give a loop's body its arguments."""
     for info, value in zip(graph.input, (number, condition, *carry), strict=True):
+        if isinstance(value, Value):
+            scope.names[info.name] = value
+            continue
         dims = info.type.tensor_type.shape.dim
         one = len(dims) == 1 and not dims_of(value)
         value = scope.b.reshape(value, (1,)) if one else value
@@ -266,6 +296,8 @@ def _gated(
         what = "may end early, and has scan outputs, whose number of rows the run would decide"
         raise n.unsupported(what)
     b, captures = n.b, _captures(n, graph)
+    if any(isinstance(v, Rows) for v in carried):
+        raise n.unsupported("may end early, and appends to a list, whose length the run decides")
     inits = [n.scope.ssa(v) for v in carried]
     limit, limited = _limit(n, trips)
     number, gate = b.fill(0, (), "i64"), b.fill(1, (), "i1")
