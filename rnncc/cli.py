@@ -50,8 +50,7 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             "--state",
             multiple=True,
             metavar="INPUT=OUTPUT",
-            help="An input that keeps what an output gave in the call before: the net of a step"
-            " becomes a stream.",
+            help="An input that keeps what an output gave in the call before, as in a stream.",
         ),
         click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
         click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),

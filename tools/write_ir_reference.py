@@ -9,14 +9,26 @@ from types import ModuleType
 from xdsl.irdl import IRDLOperation
 
 from rnncc.ir import kern
-from rnncc.ir.ops import chunks, control, elementwise, linear, random, shape, source
+from rnncc.ir.ops import (
+    chunks,
+    control,
+    elementwise,
+    functions,
+    indexing,
+    linear,
+    random,
+    shape,
+    source,
+)
 
 PATH = Path(__file__).parents[1] / "docs" / "ir.md"
 FAMILIES: list[tuple[str, ModuleType]] = [
     ("Sources", source),
     ("Elementwise", elementwise),
+    ("Functions of floats", functions),
     ("Random numbers", random),
     ("Shapes", shape),
+    ("Elements by number or distance", indexing),
     ("Sums", linear),
     ("Control", control),
     ("Runs of steps", chunks),

@@ -26,6 +26,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
+from rnncc.ir.ops.functions import Cos, Round, Sin
 from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.random import Uniform
@@ -137,14 +138,13 @@ class Build:
         return self._op(ew.Sigmoid, x)
 
     def sin(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Sin, x)
+        return self._op(Sin, x)
 
     def cos(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Cos, x)
+        return self._op(Cos, x)
 
     def round(self, kind: str, x: SSAValue) -> SSAValue:
-        """To a whole number: floor, ceil, even (the nearest, of two the even one) or trunc."""
-        return self._op(ew.Round, x, kind=StringAttr(kind))
+        return self._op(Round, x, kind=StringAttr(kind))
 
     def relu(self, x: SSAValue) -> SSAValue:
         return self._op(ew.Relu, x)
@@ -339,11 +339,7 @@ class Build:
         gate: int | None = None,
         limited: bool = False,
     ) -> tuple[list[SSAValue], list[SSAValue]]:
-        """`scan` over a body that is built already, in a block that nothing holds yet.
-
-        Args:
-            results: the body's next carry, then its rows.
-        """
+        """`scan` over a body that is built already; `results`: its next carry, then its rows."""
         block = inner.block
         inner._builder.insert(Yield(list(results)))
         try:

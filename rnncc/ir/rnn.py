@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect, Operation
 
-from rnncc.ir.ops import chunks, control, elementwise, indexing, linear, random, shape, source
+from rnncc.ir.ops import (
+    chunks,
+    control,
+    elementwise,
+    functions,
+    indexing,
+    linear,
+    random,
+    shape,
+    source,
+)
 
 OPS: list[type[Operation]] = [
-    *(*source.OPS, *elementwise.OPS, *random.OPS),
+    *(*source.OPS, *elementwise.OPS, *functions.OPS, *random.OPS),
     *(*shape.OPS, *indexing.OPS, *linear.OPS, *control.OPS, *chunks.OPS),
 ]
 RNN = Dialect("rnn", OPS)

@@ -18,6 +18,7 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.functions import Cos, Sin
 from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
@@ -25,7 +26,7 @@ from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
 
-EXPENSIVE = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sin, ew.Cos, ew.Sqrt, ew.Div)
+EXPENSIVE = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Sin, Cos, ew.Sqrt, ew.Div)
 """Worth a buffer rather than a second evaluation."""
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""

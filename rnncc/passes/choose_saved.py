@@ -17,6 +17,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.functions import Cos, Sin
 from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Slice, Transpose
@@ -28,7 +29,7 @@ from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
-COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sin, ew.Cos, ew.Sqrt, ew.Div)
+COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Sin, Cos, ew.Sqrt, ew.Div)
 VIEWS = (Reshape, Transpose, Broadcast, Slice, Shift)
 
 ARITHMETIC, FUNCTION = 0.25, 2.0

@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net, Scan
+from rnncc.ir.ops.functions import Cos, Sin
 from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice
@@ -21,7 +22,7 @@ from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
-COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sin, ew.Cos)
+COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Sin, Cos)
 MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
 
 

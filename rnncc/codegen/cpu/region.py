@@ -15,6 +15,7 @@ from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Unary, get_dim
 from rnncc.ir.ops.control import Yield, terminator
+from rnncc.ir.ops.functions import Round
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.types import dtype_of
@@ -195,7 +196,7 @@ def _float_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter) -> 
             return math.maximum(b, *xs)
         case ew.Minimum():
             return math.minimum(b, *xs)
-        case ew.Round():
+        case Round():
             return math.rounded(b, op.kind.data, xs[0])
         case Unary():
             return getattr(math, op.name.split(".")[1])(b, xs[0])

@@ -2,6 +2,7 @@
 
 from rnncc.frontends.onnx.node import Operator
 from rnncc.frontends.onnx.ops import (
+    activations,
     arithmetic,
     control,
     conv,
@@ -10,27 +11,33 @@ from rnncc.frontends.onnx.ops import (
     indexing,
     linear,
     logic,
+    loop,
     normal,
     quantised,
+    ranking,
     recurrent,
     reduce,
     sequence,
     shape,
+    slicing,
     source,
 )
 
 FAMILIES: dict[str, dict[str, Operator]] = {
     "Recurrent layers": recurrent.OPERATORS,
-    "Control": control.OPERATORS,
+    "Control": {**control.OPERATORS, **loop.OPERATORS},
     "Products": linear.OPERATORS,
     "Arithmetic": arithmetic.OPERATORS,
     "Element by element": elementwise.OPERATORS,
+    "Activations": activations.OPERATORS,
     "Comparisons and logic": logic.OPERATORS,
     "Reductions": reduce.OPERATORS,
     "Normalisation": normal.OPERATORS,
     "Convolution and pooling": conv.OPERATORS,
     "Shapes": shape.OPERATORS,
+    "Parts and edges": slicing.OPERATORS,
     "Indexing": indexing.OPERATORS,
+    "Along an axis": ranking.OPERATORS,
     "Fourier transforms": fourier.OPERATORS,
     "Lists of tensors": sequence.OPERATORS,
     "Constants": source.OPERATORS,

@@ -34,7 +34,6 @@ COMPARISONS = {
     "eq": np.equal,
     "ne": np.not_equal,
 }
-ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.trunc}
 LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 _ERF = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -163,53 +162,6 @@ class Erf(Unary):
         """dy · 2/√π · e^(-x²)"""
         slope = b.mul(b.exp(b.neg(b.mul(self.x, self.x))), b.full_like(dy, 2 / math.sqrt(math.pi)))
         return [b.mul(dy, slope)]
-
-
-@irdl_op_definition
-class Sin(Unary):
-    """y = sin x; code gives NaN where |x| > 2²³"""
-
-    name = "rnn.sin"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.sin(arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
-        return [b.mul(dy, b.cos(self.x))]
-
-
-@irdl_op_definition
-class Cos(Unary):
-    """y = cos x; code gives NaN where |x| > 2²³"""
-
-    name = "rnn.cos"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.cos(arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
-        return [b.neg(b.mul(dy, b.sin(self.x)))]
-
-
-@irdl_op_definition
-class Round(Unary):
-    """y = a whole number near x: floor, ceil, even (the nearest, of two the even one) or trunc"""
-
-    name = "rnn.round"
-    kind = prop_def(StringAttr)
-
-    @classmethod
-    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
-        kind = get_text(properties["kind"])
-        expect(kind in ROUNDINGS, f"kind {kind!r} is not one of {', '.join(ROUNDINGS)}")
-        return super().infer_element(properties, *types)
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return ROUNDINGS[self.kind.data](arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
-        """0 wherever there is one."""
-        return [None]
 
 
 @irdl_op_definition
@@ -424,7 +376,7 @@ def _to_one(b: Build, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
 
 
 OPS: list[type[Elementwise]] = [
-    *(Neg, Abs, Sqrt, Exp, Log, Tanh, Sigmoid, Relu, Erf, Sin, Cos, Round),
+    *(Neg, Abs, Sqrt, Exp, Log, Tanh, Sigmoid, Relu, Erf),
     *(Add, Sub, Mul, Div, Maximum, Minimum),
     *(Compare, Logical, Not, Select, Cast, StopGradient),
 ]

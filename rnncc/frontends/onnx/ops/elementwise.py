@@ -17,6 +17,8 @@ from rnncc.ir.build import Build
 from rnncc.ir.types import NUMPY, dtype_of
 
 Unary = Callable[[Build, SSAValue], SSAValue]
+
+
 FLOAT_ONLY = "\n\nRefused: elements other than float32."
 
 
@@ -35,7 +37,9 @@ def plus(b: Build, x: SSAValue, number: float) -> SSAValue:
     return b.add(x, b.fill(number, (), dtype_of(x)))
 
 
-def _unary(function: Unary, formula: str) -> Any:
+def of_floats(function: Unary, formula: str) -> Any:
+    """An operator on floats."""
+
     def build(n: Node) -> SSAValue:
         return function(n.b, n.x(0, FLOATS))
 
@@ -82,11 +86,6 @@ def _sign(n: Node) -> SSAValue:
     zero = n.full(0, x)
     below = b.select(b.compare("lt", x, zero), n.full(-1, x), x)
     return b.select(b.compare("gt", x, zero), n.full(1, x), below)
-
-
-def _softplus(b: Build, x: SSAValue) -> SSAValue:
-    """max(x, 0) + ln(1 + e^-|x|)"""
-    return b.add(b.relu(x), b.log(plus(b, b.exp(b.neg(b.abs(x))), 1.0)))
 
 
 def _sinh(b: Build, x: SSAValue) -> SSAValue:
@@ -143,162 +142,6 @@ def _acos(b: Build, x: SSAValue) -> SSAValue:
     """2 · arctan(√(1 - x) / √(1 + x))"""
     ratio = b.div(b.sqrt(b.sub(one(b, x), x)), b.sqrt(plus(b, x, 1.0)))
     return times(b, _atan(b, ratio), 2.0)
-
-
-def _relu(n: Node) -> SSAValue:
-    """max(X, 0).
-
-    Refused: elements other than float32, int32, int64.
-    """
-    x = n.x(0, NUMBERS)
-    return n.b.relu(x) if dtype_of(x) == "f32" else n.b.maximum(x, n.full(0, x))
-
-
-def elu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
-    """x where it is positive, else alpha · (e^x - 1)"""
-    below = times(b, plus(b, b.exp(b.minimum(x, b.full_like(x, 0.0))), -1.0), alpha)
-    return b.select(b.compare("lt", x, b.full_like(x, 0.0)), below, x)
-
-
-def leaky_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
-    """x where it is positive, else alpha · x"""
-    return b.select(b.compare("lt", x, b.full_like(x, 0.0)), times(b, x, alpha), x)
-
-
-def thresholded_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
-    """x where it is above alpha, else 0"""
-    zero = b.full_like(x, 0.0)
-    return b.select(b.compare("gt", x, b.full_like(x, alpha)), x, zero)
-
-
-def hard_sigmoid(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
-    """alpha · x + beta, within 0 and 1"""
-    line = plus(b, times(b, x, alpha), beta)
-    return b.maximum(b.fill(0.0, ()), b.minimum(b.fill(1.0, ()), line))
-
-
-def softsign(b: Build, x: SSAValue) -> SSAValue:
-    """x / (1 + |x|)"""
-    return b.div(x, plus(b, b.abs(x), 1.0))
-
-
-softplus = _softplus
-
-
-def _elu(n: Node) -> SSAValue:
-    """X where it is positive, else alpha · (e^X - 1).
-
-    Refused: elements other than float32.
-    """
-    return elu(n.b, n.x(0, FLOATS), n.real("alpha", 1.0))
-
-
-def _selu(n: Node) -> SSAValue:
-    """gamma · X where it is positive, else gamma · alpha · (e^X - 1).
-
-    Refused: elements other than float32.
-    """
-    return times(n.b, elu(n.b, n.x(0, FLOATS), n.real("alpha")), n.real("gamma"))
-
-
-def _celu(n: Node) -> SSAValue:
-    """max(0, X) + min(0, alpha · (e^(X / alpha) - 1)).
-
-    Refused: elements other than float32.
-    """
-    alpha = n.real("alpha", 1.0)
-    return times(n.b, elu(n.b, times(n.b, n.x(0, FLOATS), 1 / alpha), 1.0), alpha)
-
-
-def _leaky_relu(n: Node) -> SSAValue:
-    """X where it is positive, else alpha · X.
-
-    Refused: elements other than float32.
-    """
-    return leaky_relu(n.b, n.x(0, FLOATS), n.real("alpha", 0.01))
-
-
-def _thresholded_relu(n: Node) -> SSAValue:
-    """X where it is above alpha, else 0.
-
-    Refused: elements other than float32.
-    """
-    return thresholded_relu(n.b, n.x(0, FLOATS), n.real("alpha", 1.0))
-
-
-def _hard_sigmoid(n: Node) -> SSAValue:
-    """alpha · X + beta, within 0 and 1.
-
-    Refused: elements other than float32.
-    """
-    return hard_sigmoid(n.b, n.x(0, FLOATS), n.real("alpha", 0.2), n.real("beta", 0.5))
-
-
-def _hard_swish(b: Build, x: SSAValue) -> SSAValue:
-    return b.mul(x, hard_sigmoid(b, x, 1 / 6, 0.5))
-
-
-def _mish(b: Build, x: SSAValue) -> SSAValue:
-    return b.mul(x, b.tanh(_softplus(b, x)))
-
-
-def _swish(n: Node) -> SSAValue:
-    """X · sigmoid(alpha · X).
-
-    Refused: elements other than float32.
-    """
-    x = n.x(0, FLOATS)
-    return n.b.mul(x, n.b.sigmoid(times(n.b, x, n.real("alpha", 1.0))))
-
-
-def _gelu(n: Node) -> SSAValue:
-    """X/2 · (1 + erf(X/√2)), or with `approximate` tanh in the place of erf.
-
-    Refused: elements other than float32.
-    """
-    b, x = n.b, n.x(0, FLOATS)
-    if n.one_of("approximate", ("none", "tanh"), "none") == "tanh":
-        cube = times(b, b.mul(b.mul(x, x), x), 0.044715)
-        inner = b.tanh(times(b, b.add(x, cube), math.sqrt(2 / math.pi)))
-    else:
-        inner = b.erf(times(b, x, math.sqrt(0.5)))
-    return b.mul(times(b, x, 0.5), plus(b, inner, 1.0))
-
-
-def _prelu(n: Node) -> SSAValue:
-    """X where it is positive, else slope · X.
-
-    Refused: elements other than float32, int32, int64.
-    """
-    x, slope = n.x(0, NUMBERS), n.x(1, NUMBERS)
-    return n.b.select(n.b.compare("lt", x, n.full(0, x)), n.b.mul(x, slope), x)
-
-
-def _shrink(n: Node) -> SSAValue:
-    """X + bias below -lambd, X - bias above lambd, else 0.
-
-    Refused: elements other than float32.
-    """
-    b, x = n.b, n.x(0, FLOATS)
-    limit, bias = n.real("lambd", 0.5), n.real("bias", 0.0)
-    above = b.select(b.compare("gt", x, b.fill(limit, ())), plus(b, x, -bias), b.full_like(x, 0.0))
-    return b.select(b.compare("lt", x, b.fill(-limit, ())), plus(b, x, bias), above)
-
-
-def _clip(n: Node) -> SSAValue:
-    """X held within min and max, where they are given; max where min is above it.
-
-    Refused: elements other than float32, int32, int64.
-    """
-    x = n.x(0, NUMBERS)
-    if n.opset < 11:
-        for name, function in (("min", n.b.maximum), ("max", n.b.minimum)):
-            x = function(x, n.full(n.real(name), x)) if n.given(name) else x
-        return x
-    for index, function in ((1, n.b.maximum), (2, n.b.minimum)):
-        limit = n.maybe(index, NUMBERS)
-        x = x if limit is None else function(x, limit)
-    return x
 
 
 def _is_nan(n: Node) -> SSAValue:
@@ -382,17 +225,6 @@ def _dropout(n: Node) -> list[Any]:
     return [x, n.b.fill(1, x.dims, "i1")]
 
 
-def _clipped(n: Node, arrays: list[Array]) -> Array | None:
-    if n.opset < 11 or any(a.dtype == object for a in arrays):
-        return None
-    low, high = ((arrays[i] if n.has(i) else None) for i in (1, 2))
-    return (
-        np.clip(arrays[0], low, high).astype(arrays[0].dtype)
-        if low is not None or high is not None
-        else arrays[0]
-    )
-
-
 OPERATORS: dict[str, Operator] = {
     "Identity": Operator(_identity),
     "Dropout": Operator(_dropout),
@@ -401,45 +233,29 @@ OPERATORS: dict[str, Operator] = {
     "Neg": Operator(_neg, _fold_neg),
     "Abs": Operator(_abs, folded(np.abs)),
     "Sign": Operator(_sign, folded(np.sign)),
-    "Sqrt": Operator(_unary(Build.sqrt, "√X."), folded(np.sqrt)),
-    "Exp": Operator(_unary(Build.exp, "e^X."), folded(np.exp)),
-    "Log": Operator(_unary(Build.log, "ln X."), folded(np.log)),
-    "Reciprocal": Operator(_unary(lambda b, x: b.div(b.full_like(x, 1.0), x), "1 / X.")),
-    "Floor": Operator(_unary(lambda b, x: b.round("floor", x), "⌊X⌋."), folded(np.floor)),
-    "Ceil": Operator(_unary(lambda b, x: b.round("ceil", x), "⌈X⌉."), folded(np.ceil)),
+    "Sqrt": Operator(of_floats(Build.sqrt, "√X."), folded(np.sqrt)),
+    "Exp": Operator(of_floats(Build.exp, "e^X."), folded(np.exp)),
+    "Log": Operator(of_floats(Build.log, "ln X."), folded(np.log)),
+    "Reciprocal": Operator(of_floats(lambda b, x: b.div(b.full_like(x, 1.0), x), "1 / X.")),
+    "Floor": Operator(of_floats(lambda b, x: b.round("floor", x), "⌊X⌋."), folded(np.floor)),
+    "Ceil": Operator(of_floats(lambda b, x: b.round("ceil", x), "⌈X⌉."), folded(np.ceil)),
     "Round": Operator(
-        _unary(lambda b, x: b.round("even", x), "The nearest whole number, of two the even one.")
+        of_floats(lambda b, x: b.round("even", x), "The nearest whole number, of two the even one.")
     ),
-    "Sin": Operator(_unary(Build.sin, "sin X; NaN where |X| > 2²³.")),
-    "Cos": Operator(_unary(Build.cos, "cos X; NaN where |X| > 2²³.")),
-    "Tan": Operator(_unary(lambda b, x: b.div(b.sin(x), b.cos(x)), "sin X / cos X.")),
-    "Asin": Operator(_unary(_asin, "The angle whose sine is X.")),
-    "Acos": Operator(_unary(_acos, "The angle whose cosine is X.")),
-    "Atan": Operator(_unary(_atan, "The angle whose tangent is X.")),
-    "Sinh": Operator(_unary(_sinh, "(e^X - e^-X) / 2.")),
-    "Cosh": Operator(_unary(_cosh, "(e^X + e^-X) / 2.")),
-    "Tanh": Operator(_unary(Build.tanh, "tanh X.")),
-    "Asinh": Operator(_unary(_asinh, "ln(X + √(X² + 1)).")),
-    "Acosh": Operator(_unary(_acosh, "ln(X + √(X² - 1)).")),
-    "Atanh": Operator(_unary(_atanh, "ln((1 + X) / (1 - X)) / 2.")),
-    "Erf": Operator(_unary(Build.erf, "erf X.")),
-    "Sigmoid": Operator(_unary(Build.sigmoid, "1 / (1 + e^-X).")),
-    "Softplus": Operator(_unary(_softplus, "ln(1 + e^X).")),
-    "Softsign": Operator(_unary(softsign, "X / (1 + |X|).")),
-    "HardSwish": Operator(_unary(_hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
-    "Mish": Operator(_unary(_mish, "X · tanh(ln(1 + e^X)).")),
-    "Relu": Operator(_relu, folded(lambda x: np.maximum(x, 0))),
-    "Elu": Operator(_elu),
-    "Selu": Operator(_selu),
-    "Celu": Operator(_celu),
-    "LeakyRelu": Operator(_leaky_relu),
-    "ThresholdedRelu": Operator(_thresholded_relu),
-    "HardSigmoid": Operator(_hard_sigmoid),
-    "Swish": Operator(_swish),
-    "Gelu": Operator(_gelu),
-    "PRelu": Operator(_prelu),
-    "Shrink": Operator(_shrink),
-    "Clip": Operator(_clip, _clipped),
+    "Sin": Operator(of_floats(Build.sin, "sin X; NaN where |X| > 2²³.")),
+    "Cos": Operator(of_floats(Build.cos, "cos X; NaN where |X| > 2²³.")),
+    "Tan": Operator(of_floats(lambda b, x: b.div(b.sin(x), b.cos(x)), "sin X / cos X.")),
+    "Asin": Operator(of_floats(_asin, "The angle whose sine is X.")),
+    "Acos": Operator(of_floats(_acos, "The angle whose cosine is X.")),
+    "Atan": Operator(of_floats(_atan, "The angle whose tangent is X.")),
+    "Sinh": Operator(of_floats(_sinh, "(e^X - e^-X) / 2.")),
+    "Cosh": Operator(of_floats(_cosh, "(e^X + e^-X) / 2.")),
+    "Tanh": Operator(of_floats(Build.tanh, "tanh X.")),
+    "Asinh": Operator(of_floats(_asinh, "ln(X + √(X² + 1)).")),
+    "Acosh": Operator(of_floats(_acosh, "ln(X + √(X² - 1)).")),
+    "Atanh": Operator(of_floats(_atanh, "ln((1 + X) / (1 - X)) / 2.")),
+    "Erf": Operator(of_floats(Build.erf, "erf X.")),
+    "Sigmoid": Operator(of_floats(Build.sigmoid, "1 / (1 + e^-X).")),
     "IsNaN": Operator(_is_nan),
     "IsInf": Operator(_is_inf),
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -135,109 +134,6 @@ def _one_hot(n: Node) -> SSAValue:
     here = b.compare("eq", at, b.iota(wide, axis, "i64"))
     off, on = (b.reshape(b.slice(values, 0, i, 1), ()) for i in (0, 1))
     return b.select(here, on, off)
-
-
-def _extremum_place(kind: str, order: str) -> Any:
-    def build(n: Node) -> SSAValue:
-        x, dims = n.x(0, NUMBERS), n.dims()
-        axis = n.axis(n.integer("axis", 0), len(dims))
-        last = bool(n.integer("select_last_index", 0))
-        return place_of(n, x, axis, kind, last, bool(n.integer("keepdims", 1)))
-
-    build.__doc__ = (
-        f"The place of the {order} element along an axis: the first of equals, or the last.\n\n"
-        "Refused: elements other than float32, int32, int64."
-    )
-    return build
-
-
-def place_of(n: Node, x: SSAValue, axis: int, kind: str, last: bool, keep: bool) -> SSAValue:
-    """Where along an axis an extremum stands, as int64."""
-    b, dims = n.b, dims_of(x)
-    kept = (*dims[:axis], Dim.of(1), *dims[axis + 1 :])
-    best = b.reshape(b.reduce(kind, x, [axis]), kept)
-    here, number = b.compare("eq", x, best), b.iota(dims, axis, "i32")
-    none = b.fill(-1, (), "i32") if last else b.size(dims[axis], "i32")
-    place = b.reduce("max" if last else "min", b.select(here, number, none), [axis])
-    place = b.cast(place, "i64")
-    return b.reshape(place, kept) if keep else place
-
-
-MAX_RANKED = 4096
-
-
-def _top_k(n: Node) -> list[SSAValue]:
-    """The k largest elements along an axis, largest first, and their places; or the smallest.
-
-    Refused: k that is computed at run time; more than 4096 elements along the axis; open sizes.
-    """
-    b, x, dims = n.b, n.x(0, NUMBERS), n.dims()
-    axis = n.axis(n.integer("axis", -1), len(dims))
-    count = int(n.scalar(1)) if n.opset >= 10 else n.integer("k")
-    if not dims[axis].is_static or int(dims[axis]) > MAX_RANKED:
-        raise n.unsupported(f"ranks {dims[axis]} elements, at most {MAX_RANKED} are supported")
-    size = int(dims[axis])
-    if not 0 <= count <= size:
-        raise n.error(f"takes {count} of {size} elements")
-    largest = bool(n.integer("largest", 1))
-    order = [*(a for a in range(len(dims)) if a != axis), axis]
-    back = [order.index(a) for a in range(len(dims))]
-    x = b.transpose(x, order)
-    rank, lead = _ranks(b, x, largest), dims_of(x)[:-1]
-    wide = (*lead, Dim.of(count), Dim.of(size))
-    spread = range(len(lead)), len(lead) + 1
-    axes = [*spread[0], spread[1]]
-    here = b.compare("eq", b.broadcast(rank, wide, axes), b.iota(wide, len(lead), "i32"))
-    zero = n.full(0, x)
-    found = b.reduce("sum", b.select(here, b.broadcast(x, wide, axes), zero), [len(lead) + 1])
-    number = b.iota(wide, len(lead) + 1, "i64")
-    places = b.reduce("sum", b.select(here, number, n.full(0, "i64")), [len(lead) + 1])
-    return [b.transpose(found, back), b.transpose(places, back)]
-
-
-def _ranks(b: Build, x: SSAValue, largest: bool) -> SSAValue:
-    """How many elements of the last axis come before each: those beyond it, and earlier equals."""
-    dims = dims_of(x)
-    rank, size = len(dims), dims[-1]
-    wide = (*dims, size)
-    mine = b.broadcast(x, wide, range(rank))
-    other = b.broadcast(x, wide, [*range(rank - 1), rank])
-    beyond = b.compare("gt" if largest else "lt", other, mine)
-    earlier = b.compare("lt", b.iota(wide, rank, "i32"), b.iota(wide, rank - 1, "i32"))
-    equal = b.logical("and", b.compare("eq", other, mine), earlier)
-    ahead = b.cast(b.logical("or", beyond, equal), "i32")
-    return b.reduce("sum", ahead, [rank])
-
-
-def _cumulative(function: str, start: float, formula: str) -> Any:
-    def build(n: Node) -> SSAValue:
-        b, x, dims = n.b, n.x(0, NUMBERS), n.dims()
-        axis = n.axis(int(n.scalar(1)), len(dims))
-        exclusive = bool(n.integer("exclusive", 0))
-        perm = [axis, *(a for a in range(len(dims)) if a != axis)]
-        rows = b.transpose(x, perm)
-
-        def step(inner: Build, consts: Any, carry: Any, row: Any) -> Any:
-            total = getattr(inner, function)(carry[0], row[0])
-            return [total], [carry[0] if exclusive else total]
-
-        first = b.fill(start, dims_of(rows)[1:], dtype_of(x))
-        reverse = bool(n.integer("reverse", 0))
-        _, sums = b.scan([], [first], [rows], step, reverse=reverse)
-        return b.transpose(sums[0], [perm.index(a) for a in range(len(dims))])
-
-    build.__doc__ = (
-        f"{formula}\n\nRefused: an axis that is computed at run time; elements other than float32, "
-        "int32, int64."
-    )
-    return build
-
-
-def _fold_sums(n: Node, arrays: list[Array]) -> Array | None:
-    if n.integer("exclusive", 0) or n.integer("reverse", 0):
-        return None
-    x, axis = arrays[0], int(arrays[1].reshape(-1)[0])
-    return np.cumsum(as_objects(x) if x.dtype == object else x, axis).astype(x.dtype)
 
 
 def _trilu(n: Node) -> SSAValue:
@@ -383,45 +279,6 @@ def reversed_along(n: Node, x: SSAValue, axis: int) -> SSAValue:
     return strided(n.b, x, axis, size - 1, size, -1)
 
 
-def _range(n: Node) -> SSAValue:
-    """start, start + delta, ... below limit.
-
-    Refused: bounds that are computed at run time; open bounds with a delta that does not divide
-    them; elements other than float32, int32, int64.
-    """
-    b = n.b
-    if n.value(0).dtype == "f32":
-        start, limit, delta = (n.scalar(i) for i in range(3))
-        count = max(int(np.ceil((limit - start) / delta)), 0)
-        number = b.cast(b.iota((count,), 0, "i32"), "f32")
-        return b.add(b.mul(number, n.full(delta, "f32")), n.full(start, "f32"))
-    start, limit, delta = (n.sizes(i)[0] for i in range(3))
-    if not delta.is_static or delta == 0:
-        raise n.unsupported(f"has the step {delta}")
-    step = int(delta)
-    span = limit - start
-    whole = span.divide(step)
-    if whole is None:
-        if not span.is_static:
-            raise n.unsupported(f"counts {span} in steps of {step}", "--shape gives a size")
-        whole = Dim.of(-(-int(span) // step))
-    if whole.is_static and int(whole) < 0:
-        whole = Dim.of(0)
-    dtype = n.value(0).dtype
-    number = b.mul(b.iota((whole,), 0, dtype), b.fill(step, (), dtype))
-    return b.add(number, b.size(start, dtype))
-
-
-def _fold_range(n: Node, arrays: list[Array]) -> Array | None:
-    if any(a.dtype == object for a in arrays):
-        return None
-    start, limit, delta = (a.reshape(-1)[0].item() for a in arrays)
-    if delta == 0 or (limit - start) / delta > 1 << 22:
-        raise n.error(f"counts from {start} to {limit} in steps of {delta}")
-    count = max(int(np.ceil((limit - start) / delta)), 0)
-    return (start + delta * np.arange(count)).astype(arrays[0].dtype)
-
-
 OPERATORS: dict[str, Operator] = {
     "Gather": Operator(_gather, _fold_gather),
     "GatherElements": Operator(_gather_elements),
@@ -430,15 +287,9 @@ OPERATORS: dict[str, Operator] = {
     "Scatter": Operator(_scatter_elements),
     "ScatterND": Operator(_scatter_nd, _fold_scatter_nd),
     "OneHot": Operator(_one_hot),
-    "ArgMax": Operator(_extremum_place("max", "largest")),
-    "ArgMin": Operator(_extremum_place("min", "smallest")),
-    "TopK": Operator(_top_k),
-    "CumSum": Operator(_cumulative("add", 0, "Running sums along an axis."), _fold_sums),
-    "CumProd": Operator(_cumulative("mul", 1, "Running products along an axis.")),
     "Trilu": Operator(_trilu),
     "ReverseSequence": Operator(_reverse_sequence),
     "Compress": Operator(_compress),
     "NonZero": Operator(_non_zero, lambda n, arrays: np.array(np.nonzero(arrays[0]), np.int64)),
     "EyeLike": Operator(_eye_like),
-    "Range": Operator(_range, _fold_range),
 }

@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.ops.elementwise import plus
-from rnncc.frontends.onnx.ops.indexing import place_of
+from rnncc.frontends.onnx.ops.ranking import place_of
 from rnncc.frontends.onnx.ops.reduce import mean
 from rnncc.ir.composites import layer_norm, softmax
 from rnncc.ir.dims import product

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.ops import activations as act
 from rnncc.frontends.onnx.ops import elementwise as ew
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
@@ -31,8 +32,8 @@ PLAIN: dict[str, Function] = {
     "relu": Build.relu,
     "tanh": Build.tanh,
     "sigmoid": Build.sigmoid,
-    "softsign": ew.softsign,
-    "softplus": ew.softplus,
+    "softsign": act.softsign,
+    "softplus": act.softplus,
 }
 
 
@@ -45,14 +46,14 @@ def _scaled_tanh(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
 
 
 WITH_ONE: dict[str, Callable[[Build, SSAValue, float], SSAValue]] = {
-    "leakyrelu": ew.leaky_relu,
-    "thresholdedrelu": ew.thresholded_relu,
-    "elu": ew.elu,
+    "leakyrelu": act.leaky_relu,
+    "thresholdedrelu": act.thresholded_relu,
+    "elu": act.elu,
 }
 WITH_TWO: dict[str, Callable[[Build, SSAValue, float, float], SSAValue]] = {
     "affine": _affine,
     "scaledtanh": _scaled_tanh,
-    "hardsigmoid": ew.hard_sigmoid,
+    "hardsigmoid": act.hard_sigmoid,
 }
 
 

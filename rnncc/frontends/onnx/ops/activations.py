@@ -1,0 +1,207 @@
+"""Activation functions."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
+from rnncc.frontends.onnx.ops.elementwise import folded, of_floats, plus, times
+from rnncc.frontends.onnx.values import Array
+from rnncc.ir.build import Build
+from rnncc.ir.types import dtype_of
+
+
+def _softplus(b: Build, x: SSAValue) -> SSAValue:
+    """max(x, 0) + ln(1 + e^-|x|)"""
+    return b.add(b.relu(x), b.log(plus(b, b.exp(b.neg(b.abs(x))), 1.0)))
+
+
+def _relu(n: Node) -> SSAValue:
+    """max(X, 0).
+
+    Refused: elements other than float32, int32, int64.
+    """
+    x = n.x(0, NUMBERS)
+    return n.b.relu(x) if dtype_of(x) == "f32" else n.b.maximum(x, n.full(0, x))
+
+
+def elu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
+    """x where it is positive, else alpha · (e^x - 1)"""
+    below = times(b, plus(b, b.exp(b.minimum(x, b.full_like(x, 0.0))), -1.0), alpha)
+    return b.select(b.compare("lt", x, b.full_like(x, 0.0)), below, x)
+
+
+def leaky_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
+    """x where it is positive, else alpha · x"""
+    return b.select(b.compare("lt", x, b.full_like(x, 0.0)), times(b, x, alpha), x)
+
+
+def thresholded_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
+    """x where it is above alpha, else 0"""
+    zero = b.full_like(x, 0.0)
+    return b.select(b.compare("gt", x, b.full_like(x, alpha)), x, zero)
+
+
+def hard_sigmoid(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
+    """alpha · x + beta, within 0 and 1"""
+    line = plus(b, times(b, x, alpha), beta)
+    return b.maximum(b.fill(0.0, ()), b.minimum(b.fill(1.0, ()), line))
+
+
+def softsign(b: Build, x: SSAValue) -> SSAValue:
+    """x / (1 + |x|)"""
+    return b.div(x, plus(b, b.abs(x), 1.0))
+
+
+softplus = _softplus
+
+
+def _elu(n: Node) -> SSAValue:
+    """X where it is positive, else alpha · (e^X - 1).
+
+    Refused: elements other than float32.
+    """
+    return elu(n.b, n.x(0, FLOATS), n.real("alpha", 1.0))
+
+
+def _selu(n: Node) -> SSAValue:
+    """gamma · X where it is positive, else gamma · alpha · (e^X - 1).
+
+    Refused: elements other than float32.
+    """
+    return times(n.b, elu(n.b, n.x(0, FLOATS), n.real("alpha")), n.real("gamma"))
+
+
+def _celu(n: Node) -> SSAValue:
+    """max(0, X) + min(0, alpha · (e^(X / alpha) - 1)).
+
+    Refused: elements other than float32.
+    """
+    alpha = n.real("alpha", 1.0)
+    return times(n.b, elu(n.b, times(n.b, n.x(0, FLOATS), 1 / alpha), 1.0), alpha)
+
+
+def _leaky_relu(n: Node) -> SSAValue:
+    """X where it is positive, else alpha · X.
+
+    Refused: elements other than float32.
+    """
+    return leaky_relu(n.b, n.x(0, FLOATS), n.real("alpha", 0.01))
+
+
+def _thresholded_relu(n: Node) -> SSAValue:
+    """X where it is above alpha, else 0.
+
+    Refused: elements other than float32.
+    """
+    return thresholded_relu(n.b, n.x(0, FLOATS), n.real("alpha", 1.0))
+
+
+def _hard_sigmoid(n: Node) -> SSAValue:
+    """alpha · X + beta, within 0 and 1.
+
+    Refused: elements other than float32.
+    """
+    return hard_sigmoid(n.b, n.x(0, FLOATS), n.real("alpha", 0.2), n.real("beta", 0.5))
+
+
+def _hard_swish(b: Build, x: SSAValue) -> SSAValue:
+    return b.mul(x, hard_sigmoid(b, x, 1 / 6, 0.5))
+
+
+def _mish(b: Build, x: SSAValue) -> SSAValue:
+    return b.mul(x, b.tanh(_softplus(b, x)))
+
+
+def _swish(n: Node) -> SSAValue:
+    """X · sigmoid(alpha · X).
+
+    Refused: elements other than float32.
+    """
+    x = n.x(0, FLOATS)
+    return n.b.mul(x, n.b.sigmoid(times(n.b, x, n.real("alpha", 1.0))))
+
+
+def _gelu(n: Node) -> SSAValue:
+    """X/2 · (1 + erf(X/√2)), or with `approximate` tanh in the place of erf.
+
+    Refused: elements other than float32.
+    """
+    b, x = n.b, n.x(0, FLOATS)
+    if n.one_of("approximate", ("none", "tanh"), "none") == "tanh":
+        cube = times(b, b.mul(b.mul(x, x), x), 0.044715)
+        inner = b.tanh(times(b, b.add(x, cube), math.sqrt(2 / math.pi)))
+    else:
+        inner = b.erf(times(b, x, math.sqrt(0.5)))
+    return b.mul(times(b, x, 0.5), plus(b, inner, 1.0))
+
+
+def _prelu(n: Node) -> SSAValue:
+    """X where it is positive, else slope · X.
+
+    Refused: elements other than float32, int32, int64.
+    """
+    x, slope = n.x(0, NUMBERS), n.x(1, NUMBERS)
+    return n.b.select(n.b.compare("lt", x, n.full(0, x)), n.b.mul(x, slope), x)
+
+
+def _shrink(n: Node) -> SSAValue:
+    """X + bias below -lambd, X - bias above lambd, else 0.
+
+    Refused: elements other than float32.
+    """
+    b, x = n.b, n.x(0, FLOATS)
+    limit, bias = n.real("lambd", 0.5), n.real("bias", 0.0)
+    above = b.select(b.compare("gt", x, b.fill(limit, ())), plus(b, x, -bias), b.full_like(x, 0.0))
+    return b.select(b.compare("lt", x, b.fill(-limit, ())), plus(b, x, bias), above)
+
+
+def _clip(n: Node) -> SSAValue:
+    """X held within min and max, where they are given; max where min is above it.
+
+    Refused: elements other than float32, int32, int64.
+    """
+    x = n.x(0, NUMBERS)
+    if n.opset < 11:
+        for name, function in (("min", n.b.maximum), ("max", n.b.minimum)):
+            x = function(x, n.full(n.real(name), x)) if n.given(name) else x
+        return x
+    for index, function in ((1, n.b.maximum), (2, n.b.minimum)):
+        limit = n.maybe(index, NUMBERS)
+        x = x if limit is None else function(x, limit)
+    return x
+
+
+def _clipped(n: Node, arrays: list[Array]) -> Array | None:
+    if n.opset < 11 or any(a.dtype == object for a in arrays):
+        return None
+    low, high = ((arrays[i] if n.has(i) else None) for i in (1, 2))
+    return (
+        np.clip(arrays[0], low, high).astype(arrays[0].dtype)
+        if low is not None or high is not None
+        else arrays[0]
+    )
+
+
+OPERATORS: dict[str, Operator] = {
+    "Softplus": Operator(of_floats(_softplus, "ln(1 + e^X).")),
+    "Softsign": Operator(of_floats(softsign, "X / (1 + |X|).")),
+    "HardSwish": Operator(of_floats(_hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
+    "Mish": Operator(of_floats(_mish, "X · tanh(ln(1 + e^X)).")),
+    "Relu": Operator(_relu, folded(lambda x: np.maximum(x, 0))),
+    "Elu": Operator(_elu),
+    "Selu": Operator(_selu),
+    "Celu": Operator(_celu),
+    "LeakyRelu": Operator(_leaky_relu),
+    "ThresholdedRelu": Operator(_thresholded_relu),
+    "HardSigmoid": Operator(_hard_sigmoid),
+    "Swish": Operator(_swish),
+    "Gelu": Operator(_gelu),
+    "PRelu": Operator(_prelu),
+    "Shrink": Operator(_shrink),
+    "Clip": Operator(_clip, _clipped),
+}

@@ -1,0 +1,280 @@
+"""Loop: a graph that runs again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.errors import NeedsValue
+from rnncc.frontends.onnx.inputs import dtype_name
+from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
+from rnncc.frontends.onnx.ops.control import Inside, captures_of, inline
+from rnncc.frontends.onnx.values import Rows, Value
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of, tensor
+
+if TYPE_CHECKING:
+    from onnx import GraphProto
+
+    from rnncc.frontends.onnx.scope import Captures, Scope
+
+
+DEFAULT_LIMIT = 100_000
+"""Turns of a loop that nothing bounds, where the user does not say."""
+
+
+ENDLESS = 1 << 31
+"""From here on a trip count says nothing."""
+
+
+MAX_UNROLLED = 64
+"""Turns that are built one after another, where a loop's values change their shapes."""
+
+
+def _loop(n: Node) -> list[Any]:
+    """Run a graph again and again: so often, or while its condition holds.
+
+    Refused: scan outputs whose number of rows the run decides; values that change shape or type
+    from turn to turn, but in 64 known turns; more turns than `--max-iterations`.
+    """
+    graph = n.graph("body")
+    trips = _trip_count(n)
+    always = _condition_is_constant(n, graph)
+    first = bool(n.scalar(1)) if n.has(1) and n.value(1).numbers is not None else None
+    if n.has(1) and first is False:
+        trips = Dim.of(0)
+    ends = n.has(1) and not (always and first is not None)
+    carried = [n.value(i) for i in range(2, len(n.inputs))]
+    if len(graph.input) != len(carried) + 2 or len(graph.output) < len(carried) + 1:
+        what = f"has {len(carried)} carried values, its body {len(graph.input)} inputs"
+        raise n.error(f"{what} and {len(graph.output)} outputs")
+    if not ends and trips is not None:
+        return _counted(n, graph, trips, carried)
+    if not ends and (not n.has(0) or n.value(0).known is not None):
+        raise n.error("has neither a trip count nor a condition that ends it")
+    return _gated(n, graph, trips, carried, always)
+
+
+def _trip_count(n: Node) -> Dim | None:
+    """How often at most, as a size; None where nothing known says."""
+    known = n.value(0).known if n.has(0) else None
+    if known is None:
+        return None
+    count = Dim.of(known.reshape(-1)[0])
+    if count.is_static and int(count) >= ENDLESS:
+        return None
+    return Dim.of(max(int(count), 0)) if count.is_static else count
+
+
+def _condition_is_constant(n: Node, graph: GraphProto) -> bool:
+    """Whether a body's condition is its own condition input, or true."""
+    condition = graph.output[0].name
+    given = graph.input[1].name if len(graph.input) > 1 else ""
+    for _ in range(len(graph.node) + 1):
+        if condition == given:
+            return True
+        made = next((op for op in graph.node if condition in op.output), None)
+        if made is None:
+            value = n.scope.find(condition)
+            held = None if value is None else value.numbers
+            tensor = next((t for t in graph.initializer if t.name == condition), None)
+            if tensor is not None:
+                held = n.scope.model.tensors.array(tensor, n.location)
+            return held is not None and bool(np.all(held))
+        if made.op_type == "Constant" and made.attribute:
+            array = n.scope.model.tensors.array(made.attribute[0].t, n.location)
+            return bool(np.all(array))
+        if made.op_type not in ("Identity", "Cast"):
+            return False
+        condition = made.input[0]
+    return False
+
+
+def _counted(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[Any]:
+    """A loop of known number of turns: a scan, or built turn by turn where shapes change."""
+    small = trips.is_static and int(trips) <= MAX_UNROLLED
+    if trips == 0:
+        return _unrolled(n, graph, 0, carried)
+    try:
+        found = _scanned(n, graph, trips, carried)
+    except NeedsValue:
+        if not small:
+            raise
+        found = None  # the number of the turn decides a shape
+    if found is None and not small:
+        what = f"carries values whose shapes or types change, over {trips} turns"
+        raise n.unsupported(what, f"up to {MAX_UNROLLED} known turns are supported")
+    return _unrolled(n, graph, int(trips), carried) if found is None else found
+
+
+def _scanned(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[Any] | None:
+    """A loop as a scan; None where its values do not keep their shapes and types.
+
+    A list to which each turn appends one element becomes rows.
+    """
+    tensors = [v for v in carried if not isinstance(v, Rows)]
+    if any(v.dtype not in COMPUTED for v in tensors) or not _all_empty(carried):
+        return None
+    captures, types = captures_of(n, graph), [tensor(v.dims, v.dtype) for v in tensors]
+    inside = Inside(n, captures, [*types, tensor((), "i64")])
+    *carry, number = inside.given
+    waiting = iter(carry)
+    arguments = [v if isinstance(v, Rows) else Value.computed(next(waiting)) for v in carried]
+    _bind(inside.scope, graph, number, inside.b.fill(1, (), "i1"), arguments)
+    made = inside.values(graph)[1:]
+    after, scans = made[: len(carried)], made[len(carried) :]
+    lists = [v for v in after if isinstance(v, Rows)]
+    kept = [v for v in after if not isinstance(v, Rows)]
+    if [tensor(v.dims, v.dtype) for v in kept if v.dtype in COMPUTED] != types:
+        return None
+    if len(lists) + len(kept) != len(carried) or any(len(rows.items) != 1 for rows in lists):
+        return None
+    rows = [rows.items[0] for rows in lists] + scans
+    results = [inside.scope.ssa(v) for v in (*kept, *rows)]
+    inits, turns = [n.scope.ssa(v) for v in tensors], n.b.iota((trips,), 0, "i64")
+    finals, ys = n.b.scan_of(captures.consts, inits, [turns], inside.b, results, trips)
+    stacked, last = iter(ys), iter(finals)
+    first = [
+        Rows("list", (), stacked=next(stacked)) if isinstance(v, Rows) else next(last)
+        for v in carried
+    ]
+    return [*first, *stacked]
+
+
+def _all_empty(values: Sequence[Value]) -> bool:
+    lists = [v for v in values if isinstance(v, Rows)]
+    return all(rows.stacked is None and not rows.items for rows in lists)
+
+
+def _bind(
+    scope: Scope,
+    graph: GraphProto,
+    number: SSAValue,
+    condition: SSAValue,
+    carry: Sequence[SSAValue | Value],
+) -> None:
+    """Give a loop's body its arguments."""
+    for info, value in zip(graph.input, (number, condition, *carry), strict=True):
+        if isinstance(value, Value):
+            scope.names[info.name] = value
+            continue
+        dims = info.type.tensor_type.shape.dim
+        one = len(dims) == 1 and not dims_of(value)
+        value = scope.b.reshape(value, (1,)) if one else value
+        scope.names[info.name] = Value.computed(value)
+
+
+def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> list[Any]:
+    rows, count = list[list[Value]](), len(carried)
+    for turn in range(trips):
+        names = [info.name for info in graph.input]
+        arguments = [Value.of(np.array(turn, np.int64)), Value.of(np.array(True)), *carried]
+        made = inline(n, graph, dict(zip(names, arguments, strict=True)))
+        carried = made[1 : 1 + count]
+        rows.append(made[1 + count :])
+    scans = list[SSAValue]()
+    for index in range(len(graph.output) - 1 - count):
+        if not rows:
+            scans.append(_no_rows(n, graph, 1 + count + index))
+            continue
+        parts = [n.scope.ssa(row[index]) for row in rows]
+        scans.append(n.b.concat([n.b.reshape(p, (1, *dims_of(p))) for p in parts], 0))
+    return [*carried, *scans]
+
+
+def _no_rows(n: Node, graph: GraphProto, index: int) -> SSAValue:
+    """A scan output of a loop without turns."""
+
+    type_ = graph.output[index].type.tensor_type
+    dims = [d.dim_value for d in type_.shape.dim]
+    dtype = dtype_name(type_.elem_type)
+    if dtype not in COMPUTED:
+        raise n.unsupported("takes no turn, and does not say what its rows would be")
+    return n.b.fill(0, (0, *dims), dtype)
+
+
+def _gated(
+    n: Node, graph: GraphProto, trips: Dim | None, carried: list[Value], always: bool
+) -> list[Any]:
+    """A loop that a condition may end."""
+    if len(graph.output) > 1 + len(carried):
+        if always:
+            for index in (i for i in (0, 1) if n.has(i)):
+                n.known(index)
+        what = "may end early, and has scan outputs, whose number of rows the run would decide"
+        raise n.unsupported(what)
+    b, captures = n.b, captures_of(n, graph)
+    if any(isinstance(v, Rows) for v in carried):
+        raise n.unsupported("may end early, and appends to a list, whose length the run decides")
+    inits = [n.scope.ssa(v) for v in carried]
+    limit, limited = _limit(n, trips)
+    number, gate = b.fill(0, (), "i64"), b.fill(1, (), "i1")
+    gate = b.reshape(n.x(1, ("i1",)), ()) if n.has(1) else gate
+    known = trips is not None and trips.is_static
+    most = None
+    if n.has(0) and not known and not _is_endless(n):
+        most = b.reshape(n.x(0, ("i64",)), ())
+        gate = b.logical("and", gate, b.compare("lt", number, most))
+    types = [v.type for v in (gate, number, *inits)]
+    inside = Inside(n, captures, types)
+    return _repeated(n, graph, (captures, inside), (gate, number, most), inits, (limit, limited))
+
+
+def _repeated(
+    n: Node,
+    graph: GraphProto,
+    body: tuple[Captures, Inside],
+    control: tuple[SSAValue, SSAValue, SSAValue | None],
+    inits: list[SSAValue],
+    limits: tuple[int, bool],
+) -> list[SSAValue]:
+    """A loop whose gate is carried, with the number of the turn."""
+    (captures, inside), (gate, number, most) = body, control
+    turn, *carry = inside.given[1:]
+    inner = inside.b
+    _bind(inside.scope, graph, turn, inner.fill(1, (), "i1"), carry)
+    goes_on, *results = inside.run(graph)
+    if [v.type for v in results] != [v.type for v in inits]:
+        raise n.unsupported("may end early, and carries values whose shapes or types change")
+    following = inner.add(turn, inner.fill(1, (), "i64"))
+    goes_on, consts = inner.reshape(goes_on, ()), list(captures.consts)
+    if most is not None:
+        below = inner.compare("lt", following, inside.constant(len(consts), most))
+        goes_on = inner.logical("and", goes_on, below)
+        consts.append(most)
+    results = [goes_on, following, *results]
+    finals, _ = n.b.scan_of(
+        consts,
+        [gate, number, *inits],
+        [],
+        inner,
+        results,
+        Dim.of(limits[0]),
+        gate=len(consts),
+        limited=limits[1],
+    )
+    return finals[2:]
+
+
+def _is_endless(n: Node) -> bool:
+    numbers = n.value(0).numbers
+    return numbers is not None and int(numbers.reshape(-1)[0]) >= ENDLESS
+
+
+def _limit(n: Node, trips: Dim | None) -> tuple[int, bool]:
+    """The most turns, and whether more are an error of the run."""
+    model = n.scope.model
+    if trips is not None and trips.is_static:
+        return int(trips), False
+    if model.training and model.max_iterations is None:
+        what = "takes a number of turns that the run decides"
+        raise n.unsupported(what, "training needs --max-iterations")
+    return model.max_iterations or DEFAULT_LIMIT, True
+
+
+OPERATORS: dict[str, Operator] = {
+    "Loop": Operator(_loop),
+}

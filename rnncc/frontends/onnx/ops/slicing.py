@@ -1,0 +1,222 @@
+"""Operators that take parts of a tensor, or put elements around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.values import Array
+from rnncc.ir.composites import strided
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of
+
+HUGE = 1 << 31
+"""From here on a bound of a slice means the end."""
+
+
+def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
+    dims = n.dims()
+    axis = n.axis(n.integer("axis", 0), len(dims))
+    total = dims[axis]
+    if n.has(1):
+        parts = n.sizes(1)
+    elif n.given("split"):
+        parts = [Dim.of(s) for s in n.integers("split")]
+    else:
+        count = n.integer("num_outputs") if n.given("num_outputs") else len(n.op.output)
+        if count < 1 or count > len(n.op.output):
+            raise n.error(f"splits into {count} parts, for {len(n.op.output)} outputs")
+        exact = total.divide(count)
+        if exact is None and not total.is_static:
+            raise n.unsupported(f"splits {total} into {count} parts", "--shape gives a size")
+        each = exact if exact is not None else Dim.of(-(-int(total) // count))
+        parts = [each] * (count - 1) + [total - each * (count - 1)]
+    if sum(parts, Dim.of(0)) != total or any(d.is_static and int(d) < 0 for d in parts):
+        raise n.error(f"splits {total} into {', '.join(str(p) for p in parts)}")
+    if len(parts) < len(n.op.output):
+        raise n.error(f"has {len(n.op.output)} outputs for {len(parts)} parts")
+    return axis, parts
+
+
+def _split(n: Node) -> list[SSAValue]:
+    """X cut along an axis, into equal parts or parts of given sizes.
+
+    Refused: sizes that are computed at run time.
+    """
+    axis, parts = _split_sizes(n)
+    x, start, made = n.x(), Dim.of(0), list[SSAValue]()
+    for size in parts:
+        made.append(n.b.slice(x, axis, start, size))
+        start = start + size
+    return made
+
+
+def _fold_split(n: Node, arrays: list[Array]) -> list[Array] | None:
+    axis, parts = _split_sizes(n)
+    if not all(p.is_static for p in parts):
+        return None
+    return np.split(arrays[0], np.cumsum([int(p) for p in parts])[:-1], axis)
+
+
+def _bounds(n: Node) -> list[tuple[int, Dim, Dim, int]]:
+    """Of each axis that is cut: axis, start, number of elements, step."""
+    dims = n.dims()
+    if n.opset < 10:
+        starts, ends = ([Dim.of(v) for v in n.integers(k)] for k in ("starts", "ends"))
+        axes = n.integers("axes") if n.given("axes") else list(range(len(starts)))
+        steps = [1] * len(starts)
+    else:
+        starts, ends = n.sizes(1), n.sizes(2)
+        axes = n.whole(3) if n.has(3) else list(range(len(starts)))
+        steps = n.whole(4) if n.has(4) else [1] * len(starts)
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise n.error("has starts, ends, axes and steps of several lengths")
+    found = list[tuple[int, Dim, Dim, int]]()
+    axes = n.axes(axes, len(dims))
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        found.append((axis, *_cut(n, dims[axis], start, end, step)))
+    return found
+
+
+def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim, int]:
+    """Where a slice of an axis starts, how many elements it has, and its step."""
+    if step == 0:
+        raise n.error("has the step 0")
+    if all(d.is_static for d in (size, start, end)):
+        first, last, _ = slice(*_as_python(int(start), int(end), step)).indices(int(size))
+        return Dim.of(first), Dim.of(len(range(first, last, step))), step
+    if step < 0:
+        whole = start == -1 or (start.is_static and int(start) >= HUGE)
+        if step == -1 and whole and end.is_static and int(end) <= -HUGE:
+            return size - 1, size, -1
+        raise n.unsupported(f"goes backwards through an axis of {size}", "--shape gives a size")
+    first, last = _place(n, start, size, False), _place(n, end, size, True)
+    count = last - first
+    if step > 1:
+        whole = (count + (step - 1)).divide(step) if count.is_static else count.divide(step)
+        if whole is None:
+            raise n.unsupported(f"takes every {step}th of {count}", "--shape gives a size")
+        count = whole
+    if count.is_static and int(count) < 0:
+        count = Dim.of(0)
+    return first, count, step
+
+
+def _as_python(start: int, end: int, step: int) -> tuple[int, int | None, int]:
+    """An end before the beginning, of a slice backwards, is None in Python."""
+    return start, (None if step < 0 and end <= -HUGE else end), step
+
+
+def _place(n: Node, at: Dim, size: Dim, is_end: bool) -> Dim:
+    """A bound within an axis; one that counts from the end, or lies behind it.
+
+    An axis of open size has at least one element.
+    """
+    if at.is_static and int(at) >= HUGE:
+        return size
+    if at.is_static and int(at) < 0:
+        return Dim.of(0) if int(at) <= -HUGE else size + at
+    if size.is_static and at.is_static:
+        return Dim.of(min(int(at), int(size)))
+    over = at - size
+    if over.is_static and int(over) >= 0:
+        return size
+    if at.is_static and int(at) > 1 and is_end:
+        what = f"ends at {at} on an axis of {size}, which may be shorter"
+        raise n.unsupported(what, "--shape gives a size")
+    return at
+
+
+def _slice(n: Node) -> SSAValue:
+    """Elements of X from starts up to ends, in steps, along some axes.
+
+    Refused: bounds that are computed at run time; steps other than 1 that do not divide an open
+    size.
+    """
+    x = n.x()
+    for axis, start, count, step in _bounds(n):
+        x = strided(n.b, x, axis, start if count != 0 else 0, count, step)
+    return x
+
+
+def _fold_slice(n: Node, arrays: list[Array]) -> Array:
+    index: list[Any] = [slice(None)] * arrays[0].ndim
+    for axis, start, count, step in _bounds(n):
+        index[axis] = range(int(start), int(start) + int(count) * step, step)
+    found = arrays[0]
+    for axis, chosen in enumerate(index):
+        if isinstance(chosen, range):
+            found = np.take(found, np.array(chosen, np.int64), axis)
+    return found
+
+
+def _pad(n: Node) -> SSAValue:
+    """X with more elements around it: a constant, or by the modes edge, reflect and wrap.
+
+    Refused: pads that are computed at run time, or negative with a mode other than constant; a fill
+    value that is computed at run time.
+    """
+    x, dims = n.x(), n.dims()
+    if n.opset < 11:
+        amounts = [Dim.of(v) for v in n.integers("pads")]
+        number = n.real("value", 0.0)
+    else:
+        amounts = n.sizes(1)
+        number = n.scalar(2) if n.has(2) else 0
+    axes = n.axes(n.whole(3), len(dims)) if n.has(3) else list(range(len(dims)))
+    if len(amounts) != 2 * len(axes):
+        raise n.error(f"has {len(amounts)} pads for {len(axes)} axes")
+    mode = n.one_of("mode", ("constant", "edge", "reflect", "wrap"), "constant")
+    for i, axis in enumerate(axes):
+        x = padded(n, x, axis, amounts[i], amounts[i + len(axes)], mode, number)
+    return x
+
+
+def padded(
+    n: Node, x: SSAValue, axis: int, before: Dim, behind: Dim, mode: str, number: float
+) -> SSAValue:
+    """x with elements put before and behind it along an axis, or cut off where that is negative."""
+    b = n.b
+    cut = [-int(d) if d.is_static and int(d) < 0 else 0 for d in (before, behind)]
+    if any(cut):
+        size = dims_of(x)[axis] - sum(cut)
+        if size.is_static and int(size) < 0:
+            raise n.error(f"cuts {sum(cut)} elements off an axis of {dims_of(x)[axis]}")
+        x = b.slice(x, axis, cut[0], size)
+        before, behind = (Dim.of(0) if c else d for c, d in zip(cut, (before, behind), strict=True))
+    if before == 0 and behind == 0:
+        return x
+    size = dims_of(x)[axis]
+    if mode == "constant":
+        return b.pad(x, axis, before, before + size + behind, number)
+    parts = [_edge(n, x, axis, d, mode, at_end) for d, at_end in ((before, False), (behind, True))]
+    kept = [parts[0], x, parts[1]]
+    return b.concat([p for p in kept if p is not None], axis)
+
+
+def _edge(n: Node, x: SSAValue, axis: int, count: Dim, mode: str, at_end: bool) -> SSAValue | None:
+    """What stands before or behind x."""
+    b, dims, size = n.b, dims_of(x), dims_of(x)[axis]
+    if count == 0:
+        return None
+    if mode == "edge":
+        row = b.slice(x, axis, size - 1 if at_end else 0, 1)
+        return b.broadcast(row, (*dims[:axis], count, *dims[axis + 1 :]), range(len(dims)))
+    try:
+        if mode == "wrap":
+            return b.slice(x, axis, 0 if at_end else size - count, count)
+        return strided(b, x, axis, size - 2 if at_end else count, count, -1)
+    except CompileError as error:
+        what = f"pads {count} elements by the mode {mode!r} around {size}"
+        raise n.unsupported(f"{what}, which is not supported") from error
+
+
+OPERATORS: dict[str, Operator] = {
+    "Split": Operator(_split, _fold_split),
+    "Slice": Operator(_slice, _fold_slice),
+    "Pad": Operator(_pad),
+}

@@ -1,0 +1,68 @@
+"""Further elementwise functions of floats: sine, cosine, rounding."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, prop_def
+
+from rnncc.ir.ops.base import Array, Context, Grads, Properties, Unary, expect, get_text
+from rnncc.ir.types import Tensor
+
+if TYPE_CHECKING:
+    from rnncc.ir.build import Build
+
+ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.trunc}
+
+
+@irdl_op_definition
+class Sin(Unary):
+    """y = sin x; code gives NaN where |x| > 2²³"""
+
+    name = "rnn.sin"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.sin(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.mul(dy, b.cos(self.x))]
+
+
+@irdl_op_definition
+class Cos(Unary):
+    """y = cos x; code gives NaN where |x| > 2²³"""
+
+    name = "rnn.cos"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.cos(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.neg(b.mul(dy, b.sin(self.x)))]
+
+
+@irdl_op_definition
+class Round(Unary):
+    """y = a whole number near x: floor, ceil, even (the nearest, of two the even one) or trunc"""
+
+    name = "rnn.round"
+    kind = prop_def(StringAttr)
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        kind = get_text(properties["kind"])
+        expect(kind in ROUNDINGS, f"kind {kind!r} is not one of {', '.join(ROUNDINGS)}")
+        return super().infer_element(properties, *types)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return ROUNDINGS[self.kind.data](arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """0 wherever there is one."""
+        return [None]
+
+
+OPS: list[type[Unary]] = [Sin, Cos, Round]
