@@ -147,7 +147,7 @@ def _evict(where: Path, limit: int) -> None:
         if total <= limit:
             break
         with suppress(OSError):
-            os.unlink(path)  # noqa: PTH108
+            Path(path).unlink()
             total -= size
 
 

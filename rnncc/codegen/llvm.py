@@ -232,7 +232,7 @@ def _with_weights(
     declared = f'@"{symbol}" = external constant [{max(len(weights), 1)} x i8]'
     assert text.count(declared) == 1
     if _architecture(target.triple) == _architecture(llvm.get_default_triple()):
-        file = tempfile.NamedTemporaryFile(suffix=".weights")  # noqa: SIM115
+        file = tempfile.NamedTemporaryFile(suffix=".weights")  # noqa: SIM115, lives on: returned
         weights.tofile(file.name)
         lines = [
             f'.section .rodata.{symbol},"a",@progbits',

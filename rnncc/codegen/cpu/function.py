@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import cast
 
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
@@ -207,8 +206,7 @@ class _Body:
         if op.chunk is not None:
             turns = b.sdiv(b.add(count, b.sub(size, I64(1))), size)
         types = [self.pointers[v] for v in op.inits]
-        ops = list(op.body.block.ops)
-        gate = next((i for i, inner in enumerate(ops) if isinstance(inner, Gate)), None)
+        before, gate, after = _split_at_gate(op)
         opened: list[Value] = []
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
@@ -225,16 +223,15 @@ class _Body:
             around, emit.turn = emit.turn, i
             with emit.symbols_set(symbols):
                 if gate is None:
-                    made = [p.base for p in self._block(ops)]
+                    made = [p.base for p in self._block(before)]
                 else:
-                    self._block(ops[:gate])
-                    opened.append(self._flag(cast(Gate, ops[gate]).flag))
-                    made = self._where(opened[-1], ops[gate + 1 :], carried)
+                    self._block(before)
+                    opened.append(self._flag(gate.flag))
+                    made = self._where(opened[-1], after, carried)
             emit.turn = around
             return made
 
-        ends = gate is not None and bool(cast(Gate, ops[gate]).last)
-        goes_on = (lambda: opened[-1]) if ends else None
+        goes_on = (lambda: opened[-1]) if gate is not None and bool(gate.last) else None
         finals = emit.loop(turns, turn, [p.base for p in types], goes_on)
         for result, base, like in zip(op.finals, finals, types, strict=True):
             self.pointers[result] = Pointer(base, like.dtype)
@@ -272,6 +269,15 @@ class _Body:
         rows = b.select(b.icmp_signed(">", rows, I64(1)), rows, I64(1))
         steps = b.sdiv(I64(op.chunk.data), rows)
         return b.select(b.icmp_signed(">", steps, I64(1)), steps, I64(1))
+
+
+def _split_at_gate(loop: For) -> tuple[list[Operation], Gate | None, list[Operation]]:
+    """A loop's ops: those before its gate, the gate, those behind it; all are before no gate."""
+    ops = list(loop.body.block.ops)
+    for i, op in enumerate(ops):
+        if isinstance(op, Gate):
+            return ops[:i], op, ops[i + 1 :]
+    return ops, None, []
 
 
 def emit_kernel(emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> None:

@@ -147,11 +147,11 @@ class _GemmCode:
     @property
     def _is_far(self) -> bool:
         """Whether the weights do not all stay in the first-level cache from step to step."""
-        return self.terms.words * self.terms.bytes * self.op.units > NEAR_BYTES
+        return self.terms.size(self.op.units) > NEAR_BYTES
 
     def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
         """All rows: at once, or where the panel is too large to stay near, in groups of rows."""
-        if self.terms.words * self.terms.bytes * width <= NEAR_BYTES:
+        if self.terms.size(width) <= NEAR_BYTES:
             self._cut(
                 I64(0), count, width, lambda row, rows: self._tile(outer, row, rows, [panel], width)
             )
@@ -174,7 +174,7 @@ class _GemmCode:
         """Some rows: a run of k at a time, which stays near, while the sums wait on the stack."""
         emit, b, stack, vectors = self.emit, self.emit.b, self._stack, self._vectors(width)
         words = self.terms.words
-        runs = -(-words * self.terms.bytes * width // NEAR_BYTES)
+        runs = -(-self.terms.size(width) // NEAR_BYTES)
         run = -(-words // runs)
 
         def clear(i: Value, carried: list[Value]) -> list[Value]:

@@ -53,6 +53,10 @@ class Terms:
         self.block = op.slots.data * self.group
         self.bytes = self.block * ITEM_BYTES[weights.dtype]
 
+    def size(self, units: int) -> int:
+        """Bytes of the weights of so many units."""
+        return self.words * self.bytes * units
+
     @property
     def tile_rows(self) -> int:
         """Rows of a register tile that is four vectors wide."""

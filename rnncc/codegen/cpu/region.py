@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.codegen.emit import VALUE, Emit, Value, vector_type
 from rnncc.codegen.math import MathEmitter
 from rnncc.codegen.random import uniform
+from rnncc.codegen.vector import declared
 from rnncc.errors import CompileError
 from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
@@ -250,6 +251,4 @@ def _saturate(emit: Emit, x: Value, new: str, lanes: int) -> Value:
     type_ = vector_type(VALUE[new], lanes)
     prefix = f"v{lanes}" if lanes > 1 else ""
     name = f"llvm.fptosi.sat.{prefix}{new}.{prefix}f32"
-    signature = ir.FunctionType(type_, [x.type])
-    function = emit.module.globals.get(name) or ir.Function(emit.module, signature, name)
-    return emit.b.call(function, [x])
+    return emit.b.call(declared(emit.module, name, type_, [x.type]), [x])
