@@ -174,10 +174,11 @@ def build_library(program: Program, options: Options) -> Library:
     if options.train:
         from rnncc.training import train
 
-        return train(program, options)
-    from rnncc.inference import infer
+        library = train(program, options)
+    else:
+        from rnncc.inference import infer
 
-    library = infer(program, options)
+        library = infer(program, options)
     library.shared = options.threads
     return library
 

@@ -11,6 +11,7 @@ from llvmlite import ir
 
 from rnncc.codegen.math import MathEmitter
 from rnncc.codegen.target import Target
+from rnncc.codegen.tiling import DEPTH, MOST_HEIGHT
 from rnncc.codegen.vector import Splat, Vector, declared
 from rnncc.ir.dims import Dim, Largest, divisor_of, symbol_of
 from rnncc.ir.types import ITEM_BYTES
@@ -75,9 +76,10 @@ class Emit:
 
     @property
     def stack(self) -> Pointer:
-        """Room for `SUMS` vectors of sums, shared by all kernels of the function."""
+        """Room for `SUMS` vectors of sums, or for packed rows, shared by all kernels."""
         if self._stack is None:
-            room = self._room(ir.ArrayType(FLOAT, SUMS * self.target.lanes), 64)
+            size = max(SUMS * self.target.lanes, MOST_HEIGHT * DEPTH)
+            room = self._room(ir.ArrayType(FLOAT, size), 64)
             self._stack = Pointer(room, "f32")
         return self._stack
 

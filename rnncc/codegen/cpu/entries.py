@@ -16,7 +16,7 @@ from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import emit_size
 from rnncc.codegen.cpu.streaming_entries import TIME, emit_run_part, emit_streaming
-from rnncc.codegen.cpu.training_entries import emit_training
+from rnncc.codegen.cpu.training_entries import emit_passes, emit_training
 from rnncc.codegen.emit import I8, I32, POINTER
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Largest
@@ -61,6 +61,9 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
             )
     elif library.training is not None:
         code.entries |= emit_training(module, library, calls, target)
+        if library.shared:
+            parts = _parts(module, library, target, shared)
+            code.entries |= emit_passes(module, library, parts, target, team=True)
         sizes["tape_bytes"] = Largest([library.training.tape]), library.symbols
     else:
         code.entries["run"] = calls["run"]

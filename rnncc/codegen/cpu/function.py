@@ -54,7 +54,7 @@ def emit_program(
     """Add `PREFIX_call(weights, inputs, outputs, workspace, sizes...)`.
 
     `inputs` and `outputs` are tables of pointers in the order of the ports. With `team` it is
-    `PREFIX_part(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
+    `PREFIX_share(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
     `part` points to a `struct rnncc_part`. `shared` is of all programs of the module.
     """
     for port in (*program.inputs, *program.outputs, *program.parameters):
@@ -62,7 +62,7 @@ def emit_program(
             raise CompileError(program.source, f"{port.name} is float64: not supported")
     pointers = 5 if team else 4
     signature = ir.FunctionType(I32, [POINTER] * pointers + [I64] * len(program.symbols))
-    function = ir.Function(module, signature, f"{prefix}_{'part' if team else 'call'}")
+    function = ir.Function(module, signature, f"{prefix}_{'share' if team else 'call'}")
     function.attributes.add("nounwind")
     emit = Emit.begin(function, target, program.symbols)
     if team:
@@ -299,10 +299,8 @@ def emit_kernel(emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer])
         case Contract():
             known = [op.a, op.b, op.out, op.scratch]
             optional = [None if v is None else pointers[v] for v in (op.init, op.first)]
-            with emit.alone():
-                emit_contract(emit, op, Buffers(*every(known), *optional))
+            emit_contract(emit, op, Buffers(*every(known), *optional))
         case Pack():
-            with emit.alone():
-                emit_pack(emit, op, every(op.ins), pointers[op.out])
+            emit_pack(emit, op, every(op.ins), pointers[op.out])
         case _:
             raise AssertionError(f"{op.name} has no code")
