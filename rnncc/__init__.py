@@ -23,17 +23,20 @@ if TYPE_CHECKING:
     from rnncc.ir.program import Program
     from rnncc.netdef import NetDef
     from rnncc.packaging.compiled import Artifacts
+    from rnncc.scalar import elementwise as elementwise
 
     Source = str | Path | bytes | NetDef | Program
 
 __version__ = "0.1.0"
-__all__ = ["CompileError", "__version__", "build", "cells", "compile"]
+__all__ = ["CompileError", "__version__", "build", "cells", "compile", "elementwise"]
 
 
 def __getattr__(name: str) -> Any:
-    """`rnncc.cells`, which imports the compiler, when it is first used."""
+    """`rnncc.cells` and `rnncc.elementwise`, which import more, when they are first used."""
     if name == "cells":
         return import_module("rnncc.cells")
+    if name == "elementwise":
+        return import_module("rnncc.scalar").elementwise
     raise AttributeError(f"module 'rnncc' has no attribute {name!r}")
 
 

@@ -217,7 +217,8 @@ def make_image(library: Library, options: Options) -> Image:
     run = _Run(options)
     with run.timed("llvm", library):
         made = emit_module(library, target, metadata)
-        code = llvm.optimise(str(made.module), target, jit=True).object_code
+        text = str(made.module)
+        code = llvm.optimise(text, target, jit=True, linked=made.linked).object_code
     run.report()
     symbols = {name: f.name for name, f in made.entries.items()}
     symbols |= {name: f"{library.name}_{name}" for name in made.sizes}
@@ -285,7 +286,7 @@ def generator(
     code = emit_module(library, target, metadata)
     add_exports(code, library)
     weights, text = (library.name, library.weights_block()), str(code.module)
-    return lambda: llvm.optimise(text, target, weights=weights)
+    return lambda: llvm.optimise(text, target, weights=weights, linked=code.linked)
 
 
 def _on_net(a_pass: Any) -> Callable[[Program], None]:

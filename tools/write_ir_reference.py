@@ -9,12 +9,13 @@ from types import ModuleType
 from xdsl.irdl import IRDLOperation
 
 from rnncc.ir import kern
-from rnncc.ir.ops import chunks, control, elementwise, linear, random, shape, source
+from rnncc.ir.ops import apply, chunks, control, elementwise, linear, random, shape, source
 
 PATH = Path(__file__).parents[1] / "docs" / "ir.md"
 FAMILIES: list[tuple[str, ModuleType]] = [
     ("Sources", source),
     ("Elementwise", elementwise),
+    ("Functions of users", apply),
     ("Random numbers", random),
     ("Shapes", shape),
     ("Sums", linear),

@@ -15,6 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
@@ -24,7 +25,7 @@ from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
 
-EXPENSIVE = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
+EXPENSIVE = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Apply, ew.Sqrt, ew.Div)
 """Worth a buffer rather than a second evaluation."""
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""

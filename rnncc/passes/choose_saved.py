@@ -15,6 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.linear import Matmul, Reduce
@@ -27,7 +28,7 @@ from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
-COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
+COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Apply, ew.Sqrt, ew.Div)
 VIEWS = (Reshape, Transpose, Broadcast, Slice, Shift)
 
 ARITHMETIC, FUNCTION = 0.25, 2.0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.linear import Matmul, Reduce
@@ -20,7 +21,7 @@ from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
-COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf)
+COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Apply)
 MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
 
 
