@@ -42,7 +42,7 @@ def key_of(net: Any, init: Any, options: Options, target: Target) -> str | None:
     """
     if folder() is None or options.dump_ir or options.time_passes or options.verify_each:
         return None
-    parts = _content(net), b"none" if init is None else _content(init)
+    parts = _content(net), b"none" if init is None else _content(init), _beside(net)
     if None in parts:
         return None
     import llvmlite
@@ -166,6 +166,23 @@ def _content(source: Any) -> bytes | None:
     if hasattr(source, "SerializeToString"):
         return source.SerializeToString(deterministic=True)
     return _program(source) if hasattr(source, "module") else None
+
+
+def _beside(source: Any) -> bytes | None:
+    """What the tensors of an ONNX file hold that lie in other files: sizes and times of these."""
+    if not isinstance(source, (str, Path)) or Path(source).suffix != ".onnx":
+        return b""
+    from rnncc.errors import CompileError
+    from rnncc.frontends.onnx.reading import external_files, load
+
+    try:
+        if b"location" not in Path(source).read_bytes():
+            return b""
+        files = external_files(load(source), source)
+        told = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+    except (CompileError, OSError):
+        return None  # the importer says why
+    return repr(told).encode()
 
 
 def _program(program: Program) -> bytes:

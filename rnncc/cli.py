@@ -46,6 +46,13 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="K",
             help="The most turns of a While loop whose number of turns the net does not show.",
         ),
+        click.option(
+            "--state",
+            multiple=True,
+            metavar="INPUT=OUTPUT",
+            help="An input that keeps what an output gave in the call before: the net of a step"
+            " becomes a stream.",
+        ),
         click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
         click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
         click.option(

@@ -13,6 +13,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.streaming import Streaming
 from rnncc.options import Options
 from rnncc.passes.drop_stops import DropStops
+from rnncc.passes.kept_states import keep_states
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.streaming import NotCausal, split_stream
 
@@ -28,7 +29,7 @@ def infer(program: Program, options: Options) -> Library:
     for a_pass in (DropStops(), Simplify()):  # what remains decides what is kept of a sequence
         a_pass.rewrite(program.net)
     try:
-        cut = split_stream(program)
+        cut = keep_states(program, options.state) if options.state else split_stream(program)
     except NotCausal as reason:
         return Library.of(lower(program, options), str(reason))
     apart = replace(options, dump_ir=options.dump_ir and options.dump_ir / "init")

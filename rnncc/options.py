@@ -48,6 +48,8 @@ class Options:
         threads: also make the function by which several threads compute one call.
         plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
         max_iterations: the most turns of a While loop whose number of turns the net does not show.
+        state: inputs that keep what an output gave in the call before: {"h": "h_next"}, or texts
+            such as "h=h_next"; so the net of one step becomes a stream.
         precision: of the weights of products: fp32, bf16 or int8; inference alone has less.
     """
 
@@ -68,6 +70,7 @@ class Options:
     threads: bool = False
     max_iterations: int | None = None
     precision: str = "fp32"
+    state: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def recompute_names(self) -> frozenset[str]:
@@ -90,6 +93,8 @@ class Options:
             values["dump_ir"] = Path(values["dump_ir"])
         _check_training(values)
         _check_precision(values)
+        if "state" in values:
+            values["state"] = _state_of(values["state"], bool(values.get("train")))
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")
@@ -112,6 +117,25 @@ def _check_training(values: dict[str, Any]) -> None:
             raise CompileError("memory_budget", "a budget holds at sizes", "plan_for gives them")
     if isinstance(values.get("outputs_with_grads"), str):
         values["outputs_with_grads"] = [values["outputs_with_grads"]]
+
+
+def _state_of(given: Any, train: bool) -> dict[str, str]:
+    """Pairs of an input and an output, from a mapping or from texts."""
+    if isinstance(given, Mapping):
+        pairs = {str(name): str(output) for name, output in given.items()}  # type: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    else:
+        texts: list[Any] = [given] if isinstance(given, str) else list(given)
+        pairs = dict[str, str]()
+        for text in texts:
+            name, equals, output = str(text).partition("=")
+            if not equals or not name or not output:
+                raise CompileError("state", f"{text!r} is not of the form INPUT=OUTPUT")
+            if name in pairs:
+                raise CompileError("state", f"{name} is given twice")
+            pairs[name] = output
+    if pairs and train:
+        raise CompileError("state", "a kept state is for inference", "leave train out")
+    return pairs
 
 
 def _check_precision(values: dict[str, Any]) -> None:

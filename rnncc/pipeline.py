@@ -58,13 +58,28 @@ def passes() -> list[Step]:
 
 
 def import_source(net: Any, init: Any, options: Options) -> Program:
-    """Read a net as a program, checked."""
-    from rnncc.frontends.caffe2 import import_net
+    """Read a net as a program, checked: a Program, an ONNX model, else a Caffe2 net."""
+    from rnncc.frontends.onnx.reading import is_onnx
     from rnncc.ir.program import Program
-    from rnncc.options import RULES
 
     if isinstance(net, Program):
         return _take(net, init, options)
+    return (_read_onnx if is_onnx(net) else _read_caffe2)(net, init, options)
+
+
+def _read_onnx(model: Any, init: Any, options: Options) -> Program:
+    from rnncc.frontends.onnx.importer import import_model
+
+    if init is not None:
+        raise CompileError("--init", "an ONNX model holds its parameters itself")
+    shapes, most = dict(options.shapes), options.max_iterations
+    return import_model(model, shapes, options.name, most, options.train)
+
+
+def _read_caffe2(net: Any, init: Any, options: Options) -> Program:
+    from rnncc.frontends.caffe2 import import_net
+    from rnncc.options import RULES
+
     names = options.recompute_names if options.train and options.recompute not in RULES else None
     shapes, loops = dict(options.shapes), (options.max_iterations, options.train)
     return import_net(net, init, shapes, options.name, options.seed, names, *loops)

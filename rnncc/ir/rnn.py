@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect, Operation
 
-from rnncc.ir.ops import apply, chunks, control, elementwise, linear, random, shape, source
+from rnncc.ir.ops import (
+    apply,
+    chunks,
+    control,
+    elementwise,
+    indexing,
+    linear,
+    random,
+    shape,
+    source,
+)
 
 OPS: list[type[Operation]] = [
-    *(*source.OPS, *elementwise.OPS, *random.OPS),
-    *(*shape.OPS, *linear.OPS, *control.OPS, *chunks.OPS, *apply.OPS),
+    *(*source.OPS, *elementwise.OPS, *apply.OPS, *random.OPS),
+    *(*shape.OPS, *indexing.OPS, *linear.OPS, *control.OPS, *chunks.OPS),
 ]
 RNN = Dialect("rnn", OPS, apply.ATTRIBUTES)

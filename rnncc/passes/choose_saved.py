@@ -14,10 +14,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops import elementwise as ew
-from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.costs import COSTLY
+from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Slice, Transpose
 from rnncc.ir.ops.source import Param
@@ -28,7 +28,6 @@ from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
-COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Apply, ew.Sqrt, ew.Div)
 VIEWS = (Reshape, Transpose, Broadcast, Slice, Shift)
 
 ARITHMETIC, FUNCTION = 0.25, 2.0
@@ -276,7 +275,7 @@ def _elements(value: SSAValue, steps: Dim) -> float:
 def _work(op: Operation, steps: Dim) -> float:
     """Of computing an op's result once for each step; infinite where that is not possible."""
     match op:
-        case Source() | Reshape() | Transpose() | Broadcast() | Slice() | Shift():
+        case Source() | Reshape() | Transpose() | Broadcast() | Slice() | Shift() | Windows():
             return 0
         case Reduce():
             return _elements(op.x, steps) * ARITHMETIC
@@ -285,7 +284,7 @@ def _work(op: Operation, steps: Dim) -> float:
             return _elements(op.y, steps * depth) * ARITHMETIC
         case Elementwise():
             return _elements(op.y, steps) * (FUNCTION if isinstance(op, COSTLY) else ARITHMETIC)
-        case Concat():
+        case Concat() | Gather():
             return _elements(op.y, steps) * ARITHMETIC
         case _:
             return inf

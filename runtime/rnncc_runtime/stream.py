@@ -66,6 +66,8 @@ class Stream(Compiled):
         self._kept_symbols = [s for s in self._symbols if s != _TIME.text]
         self._step, self._batch = functions["step"], batch
         self._order = list(specs)
+        sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
+        self._timed = any(_TIME.text in size.symbols for size in sizes)
         self._single = all(map(_leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
         self._state, self._workspace = Memory(0), Memory(0)
         self._sizes: dict[str, int] | None = None
@@ -234,7 +236,8 @@ class Stream(Compiled):
         absent: Arrays = [None] * len(self.outputs)
         told = _told("", self.inputs, given, single)
         told += _told("output ", self.outputs, results or absent, single)
-        told += [("the step", (_TIME,), (1,))] if single else []
+        if single or not self._timed:
+            told += [("the step", (_TIME,), (1,))]
         if self._sizes is None:
             self._start({}, told)
         assert self._sizes is not None

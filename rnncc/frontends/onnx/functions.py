@@ -1,0 +1,83 @@
+"""Functions: the model's own, and operators that the standard defines by others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.reading import onnx_package
+from rnncc.frontends.onnx.values import Value
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+    from rnncc.frontends.onnx.node import Node
+
+KINDS = {"f32": 1, "i32": 6, "i64": 7, "i1": 9, "f64": 11}
+"""The numbers of element types in ONNX."""
+
+
+def inlined(op: NodeProto, function: Any, location: Location) -> list[NodeProto]:
+    """A function's nodes, with the attributes of the call in the place of their names."""
+    given = {a.name: a for a in function.attribute_proto} | {a.name: a for a in op.attribute}
+    return [_bound(node, given, location) for node in function.node]
+
+
+def _bound(node: Any, given: dict[str, Any], location: Location) -> Any:
+    made = type(node)()
+    made.CopyFrom(node)
+    del made.attribute[:]
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name in given:
+                bound = made.attribute.add()
+                bound.CopyFrom(given[attribute.ref_attr_name])
+                bound.name = attribute.name
+            continue
+        kept = made.attribute.add()
+        kept.CopyFrom(attribute)
+        if kept.HasField("g"):
+            nodes = [_bound(inner, given, location) for inner in kept.g.node]
+            del kept.g.node[:]
+            kept.g.node.extend(nodes)
+    return made
+
+
+def definition_of(node: Node, schema: Any) -> Any:
+    """The function that the standard defines an operator by, for these inputs.
+
+    Raises:
+        CompileError: it has none for them.
+    """
+    onnx = onnx_package()
+    made = onnx.FunctionProto()
+    if schema is not None and schema.has_function:
+        body = schema.function_body
+        made.CopyFrom(body)
+    elif schema is not None and schema.has_context_dependent_function:
+        types = [_type(onnx, value) for value in node.inputs]
+        text = schema.get_context_dependent_function(node.op.SerializeToString(), types)
+        made.ParseFromString(text)
+    if not made.node:
+        raise node.unsupported("has no definition by other operators for these inputs")
+    _add_defaults(made, schema)
+    return made
+
+
+def _add_defaults(function: Any, schema: Any) -> None:
+    """Attributes that a call leaves out have the standard's values."""
+    there = {a.name for a in function.attribute_proto}
+    for name, attribute in schema.attributes.items():
+        if name not in there and attribute.default_value.name:
+            function.attribute_proto.add().CopyFrom(attribute.default_value)
+
+
+def _type(onnx: Any, value: Value | None) -> bytes:
+    """A value's type as the standard's functions want it."""
+    if value is None:
+        return b""
+    shape = [int(d) if d.is_static else str(d) for d in value.dims]
+    kind = KINDS.get(value.dtype)
+    if kind is None:
+        raise CompileError("", f"a value of type {value.dtype} in a function")
+    return onnx.helper.make_tensor_type_proto(kind, shape).SerializeToString()

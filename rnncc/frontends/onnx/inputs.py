@@ -1,0 +1,158 @@
+"""Shapes of a model's inputs: what the file says, with the sizes that the user gives.
+
+`dim_param` names are symbols; a size that the file leaves open without a name gets one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from operator import index
+from typing import Any
+
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.node import COMPUTED, TEXT, Unsupported
+from rnncc.frontends.onnx.reading import onnx_package
+from rnncc.frontends.onnx.values import NAMES, Dims
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import shape_text
+from rnncc.packaging.names import c_name
+
+Sizes = Mapping[str, Sequence[int | str | None] | str]
+
+_SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+_TAKEN = ("inputs", "outputs", "workspace", "state", "part", "parameters", "tape", "grads")
+"""Names of arguments in the C interface."""
+
+
+class Inputs:
+    """The shapes and types of inputs.
+
+    Args:
+        infos: the graph's inputs that are to be inputs of the model, or may be.
+        shapes: what the user gives: a size named differently there is that size everywhere.
+    """
+
+    def __init__(self, infos: Sequence[Any], shapes: Sizes, file: str) -> None:
+        self.file = file
+        self._open = dict[str, list[Dim] | None]()
+        self._types = dict[str, str]()
+        self._symbols = dict[str, str]()
+        for info in infos:
+            self._open[info.name], self._types[info.name] = self._declared(info)
+        self._replaced = dict[str, Dim | int]()
+        for name, sizes in shapes.items():
+            self._give(name, sizes)
+
+    def dtype(self, name: str) -> str:
+        """An input's element type."""
+        return self._types[name]
+
+    def dims(self, name: str) -> Dims:
+        """An input's shape.
+
+        Raises:
+            CompileError: neither the file nor the user says how many axes it has.
+        """
+        dims = self._open[name]
+        if dims is None:
+            what = f'input "{name}" has no shape'
+            raise CompileError(self.file, what, f"--shape {name}=... gives one")
+        return tuple(d.substitute(self._replaced) for d in dims)
+
+    def _declared(self, info: Any) -> tuple[list[Dim] | None, str]:
+        place = Location(self.file, f'input "{info.name}"')
+        kind = info.type.WhichOneof("value")
+        if kind != "tensor_type":
+            shown = (kind or "no type").removesuffix("_type")
+            raise Unsupported(
+                place, f"is no tensor but a value of kind {shown}, which is not supported"
+            )
+        type_ = info.type.tensor_type
+        dtype = dtype_name(type_.elem_type)
+        if dtype not in COMPUTED:
+            supported = ", ".join(TEXT[d] for d in COMPUTED)
+            raise Unsupported(place, f"holds {TEXT.get(dtype, dtype)}; supported: {supported}")
+        if not type_.HasField("shape"):
+            return None, dtype
+        return [self._dim(d, info.name, i) for i, d in enumerate(type_.shape.dim)], dtype
+
+    def _dim(self, dim: Any, name: str, axis: int) -> Dim:
+        if dim.HasField("dim_value") and dim.dim_value >= 0:
+            return Dim.of(dim.dim_value)
+        return Dim.of(self._symbol(dim.dim_param or f"{name}_{axis}"))
+
+    def _symbol(self, text: str) -> str:
+        """The symbol for a size's name, which may hold any characters."""
+        if text not in self._symbols:
+            stem = c_name(text)[:64]
+            stem = f"d{stem}" if stem.startswith("_") else stem
+            stem = f"{stem}_" if stem in _TAKEN else stem
+            chosen, number = stem, 1
+            while chosen in self._symbols.values():
+                number += 1
+                chosen = f"{stem}_{number}"
+            self._symbols[text] = chosen
+        return self._symbols[text]
+
+    def _give(self, name: str, sizes: Sequence[int | str | None] | str) -> None:
+        place = Location(self.file, f"--shape {name}")
+        if name not in self._open:
+            raise CompileError(
+                place, "is no input of the model", f"inputs: {', '.join(self._open)}"
+            )
+        given = [self._size(size, place) for size in _split(sizes)]
+        held = self._open[name]
+        if held is None:
+            names = [Dim.of(self._symbol(f"{name}_{axis}")) for axis in range(len(given))]
+            held = self._open[name] = names
+        if len(held) != len(given):
+            what = f"gives {len(given)} sizes, the file says {shape_text(held)}"
+            raise CompileError(place, what)
+        for old, new in zip(held, given, strict=True):
+            if new is None:
+                continue
+            now = old.substitute(self._replaced)
+            if now.is_static:
+                if now != new:
+                    what = f"gives {new} where the file says {shape_text(held)}"
+                    raise CompileError(place, what)
+                continue
+            symbol = str(now)
+            self._replaced = {
+                k: Dim.of(v).substitute({symbol: new}) for k, v in self._replaced.items()
+            }
+            self._replaced[symbol] = new
+
+    def _size(self, size: int | str | None, place: Location) -> Dim | None:
+        """A number, a symbol, or None or `?` for what the file says."""
+        if size is None or size == "?":
+            return None
+        if isinstance(size, str) and _SYMBOL.match(size):
+            return Dim.of(size)
+        try:
+            number = int(size) if isinstance(size, str) else index(size)
+        except (TypeError, ValueError):
+            number = -1
+        if number < 1:
+            what = f"{size!r} is no size"
+            raise CompileError(place, what, "sizes are numbers from 1, names such as N, or ?")
+        return Dim.of(number)
+
+
+def dtype_name(kind: int) -> str:
+    """Our name of one of ONNX's element types, else NumPy's."""
+    onnx = onnx_package()
+    try:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind)
+    except (KeyError, ValueError):
+        return "an unknown type"
+    if kind == onnx.TensorProto.STRING:
+        return "text"
+    return NAMES.get(dtype, str(dtype))
+
+
+def _split(sizes: Sequence[int | str | None] | str) -> Sequence[int | str | None]:
+    if isinstance(sizes, str):
+        return [part.strip() for part in sizes.split(",")] if sizes.strip() else []
+    return sizes

@@ -1,0 +1,279 @@
+"""One node as an operator's function sees it: checked attributes, inputs as values, a builder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from xdsl.ir import SSAValue
+
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
+from rnncc.frontends.onnx.values import Array, Dims, Value
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dtype_of, shape_text
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+    from rnncc.frontends.onnx.scope import Scope
+
+FLOATS = ("f32",)
+COMPUTED = ("f32", "i32", "i64", "i1")
+"""The types that compiled code computes in."""
+TEXT = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
+
+
+Result = SSAValue | Value | Array | None
+Function = Callable[["Node"], Result | Sequence[Result]]
+Fold = Callable[["Node", list[Array]], Array | Sequence[Array] | None]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """How an operator is read.
+
+    Attributes:
+        build: appends its ops; its docstring is the formula, and ends with what is refused.
+        fold: its outputs from known inputs alone, with sizes among them; None where it cannot.
+    """
+
+    build: Function
+    fold: Fold | None = None
+
+
+class Node:
+    """A node, and where its ops go.
+
+    Attributes:
+        op: the message.
+        b: the builder.
+        opset: the version of the operators of its domain.
+    """
+
+    def __init__(self, op: NodeProto, scope: Scope, opset: int, schema: Any, place: str) -> None:
+        self.op, self.scope, self.opset = op, scope, opset
+        self.location = Location(scope.model.file, place)
+        self.b: Build = scope.b
+        self._schema = schema
+        self._attributes = {a.name: a for a in op.attribute}
+        self.inputs: list[Value | None] = [self._read(name) for name in op.input]
+        while self.inputs and self.inputs[-1] is None:
+            self.inputs.pop()
+        self._check()
+
+    def _read(self, name: str) -> Value | None:
+        if not name:
+            return None
+        value = self.scope.find(name)
+        if value is None:
+            what = f'reads "{name}", which no earlier node, input or initialiser gives'
+            raise self.error(what, "nodes stand in the order in which they run")
+        return value
+
+    def _check(self) -> None:
+        """Number of inputs and outputs, and the attributes that there must be."""
+        schema = self._schema
+        if schema is None:
+            return
+        count = len(self.op.input)
+        if not schema.min_input <= count <= schema.max_input:
+            raise self.error(f"has {count} inputs, expected {_range(schema, 'input')}")
+        if len(self.op.output) > schema.max_output:
+            raise self.error(f"has {len(self.op.output)} outputs, at most {schema.max_output}")
+        for index, formal in enumerate(schema.inputs):
+            needed = formal.option.name == "Single" and index < max(schema.min_input, 1)
+            if (
+                needed
+                and schema.min_input
+                and (self.inputs[index : index + 1] or [None])[0] is None
+            ):
+                raise self.error(f"lacks its input {formal.name!r}")
+        for name, attribute in schema.attributes.items():
+            if attribute.required and name not in self._attributes:
+                raise self.error(f"lacks the attribute {name!r}")
+
+    # Errors
+
+    def error(self, what: str, hint: str | None = None) -> CompileError:
+        """The file is wrong here."""
+        return CompileError(self.location, what, hint)
+
+    def unsupported(self, what: str, hint: str | None = None) -> Unsupported:
+        """The file is right, and rnncc does not do it."""
+        return Unsupported(self.location, what, hint)
+
+    # Inputs
+
+    def has(self, index: int) -> bool:
+        """Whether an input is there."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def value(self, index: int) -> Value:
+        """An input that must be there."""
+        if not self.has(index):
+            raise self.error(f"lacks its input {index}")
+        found = self.inputs[index]
+        assert found is not None
+        return found
+
+    def x(self, index: int = 0, dtypes: Sequence[str] = COMPUTED) -> SSAValue:
+        """An input as a computed value of one of some types."""
+        value = self.value(index)
+        if value.dtype not in dtypes:
+            name, allowed = TEXT.get(value.dtype, value.dtype), [TEXT[d] for d in dtypes]
+            what = f'input "{self.op.input[index]}" is {name}, supported: {", ".join(allowed)}'
+            raise self.unsupported(what)
+        return self.scope.ssa(value)
+
+    def maybe(self, index: int, dtypes: Sequence[str] = COMPUTED) -> SSAValue | None:
+        """An input that may be missing."""
+        return self.x(index, dtypes) if self.has(index) else None
+
+    def dims(self, index: int = 0) -> Dims:
+        """The shape of an input."""
+        return self.value(index).dims
+
+    def static(self, index: int = 0) -> list[int]:
+        """The shape of an input, in numbers."""
+        dims = self.dims(index)
+        if not all(d.is_static for d in dims):
+            what = f'input "{self.op.input[index]}" of shape {shape_text(dims)} has open sizes'
+            raise self.unsupported(what, "--shape gives an input's sizes")
+        return [int(d) for d in dims]
+
+    def known(self, index: int) -> Array:
+        """The numbers of an input, sizes that are open among them."""
+        value = self.value(index)
+        if value.known is None:
+            inputs = self.scope.model.inputs_behind(value)
+            what = f'input "{self.op.input[index]}" is computed by the model, and must be known'
+            raise NeedsValue(
+                self.location, what, "it decides the shape or form of the result", inputs
+            )
+        return value.known
+
+    def numbers(self, index: int) -> Array:
+        """The numbers of an input, all of them known."""
+        array = self.known(index)
+        if array.dtype == object:
+            sizes = ", ".join(str(d) for d in array.reshape(-1))
+            what = f'input "{self.op.input[index]}" holds open sizes: {sizes}'
+            raise self.unsupported(what, "--shape gives an input's sizes")
+        return array
+
+    def sizes(self, index: int) -> list[Dim]:
+        """A vector of sizes."""
+        array = self.known(index)
+        if array.ndim > 1 or (array.dtype != object and array.dtype.kind not in "iu"):
+            raise self.error(f'input "{self.op.input[index]}" is no vector of integers')
+        return [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
+
+    def whole(self, index: int) -> list[int]:
+        """A vector of integers."""
+        array = self.numbers(index)
+        if array.dtype.kind not in "iu" or array.ndim > 1:
+            raise self.error(f'input "{self.op.input[index]}" is no vector of integers')
+        return [int(v) for v in array.reshape(-1)]
+
+    def scalar(self, index: int) -> Any:
+        """One number."""
+        array = self.numbers(index)
+        if array.size != 1:
+            raise self.error(f'input "{self.op.input[index]}" holds {array.size} numbers, not one')
+        return array.reshape(-1)[0].item()
+
+    # Attributes
+
+    def given(self, name: str) -> bool:
+        """Whether an attribute is there."""
+        return name in self._attributes
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A whole number; the standard's default unless one is given."""
+        return self._get(name, 2, "i", default)
+
+    def real(self, name: str, default: float | None = None) -> float:
+        """A number."""
+        return self._get(name, 1, "f", default)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A word."""
+        found = self._get(name, 3, "s", default)
+        return found.decode(errors="replace") if isinstance(found, bytes) else found
+
+    def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
+        """Whole numbers."""
+        return list(self._get(name, 7, "ints", default))
+
+    def reals(self, name: str, default: Sequence[float] | None = None) -> list[float]:
+        """Numbers."""
+        return list(self._get(name, 6, "floats", default))
+
+    def texts(self, name: str, default: Sequence[str] | None = None) -> list[str]:
+        """Words."""
+        found = self._get(name, 8, "strings", default)
+        return [t.decode(errors="replace") if isinstance(t, bytes) else t for t in found]
+
+    def tensor(self, name: str) -> Array:
+        """Numbers with a shape."""
+        tensor = self._get(name, 4, "t", None)
+        return self.scope.model.tensors.array(tensor, self.location)
+
+    def graph(self, name: str) -> GraphProto:
+        """A graph."""
+        return self._get(name, 5, "g", None)
+
+    def _get(self, name: str, kind: int, part: str, default: Any) -> Any:
+        found = self._attributes.get(name)
+        if found is None:
+            if default is None:
+                return self._default(name, part)
+            return default
+        if found.type not in (kind, 0):
+            raise self.error(f"attribute {name!r} is of another type than it should be")
+        return getattr(found, part)
+
+    def _default(self, name: str, part: str) -> Any:
+        schema = self._schema.attributes.get(name) if self._schema is not None else None
+        if schema is None or not schema.default_value.name:
+            if part in ("ints", "floats", "strings"):
+                return []
+            raise self.error(f"lacks the attribute {name!r}")
+        return getattr(schema.default_value, part)
+
+    def one_of(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
+        """A word among some."""
+        found = self.text(name, default)
+        if found not in choices:
+            what = f"attribute {name!r} = {found!r} is not one of {', '.join(choices)}"
+            raise self.error(what)
+        return found
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis, counted from the front."""
+        if not -rank <= axis < rank:
+            raise self.error(f"axis {axis} of a tensor of rank {rank}")
+        return axis % rank
+
+    def axes(self, axes: Sequence[int], rank: int) -> list[int]:
+        """Several axes, counted from the front, each once."""
+        found = [self.axis(axis, rank) for axis in axes]
+        if len(set(found)) < len(found):
+            raise self.error(f"axes {list(axes)} name one twice")
+        return found
+
+    # Results
+
+    def full(self, value: float, like: SSAValue | str) -> SSAValue:
+        """One number, of a type."""
+        return self.b.fill(value, (), like if isinstance(like, str) else dtype_of(like))
+
+
+def _range(schema: Any, what: str) -> str:
+    least, most = getattr(schema, f"min_{what}"), getattr(schema, f"max_{what}")
+    if least == most:
+        return str(least)
+    return f"at least {least}" if most > 1000 else f"{least} to {most}"

@@ -1,0 +1,1 @@
+"""Operators by family: each a function that builds what its docstring says."""

@@ -1,0 +1,171 @@
+"""Arithmetic of two or more tensors, with NumPy's broadcasting."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx import sizes
+from rnncc.frontends.onnx.node import COMPUTED, FLOATS, Fold, Node, Operator
+from rnncc.frontends.onnx.values import Array
+from rnncc.ir.build import Build
+from rnncc.ir.composites import power
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of, dtype_of
+
+NUMBERS = ("f32", "i32", "i64")
+
+OfSizes = Callable[[Dim, Dim], Any]
+
+
+def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None) -> Fold:
+    """Folding of two operands by NumPy, and of sizes by a function of two."""
+
+    def fold(n: Node, arrays: list[Array]) -> Array | None:
+        a, b = arrays
+        if a.dtype == object or b.dtype == object:
+            return None if of_sizes is None else sizes.by_element(of_sizes, a, b)
+        return np.asarray(numpy(a, b))
+
+    return fold
+
+
+def _binary(function: Callable[[Build, SSAValue, SSAValue], SSAValue], formula: str) -> Any:
+    def build(n: Node) -> SSAValue:
+        return function(n.b, *operands(n, NUMBERS))
+
+    build.__doc__ = f"{formula}\n\nRefused: elements other than float32, int32, int64."
+    return build
+
+
+def operands(n: Node, dtypes: Sequence[str] = COMPUTED) -> list[SSAValue]:
+    """Two inputs; before opset 7 there was another kind of broadcasting, which is not read."""
+    return [n.x(0, dtypes), n.x(1, dtypes)]
+
+
+def _truncated(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.divide(a, b)
+    if (b == 0).any():
+        raise ValueError("division by zero")
+    return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+
+
+def _mod(n: Node) -> SSAValue:
+    """A mod B: with the sign of B, or with `fmod` that of A.
+
+    Refused: elements other than float32, int32, int64.
+    """
+    a, b = operands(n, NUMBERS)
+    build, is_float = n.b, dtype_of(a) == "f32"
+    quotient = build.div(a, b)
+    quotient = build.round("trunc", quotient) if is_float else quotient
+    rest = build.sub(a, build.mul(quotient, b))
+    if is_float:  # by infinity, a itself is left
+        endless = build.compare("eq", build.abs(b), n.full(math.inf, b))
+        finite = build.compare("lt", build.abs(a), n.full(math.inf, a))
+        rest = build.select(build.logical("and", endless, finite), a, rest)
+    if n.integer("fmod"):
+        return rest
+    zero = n.full(0, rest)
+    signs = build.compare("lt", build.mul(rest, b), zero)
+    return build.select(signs, build.add(rest, b), rest)
+
+
+def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:
+    if n.integer("fmod"):
+        return folded(np.fmod, None)(n, arrays)  # type: ignore[return-value]
+    return folded(np.mod, sizes.modulo)(n, arrays)  # type: ignore[return-value]
+
+
+def _pow(n: Node) -> SSAValue:
+    """A to the power of B.
+
+    Refused: elements of A other than float32.
+    """
+    x, exponent = n.x(0, FLOATS), n.value(1)
+    numbers = exponent.numbers
+    if numbers is not None and numbers.size == 1:
+        rank = max(exponent.rank, len(dims_of(x)))
+        shaped = n.b.reshape(x, (*[1] * (rank - len(dims_of(x))), *dims_of(x)))
+        return power(n.b, shaped, float(numbers.reshape(-1)[0]))
+    return power(n.b, x, n.b.cast(n.x(1), "f32"))
+
+
+def _fold_pow(n: Node, arrays: list[Array]) -> Array | None:
+    a, b = arrays
+    if a.dtype == object or b.dtype == object:
+        return None
+    return np.asarray(np.power(a, b)).astype(a.dtype)
+
+
+def _several(function: Callable[[Build, SSAValue, SSAValue], SSAValue], formula: str) -> Any:
+    def build(n: Node) -> SSAValue:
+        total = n.x(0, NUMBERS)
+        for index in range(1, len(n.inputs)):
+            total = function(n.b, total, n.x(index, NUMBERS))
+        return total
+
+    build.__doc__ = f"{formula}\n\nRefused: elements other than float32, int32, int64."
+    return build
+
+
+def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes) -> Fold:
+    fold_two = folded(numpy, of_sizes)
+
+    def fold(n: Node, arrays: list[Array]) -> Array | None:
+        total: Any = arrays[0]
+        for array in arrays[1:]:
+            total = None if total is None else fold_two(n, [total, array])
+        return total
+
+    return fold
+
+
+def _mean(n: Node) -> SSAValue:
+    """The mean of the inputs.
+
+    Refused: elements other than float32.
+    """
+    total = n.x(0, FLOATS)
+    for index in range(1, len(n.inputs)):
+        total = n.b.add(total, n.x(index, FLOATS))
+    return n.b.div(total, n.full(len(n.inputs), total))
+
+
+def _bitwise(kind: str) -> Any:
+    def build(n: Node) -> SSAValue:
+        raise n.unsupported("works on bits of computed integers, which is not supported")
+
+    build.__doc__ = f"A {kind} B, bit by bit, of constants.\n\nRefused: computed operands."
+    return build
+
+
+ADD, SUB, MUL = Build.add, Build.sub, Build.mul
+
+OPERATORS: dict[str, Operator] = {
+    "Add": Operator(_binary(ADD, "A + B."), folded(np.add, sizes.add)),
+    "Sub": Operator(_binary(SUB, "A - B."), folded(np.subtract, sizes.subtract)),
+    "Mul": Operator(_binary(MUL, "A · B."), folded(np.multiply, sizes.multiply)),
+    "Div": Operator(
+        _binary(Build.div, "A / B; of integers towards zero, where A / 0 is 0."),
+        folded(_truncated, sizes.divide),
+    ),
+    "Mod": Operator(_mod, _fold_mod),
+    "Pow": Operator(_pow, _fold_pow),
+    "Min": Operator(
+        _several(Build.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller)
+    ),
+    "Max": Operator(
+        _several(Build.maximum, "The largest."), _fold_several(np.maximum, sizes.larger)
+    ),
+    "Sum": Operator(_several(ADD, "The sum."), _fold_several(np.add, sizes.add)),
+    "Mean": Operator(_mean),
+    "BitwiseAnd": Operator(_bitwise("and"), folded(np.bitwise_and, None)),
+    "BitwiseOr": Operator(_bitwise("or"), folded(np.bitwise_or, None)),
+    "BitwiseXor": Operator(_bitwise("xor"), folded(np.bitwise_xor, None)),
+}

@@ -1,0 +1,290 @@
+"""Convolutions and pooling over one axis or more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.ops.reduce import mean
+from rnncc.ir.composites import convolution, window_count
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.indexing import overlap_add
+from rnncc.ir.types import dims_of, shape_text
+
+Pads = list[tuple[int, int]]
+AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
+
+
+class Geometry:
+    """Kernel, strides, dilations and pads of each axis of space."""
+
+    def __init__(self, n: Node, kernel: Sequence[int]) -> None:
+        self.n, self.kernel, rank = n, list(kernel), len(kernel)
+        self.strides = self._each("strides", rank, 1)
+        self.dilations = self._each("dilations", rank, 1)
+        self.auto = n.one_of("auto_pad", AUTO, "NOTSET")
+        flat = n.integers("pads", [0] * (2 * rank))
+        if len(flat) != 2 * rank or min(flat, default=0) < 0:
+            raise n.error(f"attribute 'pads' = {flat} for {rank} axes")
+        self.pads: Pads = list(zip(flat[:rank], flat[rank:], strict=True))
+
+    def _each(self, name: str, rank: int, default: int) -> list[int]:
+        found = self.n.integers(name, [default] * rank)
+        if len(found) != rank or min(found, default=1) < 1:
+            raise self.n.error(f"attribute {name!r} = {found} for {rank} axes")
+        return found
+
+    def reach(self, axis: int) -> int:
+        """How many elements a window spans."""
+        return (self.kernel[axis] - 1) * self.dilations[axis] + 1
+
+    def fit(self, sizes: Sequence[Dim]) -> None:
+        """Turn `auto_pad` into pads."""
+        if self.auto == "VALID":
+            self.pads = [(0, 0)] * len(self.kernel)
+        if not self.auto.startswith("SAME"):
+            return
+        for axis, size in enumerate(sizes):
+            if self.strides[axis] != 1 and not size.is_static:
+                what = f"pads an axis of {size} for the stride {self.strides[axis]}"
+                raise self.n.unsupported(what, "--shape gives a size")
+            reach = self.reach(axis)
+            short = reach - 1
+            if size.is_static:
+                count = -(-int(size) // self.strides[axis])
+                short = max((count - 1) * self.strides[axis] + reach - int(size), 0)
+            less = short // 2
+            upper = self.auto == "SAME_UPPER"
+            self.pads[axis] = (less, short - less) if upper else (short - less, less)
+
+
+def _channels_last(n: Node, x: SSAValue) -> SSAValue:
+    rank = len(dims_of(x))
+    return n.b.transpose(x, [0, *range(2, rank), 1])
+
+
+def _channels_first(n: Node, x: SSAValue) -> SSAValue:
+    rank = len(dims_of(x))
+    return n.b.transpose(x, [0, rank - 1, *range(1, rank - 1)])
+
+
+def _kernel(n: Node) -> list[int]:
+    """The sizes of the weights' axes of space."""
+    dims, weights = n.dims(0), n.static(1)
+    if len(dims) < 3 or len(dims) != len(weights):
+        raise n.error(f"has data {shape_text(dims)} and weights {shape_text(n.dims(1))}")
+    given = n.integers("kernel_shape", weights[2:])
+    if given != weights[2:]:
+        raise n.error(f"attribute 'kernel_shape' = {given}, the weights' is {weights[2:]}")
+    return weights[2:]
+
+
+def _conv(n: Node) -> SSAValue:
+    """Weights times windows of X, plus a bias, over one axis or more, in groups of channels.
+
+    Refused: elements other than float32; weights of open sizes; strides that do not divide an open
+    size.
+    """
+    x, weights = n.x(0, FLOATS), n.x(1, FLOATS)
+    geometry, dims, groups = Geometry(n, _kernel(n)), n.dims(0), n.integer("group", 1)
+    geometry.fit(dims[2:])
+    outputs, channels = n.static(1)[:2]
+    if groups < 1 or outputs % groups or dims[1] != channels * groups:
+        what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(1))}"
+        raise n.error(what)
+    try:
+        y = convolution(
+            n.b,
+            _channels_last(n, x),
+            weights,
+            geometry.strides,
+            geometry.pads,
+            geometry.dilations,
+            groups,
+        )
+    except ValueError as error:
+        raise n.unsupported(f"has {error}", "--shape gives a size") from error
+    bias = n.maybe(2, FLOATS)
+    return _channels_first(n, y if bias is None else n.b.add(y, bias))
+
+
+def _conv_transpose(n: Node) -> SSAValue:
+    """The opposite of Conv: windows of X times weights, laid over each other, plus a bias.
+
+    Refused: elements other than float32; weights of open sizes; more than 1024 taps of an axis.
+    """
+    b, dims, weights = n.b, n.dims(0), n.static(1)
+    kernel, groups = _kernel(n), n.integer("group", 1)
+    geometry = Geometry(n, kernel)
+    rank, inputs, outputs = len(kernel), weights[0] // max(groups, 1), weights[1]
+    if groups < 1 or dims[1] != weights[0] or max(kernel) > 1024:
+        raise n.error(f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}")
+    x, w = _channels_last(n, n.x(0, FLOATS)), n.x(1, FLOATS)
+    parts = list[SSAValue]()
+    for group in range(groups):
+        some = b.slice(x, rank + 1, group * inputs, inputs)
+        own = b.slice(w, 0, group * inputs, inputs)
+        flat = b.reshape(own, (inputs, outputs * math.prod(kernel)))
+        made = b.matmul(some, flat)
+        parts.append(b.reshape(made, (*dims_of(made)[:-1], outputs, *kernel)))
+    y = b.concat(parts, rank + 1) if groups > 1 else parts[0]
+    extra = n.integers("output_padding", [0] * rank)
+    totals = _transposed_sizes(n, geometry, dims[2:], extra)
+    for axis in range(rank):
+        y = _laid_over(n, y, axis, rank, geometry, totals[axis])
+    bias = n.maybe(2, FLOATS)
+    return _channels_first(n, y if bias is None else b.add(y, bias))
+
+
+def _laid_over(
+    n: Node, y: SSAValue, axis: int, rank: int, g: Geometry, total: tuple[Dim, int]
+) -> SSAValue:
+    """One axis of windows and its taps, which stand behind the channels, as one axis; pads cut."""
+    b, at = n.b, 1 + axis
+    taps = rank + 2
+    order = [a for a in range(len(dims_of(y))) if a != taps]
+    order.insert(at + 1, taps)
+    y = b.transpose(y, order)
+    count = dims_of(y)[at]
+    whole = (count - 1) * g.strides[axis] + g.reach(axis)
+    y = overlap_add(b, y, at, Dim.of(0), whole, (g.strides[axis], g.dilations[axis]))
+    size, before = total
+    behind = size + before - whole
+    if behind.is_static and int(behind) > 0:
+        y = b.pad(y, at, 0, whole + behind, 0.0)
+    return b.slice(y, at, before, size)
+
+
+def _transposed_sizes(
+    n: Node, g: Geometry, sizes: Sequence[Dim], extra: list[int]
+) -> list[tuple[Dim, int]]:
+    """Of each axis: its size, and how much is cut off in front."""
+    shape, found = n.integers("output_shape", []), list[tuple[Dim, int]]()
+    for axis, size in enumerate(sizes):
+        whole = (size - 1) * g.strides[axis] + g.reach(axis) + extra[axis]
+        if not shape and not g.auto.startswith("SAME"):
+            pads = (0, 0) if g.auto == "VALID" else g.pads[axis]
+            found.append((whole - sum(pads), pads[0]))
+            continue
+        want = Dim.of(shape[axis - len(sizes)]) if shape else size * g.strides[axis]
+        cut = whole - want
+        if not cut.is_static:
+            raise n.unsupported(f"wants {want} of {whole} elements", "--shape gives a size")
+        less = max(int(cut), 0) // 2
+        found.append((want, less if g.auto != "SAME_LOWER" else max(int(cut), 0) - less))
+    return found
+
+
+def _windows(
+    n: Node, x: SSAValue, g: Geometry, value: float, beyond: float | None = None
+) -> tuple[SSAValue, list[int]]:
+    """Windows of each axis of space of X, and the axes of their taps.
+
+    Args:
+        value: what stands in the pads.
+        beyond: what stands behind them, where a last window reaches there; `value` without it.
+    """
+    b, taps = n.b, list[int]()
+    for axis, (before, behind) in enumerate(g.pads):
+        at = 2 + 2 * axis
+        size = dims_of(x)[at]
+        count = _count(n, g, axis, size)
+        whole = size + before + behind
+        x = b.pad(x, at, before, whole, value)
+        if count.is_static and whole.is_static:
+            reach = (int(count) - 1) * g.strides[axis] + g.reach(axis)
+            filler = value if beyond is None else beyond
+            x = b.pad(x, at, 0, Dim.of(max(int(whole), reach)), filler)
+        x = b.windows(x, at, 0, count, g.strides[axis], g.kernel[axis], g.dilations[axis])
+        taps.append(at + 1)
+    return x, taps
+
+
+def _count(n: Node, g: Geometry, axis: int, size: Dim) -> Dim:
+    """How many windows there are; with `ceil_mode` the last one may reach beyond the pads."""
+    before, behind = g.pads[axis]
+    stride, whole = g.strides[axis], size + before + behind
+    if not n.integer("ceil_mode", 0):
+        try:
+            return window_count(whole, g.kernel[axis], stride, g.dilations[axis])
+        except ValueError as error:
+            raise n.unsupported(f"has {error}", "--shape gives a size") from error
+    if not size.is_static:
+        raise n.unsupported(f"rounds up windows of an axis of {size}", "--shape gives a size")
+    count = -(-(int(whole) - g.reach(axis)) // stride) + 1
+    if (count - 1) * stride >= int(size) + before:
+        count -= 1  # it would begin in the pads behind
+    return Dim.of(max(count, 0))
+
+
+def _pooled(n: Node) -> tuple[SSAValue, Geometry]:
+    x, dims = n.x(0, FLOATS), n.dims()
+    kernel = n.integers("kernel_shape")
+    if len(kernel) != len(dims) - 2 or min(kernel, default=0) < 1:
+        raise n.error(f"attribute 'kernel_shape' = {kernel} for data {shape_text(dims)}")
+    geometry = Geometry(n, kernel)
+    geometry.fit(dims[2:])
+    return x, geometry
+
+
+def _max_pool(n: Node) -> SSAValue:
+    """The largest element of each window.
+
+    Refused: elements other than float32; the places of the largest.
+    """
+    x, geometry = _pooled(n)
+    windows, taps = _windows(n, x, geometry, -math.inf)
+    return n.b.reduce("max", windows, taps)
+
+
+def _average_pool(n: Node) -> SSAValue:
+    """The mean of each window, of its elements within X or of all.
+
+    Refused: elements other than float32.
+    """
+    x, geometry = _pooled(n)
+    windows, taps = _windows(n, x, geometry, 0.0)
+    sums = n.b.reduce("sum", windows, taps)
+    included = float(bool(n.integer("count_include_pad", 0)))
+    ones, _ = _windows(n, n.b.fill(1.0, n.dims()), geometry, included, 0.0)
+    return n.b.div(sums, n.b.reduce("sum", ones, taps))
+
+
+def _lp_pool(n: Node) -> SSAValue:
+    """(Σ |X|^p)^(1/p) of each window.
+
+    Refused: elements other than float32.
+    """
+    from rnncc.ir.composites import power
+
+    x, geometry = _pooled(n)
+    p = n.integer("p", 2)
+    windows, taps = _windows(n, x, geometry, 0.0)
+    total = n.b.reduce("sum", power(n.b, n.b.abs(windows), p), taps)
+    return power(n.b, total, 1 / p)
+
+
+def _global(kind: str, formula: str) -> Any:
+    def build(n: Node) -> SSAValue:
+        x, dims = n.x(0, FLOATS), n.dims()
+        axes = list(range(2, len(dims)))
+        y = mean(n.b, x, axes) if kind == "mean" else n.b.reduce(kind, x, axes)
+        return n.b.reshape(y, (*dims[:2], *[1] * len(axes)))
+
+    build.__doc__ = f"{formula} of each channel.\n\nRefused: elements other than float32."
+    return build
+
+
+OPERATORS: dict[str, Operator] = {
+    "Conv": Operator(_conv),
+    "ConvTranspose": Operator(_conv_transpose),
+    "MaxPool": Operator(_max_pool),
+    "AveragePool": Operator(_average_pool),
+    "LpPool": Operator(_lp_pool),
+    "GlobalAveragePool": Operator(_global("mean", "The mean")),
+    "GlobalMaxPool": Operator(_global("max", "The largest element")),
+}

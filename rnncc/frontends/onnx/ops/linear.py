@@ -1,0 +1,179 @@
+"""Products: MatMul, Gemm, Einsum."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.ops.elementwise import times
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of, shape_text
+
+
+def _matmul(n: Node) -> SSAValue:
+    """A B over the last two axes, the leading ones with NumPy's broadcasting.
+
+    Refused: elements other than float32.
+    """
+    return matmul(n, n.x(0, FLOATS), n.x(1, FLOATS))
+
+
+def matmul(n: Node, x: SSAValue, y: SSAValue) -> SSAValue:
+    """NumPy's matmul."""
+    b, left, right = n.b, dims_of(x), dims_of(y)
+    if not left or not right:
+        raise n.error("multiplies a scalar")
+    x = b.reshape(x, (1, *left)) if len(left) == 1 else x
+    y = b.reshape(y, (*right, 1)) if len(right) == 1 else y
+    made = _product(n, x, y)
+    dims = list(dims_of(made))
+    if len(right) == 1:
+        del dims[-1]
+    if len(left) == 1:
+        del dims[-1 if len(right) == 1 else -2]
+    return b.reshape(made, dims)
+
+
+def _product(n: Node, x: SSAValue, y: SSAValue) -> SSAValue:
+    b, left, right = n.b, dims_of(x), dims_of(y)
+    if all(d == 1 for d in right[:-2]) and len(left) >= len(right):
+        return b.matmul(x, b.reshape(y, right[-2:]))
+    rank = max(len(left), len(right))
+    wide = [[Dim.of(1)] * (rank - len(d)) + list(d) for d in (left, right)]
+    lead = list[Dim]()
+    for p, q in zip(wide[0][:-2], wide[1][:-2], strict=True):
+        if p != q and p != 1 and q != 1:
+            raise n.error(f"multiplies {shape_text(left)} by {shape_text(right)}")
+        lead.append(q if p == 1 else p)
+    x = b.broadcast(x, (*lead, *left[-2:]), range(rank - len(left), rank))
+    y = b.broadcast(y, (*lead, *right[-2:]), range(rank - len(right), rank))
+    return b.matmul(x, y)
+
+
+def _gemm(n: Node) -> SSAValue:
+    """alpha · A B + beta · C; A and B may be transposed.
+
+    Refused: elements other than float32.
+    """
+    b, x, y = n.b, n.x(0, FLOATS), n.x(1, FLOATS)
+    if len(dims_of(x)) != 2 or len(dims_of(y)) != 2:
+        raise n.error(f"multiplies {shape_text(dims_of(x))} by {shape_text(dims_of(y))}")
+    made = b.matmul(x, y, bool(n.integer("transA", 0)), bool(n.integer("transB", 0)))
+    alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
+    made = made if alpha == 1 else times(b, made, alpha)
+    added = n.maybe(2, FLOATS)
+    if added is None:
+        return made
+    return b.add(made, added if beta == 1 else times(b, added, beta))
+
+
+def _einsum(n: Node) -> SSAValue:
+    """Sums of products by letters: any number of operands, one after another.
+
+    Refused: elements other than float32; a letter twice in one operand.
+    """
+    values = [n.x(i, FLOATS) for i in range(len(n.inputs))]
+    terms, result = _letters(n, [len(dims_of(v)) for v in values])
+    for term in terms:
+        if len(set(term)) < len(term):
+            raise n.unsupported("names an axis twice in one operand, which is not supported")
+    value, term = values[0], terms[0]
+    for k in range(1, len(values)):
+        later = {c for t in terms[k + 1 :] for c in t} | set(result)
+        value, term = _contract(n, (value, term), (values[k], terms[k]), later)
+    gone = [axis for axis, letter in enumerate(term) if letter not in result]
+    value = n.b.reduce("sum", value, gone) if gone else value
+    term = [letter for letter in term if letter in result]
+    if sorted(term) != sorted(result):
+        raise n.error("asks for an axis that no operand has")
+    return n.b.transpose(value, [term.index(letter) for letter in result])
+
+
+Term = tuple[SSAValue, list[str]]
+
+
+def _letters(n: Node, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
+    """The letters of operands' axes and of the result's; an ellipsis becomes numbers."""
+    text = n.text("equation").replace(" ", "")
+    left, arrow, right = text.partition("->")
+    parts = left.split(",")
+    if len(parts) != len(ranks):
+        raise n.error(f"has {len(ranks)} inputs for the equation {text[:80]!r}")
+    most = max(
+        r - len(p.replace("...", "")) if "..." in p else 0
+        for p, r in zip(parts, ranks, strict=True)
+    )
+    terms = list[list[str]]()
+    for part, rank in zip(parts, ranks, strict=True):
+        hidden = rank - len(part.replace("...", "")) if "..." in part else 0
+        numbers = [str(i) for i in range(most - hidden, most)]
+        before, dots, behind = part.partition("...")
+        terms.append([*before, *numbers, *behind] if dots else list(part))
+        if len(terms[-1]) != rank or hidden < 0:
+            raise n.error(f"has an input of {rank} axes for {part!r} in {text[:80]!r}")
+    every = [str(i) for i in range(most)]
+    if arrow:
+        before, dots, behind = right.partition("...")
+        return terms, [*before, *every, *behind] if dots else list(right)
+    letters = [c for t in terms for c in t if not c.isdigit()]
+    return terms, every + sorted(c for c in set(letters) if letters.count(c) == 1)
+
+
+def _contract(n: Node, left: Term, right: Term, kept: set[str]) -> Term:
+    """Two operands as one product of matrices, or stacks of them."""
+    b = n.b
+    (x, p), (y, q) = _summed(b, left, [*right[1], *kept]), _summed(b, right, [*left[1], *kept])
+    both = [c for c in p if c in q and c in kept]
+    summed = [c for c in p if c in q and c not in kept]
+    mine, other = ([c for c in t if c not in (*both, *summed)] for t in (p, q))
+    sizes = _sizes(n, (x, p), (y, q))
+    x = _arranged(b, x, p, both, mine, summed, sizes)
+    y = _arranged(b, y, q, both, summed, other, sizes)
+    made = b.matmul(x, y)
+    letters = [*both, *mine, *other]
+    return b.reshape(made, [sizes[c] for c in letters]), letters
+
+
+def _summed(b: Build, term: Term, kept: list[str]) -> Term:
+    """Without the axes that only this operand has."""
+    gone = [axis for axis, c in enumerate(term[1]) if c not in kept]
+    if not gone:
+        return term
+    return b.reduce("sum", term[0], gone), [c for c in term[1] if c in kept]
+
+
+def _sizes(n: Node, *terms: Term) -> dict[str, Dim]:
+    found = dict[str, Dim]()
+    for value, letters in terms:
+        for size, c in zip(dims_of(value), letters, strict=True):
+            if found.get(c, size) not in (size, 1) and size != 1:
+                raise n.error(f"has the sizes {found[c]} and {size} for one axis")
+            found[c] = size if found.get(c, Dim.of(1)) == 1 else found[c]
+    return found
+
+
+def _arranged(
+    b: Build,
+    x: SSAValue,
+    letters: list[str],
+    lead: list[str],
+    rows: list[str],
+    columns: list[str],
+    sizes: dict[str, Dim],
+) -> SSAValue:
+    """A stack of matrices."""
+    order = [*lead, *rows, *columns]
+    x = b.transpose(x, [letters.index(c) for c in order])
+    x = b.broadcast(x, [sizes[c] for c in order], range(len(order)))
+    shape = [sizes[c] for c in lead]
+    return b.reshape(
+        x, (*shape, product(sizes[c] for c in rows), product(sizes[c] for c in columns))
+    )
+
+
+OPERATORS: dict[str, Operator] = {
+    "MatMul": Operator(_matmul),
+    "Gemm": Operator(_gemm),
+    "Einsum": Operator(_einsum),
+}

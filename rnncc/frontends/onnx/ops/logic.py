@@ -1,0 +1,79 @@
+"""Comparisons, logic, and choosing between two tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx import sizes
+from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.ops.arithmetic import folded
+from rnncc.frontends.onnx.values import Array, as_objects
+from rnncc.ir.types import dtype_of
+
+
+def _compare(kind: str, sign: str) -> Any:
+    def build(n: Node) -> SSAValue:
+        return n.b.compare(kind, n.x(0), n.x(1))
+
+    build.__doc__ = f"A {sign} B.\n\nRefused: elements other than float32, int32, int64, bool."
+    return build
+
+
+def _logical(kind: str) -> Any:
+    def build(n: Node) -> SSAValue:
+        return n.b.logical(kind, n.x(0, ("i1",)), n.x(1, ("i1",)))
+
+    build.__doc__ = f"A {kind} B."
+    return build
+
+
+def _not(n: Node) -> SSAValue:
+    """not X."""
+    return n.b.logical_not(n.x(0, ("i1",)))
+
+
+def _where(n: Node) -> SSAValue:
+    """X where the condition holds, else Y.
+
+    Refused: elements other than float32, int32, int64, bool.
+    """
+    condition, x, y = n.x(0, ("i1",)), n.x(1), n.x(2)
+    if dtype_of(x) != "i1":
+        return n.b.select(condition, x, y)
+    chosen = n.b.logical("and", condition, x)
+    return n.b.logical("or", chosen, n.b.logical("and", n.b.logical_not(condition), y))
+
+
+def _fold_where(n: Node, arrays: list[Array]) -> Array:
+    condition, x, y = arrays
+    if x.dtype == object or y.dtype == object:
+        return np.where(condition, as_objects(x), as_objects(y))
+    return np.where(condition, x, y)
+
+
+def _fold_compare(numpy: Callable[..., Any], kind: str) -> Any:
+    fold = folded(numpy, sizes.comparison(kind))
+
+    def decided(n: Node, arrays: list[Array]) -> Array | None:
+        found: Any = fold(n, arrays)
+        return None if found is None else found.astype(bool)
+
+    return decided
+
+
+OPERATORS: dict[str, Operator] = {
+    "Equal": Operator(_compare("eq", "="), _fold_compare(np.equal, "eq")),
+    "Less": Operator(_compare("lt", "<"), _fold_compare(np.less, "lt")),
+    "LessOrEqual": Operator(_compare("le", "≤"), _fold_compare(np.less_equal, "le")),
+    "Greater": Operator(_compare("gt", ">"), _fold_compare(np.greater, "gt")),
+    "GreaterOrEqual": Operator(_compare("ge", "≥"), _fold_compare(np.greater_equal, "ge")),
+    "And": Operator(_logical("and"), folded(np.logical_and, None)),
+    "Or": Operator(_logical("or"), folded(np.logical_or, None)),
+    "Xor": Operator(_logical("xor"), folded(np.logical_xor, None)),
+    "Not": Operator(_not, lambda n, arrays: np.logical_not(arrays[0])),
+    "Where": Operator(_where, _fold_where),
+}

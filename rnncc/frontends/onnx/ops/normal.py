@@ -1,0 +1,150 @@
+"""Softmax and normalisation."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.ops.elementwise import plus
+from rnncc.frontends.onnx.ops.indexing import place_of
+from rnncc.frontends.onnx.ops.reduce import mean
+from rnncc.ir.composites import layer_norm, softmax
+from rnncc.ir.dims import product
+from rnncc.ir.types import dims_of
+
+
+def _rows(n: Node) -> tuple[SSAValue, int, bool]:
+    """X, the axis of a row, and whether X was flattened to rows, as before opset 13."""
+    x, dims = n.x(0, FLOATS), n.dims()
+    if n.opset >= 13:
+        return x, n.axis(n.integer("axis", -1), len(dims)), False
+    axis = n.axis(n.integer("axis", 1), len(dims)) if dims else 0
+    return n.b.reshape(x, (product(dims[:axis]), product(dims[axis:]))), 1, True
+
+
+def _softmax(n: Node) -> SSAValue:
+    """e^(X - max) / Σ e^(X - max) along an axis; before opset 13 along all from it on.
+
+    Refused: elements other than float32.
+    """
+    x, axis, _ = _rows(n)
+    return n.b.reshape(softmax(n.b, x, axis), n.dims())
+
+
+def _log_softmax(n: Node) -> SSAValue:
+    """X - max - ln Σ e^(X - max) along an axis; before opset 13 along all from it on.
+
+    Refused: elements other than float32.
+    """
+    b, (x, axis, _) = n.b, _rows(n)
+    dims = dims_of(x)
+    kept = (*dims[:axis], 1, *dims[axis + 1 :])
+    centred = b.sub(x, b.reshape(b.reduce("max", x, [axis]), kept))
+    total = b.reshape(b.reduce("sum", b.exp(centred), [axis]), kept)
+    return b.reshape(b.sub(centred, b.log(total)), n.dims())
+
+
+def _hardmax(n: Node) -> SSAValue:
+    """1 at the first largest element along an axis, else 0.
+
+    Refused: elements other than float32.
+    """
+    b, (x, axis, _) = n.b, _rows(n)
+    place = place_of(n, x, axis, "max", last=False, keep=True)
+    here = b.compare("eq", b.iota(dims_of(x), axis, "i64"), place)
+    return b.reshape(b.cast(here, "f32"), n.dims())
+
+
+def _layer_norm(n: Node) -> list[SSAValue]:
+    """(X - mean) / √(variance + epsilon) · scale + bias over the axes from `axis` on; also the mean
+    and 1 / √(variance + epsilon).
+
+    Refused: elements other than float32; a `stash_type` other than float32.
+    """
+    b, x, dims = n.b, n.x(0, FLOATS), n.dims()
+    axis = n.axis(n.integer("axis", -1), len(dims))
+    size = product(dims[axis:])
+    rows = b.reshape(x, (*dims[:axis], size))
+    scale, bias = n.x(1, FLOATS), n.maybe(2, FLOATS)
+    y, average, std = layer_norm(b, rows, None, None, axis, n.real("epsilon", 1e-5))
+    y = b.mul(b.reshape(y, dims), scale)
+    y = y if bias is None else b.add(y, bias)
+    kept = (*dims[:axis], *[1] * (len(dims) - axis))
+    inverse = b.div(b.full_like(std, 1.0), std)
+    return [y, b.reshape(average, kept), b.reshape(inverse, kept)]
+
+
+def _batch_norm(n: Node) -> SSAValue:
+    """(X - mean) / √(variance + epsilon) · scale + B by channels, with given statistics.
+
+    Refused: training mode; elements other than float32.
+    """
+    if n.integer("training_mode", 0) or sum(1 for name in n.op.output if name) > 1:
+        raise n.unsupported("is in training mode")
+    if n.opset < 9 and n.integer("spatial", 1) == 0:
+        raise n.unsupported("is not spatial")
+    b, x = n.b, n.x(0, FLOATS)
+    scale, bias, average, variance = (n.x(i, FLOATS) for i in range(1, 5))
+    factor = b.div(scale, b.sqrt(plus(b, variance, n.real("epsilon", 1e-5))))
+    offset = b.sub(bias, b.mul(average, factor))
+    return b.add(b.mul(x, _by_channel(n, factor)), _by_channel(n, offset))
+
+
+def _by_channel(n: Node, x: SSAValue) -> SSAValue:
+    """A vector along axis 1 of tensors like X."""
+    rank = len(n.dims())
+    return n.b.reshape(x, (*dims_of(x), *[1] * (rank - 2))) if rank > 1 else x
+
+
+def _instance_norm(n: Node) -> SSAValue:
+    """(X - mean) / √(variance + epsilon) · scale + B over all axes behind the channels.
+
+    Refused: elements other than float32.
+    """
+    b, x, dims = n.b, n.x(0, FLOATS), n.dims()
+    rows = b.reshape(x, (*dims[:2], product(dims[2:])))
+    y, _, _ = layer_norm(b, rows, None, None, 2, n.real("epsilon", 1e-5))
+    scale, bias = (_by_channel(n, n.x(i, FLOATS)) for i in (1, 2))
+    return b.add(b.mul(b.reshape(y, dims), scale), bias)
+
+
+def _lp_norm(n: Node) -> SSAValue:
+    """X / (Σ |X|^p)^(1/p) along an axis, p 1 or 2; zeros stay.
+
+    Refused: elements other than float32.
+    """
+    b, x, dims = n.b, n.x(0, FLOATS), n.dims()
+    axis, p = n.axis(n.integer("axis", -1), len(dims)), n.integer("p", 2)
+    if p not in (1, 2):
+        raise n.error(f"attribute 'p' = {p} is not one of 1, 2")
+    size = b.reduce("sum", b.abs(x) if p == 1 else b.mul(x, x), [axis])
+    size = b.reshape(size if p == 1 else b.sqrt(size), (*dims[:axis], 1, *dims[axis + 1 :]))
+    held = b.select(b.compare("eq", size, b.fill(0.0, ())), b.full_like(size, 1.0), size)
+    return b.div(x, held)
+
+
+def _rms_norm(n: Node) -> SSAValue:
+    """X / √(mean of X² + epsilon) · scale over the axes from `axis` on.
+
+    Refused: elements other than float32.
+    """
+    b, x, dims = n.b, n.x(0, FLOATS), n.dims()
+    axis = n.axis(n.integer("axis", -1), len(dims))
+    axes = list(range(axis, len(dims)))
+    square = mean(b, b.mul(x, x), axes)
+    root = b.sqrt(plus(b, square, n.real("epsilon", float(np.float32(1e-5)))))
+    kept = (*dims[:axis], *[1] * (len(dims) - axis))
+    return b.mul(b.div(x, b.reshape(root, kept)), n.x(1, FLOATS))
+
+
+OPERATORS: dict[str, Operator] = {
+    "Softmax": Operator(_softmax),
+    "LogSoftmax": Operator(_log_softmax),
+    "Hardmax": Operator(_hardmax),
+    "LayerNormalization": Operator(_layer_norm),
+    "RMSNormalization": Operator(_rms_norm),
+    "BatchNormalization": Operator(_batch_norm),
+    "InstanceNormalization": Operator(_instance_norm),
+    "LpNormalization": Operator(_lp_norm),
+}

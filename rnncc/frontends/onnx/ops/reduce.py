@@ -1,0 +1,140 @@
+"""Reductions over some axes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
+from rnncc.frontends.onnx.values import Array
+from rnncc.ir.build import Build
+from rnncc.ir.dims import product
+from rnncc.ir.types import dims_of, dtype_of
+
+Reduction = Callable[[Build, SSAValue, list[int]], SSAValue]
+
+
+def reduced_axes(n: Node) -> list[int]:
+    """The axes in the attribute, from opset 13 or 18 on in an input; all where none are given."""
+    rank = len(n.dims())
+    axes = n.integers("axes") if n.given("axes") else n.whole(1) if n.has(1) else []
+    if not axes:
+        return [] if n.integer("noop_with_empty_axes", 0) else list(range(rank))
+    return sorted(n.axes(axes, rank))
+
+
+def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMBERS) -> Any:
+    def build(n: Node) -> SSAValue:
+        x, axes = n.x(0, dtypes), reduced_axes(n)
+        dims = dims_of(x)
+        y = function(n.b, x, axes)
+        if not n.integer("keepdims", 1):
+            return y
+        kept = [1 if axis in axes else d for axis, d in enumerate(dims)]
+        return n.b.reshape(y, kept)
+
+    types = "float32" if dtypes == FLOATS else "float32, int32, int64"
+    build.__doc__ = (
+        f"{formula} over some axes.\n\nRefused: axes that are computed at run time; elements other "
+        f"than {types}."
+    )
+    return build
+
+
+def total(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
+    """The sum; x itself over no axes."""
+    return b.reduce("sum", x, axes) if axes else x
+
+
+def mean(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
+    """The mean of floats."""
+    count = product(dims_of(x)[axis] for axis in axes)
+    size = b.fill(int(count), ()) if count.is_static else b.cast(b.size(count), dtype_of(x))
+    return b.div(total(b, x, axes), size)
+
+
+def _extremum(kind: str) -> Reduction:
+    def function(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
+        if not axes:
+            return x
+        if dtype_of(x) != "i1":
+            return b.reduce(kind, x, axes)
+        counted = b.cast(x if kind == "max" else b.logical_not(x), "i32")
+        found = b.cast(b.reduce("sum", counted, axes), "i1")
+        return found if kind == "max" else b.logical_not(found)
+
+    return function
+
+
+def _product(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
+    """A loop over the elements."""
+    dims = dims_of(x)
+    kept = [axis for axis in range(len(dims)) if axis not in axes]
+    rows = b.transpose(x, [*axes, *kept])
+    rest = [dims[axis] for axis in kept]
+    rows = b.reshape(rows, (product(dims[axis] for axis in axes), *rest))
+
+    def step(inner: Build, consts: Any, carry: Any, row: Any) -> Any:
+        return [inner.mul(carry[0], row[0])], []
+
+    finals, _ = b.scan([], [b.fill(1, rest, dtype_of(x))], [rows], step)
+    return finals[0]
+
+
+def _absolute(b: Build, x: SSAValue) -> SSAValue:
+    if dtype_of(x) == "f32":
+        return b.abs(x)
+    return b.maximum(x, b.sub(b.fill(0, (), dtype_of(x)), x))
+
+
+def _log_sum_exp(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
+    """max + ln Σ e^(x - max)"""
+    if not axes:
+        return x
+    dims = dims_of(x)
+    most = b.reduce("max", x, axes)
+    infinite = b.compare("eq", b.abs(most), b.fill(np.inf, ()))
+    held = b.select(infinite, b.full_like(most, 0.0), most)
+    kept = b.reshape(held, [1 if a in axes else d for a, d in enumerate(dims)])
+    sums = b.log(b.reduce("sum", b.exp(b.sub(x, kept)), axes))
+    return b.add(sums, held)
+
+
+def _fold(numpy: Callable[..., Any]) -> Any:
+    def fold(n: Node, arrays: list[Array]) -> Array | None:
+        axes = tuple(reduced_axes(n))
+        if arrays[0].dtype == object and numpy not in (np.sum, np.prod):
+            return None
+        found = numpy(arrays[0], axis=axes, keepdims=bool(n.integer("keepdims", 1)))
+        return np.asarray(found, arrays[0].dtype)
+
+    return fold
+
+
+def _squares(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
+    return total(b, b.mul(x, x), axes)
+
+
+EXTREMA = (*NUMBERS, "i1")
+OPERATORS: dict[str, Operator] = {
+    "ReduceSum": Operator(_reduction(total, "The sum"), _fold(np.sum)),
+    "ReduceMean": Operator(_reduction(mean, "The mean", FLOATS), _fold(np.mean)),
+    "ReduceMax": Operator(_reduction(_extremum("max"), "The largest", EXTREMA), _fold(np.max)),
+    "ReduceMin": Operator(_reduction(_extremum("min"), "The smallest", EXTREMA), _fold(np.min)),
+    "ReduceProd": Operator(_reduction(_product, "The product"), _fold(np.prod)),
+    "ReduceL1": Operator(
+        _reduction(lambda b, x, axes: total(b, _absolute(b, x), axes), "The sum of |X|")
+    ),
+    "ReduceL2": Operator(
+        _reduction(lambda b, x, axes: b.sqrt(_squares(b, x, axes)), "√ of the sum of X²", FLOATS)
+    ),
+    "ReduceSumSquare": Operator(_reduction(_squares, "The sum of X²")),
+    "ReduceLogSum": Operator(
+        _reduction(lambda b, x, axes: b.log(total(b, x, axes)), "ln of the sum", FLOATS)
+    ),
+    "ReduceLogSumExp": Operator(_reduction(_log_sum_exp, "ln of the sum of e^X", FLOATS)),
+}

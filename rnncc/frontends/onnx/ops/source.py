@@ -1,0 +1,56 @@
+"""Constants, and tensors of one number."""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
+from rnncc.frontends.onnx.values import NAMES, Value
+
+SMALL = 1 << 20
+
+
+def _constant(n: Node) -> Value:
+    """The numbers of an attribute.
+
+    Refused: texts; sparse tensors.
+    """
+    for name, kind in (("value_int", np.int64), ("value_float", np.float32)):
+        if n.given(name):
+            number = n.integer(name) if kind is np.int64 else n.real(name)
+            return Value.of(np.array(number, kind))
+    if n.given("value_ints"):
+        return Value.of(np.array(n.integers("value_ints"), np.int64))
+    if n.given("value_floats"):
+        return Value.of(np.array(n.reals("value_floats"), np.float32))
+    if not n.given("value"):
+        raise n.unsupported("holds a text or a sparse tensor, which is not supported")
+    return Value.of(n.tensor("value"), n.op.output[0])
+
+
+def _constant_of_shape(n: Node) -> SSAValue | Value:
+    """One number everywhere.
+
+    Refused: a shape that is computed at run time.
+    """
+    value = n.tensor("value") if n.given("value") else np.zeros(1, np.float32)
+    if value.size != 1:
+        raise n.error(f"attribute 'value' holds {value.size} numbers, not one")
+    dims, number = n.sizes(0), value.reshape(-1)[0]
+    if any(d.is_static and int(d) < 0 for d in dims):
+        raise n.error(f"asks for the shape {', '.join(str(d) for d in dims)}")
+    if all(d.is_static for d in dims) and prod(int(d) for d in dims) <= SMALL:
+        return Value.of(np.full([int(d) for d in dims], number))
+    dtype = NAMES.get(value.dtype, str(value.dtype))
+    if dtype not in COMPUTED:
+        raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
+    return n.b.fill(float(number), dims, dtype)
+
+
+OPERATORS: dict[str, Operator] = {
+    "Constant": Operator(_constant),
+    "ConstantOfShape": Operator(_constant_of_shape),
+}

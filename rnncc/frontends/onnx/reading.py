@@ -1,0 +1,248 @@
+"""ONNX files: read, bounded, and with external data from nowhere but the model's own folder.
+
+In: a path, bytes or a ModelProto. Out: a message, and the arrays of its tensors on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.errors import Unsupported
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, ModelProto, TensorProto
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+MAX_BYTES = 1 << 31
+"""The format's own limit on the size of a message."""
+MAX_DATA = 1 << 32
+"""How many bytes one tensor may take."""
+MAX_DEPTH = 24
+"""How many graphs may stand inside each other."""
+OLDEST_OPSET = 7
+EXTERNAL = 1
+SUFFIX = ".onnx"
+
+
+def is_onnx(source: object) -> bool:
+    """Whether something is an ONNX model: by its suffix, its message's name, or its first bytes."""
+    if isinstance(source, (str, Path)):
+        return Path(source).suffix == SUFFIX or _starts_as_model(_head(Path(source)))
+    if isinstance(source, bytes):
+        return _starts_as_model(source[:64])
+    descriptor = getattr(source, "DESCRIPTOR", None)
+    return getattr(descriptor, "full_name", "") == "onnx.ModelProto"
+
+
+def _head(path: Path) -> bytes:
+    """The first bytes of a file without a suffix that tells; nothing of others."""
+    if path.suffix not in ("", ".bin", ".model"):
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(64)
+    except OSError:
+        return b""
+
+
+def _starts_as_model(data: bytes) -> bool:
+    """Field 1 is a small number, the IR's version, and field 2, 7 or 8 a message; a NetDef's
+    field 1 is a text."""
+    return len(data) > 2 and data[0] == 0x08 and data[1] < 0x40 and data[2] in (0x12, 0x3A, 0x42)
+
+
+def onnx_package() -> Any:
+    """The package `onnx`, imported only where a model is one of its own.
+
+    Raises:
+        CompileError: it is not installed.
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        what = "ONNX models need the package onnx"
+        raise CompileError("", what, "pip install 'rnncc[onnx]'") from error
+    return onnx
+
+
+def load(source: object) -> ModelProto:
+    """Read a model; `source` as for `rnncc.compile`.
+
+    Raises:
+        CompileError: no such file, damaged, or with an opset that is not read.
+    """
+    onnx = onnx_package()
+    name = str(source) if isinstance(source, (str, Path)) else "<model>"
+    model: ModelProto = source  # type: ignore[assignment]
+    if isinstance(source, (str, Path, bytes)):
+        model = _parse(onnx, _bytes(source, name), name)
+    if not model.HasField("graph"):
+        raise CompileError(name, "holds no graph", "is it an ONNX model?")
+    _check_depth(model.graph, name)
+    _check_opset(onnx, model, name)
+    return model
+
+
+def _bytes(source: str | Path | bytes, name: str) -> bytes:
+    if isinstance(source, bytes):
+        return source
+    path = Path(source)
+    try:
+        if path.is_file() and path.stat().st_size >= MAX_BYTES:
+            raise CompileError(name, f"is larger than {MAX_BYTES} bytes")
+        return path.read_bytes()
+    except OSError as error:
+        raise CompileError(name, error.strerror or str(error)) from error
+    except ValueError as error:
+        raise CompileError(repr(name), str(error)) from error
+
+
+def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
+    from google.protobuf.message import DecodeError
+
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, RecursionError, ValueError) as error:
+        raise CompileError(name, "is no ONNX model, or a damaged one") from error
+    return model
+
+
+def _check_depth(graph: GraphProto, name: str) -> None:
+    level = [graph]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in graphs_of(outer)]
+        if not level:
+            return
+    raise CompileError(name, f"has graphs inside each other, more than {MAX_DEPTH} deep")
+
+
+def graphs_of(graph: Any) -> Iterator[GraphProto]:
+    """The graphs that a graph's or function's nodes hold."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield attribute.g
+            yield from attribute.graphs
+
+
+def _check_opset(onnx: Any, model: ModelProto, name: str) -> None:
+    newest = onnx.defs.onnx_opset_version()
+    opset = opset_of(model, "")
+    if opset is None and any(not node.domain for node in model.graph.node):
+        raise CompileError(name, "does not say which opset its operators are of")
+    if opset is not None and not OLDEST_OPSET <= opset <= newest:
+        what = f"is of opset {opset}; {OLDEST_OPSET} to {newest} are read"
+        raise Unsupported(name, what, "onnx.version_converter changes it")
+
+
+def opset_of(model: Any, domain: str) -> int | None:
+    """The version of a domain's operators that a model or function is written in."""
+    for entry in model.opset_import:
+        if ("" if entry.domain == "ai.onnx" else entry.domain) == domain:
+            return entry.version
+    return None
+
+
+class Tensors:
+    """Arrays of a model's tensors.
+
+    Args:
+        source: the model as it was given; external data is looked for beside a path alone.
+    """
+
+    def __init__(self, source: object) -> None:
+        self.folder = Path(source).parent if isinstance(source, (str, Path)) else None
+        self._helper = onnx_package().numpy_helper
+
+    def array(self, tensor: TensorProto, location: Location | str) -> Array:
+        """A tensor's array, read-only where it can be.
+
+        Raises:
+            CompileError: damaged, of a type that has no numbers, too large, or not to be found.
+        """
+        onnx = onnx_package()
+        shown = f'tensor "{tensor.name}"' if tensor.name else "a tensor"
+        kinds = onnx.TensorProto.DataType
+        if tensor.data_type not in kinds.values() or tensor.data_type == kinds.UNDEFINED:
+            raise CompileError(location, f"{shown} has the unknown type {tensor.data_type}")
+        if tensor.data_type == kinds.STRING:
+            raise CompileError(location, f"{shown} holds texts, which are not supported")
+        dims = list(tensor.dims)
+        if min(dims, default=0) < 0:
+            raise CompileError(location, f"{shown} has the shape {dims}")
+        if prod(dims) * 16 > MAX_DATA * 8:
+            raise CompileError(location, f"{shown} of shape {dims} is too large")
+        if tensor.data_location == EXTERNAL:
+            return self._external(tensor, location, shown)
+        try:
+            return self._helper.to_array(tensor)
+        except (ValueError, TypeError, OverflowError) as error:
+            raise CompileError(location, f"{shown} is damaged: {error}") from error
+
+    def _external(self, tensor: TensorProto, location: Location | str, shown: str) -> Array:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        path = self._inside(entries.get("location", ""), location, shown)
+        helper = onnx_package().helper
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+        want = prod(tensor.dims) * dtype.itemsize
+        try:
+            offset, length = int(entries.get("offset", 0)), int(entries.get("length", want))
+        except ValueError as error:
+            raise CompileError(location, f"{shown} has damaged external data") from error
+        try:
+            held = path.stat().st_size
+            if offset < 0 or length != want or offset + length > held:
+                what = f"{shown} wants {want} bytes from {offset} on of {path.name}, of {held}"
+                raise CompileError(location, what)
+            with path.open("rb") as file:
+                file.seek(offset)
+                data = file.read(want)
+        except OSError as error:
+            what = f"{shown}: cannot read {path.name}: {error.strerror}"
+            raise CompileError(location, what) from error
+        if len(data) != want:
+            raise CompileError(location, f"{shown}: {path.name} changes while it is read")
+        return np.frombuffer(data, dtype).reshape(tuple(tensor.dims))
+
+    def _inside(self, text: str, location: Location | str, shown: str) -> Path:
+        """A path that stays in the model's folder, followed through links."""
+        if self.folder is None:
+            hint = "give the model's path"
+            raise CompileError(location, f"{shown} has its data in another file", hint)
+        try:
+            root = self.folder.resolve()
+            path = (root / text).resolve()
+            inside = bool(text) and path.is_relative_to(root) and path != root
+            inside = inside and not Path(text).is_absolute()
+        except (OSError, ValueError, RuntimeError):
+            inside, path = False, self.folder
+        if not inside:
+            what = f"{shown} has its data in {text[:80]!r}, which is not in the model's folder"
+            raise CompileError(location, what)
+        if not path.is_file():
+            raise CompileError(location, f"{shown} has its data in {text[:80]!r}, which is no file")
+        return path
+
+
+def external_files(model: ModelProto, source: object) -> list[Path]:
+    """The files that a model's tensors lie in, as far as they are there."""
+    if not isinstance(source, (str, Path)):
+        return []
+    names = dict[str, None]()
+    waiting: list[Any] = [model.graph, *model.functions]
+    while waiting:
+        graph = waiting.pop()
+        waiting += graphs_of(graph)
+        tensors = [*getattr(graph, "initializer", ())]
+        tensors += [a.t for n in graph.node for a in n.attribute if a.HasField("t")]
+        for tensor in (t for t in tensors if t.data_location == EXTERNAL):
+            names.update((e.value, None) for e in tensor.external_data if e.key == "location")
+    return [path for name in names if (path := Path(source).parent / name).is_file()]

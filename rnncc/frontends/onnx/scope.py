@@ -1,0 +1,393 @@
+"""The walk over a graph's nodes: names to values, constants folded, operators built.
+
+In: a graph, what its inputs stand for and a builder. Out: the values of its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.onnx.functions import definition_of, inlined
+from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator, Unsupported
+from rnncc.frontends.onnx.reading import Tensors, graphs_of, onnx_package
+from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
+from rnncc.frontends.onnx.values import Array, Value
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of, dtype_of, shape_text
+
+if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
+MAX_NODES = 100_000
+"""How many nodes are read, those of functions each time that they are called."""
+MAX_CALLS = 24
+"""How deep functions may call each other."""
+MAX_ELEMENTS = 1 << 33
+"""Of one value."""
+MAX_FOLDED = 1 << 26
+"""How many numbers are computed at import."""
+LITERAL = 16
+"""Numbers that stand in the code rather than among the parameters."""
+EXACT = 2**53
+"""Up to here a float64 holds every whole number, as the attributes of ops are."""
+CAPTURED = 64
+"""Known numbers that a graph inside reads stay known up to so many."""
+
+
+@dataclass
+class Model:
+    """What all graphs of a model share.
+
+    Attributes:
+        file: for messages.
+        opsets: domain -> version.
+        functions: (domain, name) -> the model's own function.
+        arrays: the parameters so far.
+        taken: names of parameters and inputs.
+        inputs: what the model's inputs were built as -> name.
+        max_iterations: the most turns of a loop whose number of turns nothing shows.
+        training: whether the program will be differentiated.
+    """
+
+    file: str
+    tensors: Tensors
+    opsets: Mapping[str, int]
+    functions: Mapping[tuple[str, str], Any]
+    max_iterations: int | None = None
+    training: bool = False
+    arrays: dict[str, Array] = field(default_factory=dict[str, Array])
+    taken: set[str] = field(default_factory=set[str])
+    inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+    nodes: int = 0
+    calls: int = 0
+
+    def unique(self, name: str) -> str:
+        """A name for a parameter."""
+        stem, number = name or "constant", 1
+        chosen = stem
+        while chosen in self.taken:
+            number += 1
+            chosen = f"{stem}.{number}"
+        self.taken.add(chosen)
+        return chosen
+
+    def inputs_behind(self, value: Value) -> list[str]:
+        """The inputs of the model that a value is computed from."""
+        found, seen, waiting = dict[str, None](), set[SSAValue](), [value.made]
+        while waiting:
+            made = waiting.pop()
+            if made is None or made in seen:
+                continue
+            seen.add(made)
+            if made in self.inputs:
+                found[self.inputs[made]] = None
+            if isinstance(made.owner, Operation):
+                waiting += made.owner.operands
+        return list(found)
+
+
+class Scope:
+    """Names of one graph, and the block that its nodes are built in.
+
+    Attributes:
+        outer: the scope whose names are seen too, of a graph that is built into the same block.
+    """
+
+    def __init__(self, model: Model, b: Build, outer: Scope | None = None) -> None:
+        self.model, self.b, self.outer = model, b, outer
+        self.names: dict[str, Value] = {}
+        self.opsets = model.opsets if outer is None else outer.opsets
+        self._made: dict[Value, SSAValue] = {} if outer is None else outer._made
+
+    def find(self, name: str) -> Value | None:
+        """What a name stands for."""
+        if name in self.names or self.outer is None:
+            return self.names.get(name)
+        return self.outer.find(name)
+
+    def define(self, name: str, value: Value, location: Location | str) -> None:
+        """Give a name its value, once."""
+        if name in self.names:
+            raise CompileError(location, f'writes "{name}", which is there already')
+        self.names[name] = value
+        if value.made is not None:
+            value.made.name_hint = value.made.name_hint or _hint(name)
+
+    def ssa(self, value: Value) -> SSAValue:
+        """A value in this block; known numbers become constants or parameters here."""
+        if value.made is not None:
+            return value.made
+        if value not in self._made:
+            self._made[value] = self._literal(value)
+        return self._made[value]
+
+    def _literal(self, value: Value) -> SSAValue:
+        array = value.known
+        assert array is not None
+        if array.dtype == object:
+            flat = [self.b.reshape(self.b.size(d, "i64"), (1,)) for d in array.reshape(-1)]
+            return self.b.reshape(self.b.concat(flat, 0), array.shape)
+        if value.dtype not in COMPUTED:
+            shown = TEXT.get(value.dtype, value.dtype)
+            what = f"a constant of type {shown} is used at run time"
+            raise Unsupported(
+                self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in COMPUTED)}"
+            )
+        exact = array.dtype.kind != "i" or bool((np.abs(array) < EXACT).all())
+        if array.size and exact and _is_uniform(array):
+            return self.b.fill(float(array.reshape(-1)[0]), array.shape, value.dtype)
+        if 0 < array.size <= LITERAL and exact:
+            return self.b.constant(array)
+        name = self.model.unique(value.name)
+        self.model.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
+        return self.b.param(name, array.shape, value.dtype)
+
+    # Graphs
+
+    def run(self, graph: GraphProto, where: str = "") -> list[Value]:
+        """Initialisers, nodes, then the values of the outputs."""
+        self.initialise(graph, where)
+        for index, op in enumerate(graph.node):
+            self.run_node(op, index, where)
+        return [self.output(info.name, where) for info in graph.output]
+
+    def initialise(self, graph: GraphProto, where: str = "") -> None:
+        """Give the graph's initialisers their names."""
+        if graph.sparse_initializer:
+            what = f"{where}holds sparse initialisers, which are not supported"
+            raise Unsupported(self.model.file, what)
+        for tensor in graph.initializer:
+            place = Location(self.model.file, f'{where}initialiser "{tensor.name}"')
+            if tensor.name not in self.names:
+                self.define(tensor.name, self.constant(tensor, place), place)
+
+    def constant(self, tensor: Any, place: Location | str) -> Value:
+        """A tensor's numbers."""
+        return Value.of(self.model.tensors.array(tensor, place), tensor.name)
+
+    def output(self, name: str, where: str = "") -> Value:
+        """The value of an output."""
+        value = self.find(name)
+        if value is None:
+            raise CompileError(
+                Location(self.model.file, where), f'no node writes the output "{name}"'
+            )
+        return value
+
+    def run_node(self, op: NodeProto, index: int, where: str = "") -> None:
+        """Build one node, or fold it."""
+        self.model.nodes += 1
+        place = where + _place(op, index)
+        location = Location(self.model.file, place)
+        if self.model.nodes > MAX_NODES:
+            raise CompileError(location, f"is one of more than {MAX_NODES} nodes")
+        before, self.b.loc = self.b.loc, location
+        domain = "" if op.domain == "ai.onnx" else op.domain
+        function = self.model.functions.get((domain, op.op_type))
+        if function is not None:
+            self._call(op, function, place)
+        else:
+            self._run_operator(op, domain, place)
+        self.b.loc = before
+
+    def _run_operator(self, op: NodeProto, domain: str, place: str) -> None:
+        name = op.op_type if not domain else f"{domain}.{op.op_type}"
+        location = Location(self.model.file, place)
+        if domain not in self.opsets:
+            raise CompileError(
+                location, f"is of the domain {domain!r}, which the model does not import"
+            )
+        opset = self.opsets[domain]
+        schema = schema_of(op.op_type, opset, domain)
+        operator = OPERATORS.get(name)
+        if operator is None and name not in BY_DEFINITION:
+            why = REFUSED.get(name)
+            what = f"operator {name} is not supported" + (f": {why}" if why else "")
+            raise Unsupported(location, what, "rnncc ops --onnx lists those that are")
+        if schema is None and not domain:
+            raise CompileError(location, f"opset {opset} has no operator {name}")
+        node = Node(op, self, opset, schema, place)
+        if operator is None:
+            self._call(op, definition_of(node, schema), place)
+            return
+        results = self._fold(node, operator)
+        if results is None:
+            results = operator.build(node)
+        self._store(node, results)
+
+    def _fold(self, node: Node, operator: Operator) -> Any:
+        """The outputs, where all inputs are known and that decides them."""
+        known = [None if value is None else value.known for value in node.inputs]
+        if operator.fold is None or not all(
+            a is not None or v is None for a, v in zip(known, node.inputs, strict=True)
+        ):
+            return None
+        arrays = [np.zeros(0) if a is None else a for a in known]
+        if sum(a.size for a in arrays) > MAX_FOLDED:
+            return None
+        try:
+            with np.errstate(all="ignore"):
+                found: Any = operator.fold(node, arrays)
+        except (ValueError, IndexError, TypeError) as error:
+            raise node.error(f"has inputs that do not fit: {error}") from error
+        if found is None or isinstance(found, (list, tuple)):
+            return cast(Any, found)
+        return np.asarray(found)  # NumPy gives plain numbers for arrays without axes
+
+    def _store(self, node: Node, results: Any) -> None:
+        found: Sequence[Any] = [results]
+        if isinstance(results, (list, tuple)):
+            found = cast(Sequence[Any], results)
+        for name, result in zip(node.op.output, found, strict=False):
+            if not name:
+                continue
+            if result is None:
+                raise node.unsupported(f'has the output "{name}", which is not supported')
+            self.define(name, self._value(node, result), node.location)
+        for name in node.op.output[len(found) :]:
+            if name:
+                raise node.unsupported(f'has the output "{name}", which is not supported')
+
+    def _value(self, node: Node, result: Any) -> Value:
+        if isinstance(result, Value):
+            return result
+        if isinstance(result, np.ndarray):
+            return Value.of(cast(Array, result))
+        value = Value.computed(result)
+        if value.dtype not in COMPUTED:
+            raise node.unsupported(
+                f"computes {TEXT[value.dtype]} at run time, which is not supported"
+            )
+        elements = product(value.dims)
+        if any(abs(factor) > MAX_ELEMENTS for _, factor in elements.terms):
+            what = f"gives a tensor of shape {shape_text(value.dims)}, which is too large"
+            raise node.error(what)
+        return value
+
+    def _call(self, op: NodeProto, function: Any, place: str) -> None:
+        """Build the nodes of a function in the place of one that calls it."""
+        location = Location(self.model.file, place)
+        self.model.calls += 1
+        if self.model.calls > MAX_CALLS:
+            raise CompileError(location, f"calls functions more than {MAX_CALLS} deep")
+        inner = Scope(self.model, self.b, self)
+        inner.opsets = {**self.opsets, **{e.domain: e.version for e in function.opset_import}}
+        nodes = inlined(op, function, location)
+        inner.names = dict(self._arguments(op, function, location))
+        inner.outer = None
+        for index, inside in enumerate(nodes):
+            inner.run_node(inside, index, f"{place}: ")
+        for name, outer in zip(function.output, op.output, strict=False):
+            if outer:
+                self.define(outer, inner.output(name, f"{place}: "), location)
+        self.model.calls -= 1
+
+    def _arguments(
+        self, op: NodeProto, function: Any, location: Location
+    ) -> list[tuple[str, Value]]:
+        found = list[tuple[str, Value]]()
+        if len(op.input) > len(function.input):
+            what = f"has {len(op.input)} inputs, its function takes {len(function.input)}"
+            raise CompileError(location, what)
+        for name, given in zip(function.input, op.input, strict=False):
+            if not given:
+                continue
+            value = self.find(given)
+            if value is None:
+                what = f'reads "{given}", which no earlier node, input or initialiser gives'
+                raise CompileError(location, what)
+            found.append((name, value))
+        return found
+
+
+def captured(graphs: Sequence[GraphProto], given: Sequence[str] = ()) -> list[str]:
+    """The names of outer graphs that some graphs read, in order."""
+    found = dict[str, None]()
+    for graph in graphs:
+        own = {*given, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
+        for node in graph.node:
+            inside = list(graphs_of(_Only(node)))
+            read = [*node.input, *captured(inside)]
+            found.update((name, None) for name in read if name and name not in own)
+            own.update(node.output)
+        found.update((o.name, None) for o in graph.output if o.name not in own)
+    return list(found)
+
+
+class _Only:
+    """A graph of one node, for `graphs_of`."""
+
+    def __init__(self, node: NodeProto) -> None:
+        self.node = [node]
+
+
+class Captures:
+    """What graphs inside read of the scope around: small known numbers stay known, the rest are
+    values that the loop or branch is handed.
+
+    Attributes:
+        consts: those values.
+    """
+
+    def __init__(self, scope: Scope, graphs: Sequence[GraphProto]) -> None:
+        self._scope = scope
+        self._known, self._names = dict[str, Value](), list[str]()
+        self.consts = list[SSAValue]()
+        for name in captured(graphs):
+            value = scope.find(name)
+            if value is None:
+                continue  # the node inside that reads it says so
+            array = value.known
+            small = array is not None and (array.dtype == object or array.size <= CAPTURED)
+            if small or value.dtype not in COMPUTED:
+                self._known[name] = value
+            else:
+                self._names.append(name)
+                self.consts.append(scope.ssa(value))
+
+    def inside(self, b: Build, consts: Sequence[SSAValue]) -> Scope:
+        """The scope of a block that takes the consts."""
+        inner = Scope(self._scope.model, b)
+        inner.opsets = self._scope.opsets
+        inner.names = dict(self._known)
+        for name, value in zip(self._names, consts, strict=True):
+            inner.names[name] = Value.computed(value)
+        return inner
+
+
+@lru_cache(maxsize=4096)
+def schema_of(kind: str, opset: int, domain: str) -> Any:
+    """What the standard says of an operator; None where it has none."""
+    onnx = onnx_package()
+    try:
+        return onnx.defs.get_schema(kind, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def _place(op: NodeProto, index: int) -> str:
+    """A node in messages."""
+    name = op.name or (op.output[0] if op.output else "")
+    shown = repr(name[:80]) if name else str(index)
+    return f"node {shown} ({op.op_type[:80]})"
+
+
+def _hint(name: str) -> str:
+    hint = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name[:64])
+    return hint if hint[:1].isalpha() else f"_{hint}"
+
+
+def _is_uniform(array: Array) -> bool:
+    first = array.reshape(-1)[0]
+    return bool((array == first).all()) and not (first == 0 and np.signbit(array).any())
+
+
+__all__ = ["Captures", "Dim", "Model", "Scope", "captured", "dims_of", "dtype_of", "schema_of"]

@@ -1,0 +1,84 @@
+"""The operators that the importer knows, and those it refuses with a reason."""
+
+from rnncc.frontends.onnx.node import Operator
+from rnncc.frontends.onnx.ops import (
+    arithmetic,
+    control,
+    conv,
+    elementwise,
+    indexing,
+    linear,
+    logic,
+    normal,
+    recurrent,
+    reduce,
+    shape,
+    source,
+)
+
+FAMILIES: dict[str, dict[str, Operator]] = {
+    "Recurrent layers": recurrent.OPERATORS,
+    "Control": control.OPERATORS,
+    "Products": linear.OPERATORS,
+    "Arithmetic": arithmetic.OPERATORS,
+    "Element by element": elementwise.OPERATORS,
+    "Comparisons and logic": logic.OPERATORS,
+    "Reductions": reduce.OPERATORS,
+    "Normalisation": normal.OPERATORS,
+    "Convolution and pooling": conv.OPERATORS,
+    "Shapes": shape.OPERATORS,
+    "Indexing": indexing.OPERATORS,
+    "Constants": source.OPERATORS,
+}
+
+OPERATORS: dict[str, Operator] = {
+    name: operator for family in FAMILIES.values() for name, operator in family.items()
+}
+"""Operator -> how it is read; with its domain in front where that is not the standard's."""
+
+BY_DEFINITION: tuple[str, ...] = (
+    *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
+    *("CausalConvWithState", "LRN", "LinearAttention", "SwiGLU", "DynamicQuantizeLinear"),
+    *("HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
+    *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
+)
+"""Operators that are read as the standard defines them by others."""
+
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+            "Multinomial",
+            "Bernoulli",
+        ),
+        "its results are random",
+    ),
+    **dict.fromkeys(
+        (
+            "SequenceAt",
+            "SequenceConstruct",
+            "SequenceEmpty",
+            "SequenceErase",
+            "SequenceInsert",
+            "SequenceLength",
+            "SequenceMap",
+            "SplitToSequence",
+            "ConcatFromSequence",
+        ),
+        "sequences of tensors are not read",
+    ),
+    **dict.fromkeys(
+        ("Optional", "OptionalGetElement", "OptionalHasElement"), "optional values are not read"
+    ),
+    **dict.fromkeys(
+        ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
+        "texts are not read",
+    ),
+    **dict.fromkeys(
+        ("NonMaxSuppression", "Unique"), "the size of its result depends on computed elements"
+    ),
+}
+"""Operator -> why it is not supported."""

@@ -1,0 +1,72 @@
+"""Makes a stream of a net that takes a state in and gives the next one out, by names.
+
+In: a program and pairs of an input and an output. Out: as of `streaming.py`: a program that makes
+the state, and the net itself, whose inputs are those of a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from xdsl.ir import SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.ir.build import Build
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of, dtype_of, shape_text
+from rnncc.passes.streaming import Kept, Streamed
+
+
+def keep_states(program: Program, pairs: Mapping[str, str]) -> Streamed:
+    """Cut a program in two.
+
+    Args:
+        pairs: input -> the output that is its value in the next call. What a user gives no start
+            for is zeros.
+
+    Raises:
+        CompileError: a name that there is not, or a pair that differs in shape or type.
+    """
+    net = program.net
+    _check(program, pairs)
+    begin = Build.net(f"{program.name}_init")
+    firsts, state = dict[str, SSAValue](), list[Kept]()
+    for name in pairs:
+        value = net.inputs[name]
+        firsts[f"state:{name}"] = begin.input(name, dims_of(value), dtype_of(value))
+        state.append(Kept(f"state:{name}", f"next:{name}", name))
+    arrays = {n: a for n, a in program.arrays.items() if n not in pairs}
+    held = {n: a for n, a in program.arrays.items() if n in pairs}
+    init = begin.finish(firsts, held, program.source)
+    return Streamed(init, _step(program, pairs, arrays), state, dict.fromkeys(pairs, 0))
+
+
+def _step(program: Program, pairs: Mapping[str, str], arrays: Mapping[str, object]) -> Program:
+    """The net, with its states as inputs of other names, and the next ones as further outputs."""
+    b, known = Build.net(f"{program.name}_step"), dict[SSAValue, SSAValue]()
+    for name, value in program.net.inputs.items():
+        title = f"state:{name}" if name in pairs else name
+        known[value] = b.input(title, dims_of(value), dtype_of(value))
+    last = program.net.body.block.last_op
+    for op in program.net.body.block.ops:
+        if op is not last:
+            b.block.add_op(op.clone(known))
+    outputs = {name: known[value] for name, value in program.net.outputs.items()}
+    nexts = {f"next:{name}": outputs[output] for name, output in pairs.items()}
+    return b.finish({**outputs, **nexts}, arrays, program.source)  # type: ignore[arg-type]
+
+
+def _check(program: Program, pairs: Mapping[str, str]) -> None:
+    inputs, outputs = program.net.inputs, program.net.outputs
+    for name, output in pairs.items():
+        for what, wanted, there in (("input", name, inputs), ("output", output, outputs)):
+            if wanted not in there:
+                known = f"{what}s: {', '.join(there)}"
+                raise CompileError(program.source, f'state: no {what} is named "{wanted}"', known)
+        one, other = inputs[name], outputs[output]
+        if one.type != other.type:
+            texts = [f"{dtype_of(v)} {shape_text(dims_of(v))}" for v in (one, other)]
+            what = f'state: input "{name}" is {texts[0]}, output "{output}" {texts[1]}'
+            raise CompileError(program.source, what)
+    if len(set(pairs.values())) < len(pairs):
+        raise CompileError(program.source, "state: one output is the next value of two inputs")

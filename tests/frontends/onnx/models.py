@@ -1,0 +1,97 @@
+"""Small ONNX models, and what ONNX Runtime and the interpreter say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from rnncc.frontends.onnx.importer import import_model
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+KINDS = {
+    "f32": TensorProto.FLOAT,
+    "i32": TensorProto.INT32,
+    "i64": TensorProto.INT64,
+    "i1": TensorProto.BOOL,
+}
+
+
+def info(name: str, shape: Sequence[int | str] | None, dtype: str = "f32") -> Any:
+    """The declaration of an input or output."""
+    return helper.make_tensor_value_info(name, KINDS[dtype], shape)
+
+
+def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> Any:
+    """A node; names with blanks between them, `_` for a missing one."""
+    names = [["" if n == "_" else n for n in text.split()] for text in (inputs, outputs)]
+    return helper.make_node(kind, *names, name=outputs.split()[0], **attributes)
+
+
+def graph(
+    nodes: Sequence[Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    constants: Mapping[str, Any] | None = None,
+) -> Any:
+    """A graph with initialisers."""
+    tensors = [numpy_helper.from_array(np.asarray(a), n) for n, a in (constants or {}).items()]
+    return helper.make_graph(nodes, "graph", inputs, outputs, tensors)
+
+
+def model(
+    nodes: Sequence[Any],
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    constants: Mapping[str, Any] | None = None,
+    opset: int = 17,
+    **more: Any,
+) -> Any:
+    """A model of one graph."""
+    made = graph(nodes, inputs, outputs, constants)
+    imports = [helper.make_opsetid("", opset)]
+    return helper.make_model(made, opset_imports=imports, ir_version=8, **more)
+
+
+def interpreted(source: Any, inputs: Mapping[str, Any], **options: Any) -> Arrays:
+    """The outputs by the interpreter of the IR."""
+    return run(import_model(source, **options), inputs)
+
+
+def imported(source: Any, **options: Any) -> Program:
+    """The program."""
+    return import_model(source, **options)
+
+
+def by_onnxruntime(source: Any, inputs: Mapping[str, Any]) -> Arrays:
+    """The outputs by ONNX Runtime, on one thread."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    text = source if isinstance(source, str) else source.SerializeToString()
+    session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    wanted = {i.name for i in session.get_inputs()}
+    given = {name: array for name, array in inputs.items() if name in wanted}
+    return dict(zip(names, session.run(None, given), strict=True))
+
+
+def assert_close(got: Mapping[str, Any], want: Mapping[str, Any]) -> None:
+    """Within 1e-5 + 1e-4 · |x|."""
+    assert got.keys() == want.keys()
+    for name, array in want.items():
+        assert got[name].shape == array.shape, name
+        np.testing.assert_allclose(got[name], array, 1e-4, 1e-5, err_msg=name)
+
+
+def checked(made: Any) -> Any:
+    """The model, if the standard's own checker takes it."""
+    onnx.checker.check_model(made)
+    return made
