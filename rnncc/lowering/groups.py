@@ -24,7 +24,7 @@ from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
 
-EXPENSIVE = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
+EXPENSIVE = (ew.Exp, ew.Expm1, ew.Log, ew.Log1p, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
 """Worth a buffer rather than a second evaluation."""
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""

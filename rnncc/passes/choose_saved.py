@@ -27,7 +27,7 @@ from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
-COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
+COSTLY = (ew.Exp, ew.Expm1, ew.Log, ew.Log1p, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
 VIEWS = (Reshape, Transpose, Broadcast, Slice, Shift)
 
 ARITHMETIC, FUNCTION = 0.25, 2.0

@@ -20,7 +20,7 @@ from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
-COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf)
+COSTLY = (ew.Exp, ew.Expm1, ew.Log, ew.Log1p, ew.Tanh, ew.Sigmoid, ew.Erf)
 MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
 
 

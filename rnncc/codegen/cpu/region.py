@@ -203,6 +203,8 @@ def _float_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter) -> 
             return math.minimum(b, *xs)
         case ew.Abs() | ew.Sqrt() | ew.Exp() | ew.Log() | ew.Tanh() | ew.Sigmoid() | ew.Erf():
             return getattr(math, op.name.split(".")[1])(b, xs[0])
+        case ew.Log1p() | ew.Expm1():
+            return getattr(math, op.name.split(".")[1])(b, xs[0])
         case _:
             raise AssertionError(f"{op.name} has no code")
 
