@@ -1,0 +1,184 @@
+"""Reading a cell as a graph, with guards.
+
+TorchDynamo reads the cell's Python once. It finds every tensor that the cell reads and hands them over at each call,
+and it notices when something else that the cell depends on has changed; then it reads again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+import torch._dynamo
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.cell import Step
+from rnncc.frontends.torch.trace import aten_graph
+from rnncc.torch.loops import Loop, loop_of
+
+VARIANTS = 1 << 12
+"""How often a cell is read anew for other shapes or settings."""
+
+Tensors = Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A call that is under way.
+
+    Attributes:
+        rows, states: stand-ins for what one step takes; their values are never read.
+        reverse: whether the last row comes first.
+        run: does all steps, given their loop and the tensors that the cell holds.
+    """
+
+    rows: Tensors
+    states: Tensors
+    reverse: bool
+    run: Callable[[Loop, Tensors], Tensors]
+
+
+class _Readings(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Reading] = []
+
+
+_readings = _Readings()
+_readers: WeakKeyDictionary[Any, Callable[..., Any]] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+def read(cell: Callable[..., Any], rows: Any, state: Any, reading: Reading) -> tuple[Any, Any]:
+    """What the cell returns for rows and state, with what `reading.run` made in place of each tensor.
+
+    Raises:
+        CompileError: the cell cannot be read.
+    """
+    _readings.stack.append(reading)
+    try:
+        return _reader(cell)(cell, rows, state)
+    except torch._dynamo.exc.TorchDynamoException as error:
+        raise CompileError(_name(cell), _reason(error)) from error
+    finally:
+        _readings.stack.pop()
+
+
+@torch._dynamo.allow_in_graph
+def _row(x: torch.Tensor) -> torch.Tensor:
+    """Marks a row of ys."""
+    return x.clone()
+
+
+@torch._dynamo.allow_in_graph
+def _state(x: torch.Tensor) -> torch.Tensor:
+    """Marks a state after the step."""
+    return x.clone()
+
+
+def _step(cell: Callable[..., Any], rows: Any, state: Any) -> tuple[Any, Any]:
+    y, new = cell(rows, state)
+    return pytree.tree_map(_row, y), pytree.tree_map(_state, new)
+
+
+def _reader(cell: Callable[..., Any]) -> Callable[..., Any]:
+    """`_step` with guards of its own for each cell."""
+    key = _code(cell)
+    with _lock:
+        found = _readers.get(key)
+        if found is None:
+            own = FunctionType(_step.__code__.replace(co_name=_name(cell)), globals())
+            found = _readers[key] = torch.compile(
+                own, backend=_backend, fullgraph=True, dynamic=False, recompile_limit=VARIANTS
+            )
+        return found
+
+
+def _code(cell: Any) -> Any:
+    """What cells that are alike have in common."""
+    function = getattr(cell, "__func__", cell)
+    return getattr(function, "__code__", type(cell))
+
+
+def _name(cell: Any) -> str:
+    return getattr(cell, "__qualname__", None) or type(cell).__qualname__
+
+
+def _backend(module: GraphModule, examples: list[torch.Tensor]) -> Callable[..., Any]:
+    return _Captured(module)
+
+
+@dataclass(eq=False)
+class _Captured:
+    """A graph that Dynamo calls with tensors in place of the cell."""
+
+    module: GraphModule
+    step: Step | None = None
+    order: Sequence[int] = ()
+    loops: dict[bool, Loop] = field(default_factory=dict[bool, Loop])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        reading = _readings.stack[-1]
+        loop = self.loops.get(reading.reverse) or self._make(tensors, reading)
+        assert self.step is not None
+        made = reading.run(loop, [tensors[i] for i in self.step.held])
+        return [made[i] for i in self.order]
+
+    def _make(self, tensors: Tensors, reading: Reading) -> Loop:
+        with self.lock:
+            if self.step is None:
+                self.order, rows = _unmark(self.module)
+                self.step = _step_of(self.module, tensors, reading, rows)
+            if reading.reverse not in self.loops:
+                self.loops[reading.reverse] = loop_of(self.step, reading.reverse)
+            return self.loops[reading.reverse]
+
+
+def _step_of(module: GraphModule, tensors: Tensors, reading: Reading, ys: int) -> Step:
+    for tensor in tensors:
+        check_tensor(tensor)
+    _check_modes(module)
+    places = {id(tensor): i for i, tensor in enumerate(tensors)}
+    rows = [places.get(id(x)) for x in reading.rows]
+    states = [places.get(id(x)) for x in reading.states]
+    held = [i for i in range(len(tensors)) if i not in (*rows, *states)]
+    examples = [torch.empty_like(t, requires_grad=False) for t in tensors]
+    graph = aten_graph(module, examples)
+    return Step(graph, rows, states, held, examples, reading.rows, reading.states, ys)
+
+
+def check_tensor(x: torch.Tensor) -> None:
+    """Refuse what compiled code cannot read."""
+    if x.device.type != "cpu" or x.layout != torch.strided:
+        raise CompileError("", f"a tensor on {x.device} ({x.layout}): only dense ones on the CPU")
+
+
+def _unmark(module: GraphModule) -> tuple[list[int], int]:
+    """Take the marks away and put rows first: where each result is now, and how many rows there are."""
+    graph = module.graph
+    output = graph.output_node()
+    nodes: list[Node] = list(output.args[0])  # pyright: ignore
+    order = sorted(range(len(nodes)), key=lambda i: nodes[i].target is _state)
+    output.args = (tuple(nodes[i].args[0] for i in order),)
+    graph.eliminate_dead_code()
+    module.recompile()
+    return [order.index(i) for i in range(len(nodes))], sum(n.target is _row for n in nodes)
+
+
+def _check_modes(module: GraphModule) -> None:
+    for node in module.graph.nodes:
+        if "set_grad_enabled" in str(node.target) or "autocast" in str(node.target):
+            what = "a cell must not switch gradients or autocast on or off"
+            raise CompileError("", what, "x.detach() stops a gradient")
+
+
+def _reason(error: BaseException) -> str:
+    """The first paragraph of Dynamo's message, and the user's line."""
+    return str(error).strip().split("\n\n")[0]
