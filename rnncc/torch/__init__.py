@@ -1,9 +1,14 @@
 """Recurrent nets of PyTorch, compiled (docs/torch.md).
 
-    ys, state = rnncc.torch.scan(cell, xs, state)     # a loop of one's own cell, with gradients
+ys, state = rnncc.torch.scan(cell, xs, state)     # a loop of one's own cell, with gradients
 """
 
 from __future__ import annotations
+
+from importlib.util import find_spec
+
+if find_spec("torch") is None:
+    raise ImportError("rnncc.torch needs PyTorch 2.13 or later: pip install 'rnncc[torch]'")
 
 from rnncc.torch.scanning import scan
 

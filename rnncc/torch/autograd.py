@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """A loop as a function of PyTorch's autograd."""
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class _Loop(torch.autograd.Function):
             except IndexError:  # the graph was retained: forward leaves the same tape again
                 tape = ctx.loop.forward(tensors)[1]
             made = ctx.loop.backward(tape, grads, tensors, wanted)
-        final = _Once.apply(*made) if torch.is_grad_enabled() else made  # pyright: ignore
-        return (None, *final)
+        if torch.is_grad_enabled():  # to differentiate the gradients again is an error, no zero
+            made = _Once.apply(*(g if g is None else g.requires_grad_() for g in made))
+        return (None, *made)
 
 
 class _Once(torch.autograd.Function):

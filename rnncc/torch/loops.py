@@ -1,9 +1,10 @@
+# pyright: basic, reportMissingImports=false
 """A loop over time as it is called: compiled in float32, interpreted in float64."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -213,7 +214,7 @@ def loop_of(step: Step, reverse: bool) -> Loop:
         if code is None:
             code = _codes[key] = InterpretedCode(program) if wide else CompiledCode(program)
     outputs = list[Output]()
-    results = step.graph.graph.output_node().args[0]
+    results: Any = step.graph.graph.output_node().args[0]
     for name, node in zip(program.net.outputs, results, strict=True):
         value: torch.Tensor = node.meta["val"]
         shape = tuple(int(size) for size in value.shape)
@@ -228,7 +229,9 @@ def _is_wide(step: Step) -> bool:
         CompileError: some are, others are not.
     """
     found = [*step.row_types, *step.state_types, *step.inputs]
-    found += [v for node in step.graph.graph.nodes if isinstance(v := node.meta.get("val"), torch.Tensor)]
+    found += [
+        v for node in step.graph.graph.nodes if isinstance(v := node.meta.get("val"), torch.Tensor)
+    ]
     kinds = {x.dtype for x in found if x.is_floating_point()}
     if len(kinds) > 1:
         names = ", ".join(sorted(map(type_name, kinds)))

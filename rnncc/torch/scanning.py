@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """`scan`: a cell of one's own as a compiled loop over time."""
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rnncc.torch.tracing import Reading, check_tensor, read
 _Type = tuple[torch.Size, torch.dtype]
 
 
+@torch.compiler.disable(reason="rnncc compiles the loop")
 def scan(
     cell: Callable[[Any, Any], tuple[Any, Any]], xs: Any, state: Any, *, reverse: bool = False
 ) -> tuple[Any, Any]:
@@ -26,7 +28,7 @@ def scan(
     Args:
         cell: a module or a function of tensors, read once as a graph; whatever tensors it reads
             besides (parameters, what it closes over) get their gradients too.
-        xs: tensors of T rows, in any nest of tuples, lists and dicts; the cell gets one row of each.
+        xs: tensors of T rows, in any nest of tuples, lists and dicts; the cell gets a row of each.
         state: tensors before the first step, in any such nest; the cell gives the next ones, of the
             same shapes.
         reverse: whether the last row comes first.
@@ -43,7 +45,9 @@ def scan(
         raise CompileError("", "autocast is on, and compiled loops compute in float32", hint)
     sequences, row_spec = _leaves(xs, "xs")
     states, state_spec = _leaves(state, "the state")
-    rows, starts = _stand_ins(_row_types(sequences)), _stand_ins(map(_type, states))
+    kinds = [*_row_types(sequences), *((x.shape, x.dtype) for x in states)]
+    stand_ins = _stand_ins(kinds)
+    rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
 
     def run(loop: Loop, held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         return apply(loop, [*sequences, *states, *held])
@@ -78,10 +82,6 @@ def _row_types(xs: Sequence[torch.Tensor]) -> list[_Type]:
             shapes = ", ".join(str(list(x.shape)) for x in xs)
             raise CompileError("", f"xs have shapes {shapes}: the first sizes must be one T")
     return [(x.shape[1:], x.dtype) for x in xs]
-
-
-def _type(x: torch.Tensor) -> _Type:
-    return x.shape, x.dtype
 
 
 def _stand_ins(types: Iterable[_Type]) -> list[torch.Tensor]:

@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """From the graph of one step to the program of a loop over time."""
 
 from __future__ import annotations

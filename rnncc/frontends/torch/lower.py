@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """From a graph of aten operators to ops of `rnn`, one node after another."""
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ def lower_graph(
 
 
 def _call(b: Build, node: Node, env: dict[Node, Any], size: Callable[[Any], Dim]) -> Any:
-    args, kwargs = map_arg((node.args, node.kwargs), lambda n: env[n])
+    values: Any = map_arg((node.args, node.kwargs), lambda n: env[n])
+    args, kwargs = values
     if node.target is operator.getitem:
         return args[0][args[1]]
     if node.target in SIZES:
@@ -93,9 +95,7 @@ def _translation(node: Node) -> Callable[..., Any] | None:
 
 def _hint(node: Node) -> str:
     name = str(node.target)
-    if name.startswith("aten.copy_"):
-        return "what is given from outside must not be changed in place"
-    if any(word in name for word in ("dropout", "bernoulli", "rand")):
+    if any(word in name for word in ("dropout", "bernoulli", "rand", "aten.empty")):
         return "draw random numbers outside and give them as inputs"
     return "docs/torch.md lists what is"
 

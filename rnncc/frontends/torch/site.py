@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """Where one aten operator is translated: the builder, the operator's result, refusals."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# pyright: basic, reportMissingImports=false
 """What PyTorch calls dtypes and sizes, in the terms of `rnn`."""
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The aten operators that are translated, by family: name -> function of a `Site` and operands.
 
-A function takes aten's own arguments, tensors as values, and gives a value or a tuple of them. A key is an
-operator's name, or NAME.OVERLOAD where overloads differ.
+A function takes aten's own arguments, tensors as values, and gives a value or a tuple of them. A
+key is an operator's name, or NAME.OVERLOAD where overloads differ.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from rnncc.frontends.torch.site import Number, Site, Table, Value
-from rnncc.ir.build import Build
 
 
 def relu(at: Site, x: Value) -> Value:
@@ -18,9 +17,7 @@ def leaky_relu(at: Site, x: Value, slope: Number = 0.01) -> Value:
     return at.b.select(above(at, x, 0), x, scaled(at, x, slope))
 
 
-def elu(
-    at: Site, x: Value, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1
-) -> Value:
+def elu(at: Site, x: Value, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Value:
     """scale · x above 0, scale · alpha · (e^(input_scale · x) - 1) below"""
     below = at.b.expm1(scaled(at, at.b.minimum(x, at.value(0)), input_scale))
     return scaled(at, at.b.select(above(at, x, 0), x, scaled(at, below, alpha)), scale)
@@ -81,6 +78,11 @@ def mish(at: Site, x: Value) -> Value:
     return at.b.mul(x, at.b.tanh(softplus(at, x)))
 
 
+def detach(at: Site, x: Value) -> Value:
+    """X; no gradient flows back to it"""
+    return at.b.stop_gradient(x)
+
+
 def above(at: Site, x: Value, bound: Number) -> Value:
     """x > bound"""
     return at.b.compare("gt", x, at.value(bound))
@@ -103,5 +105,5 @@ OPERATORS: Table = {
     "softplus": softplus,
     "log_sigmoid_forward": log_sigmoid,
     "mish": mish,
-    "detach": lambda at, x: Build.stop_gradient(at.b, x),
+    "detach": detach,
 }

@@ -8,12 +8,20 @@ from rnncc.ir.types import dtype_of
 
 def compare(kind: str) -> Translation:
     """A ? b"""
-    return lambda at, a, b: at.b.compare(kind, *at.common(a, b))
+
+    def translate(at: Site, a: Operand, b: Operand) -> Value:
+        return at.b.compare(kind, *at.common(a, b))
+
+    return translate
 
 
 def logical(kind: str) -> Translation:
     """A ? b, of what is not 0"""
-    return lambda at, a, b: at.b.logical(kind, at.value(a, "i1"), at.value(b, "i1"))
+
+    def translate(at: Site, a: Operand, b: Operand) -> Value:
+        return at.b.logical(kind, at.value(a, "i1"), at.value(b, "i1"))
+
+    return translate
 
 
 def bitwise(kind: str) -> Translation:

@@ -11,9 +11,7 @@ def mm(at: Site, a: Value, b: Value) -> Value:
     return at.b.matmul(a, b)
 
 
-def addmm(
-    at: Site, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1
-) -> Value:
+def addmm(at: Site, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
     """Beta · c + alpha · a · b"""
     product = at.b.matmul(a, b)
     product = product if alpha == 1 else at.b.mul(product, at.value(alpha))

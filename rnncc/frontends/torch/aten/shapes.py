@@ -10,8 +10,6 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 
 Size = int | Dim
-END = 2**63 - 1
-"""What aten writes for the end of an axis."""
 
 
 def same(at: Site, x: Value, **_: Any) -> Value:
@@ -66,10 +64,30 @@ def slice_of(
     if step != 1:
         at.refuse(f"a slice with step {step} is not supported")
     axis = at.axis(dim, rank_of(x))
-    size, begin = dims_of(x)[axis], _from_start(x, axis, 0 if start is None else start)
-    if begin.is_static and size.is_static:
-        begin = Dim.of(max(0, min(int(begin), int(size))))
-    return at.b.slice(x, axis, begin, at.dims[axis])
+    return at.b.slice(x, axis, _begin(x, axis, start), at.dims[axis])
+
+
+def select_scatter(at: Site, x: Value, new: Value, dim: int, index: Size) -> Value:
+    """X with one place of an axis replaced"""
+    axis = at.axis(dim, rank_of(x))
+    dims = (*at.dims[:axis], Dim.of(1), *at.dims[axis + 1 :])
+    return _replaced(at, x, at.b.reshape(at.value(new), dims), axis, _from_start(x, axis, index))
+
+
+def slice_scatter(
+    at: Site,
+    x: Value,
+    new: Value,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: Size = 1,
+) -> Value:
+    """X with part of an axis replaced"""
+    if step != 1:
+        at.refuse(f"a slice with step {step} is not supported")
+    axis = at.axis(dim, rank_of(x))
+    return _replaced(at, x, at.value(new), axis, _begin(x, axis, start))
 
 
 def split(at: Site, x: Value, size: Size | Sequence[Size], dim: int = 0) -> tuple[Value, ...]:
@@ -139,6 +157,23 @@ def _from_start(x: Value, axis: int, index: Size) -> Dim:
     return dims_of(x)[axis] + at if at.is_static and int(at) < 0 else at
 
 
+def _begin(x: Value, axis: int, start: Size | None) -> Dim:
+    """Where a slice starts: within the axis."""
+    size, begin = dims_of(x)[axis], _from_start(x, axis, 0 if start is None else start)
+    if begin.is_static and size.is_static:
+        return Dim.of(max(0, min(int(begin), int(size))))
+    return begin
+
+
+def _replaced(at: Site, x: Value, new: Value, axis: int, start: Dim) -> Value:
+    """X with new at a place along an axis."""
+    end = start + dims_of(new)[axis]
+    before = at.b.slice(x, axis, 0, start)
+    after = at.b.slice(x, axis, end, dims_of(x)[axis] - end)
+    parts = [part for part in (before, new, after) if dims_of(part)[axis] != 0]
+    return at.b.concat(parts, axis)
+
+
 OPERATORS: Table = {
     **dict.fromkeys(
         "clone contiguous alias lift_fresh lift_fresh_copy lift _assert_tensor_metadata".split(),
@@ -152,6 +187,8 @@ OPERATORS: Table = {
     "transpose": transpose,
     "t": t,
     "select": select,
+    "select_scatter": select_scatter,
+    "slice_scatter": slice_scatter,
     "slice": slice_of,
     "split": split,
     "split_with_sizes": split,

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value
+from rnncc.frontends.torch.site import Number, Operand, Site, Table, Translation, Value
 from rnncc.ir.dims import Dim
 
 
 def filled(number: Number) -> Translation:
     """One number everywhere"""
-    return lambda at, *_, **__: at.b.fill(float(number), at.dims, at.dtype)
+
+    def translate(at: Site, *_: Any, **__: Any) -> Value:
+        return at.b.fill(float(number), at.dims, at.dtype)
+
+    return translate
 
 
-def full(at: Site, like: Any, value: Number, **_: Any) -> Value:
+def full(at: Site, like: Any, value: Operand, **_: Any) -> Value:
     """A given number everywhere"""
-    return at.b.fill(float(value), at.dims, at.dtype)
+    return at.widened(at.value(value))
+
+
+def copy(at: Site, x: Value, new: Value, *_: Any) -> Value:
+    """New values in x's shape"""
+    return at.widened(at.value(new))
 
 
 def scalar_tensor(at: Site, value: Number | Dim, **_: Any) -> Value:
@@ -39,6 +48,7 @@ OPERATORS: Table = {
     **dict.fromkeys("zeros zeros_like new_zeros".split(), filled(0)),
     **dict.fromkeys("ones ones_like new_ones".split(), filled(1)),
     **dict.fromkeys("full full_like new_full fill".split(), full),
+    "copy": copy,
     "scalar_tensor": scalar_tensor,
     "arange": arange,
 }
