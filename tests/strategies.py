@@ -134,7 +134,7 @@ def _tame(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     """Functions that are smooth where they are used."""
     x, y = _pick(draw, pool), _pick(draw, pool)
     positive = b.add(b.abs(y), b.fill(1.0, []))
-    made = [b.erf(x), b.sqrt(positive), b.log(positive), b.div(x, positive)]
+    made = [b.sin(x), b.cos(x), b.erf(x), b.sqrt(positive), b.log(positive), b.div(x, positive)]
     made += [b.log1p(b.abs(y)), b.expm1(b.tanh(x))]
     return draw(st.sampled_from(made))
 
@@ -270,7 +270,26 @@ def _start(draw: Draw, b: Build, pool: Pool, shape: Sequence[Dim]) -> SSAValue:
     return draw(st.sampled_from([number, *(v for v in pool if v.type == number.type)]))
 
 
+def _windows(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    x = _pick(draw, pool, 1)
+    axis = draw(st.integers(0, len(dims_of(x)) - 1))
+    stride, taps = draw(st.integers(1, 2)), draw(st.integers(1, 2))
+    if not dims_of(x)[axis].is_static:
+        return b.windows(x, axis, 0, dims_of(x)[axis])
+    count = (int(dims_of(x)[axis]) - taps) // stride + 1
+    return b.windows(x, axis, 0, max(count, 1), stride, taps)
+
+
+def _gathered(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    """Along an axis of any size, by its own numbers backwards."""
+    x = _pick(draw, pool, 1)
+    axis = draw(st.integers(0, len(dims_of(x)) - 1))
+    size = dims_of(x)[axis]
+    return b.gather(x, b.sub(b.size(size - 1), b.iota([size], 0, "i64")), axis)
+
+
 MAKERS = [_unary, _unary, _binary, _binary, _with_constant, _choose, _slice, _concat]
+MAKERS += [_windows, _gathered]
 MAKERS += [_tame, _positions, _masked, _literal, _drawn, _shift]
 MAKERS += [_contract, _sum_rows]
 MAKERS += [_reshape, _reshape, _transpose, _broadcast, _matmul, _matmul, _reduce]

@@ -20,7 +20,7 @@ from rnncc.ir.access import Access, buffer_dtype, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Kernel, Pack, Reverse
+from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 
@@ -111,7 +111,7 @@ class _Walk:
                 self._vectors[op] = instructions(op.body.block, self.target)
             extents = [d.evaluate(sizes) for d in op.dims] or [1]
             return prod(extents[:-1]) * -(-extents[-1] // self.target.lanes) * self._vectors[op]
-        if isinstance(op, Pack | Reverse):
+        if isinstance(op, Pack | Reverse | Gather):
             return sum(use.elements for use in _uses(op, sizes) if use.written) // self.target.lanes
         return 0
 
@@ -202,6 +202,9 @@ def _uses(op: Operation, sizes: Sizes) -> list[_Use]:
             elements = op.depth.data * op.units.data
             uses = [_Use(v, elements, False) for v in op.ins]
             return [*uses, _Use(op.out, elements * len(op.ins), True)]
+        case Gather():
+            elements = size(get_dims(op.dims))
+            return [_Use(op.x, elements, False), _Use(op.out, elements, True)]
         case Reverse():
             elements = size(get_dims(op.dims))
             return [_Use(op.x, elements, False), _Use(op.out, elements, True)]

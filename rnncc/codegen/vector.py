@@ -119,6 +119,10 @@ class VectorEmitter:
         """The nearest whole number, ties to even (NumPy's rint)."""
         return self._intrinsic(b, "roundeven", x)
 
+    def rounded(self, b: ir.IRBuilder, kind: str, x: ir.Value) -> ir.Value:
+        """A whole number near x: floor, ceil, even or trunc; exact."""
+        return self._intrinsic(b, "roundeven" if kind == "even" else kind, x)
+
     def copy_sign(self, b: ir.IRBuilder, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
         """|magnitude| with the sign of `sign`."""
         return self._intrinsic(b, "copysign", magnitude, sign)

@@ -26,6 +26,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
+from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift, Slice, Transpose
@@ -141,6 +142,16 @@ class Build:
     def sigmoid(self, x: SSAValue) -> SSAValue:
         return self._op(ew.Sigmoid, x)
 
+    def sin(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Sin, x)
+
+    def cos(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Cos, x)
+
+    def round(self, kind: str, x: SSAValue) -> SSAValue:
+        """To a whole number: floor, ceil, even (the nearest, of two the even one) or trunc."""
+        return self._op(ew.Round, x, kind=StringAttr(kind))
+
     def relu(self, x: SSAValue) -> SSAValue:
         return self._op(ew.Relu, x)
 
@@ -241,6 +252,26 @@ class Build:
             return [self.fill(value, shape, dtype_of(x))] if size != 0 else []
 
         return self.concat([*edge(before), x, *edge(total - before - dims[axis])], axis)
+
+    def gather(self, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
+        """x's rows along an axis that whole numbers choose; one outside of x is an error."""
+        return self._op(Gather, x, index, axis=IntAttr(axis))
+
+    def windows(
+        self,
+        x: SSAValue,
+        axis: int,
+        start: Dim | int,
+        count: Dim | int,
+        stride: int = 1,
+        taps: int = 1,
+        dilation: int = 1,
+    ) -> SSAValue:
+        """x[start + i * stride + k * dilation] along an axis that becomes two: i, then k."""
+        numbers = {"stride": stride, "taps": taps, "dilation": dilation}
+        attributes = {name: IntAttr(number) for name, number in numbers.items()}
+        place = {"start": dim_attr(start), "count": dim_attr(count)}
+        return self._op(Windows, x, axis=IntAttr(axis), **place, **attributes)
 
     def reverse_segments(self, x: SSAValue, lengths: SSAValue) -> SSAValue:
         return self._op(ReverseSegments, x, lengths)

@@ -18,7 +18,7 @@ from rnncc.ir.interpreter import LimitError
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kern_memory import POISON, Memory, lay_out
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gather, Gemm, Index, Kernel, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import add_products, add_rows
@@ -102,6 +102,8 @@ class _Machine:
                 self._run_pack(op)
             case Reverse():
                 self._run_reverse(op)
+            case Gather():
+                self._run_gather(op)
             case Contract():
                 self._run_contract(op)
             case _:
@@ -256,6 +258,18 @@ class _Machine:
         out[...] = x
         for n, length in enumerate(lengths):
             out[:length, n] = x[:length, n][::-1]
+
+    def _run_gather(self, op: Gather) -> None:
+        (source, target), views = op.shapes, list[Array]()
+        for value, dims in ((op.x, source), (op.out, target)):
+            access = Access(Dim.of(0), dense(dims))
+            views.append(self._view(value, access, self.context.shape(dims)))
+        x, out = views
+        index = self._flat(op.index, out.shape[1])
+        if ((index < 0) | (index >= x.shape[1])).any():
+            raise ValueError(f"an index outside 0..{x.shape[1] - 1}")
+        _check_apart(out, [x, index])
+        out[...] = np.take(x, index, 1)
 
     # Memory
 

@@ -348,3 +348,37 @@ class Reverse(IRDLOperation):
         self, x: SSAValue, lengths: SSAValue, out: SSAValue, dims: tuple[Dim, Dim, Dim]
     ) -> None:
         super().__init__(operands=[x, lengths, out], properties={"dims": dims_attr(dims)})
+
+
+@irdl_op_definition
+class Gather(IRDLOperation):
+    """out[a, j, c] = x[a, index[j], c] over `dims`, x having `size` rows for each a; all dense
+
+    An index outside of 0..size - 1 ends the call with error 5.
+    """
+
+    name = "kern.gather"
+    x = operand_def(BufferType)
+    index = operand_def(BufferType)
+    out = operand_def(BufferType)
+    dims = prop_def(ArrayAttr)
+    size = prop_def(StringAttr)
+
+    def __init__(
+        self,
+        x: SSAValue,
+        index: SSAValue,
+        out: SSAValue,
+        dims: tuple[Dim, Dim, Dim],
+        size: Dim,
+    ) -> None:
+        super().__init__(
+            operands=[x, index, out],
+            properties={"dims": dims_attr(dims), "size": dim_attr(size)},
+        )
+
+    @property
+    def shapes(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+        """Of x and of out."""
+        outer, count, inner = get_dims(self.dims)
+        return (outer, get_dim(self.size), inner), (outer, count, inner)

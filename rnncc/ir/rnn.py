@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xdsl.ir import Dialect, Operation
 
-from rnncc.ir.ops import chunks, control, elementwise, linear, random, shape, source
+from rnncc.ir.ops import chunks, control, elementwise, indexing, linear, random, shape, source
 
 OPS: list[type[Operation]] = [
     *(*source.OPS, *elementwise.OPS, *random.OPS),
-    *(*shape.OPS, *linear.OPS, *control.OPS, *chunks.OPS),
+    *(*shape.OPS, *indexing.OPS, *linear.OPS, *control.OPS, *chunks.OPS),
 ]
 RNN = Dialect("rnn", OPS)

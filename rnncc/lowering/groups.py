@@ -18,13 +18,17 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
 
-EXPENSIVE = (ew.Exp, ew.Expm1, ew.Log, ew.Log1p, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
+EXPENSIVE = (
+    *(ew.Exp, ew.Expm1, ew.Log, ew.Log1p, ew.Tanh, ew.Sigmoid, ew.Erf),
+    *(ew.Sin, ew.Cos, ew.Sqrt, ew.Div),
+)
 """Worth a buffer rather than a second evaluation."""
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
@@ -247,7 +251,7 @@ class _Scheduler:
 def is_anchor(op: Operation) -> bool:
     """Whether an op stands alone rather than as an expression inside a kernel."""
     return isinstance(
-        op, Matmul | Reduce | Contract | SumRows | Scan | Chunks | Concat | ReverseSegments
+        op, Matmul | Reduce | Contract | SumRows | Scan | Chunks | Concat | ReverseSegments | Gather
     )
 
 
@@ -293,6 +297,10 @@ def _addressed(op: Operation) -> list[SSAValue]:
             return list(op.inits)
         case ReverseSegments():
             return [op.x, op.lengths]
+        case Gather():
+            return [op.x, op.index]
+        case Windows():
+            return [op.x]
         case Shift():
             return [op.x, op.init]
         case Reshape() if not is_unit_reshape(op):

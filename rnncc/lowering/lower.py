@@ -21,6 +21,7 @@ from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
+from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
 from rnncc.ir.ops.source import Constant, Param
@@ -145,7 +146,7 @@ class Lowering:
         A sum that goes on where another ends, which nothing else reads, goes on in place.
         """
         op = value.owner
-        alone = isinstance(op, Concat | Reduce | ReverseSegments | Contract | SumRows)
+        alone = isinstance(op, Concat | Reduce | ReverseSegments | Gather | Contract | SumRows)
         sequence = isinstance(op, Scan) and value in op.ys
         once = sequence and isinstance(op.parent_op(), Net | Chunks)
         if not (alone or once or isinstance(op, Chunks)) or value in self.output_of:
@@ -314,6 +315,8 @@ class Lowering:
                 sums.emit_batched(self, op)
             case ReverseSegments():
                 moves.emit_reverse(self, op)
+            case Gather():
+                moves.emit_gather(self, op)
             case _:
                 raise AssertionError(f"{op.name} stands alone and has no kernel")
 

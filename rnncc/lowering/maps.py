@@ -11,11 +11,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.access import Access, dense
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import get_dim, get_ints
+from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.types import dims_of
 
 ZERO = Dim.of(0)
-View = Reshape | Transpose | Broadcast | Slice
+View = Reshape | Transpose | Broadcast | Slice | Windows
 """Ops whose result is their operand's elements, selected by another index."""
 
 
@@ -101,7 +102,7 @@ def base_of(value: SSAValue) -> SSAValue:
 
 
 def through_view(op: View, index: IndexMap) -> IndexMap | None:
-    """Which element of a view's operand an element of its result is; None for other reshapes."""
+    """Which element of a view's operand an element of its result is; None where strides tell."""
     old = dims_of(op.x)
     match op:
         case Transpose():
@@ -133,9 +134,19 @@ def view_placed(op: View, placed: Placed) -> Placed | None:
             return Placed(placed.buffer, Access(placed.access.offset, dense(new)))
         joined = merged(placed.access, old, new)
         return None if joined is None else Placed(placed.buffer, joined)
+    if isinstance(op, Windows):
+        return Placed(placed.buffer, _windowed(op, placed.access))
     index = through_view(op, tuple(AxisIndex(ZERO, i) for i in range(len(new))))
     assert index is not None
     return Placed(placed.buffer, placed.over(index, len(new)))
+
+
+def _windowed(op: Windows, access: Access) -> Access:
+    """Windows lie over each other: an axis is walked in two steps."""
+    axis, step = op.axis.data, access.strides[op.axis.data]
+    both = tuple(step * distance for distance in op.steps)
+    strides = (*access.strides[:axis], *both, *access.strides[axis + 1 :])
+    return Access(access.offset + step * get_dim(op.start), strides)
 
 
 def merged(access: Access, old: Sequence[Dim], new: Sequence[Dim]) -> Access | None:

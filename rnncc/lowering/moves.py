@@ -1,4 +1,4 @@
-"""Ops that put values elsewhere: concatenations, and sequences turned round."""
+"""Ops that put values elsewhere: concatenations, sequences turned round, rows chosen."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rnncc.ir import kernels
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import Elementwise
+from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.shape import Concat, ReverseSegments
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import ZERO, Placed
@@ -39,3 +40,11 @@ def emit_reverse(lowering: Lowering, op: ReverseSegments) -> None:
     steps, columns, *rest = dims_of(op.x)
     dims = (steps, columns, product(rest))
     lowering.builder.insert(kernels.Reverse(x, lengths, dest.buffer, dims))
+
+
+def emit_gather(lowering: Lowering, op: Gather) -> None:
+    """Rows along one axis, by number."""
+    x, index = lowering.pointer(op.x), lowering.pointer(op.index)
+    dest, dims, axis = lowering.alone(op.y), dims_of(op.x), op.axis.data
+    sizes = product(dims[:axis]), product(dims_of(op.index)), product(dims[axis + 1 :])
+    lowering.builder.insert(kernels.Gather(x, index, dest.buffer, sizes, dims[axis]))

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, get_ints
+from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.types import dims_of
@@ -25,11 +26,20 @@ def can_do_in_bulk(op: Operation, kinds: Kinds) -> bool:
     if isinstance(op, Matmul):
         fits = kinds[op.b] == Kind.CONST and len(dims_of(op.b)) == 2
         return kinds[op.a] == Kind.ROW and (fits or len(dims_of(op.a)) == len(dims_of(op.b)))
+    if isinstance(op, Gather):
+        return Kind.CONST in (kinds[op.x], kinds[op.index]) and _axis_stays(op, kinds)
     return isinstance(op, (Elementwise, *_SHIFTS))
 
 
-def takes_matrix(op: Operation, value: SSAValue, kinds: Kinds) -> bool:
-    """Whether an operand is one matrix for all steps, not a sequence of them."""
+def _axis_stays(op: Gather, kinds: Kinds) -> bool:
+    """Whether time stays in front: rows of a table by number, or of each step's x by the same."""
+    return op.axis.data == 0 or kinds[op.index] == Kind.CONST
+
+
+def takes_whole(op: Operation, value: SSAValue, kinds: Kinds) -> bool:
+    """Whether an operand is one matrix or table for all steps, not a sequence of them."""
+    if isinstance(op, Gather):
+        return kinds[value] == Kind.CONST
     return (
         isinstance(op, Matmul)
         and value is op.b
@@ -67,7 +77,13 @@ def _broadcast(b: Build, op: Broadcast, operands: Operands, steps: Dim) -> SSAVa
     return b.broadcast(operands[0], [steps, *dims_of(op.y)], [0, *_later(get_ints(op.axes))])
 
 
-def _slice(b: Build, op: Slice, operands: Operands, steps: Dim) -> SSAValue:
+def _gather(b: Build, op: Gather, operands: Operands, steps: Dim) -> SSAValue:
+    """Either x or index has a leading time axis."""
+    table = len(dims_of(operands[0])) == len(dims_of(op.x))
+    return b.gather(operands[0], operands[1], op.axis.data + (not table))
+
+
+def _slice(b: Build, op: Slice | Windows, operands: Operands, steps: Dim) -> SSAValue:
     return b.like(op, operands, axis=IntAttr(op.axis.data + 1))
 
 
@@ -86,4 +102,6 @@ _SHIFTS: dict[type[Operation], Callable[[Build, Any, Operands, Dim], SSAValue]] 
     Slice: _slice,
     Concat: _concat,
     Reduce: _reduce,
+    Gather: _gather,
+    Windows: _slice,
 }

@@ -16,6 +16,7 @@ from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
 from rnncc.ir.ops.control import Net, Scan, Yield
+from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Fill, Iota
@@ -26,7 +27,10 @@ TIME = "T"
 """The symbol of the number of steps."""
 
 _STEPS = Dim.of(TIME)
-_ROW_BY_ROW = (Elementwise, Fill, Iota, Reshape, Transpose, Broadcast, Slice, Concat, Reduce)
+_ROW_BY_ROW = (
+    *(Elementwise, Fill, Iota, Reshape, Transpose, Broadcast, Slice, Concat, Reduce),
+    *(Gather, Windows),
+)
 
 
 class Phase(IntEnum):
@@ -118,6 +122,10 @@ def _phase(op: Operation, phases: Sequence[Phase]) -> Phase:
 def _check_rows(op: RnnOp) -> None:
     """Refuse an op that mixes rows, though its result has an axis of time."""
     axis = time_axis(op.y)
+    if isinstance(op, Windows) and op.axis.data == time_axis(op.x):
+        raise NotCausal(f"{_name(op)} along time")
+    if isinstance(op, Gather) and op.axis.data == time_axis(op.x):
+        raise NotCausal(f"{_name(op)} along time")
     if isinstance(op, (Slice, Concat)) and op.axis.data == axis:
         raise NotCausal(f"{_name(op)} along time")
     if isinstance(op, Slice) and TIME in get_dim(op.start).symbols:

@@ -17,6 +17,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Slice, Transpose
 from rnncc.ir.ops.source import Param
@@ -27,7 +28,10 @@ from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
-COSTLY = (ew.Exp, ew.Expm1, ew.Log, ew.Log1p, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sqrt, ew.Div)
+COSTLY = (
+    *(ew.Exp, ew.Expm1, ew.Log, ew.Log1p, ew.Tanh, ew.Sigmoid, ew.Erf),
+    *(ew.Sin, ew.Cos, ew.Sqrt, ew.Div),
+)
 VIEWS = (Reshape, Transpose, Broadcast, Slice, Shift)
 
 ARITHMETIC, FUNCTION = 0.25, 2.0
@@ -275,7 +279,7 @@ def _elements(value: SSAValue, steps: Dim) -> float:
 def _work(op: Operation, steps: Dim) -> float:
     """Of computing an op's result once for each step; infinite where that is not possible."""
     match op:
-        case Source() | Reshape() | Transpose() | Broadcast() | Slice() | Shift():
+        case Source() | Reshape() | Transpose() | Broadcast() | Slice() | Shift() | Windows():
             return 0
         case Reduce():
             return _elements(op.x, steps) * ARITHMETIC
@@ -284,7 +288,7 @@ def _work(op: Operation, steps: Dim) -> float:
             return _elements(op.y, steps * depth) * ARITHMETIC
         case Elementwise():
             return _elements(op.y, steps) * (FUNCTION if isinstance(op, COSTLY) else ARITHMETIC)
-        case Concat():
+        case Concat() | Gather():
             return _elements(op.y, steps) * ARITHMETIC
         case _:
             return inf

@@ -10,6 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net, Scan
+from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
@@ -20,7 +21,7 @@ from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
-COSTLY = (ew.Exp, ew.Expm1, ew.Log, ew.Log1p, ew.Tanh, ew.Sigmoid, ew.Erf)
+COSTLY = (ew.Exp, ew.Expm1, ew.Log, ew.Log1p, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sin, ew.Cos)
 MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
 
 
@@ -80,6 +81,7 @@ class _Choice:
 
     kinds: dict[SSAValue, Kind]
     functions: bool
+    gated: bool
     able: set[SSAValue] = field(default_factory=set[SSAValue])
     chosen: set[SSAValue] = field(default_factory=set[SSAValue])
     costly: set[SSAValue] = field(default_factory=set[SSAValue])
@@ -87,7 +89,7 @@ class _Choice:
 
 
 def _choose(scan: Scan, functions: bool) -> _Choice:
-    choice = _Choice(kinds_of(scan), functions)
+    choice = _Choice(kinds_of(scan), functions, scan.gate is not None)
     consts, _, rows = scan.groups
     choice.able.update(consts if scan.gate is not None else (*consts, *rows))
     ready = {row for row, x in zip(rows, scan.xs, strict=True) if _is_made_for(x, scan)}
@@ -109,6 +111,8 @@ def _mark_able(choice: _Choice, op: RnnOp) -> None:
     kind = choice.kinds[op.y]
     if kind == Kind.STEP or not choice.able.issuperset(op.operands):
         return
+    if choice.gated and isinstance(op, Gather):
+        return  # it may fail, and the step that it belongs to might not run
     if kind == Kind.CONST or can_do_in_bulk(op, choice.kinds):
         choice.able.add(op.y)
 

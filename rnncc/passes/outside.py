@@ -9,7 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
-from rnncc.passes.bulk import in_bulk, spread, takes_matrix
+from rnncc.passes.bulk import in_bulk, spread, takes_whole
 from rnncc.passes.dependence import Kind
 
 
@@ -49,7 +49,7 @@ class Outside:
                 return self.rows[value]
             assert isinstance(op, RnnOp)
             operands = [
-                self.const(x) if takes_matrix(op, x, self.kinds) else self.all_steps(x)
+                self.const(x) if takes_whole(op, x, self.kinds) else self.all_steps(x)
                 for x in op.operands
             ]
             self.rows[value] = in_bulk(self.build(op), op, operands, self.steps)

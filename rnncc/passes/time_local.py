@@ -7,6 +7,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, get_ints
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Slice, Transpose
 from rnncc.ir.ops.source import Fill
@@ -58,9 +59,7 @@ def _keeps_rows(op: Operation, length: Dim) -> bool:
     """Of an op whose result is timed."""
     timed = [is_timed(v, length) for v in op.operands]
     match op:
-        case Fill():
-            return True
-        case Elementwise():
+        case Fill() | Elementwise():
             return all(timed)
         case Reshape():
             return timed[0]
@@ -68,8 +67,10 @@ def _keeps_rows(op: Operation, length: Dim) -> bool:
             return rows_a_step(op.x, length) == 1 and not timed[1]
         case Transpose():
             return timed[0] and get_ints(op.perm)[0] == 0
-        case Slice() | Concat():
+        case Slice() | Concat() | Windows():
             return all(timed) and op.axis.data != 0
+        case Gather():
+            return _gathers_rows(op, length)
         case Reduce():
             return timed[0] and 0 not in get_ints(op.axes)
         case Broadcast():
@@ -84,6 +85,13 @@ def _broadcasts_rows(op: Broadcast, length: Dim) -> bool:
     if is_timed(op.x, length):
         return get_ints(op.axes)[0] == 0 and dims_of(op.x)[0] == dims_of(op.y)[0]
     return not _mentions(op.x, length)
+
+
+def _gathers_rows(op: Gather, length: Dim) -> bool:
+    """Rows of one table, by each step's numbers; or of each step's x, by the same numbers."""
+    if op.axis.data == 0:
+        return is_timed(op.index, length) and not _mentions(op.x, length)
+    return is_timed(op.x, length) and not _mentions(op.index, length)
 
 
 def _multiplies_rows(op: Matmul, length: Dim) -> bool:

@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.access import Access, buffer_dtype, dense, get_access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kernels import Contract, Gemm, Kernel, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.ir.packing import GROUP, packed_depth
 from rnncc.planning.footprint import Footprint
@@ -99,6 +99,11 @@ def accesses(op: Operation) -> Iterator[Touch]:
             yield op.x, False, Access(ZERO, dense(dims)), dims
             yield _flat(op.lengths, False, dims[1])
             yield op.out, True, Access(ZERO, dense(dims)), dims
+        case Gather():
+            source, target = op.shapes
+            yield op.x, False, Access(ZERO, dense(source)), source
+            yield _flat(op.index, False, target[1])
+            yield op.out, True, Access(ZERO, dense(target)), target
         case Gate() | Limit():
             yield _flat(op.flag, False, Dim.of(1))
         case _:

@@ -7,6 +7,7 @@ CODES = {
     2: "a size is negative or too large",
     3: "a sequence length is beyond T",
     4: "a loop takes more turns than its limit",
+    5: "an index is outside of its table",
 }
 """What the codes of `include/rnncc.h` mean."""
 

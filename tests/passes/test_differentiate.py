@@ -47,6 +47,9 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "sigmoid": (Build.sigmoid, [[3]]),
     "relu": (Build.relu, [[5]]),
     "erf": (Build.erf, [[3]]),
+    "sin": (Build.sin, [[3]]),
+    "cos": (Build.cos, [[3]]),
+    "round": (lambda b, x: b.mul(x, b.round("floor", x)), [[5]]),
     "add": (Build.add, [["N", 3], [3]]),
     "sub": (Build.sub, [["N", 3], ["N", 1]]),
     "mul": (Build.mul, [["N", 3], []]),
@@ -79,6 +82,16 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
         [["N", 5]],
     ),
     "slice at the end": (lambda b, x: b.slice(x, 0, Dim.of("T") - 1, 1), [["T", 3]]),
+    "windows": (lambda b, x: b.windows(x, 1, 1, 3, 2, 2, 3), [["N", 9]]),
+    "windows in front": (lambda b, x: b.windows(x, 0, 0, 3, 3), [[8, 2]]),
+    "windows of unknown number": (
+        lambda b, x: b.windows(x, 0, 1, Dim.of("T") - 3, 1, 3),
+        [["T", 2]],
+    ),
+    "gather": (
+        lambda b, x: b.gather(x, b.constant(np.array([[2, 0, 2]]), "i64"), 1),
+        [["N", 3, 2]],
+    ),
     "concat": (lambda b, x, y: b.concat([x, y, x], 1), [["N", 3], ["N", 2]]),
     "reverse_segments": (
         lambda b, x: b.reverse_segments(x, b.input("lengths", ["N"], "i32")),

@@ -163,6 +163,8 @@ REASONS: list[tuple[str, Make]] = [
     ("tears the steps apart", lambda b, x, h: b.reshape(b.transpose(x, [1, 0, 2]), [T * N, 2])),
     ("number of steps is read", lambda b, x, h: b.mul(x, b.cast(b.size(T), "f32"))),
     ("number of steps is read", lambda b, x, h: b.slice(x, 1, T, 1)),
+    ("windows along time", lambda b, x, h: b.windows(x, 0, 0, T, 1, 1)),
+    ("gather along time", lambda b, x, h: b.gather(x, b.iota(["T"], 0), 0)),
     ("shift along time", lambda b, x, h: b.shift(x, h)),
     ("their number is fixed", lambda b, x, h: b.tanh(h)),
 ]

@@ -16,7 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.gemm import emit_gemm
 from rnncc.codegen.cpu.map import emit_map
-from rnncc.codegen.cpu.moves import emit_pack, emit_reverse
+from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import bad_size
@@ -39,7 +39,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, Map, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 
@@ -192,6 +192,9 @@ class _Body:
         if isinstance(op, Reverse):
             x, lengths, out = self._all([op.x, op.lengths, op.out])
             emit_reverse(self.emit, op, x, lengths, out, self._fail)
+        elif isinstance(op, Gather):
+            x, index, out = self._all([op.x, op.index, op.out])
+            emit_gather(self.emit, op, x, index, out, self._fail)
         elif not self.shared.call(self.emit, op, self.pointers):
             emit_kernel(self.emit, op, self.pointers)
 

@@ -1,4 +1,4 @@
-"""`kern.pack` and `kern.reverse`: kernels that only move elements."""
+"""`kern.pack`, `kern.reverse` and `kern.gather`: kernels that only move elements."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from rnncc.codegen.emit import BAD_LENGTH, I32, I64, Emit, Pointer, Value
-from rnncc.ir.kernels import Pack, Reverse
-from rnncc.ir.ops.base import get_dims
+from rnncc.codegen.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Emit, Pointer, Value
+from rnncc.ir.kernels import Gather, Pack, Reverse
+from rnncc.ir.ops.base import get_dim, get_dims
 
 Pair = tuple[Value, Value]
 
@@ -63,6 +63,42 @@ def emit_reverse(
         return []
 
     emit.loop(columns, column)
+
+
+def emit_gather(
+    emit: Emit, op: Gather, x: Pointer, index: Pointer, out: Pointer, fail: Callable[[int], None]
+) -> None:
+    """Copy rows by number, once all numbers are known to be of rows."""
+    b = emit.b
+    outer, count, inner = (emit.dim(d) for d in get_dims(op.dims))
+    size = emit.dim(get_dim(op.size))
+
+    def number(j: Value) -> Value:
+        found = emit.load(emit.at(index, j))
+        return found if index.dtype == "i64" else b.sext(found, I64)
+
+    def check(j: Value, carried: list[Value]) -> list[Value]:
+        row = number(j)
+        bad = b.or_(b.icmp_signed("<", row, I64(0)), b.icmp_signed(">=", row, size))
+        with emit.when(bad):
+            fail(BAD_INDEX)
+        return []
+
+    def copy(indices: list[Value]) -> None:
+        a, j = indices
+        source = emit.at(x, b.mul(b.add(b.mul(a, size), number(j)), inner))
+        target = emit.at(out, b.mul(b.add(b.mul(a, count), j), inner))
+
+        def part(start: Value, mask: Value | None) -> None:
+            lanes = emit.target.lanes
+            emit.store(
+                emit.load(emit.at(source, start), lanes, mask), emit.at(target, start), lanes, mask
+            )
+
+        emit.in_vectors(inner, emit.target.lanes, part)
+
+    emit.loop(count, check)
+    emit.nest([outer, count], copy, shared=True)
 
 
 class _Copy:

@@ -13,7 +13,7 @@ from rnncc.codegen.random import uniform
 from rnncc.errors import CompileError
 from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
-from rnncc.ir.ops.base import get_dim
+from rnncc.ir.ops.base import Unary, get_dim
 from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
@@ -185,14 +185,8 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter, lane
 def _float_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter) -> Value:
     b = emit.b
     match op:
-        case ew.Add():
-            return b.fadd(*xs)
-        case ew.Sub():
-            return b.fsub(*xs)
-        case ew.Mul():
-            return b.fmul(*xs)
-        case ew.Div():
-            return b.fdiv(*xs)
+        case ew.Add() | ew.Sub() | ew.Mul() | ew.Div():
+            return getattr(b, f"f{op.name.split('.')[1]}")(*xs)
         case ew.Neg():
             return b.fneg(xs[0])
         case ew.Relu():
@@ -201,7 +195,9 @@ def _float_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter) -> 
             return math.maximum(b, *xs)
         case ew.Minimum():
             return math.minimum(b, *xs)
-        case ew.Abs() | ew.Sqrt() | ew.Exp() | ew.Log() | ew.Tanh() | ew.Sigmoid() | ew.Erf():
+        case ew.Round():
+            return math.rounded(b, op.kind.data, xs[0])
+        case Unary():
             return getattr(math, op.name.split(".")[1])(b, xs[0])
         case ew.Log1p() | ew.Expm1():
             return getattr(math, op.name.split(".")[1])(b, xs[0])
@@ -218,12 +214,28 @@ def _integer_op(emit: Emit, op: Operation, xs: list[Value]) -> Value:
             return b.sub(*xs)
         case ew.Mul():
             return b.mul(*xs)
+        case ew.Div():
+            return _divide(emit, *xs)
         case ew.Maximum() | ew.Minimum():
             order = ">" if isinstance(op, ew.Maximum) else "<"
             signed = b.icmp_signed if dtype_of(op.y) != "i1" else b.icmp_unsigned
             return b.select(signed(order, *xs), *xs)
         case _:
             raise CompileError(str(op.location), f"{op.name} of {dtype_of(op.operands[0])}")
+
+
+def _divide(emit: Emit, x: Value, y: Value) -> Value:
+    """Towards zero; 0 where y is, and the smallest number by -1 is itself, not a trap."""
+    b, zero = emit.b, ir.Constant(x.type, None)
+    none, flips = b.icmp_signed("==", y, zero), b.icmp_signed("==", b.add(y, _one(x)), zero)
+    quotient = b.sdiv(x, b.select(b.or_(none, flips), _one(x), y))
+    return b.select(none, zero, b.select(flips, b.neg(x), quotient))
+
+
+def _one(like: Value) -> Value:
+    if isinstance(like.type, ir.VectorType):
+        return ir.Constant(like.type, [1] * like.type.count)
+    return ir.Constant(like.type, 1)
 
 
 def _compare(emit: Emit, kind: str, dtype: str, x: Value, y: Value) -> Value:

@@ -19,7 +19,6 @@ from rnncc.ir.ops.base import (
     Properties,
     Unary,
     expect,
-    expect_float,
     get_text,
 )
 from rnncc.ir.types import FLOATS, Tensor, dims_of, dtype_of, tensor
@@ -35,6 +34,7 @@ COMPARISONS = {
     "eq": np.equal,
     "ne": np.not_equal,
 }
+ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.trunc}
 LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 _ERF = np.vectorize(math.erf, otypes=[np.float64])
 
@@ -193,6 +193,53 @@ class Erf(Unary):
 
 
 @irdl_op_definition
+class Sin(Unary):
+    """y = sin x; code gives NaN where |x| > 2²³"""
+
+    name = "rnn.sin"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.sin(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.mul(dy, b.cos(self.x))]
+
+
+@irdl_op_definition
+class Cos(Unary):
+    """y = cos x; code gives NaN where |x| > 2²³"""
+
+    name = "rnn.cos"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.cos(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.neg(b.mul(dy, b.sin(self.x)))]
+
+
+@irdl_op_definition
+class Round(Unary):
+    """y = a whole number near x: floor, ceil, even (the nearest, of two the even one) or trunc"""
+
+    name = "rnn.round"
+    kind = prop_def(StringAttr)
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        kind = get_text(properties["kind"])
+        expect(kind in ROUNDINGS, f"kind {kind!r} is not one of {', '.join(ROUNDINGS)}")
+        return super().infer_element(properties, *types)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return ROUNDINGS[self.kind.data](arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """0 wherever there is one."""
+        return [None]
+
+
+@irdl_op_definition
 class Add(Binary):
     """y = a + b"""
 
@@ -233,17 +280,22 @@ class Mul(Binary):
 
 @irdl_op_definition
 class Div(Binary):
-    """y = a / b, floats only"""
+    """y = a / b; of integers towards zero, where a / 0 is 0"""
 
     name = "rnn.div"
 
     @classmethod
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
-        expect_float(types[0])
+        expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
         return super().infer_element(properties, *types)
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.divide(*arrays)
+        a, divisor = arrays
+        if a.dtype.kind == "f":
+            return np.divide(a, divisor)
+        quotient = np.floor_divide(a, np.where(divisor == 0, 1, divisor))
+        towards_zero = quotient + ((quotient < 0) & (quotient * divisor != a))
+        return np.where(divisor == 0, 0, towards_zero).astype(a.dtype)
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
         """da = dy / b, db = -da · y"""
@@ -399,7 +451,7 @@ def _to_one(b: Build, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
 
 
 OPS: list[type[Elementwise]] = [
-    *(Neg, Abs, Sqrt, Exp, Log, Log1p, Expm1, Tanh, Sigmoid, Relu, Erf),
+    *(Neg, Abs, Sqrt, Exp, Log, Log1p, Expm1, Tanh, Sigmoid, Relu, Erf, Sin, Cos, Round),
     *(Add, Sub, Mul, Div, Maximum, Minimum),
     *(Compare, Logical, Not, Select, Cast, StopGradient),
 ]

@@ -11,7 +11,8 @@ enum rnncc_error {
     RNNCC_NULL_POINTER = 1, /* the inputs, one of them, or a workspace that is needed */
     RNNCC_BAD_SIZE = 2,     /* T, N or a further size is negative or too large */
     RNNCC_BAD_LENGTH = 3,   /* a sequence length beyond T where the net cannot allow it */
-    RNNCC_PAST_LIMIT = 4    /* a loop takes more turns than the limit it was compiled with */
+    RNNCC_PAST_LIMIT = 4,   /* a loop takes more turns than the limit it was compiled with */
+    RNNCC_BAD_INDEX = 5     /* an index is outside of the table that it chooses from */
 };
 
 /* One line for a code; never NULL. */
@@ -22,6 +23,7 @@ static inline const char *rnncc_error_string(int code) {
     case RNNCC_BAD_SIZE: return "a size is negative or too large";
     case RNNCC_BAD_LENGTH: return "a sequence length is beyond T";
     case RNNCC_PAST_LIMIT: return "a loop takes more turns than its limit";
+    case RNNCC_BAD_INDEX: return "an index is outside of its table";
     default: return "unknown error code";
     }
 }

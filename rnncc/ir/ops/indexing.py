@@ -1,0 +1,145 @@
+"""Ops that choose elements along one axis: by numbers known at run time, or evenly spaced."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from xdsl.dialects.builtin import IntAttr, StringAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def
+
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import (
+    Array,
+    Context,
+    Grads,
+    Properties,
+    RnnOp,
+    expect,
+    get_dim,
+    get_int,
+)
+from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
+
+if TYPE_CHECKING:
+    from rnncc.ir.build import Build
+
+
+@irdl_op_definition
+class Gather(RnnOp):
+    """y[a..., j..., c...] = x[a..., index[j...], c...]; an index outside of x is an error
+
+    `axis` is the axis of x that the axes of `index` take the place of.
+    """
+
+    name = "rnn.gather"
+    x = operand_def()
+    index = operand_def()
+    axis = prop_def(IntAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        x, index = types
+        expect(
+            dtype_of(index) in ("i32", "i64"), f"index is {dtype_of(index)}, expected i32 or i64"
+        )
+        dims, axis = dims_of(x), get_int(properties["axis"])
+        expect(0 <= axis < len(dims), f"axis {axis} of a tensor of rank {len(dims)}")
+        return tensor([*dims[:axis], *dims_of(index), *dims[axis + 1 :]], dtype_of(x))
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        x, index = arrays
+        size = x.shape[self.axis.data]
+        if ((index < 0) | (index >= size)).any():
+            raise ValueError(f"an index outside of 0..{size - 1}")
+        return np.take(x, index, self.axis.data)
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """dx[a, i, c] = Σⱼ [index[j] = i] · dy[a, j, c], a product with rows of zeros and ones."""
+        dims, axis = dims_of(self.x), self.axis.data
+        outer, inner = product(dims[:axis]), product(dims[axis + 1 :])
+        count = product(dims_of(self.index))
+        index = b.reshape(self.index, (1, count))
+        number = b.iota((dims[axis], 1), 0, dtype_of(index))
+        chosen = b.cast(b.compare("eq", number, index), dtype_of(dy))
+        rows = b.transpose(b.reshape(dy, (outer, count, inner)), (1, 0, 2))
+        sums = b.matmul(chosen, b.reshape(rows, (count, outer * inner)))
+        by_outer = b.transpose(b.reshape(sums, (dims[axis], outer, inner)), (1, 0, 2))
+        return [b.reshape(by_outer, dims), None]
+
+
+@irdl_op_definition
+class Windows(RnnOp):
+    """y[a..., i, k, c...] = x[a..., start + i·stride + k·dilation, c...], `count` by `taps`
+
+    What a convolution multiplies with its weights; with one tap, elements at even distances.
+    """
+
+    name = "rnn.windows"
+    x = operand_def()
+    axis = prop_def(IntAttr)
+    start = prop_def(StringAttr)
+    count = prop_def(StringAttr)
+    stride = prop_def(IntAttr)
+    taps = prop_def(IntAttr)
+    dilation = prop_def(IntAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        dims, axis = dims_of(types[0]), get_int(properties["axis"])
+        expect(0 <= axis < len(dims), f"axis {axis} of a tensor of rank {len(dims)}")
+        start, count = get_dim(properties["start"]), get_dim(properties["count"])
+        stride, taps, dilation = (get_int(properties[n]) for n in ("stride", "taps", "dilation"))
+        expect(min(stride, taps, dilation) > 0, "stride, taps and dilation are at least 1")
+        rest = dims[axis] - start - (count - 1) * stride - (taps - 1) * dilation - 1
+        empty = count == 0
+        inside = empty or not any(d.is_static and int(d) < 0 for d in (start, count, rest))
+        expect(inside, f"{count} windows of {taps} do not fit an axis of {dims[axis]}")
+        return tensor([*dims[:axis], count, taps, *dims[axis + 1 :]], dtype_of(types[0]))
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """From one window to the next, and from one tap to the next."""
+        return self.stride.data, self.dilation.data
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        start, count = (get_dim(d).evaluate(context.sizes) for d in (self.start, self.count))
+        stride, dilation = self.steps
+        first = start + np.arange(count)[:, None] * stride
+        return np.take(arrays[0], first + np.arange(self.taps.data) * dilation, self.axis.data)
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        axis = self.axis.data
+        total = dims_of(self.x)[axis]
+        return [overlap_add(b, dy, axis, get_dim(self.start), total, self.steps)]
+
+
+def overlap_add(
+    b: Build, y: SSAValue, axis: int, start: Dim, total: Dim, steps: tuple[int, int]
+) -> SSAValue:
+    """The sum of windows laid over each other, the opposite of `rnn.windows`.
+
+    Args:
+        y: windows along `axis`, their taps along the axis behind it; taps of known number.
+        start: where the first window begins.
+        total: how long the result is along `axis`.
+        steps: from one window to the next, and from one tap to the next.
+    """
+    count, taps = dims_of(y)[axis], int(dims_of(y)[axis + 1])
+    stride, dilation = steps
+    sums = None
+    for tap in range(taps):
+        row = b.slice(y, axis + 1, tap, 1)
+        if stride > 1:
+            row = b.pad(row, axis + 1, 0, Dim.of(stride), -0.0)
+        dims = dims_of(row)
+        row = b.reshape(row, (*dims[:axis], count * stride, *dims[axis + 2 :]))
+        row = b.slice(row, axis, 0, (count - 1) * stride + 1)
+        placed = b.pad(row, axis, start + tap * dilation, total, -0.0)
+        sums = placed if sums is None else b.add(sums, placed)
+    assert sums is not None
+    return sums
+
+
+OPS = [Gather, Windows]

@@ -1,0 +1,170 @@
+"""Rows by number, windows, and the elementwise functions beside them: code against NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from rnncc_runtime import ModelError
+from xdsl.ir import SSAValue
+
+from rnncc import pipeline
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir import kern_interpreter
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.options import Options
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.codegen.test_random import as_it_is
+from tests.golden import Arrays
+
+T, N = Dim.of("T"), Dim.of("N")
+Make = Callable[[Build, SSAValue], SSAValue]
+SIZES = {"T": 7, "N": 3}
+
+
+def check(program: Program, inputs: Arrays) -> None:
+    """Code, kernels and interpreter agree."""
+    want = run(program, inputs, sizes=SIZES)
+    made = as_it_is(program)
+    for end in (False, True):
+        with guards(end) as memory:
+            got = Bare(made, resolve_target()).run(inputs, SIZES, memory)
+    for name, array in want.items():
+        np.testing.assert_allclose(got[name], array, 1e-5, 1e-6)
+        found = kern_interpreter.run(made, inputs, SIZES)[name]
+        np.testing.assert_allclose(found, array, 1e-5, 1e-6)
+
+
+def of_x(dims: list[Any], make: Make, dtype: str = "f32") -> Program:
+    b = Build.net("made")
+    return b.finish({"y": make(b, b.input("x", dims, dtype))})
+
+
+WINDOWS: dict[str, tuple[list[Any], Make]] = {
+    "overlapping": ([2, 9], lambda b, x: b.windows(x, 1, 0, 4, 2, 3)),
+    "of sums": ([2, 9], lambda b, x: b.windows(b.add(x, x), 1, 1, 3, 2, 2, 3)),
+    "every third": ([10, 2], lambda b, x: b.windows(x, 0, 0, 4, 3)),
+    "of rows of unknown number": ([N, 9, 2], lambda b, x: b.windows(x, 1, 2, 3, 1, 4)),
+    "along unknown length": ([N, T], lambda b, x: b.windows(x, 1, 0, T - 2, 1, 3)),
+    "added up": ([2, 9], lambda b, x: b.reduce("max", b.windows(x, 1, 0, 4, 2, 3), [2])),
+    "of windows": ([3, 8], lambda b, x: b.windows(b.windows(x, 1, 0, 3, 2, 4), 2, 0, 2, 2)),
+    "into a product": (
+        [2, 20, 3],
+        lambda b, x: b.matmul(
+            b.reshape(b.windows(x, 1, 0, 5, 4, 4), (2, 5, 12)), b.param("w", (12, 17))
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows(name: str) -> None:
+    dims, make = WINDOWS[name]
+    program, rng = of_x(dims, make), np.random.default_rng(0)
+    shape = [Dim.of(d).evaluate(SIZES) for d in dims]
+    inputs = {"x": rng.standard_normal(shape).astype(np.float32)}
+    for param in program.params:
+        inputs[param] = rng.standard_normal((12, 17)).astype(np.float32)
+    check(program, inputs)
+
+
+def table(axis: int, index: list[Any], dtype: str = "i64", of_sums: bool = False) -> Program:
+    b = Build.net("table")
+    x, i = b.input("x", [4, 5, 37]), b.input("i", index, dtype)
+    x = b.add(x, x) if of_sums else x
+    return b.finish({"y": b.gather(x, i, axis)})
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+@pytest.mark.parametrize(
+    ("axis", "index"), [(0, [T, N]), (1, [6]), (2, [2, 3]), (1, []), (0, [0])], ids=str
+)
+def test_gather(axis: int, index: list[Any], dtype: str) -> None:
+    rng = np.random.default_rng(1)
+    shape = [Dim.of(d).evaluate(SIZES) for d in index]
+    numbers = rng.integers(0, (4, 5, 37)[axis], shape).astype({"i32": "i4", "i64": "i8"}[dtype])
+    inputs = {"x": rng.standard_normal((4, 5, 37)).astype(np.float32), "i": numbers}
+    check(table(axis, index, dtype), inputs)
+    check(table(axis, index, dtype, of_sums=True), inputs)
+
+
+@pytest.mark.parametrize("bad", [-1, 4, 2**40])
+def test_a_row_that_is_not_there_ends_the_call(bad: int) -> None:
+    program = table(0, [N])
+    model = pipeline.compile_in_memory(program, None, Options.of(program, {}))
+    inputs = {"x": np.zeros((4, 5, 37), np.float32), "i": np.array([1, bad])}
+    with pytest.raises(ModelError, match="an index is outside of its table"):
+        model.run(inputs)
+    with pytest.raises(ValueError, match=r"an index outside of 0..3"):
+        run(program, inputs)
+    with pytest.raises(ValueError, match=r"an index outside 0..3"):
+        kern_interpreter.run(as_it_is(program), inputs, {"N": 2})
+
+
+def test_rows_by_number_leave_a_loop() -> None:
+    """An embedding within a loop becomes one product for all steps."""
+
+    def body(b: Build, ks: Any, carry: Any, rows: Any) -> Any:
+        found = b.gather(ks[0], rows[0], 0)
+        return [b.tanh(b.add(carry[0], b.matmul(found, ks[1])))], [carry[0]]
+
+    b = Build.net("embedding")
+    consts = [b.param("e", [6, 5]), b.param("w", [5, 5])]
+    x = b.input("x", [T, N], "i64")
+    finals, ys = b.scan(consts, [b.input("h", [N, 5])], [x], body)
+    program = b.finish({"h1": finals[0], "y": ys[0]})
+    rng = np.random.default_rng(2)
+    inputs: Arrays = {
+        "x": rng.integers(0, 6, (7, 3)),
+        "h": rng.standard_normal((3, 5)).astype(np.float32),
+    }
+    known = {
+        n: rng.standard_normal(s).astype(np.float32) for n, s in (("e", (6, 5)), ("w", (5, 5)))
+    }
+    want = run(program, {**inputs, **known})
+    program.arrays.update(known)
+    model = pipeline.compile_in_memory(program, None, Options.of(program, {}))
+    for name, array in model.run(inputs).items():
+        np.testing.assert_allclose(array, want[name], 1e-5, 1e-6)
+    optimised = pipeline.optimise(program.copy(), Options(name="embedding"))
+    assert "rnn.matmul" in str(optimised.module).split("rnn.scan")[0]
+
+
+ELEMENTWISE: dict[str, Make] = {
+    "sin": Build.sin,
+    "cos": Build.cos,
+    **{
+        kind: (lambda b, x, kind=kind: b.round(kind, x))
+        for kind in ("floor", "ceil", "even", "trunc")
+    },
+}
+
+
+@pytest.mark.parametrize("name", ELEMENTWISE)
+def test_elementwise(name: str) -> None:
+    halves = np.arange(-60, 61, dtype=np.float32) / 2
+    check(of_x([121], ELEMENTWISE[name]), {"x": halves})
+    check(of_x([121], ELEMENTWISE[name]), {"x": halves * np.float32(0.37)})
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_division_of_whole_numbers(dtype: str) -> None:
+    b = Build.net("divided")
+    x, z = (b.input(name, [19], dtype) for name in ("x", "z"))
+    numpy = {"i32": np.int32, "i64": np.int64}[dtype]
+    edge = np.iinfo(numpy)
+    rng = np.random.default_rng(3)
+    inputs = {
+        "x": np.array([7, -7, 7, -7, edge.min, 5, edge.max, *rng.integers(-99, 99, 12)], numpy),
+        "z": np.array([2, 2, -2, -2, -1, 0, -1, *rng.integers(-9, 9, 12)], numpy),
+    }
+    program = b.finish({"y": b.div(x, z)})
+    check(program, inputs)
+    y = run(program, inputs)["y"]
+    assert y[:6].tolist() == [3, -3, -3, 3, edge.min, 0]
