@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""A loop as a function of PyTorch's autograd."""
+"""A net as a function of PyTorch's autograd."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from typing import Any
 
 import torch
 
-from rnncc.torch.loops import Loop
+from rnncc.torch.nets import TorchNet
 
 
-def apply(loop: Loop, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The loop's outputs, which know their gradients where some input wants one."""
+def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The net's outputs, which know their gradients where some input wants one."""
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return list(_Loop.apply(loop, *tensors))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-    return loop.infer(tensors)
+        return list(_Net.apply(net, *tensors))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    return net.infer(tensors)
 
 
-class _Loop(torch.autograd.Function):
+class _Net(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, loop: Loop, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        outputs, tape = loop.forward(tensors)
+    def forward(ctx: Any, net: TorchNet, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs, tape = net.forward(tensors)
         ctx.set_materialize_grads(False)
-        ctx.loop, ctx.tapes = loop, [tape]
+        ctx.net, ctx.tapes = net, [tape]
         ctx.mark_non_differentiable(*(o for o in outputs if not o.is_floating_point()))
         ctx.save_for_backward(*tensors)
-        ctx.outputs = len(outputs)
         return tuple(outputs)
 
     @staticmethod
@@ -38,8 +37,8 @@ class _Loop(torch.autograd.Function):
             try:
                 tape = ctx.tapes.pop()  # one thread alone gets it
             except IndexError:  # the graph was retained: forward leaves the same tape again
-                tape = ctx.loop.forward(tensors)[1]
-            made = ctx.loop.backward(tape, grads, tensors, wanted)
+                tape = ctx.net.forward(tensors)[1]
+            made = ctx.net.backward(tape, grads, tensors, wanted)
         if torch.is_grad_enabled():  # to differentiate the gradients again is an error, no zero
             made = _Once.apply(*(g if g is None else g.requires_grad_() for g in made))
         return (None, *made)
@@ -54,4 +53,4 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        raise RuntimeError("rnncc: a compiled loop has first derivatives alone")
+        raise RuntimeError("rnncc: a compiled net has first derivatives alone")

@@ -13,7 +13,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.torch.autograd import apply
-from rnncc.torch.loops import Loop
+from rnncc.torch.nets import TorchNet
 from rnncc.torch.tracing import Reading, check_tensor, read
 
 _Type = tuple[torch.Size, torch.dtype]
@@ -49,7 +49,7 @@ def scan(
     stand_ins = _stand_ins(kinds)
     rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
 
-    def run(loop: Loop, held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+    def run(loop: TorchNet, held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         return apply(loop, [*sequences, *states, *held])
 
     ys, finals = read(

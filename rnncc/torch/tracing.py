@@ -23,10 +23,10 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.torch.cell import Step
+from rnncc.frontends.torch.cell import Step, scan_program
 from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.trace import aten_graph
-from rnncc.torch.loops import Loop, loop_of
+from rnncc.torch.nets import TorchNet, is_wide
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 _RAISED = re.compile(r"raised exception (.+)")
@@ -50,7 +50,7 @@ class Reading:
     rows: Tensors
     states: Tensors
     reverse: bool
-    run: Callable[[Loop, Tensors], Tensors]
+    run: Callable[[TorchNet, Tensors], Tensors]
 
 
 class _Readings(threading.local):
@@ -126,7 +126,7 @@ def _backend(module: GraphModule, examples: list[torch.Tensor]) -> Callable[...,
     return _Captured(module)
 
 
-_Holding = tuple[Loop, Sequence[int]]
+_Holding = tuple[TorchNet, Sequence[int]]
 """A loop, and which of a graph's inputs are tensors that the cell holds."""
 
 
@@ -154,7 +154,10 @@ class _Captured:
                 self.order, self.rows = _unmark(self.module)
             if kinds not in self.loops:
                 step = _step_of(self.module, tensors, reading, self.rows)
-                self.loops[kinds] = loop_of(step, reading.reverse), step.held
+                values = [node.meta.get("val") for node in step.graph.graph.nodes]
+                wide = is_wide([*step.row_types, *step.state_types, *step.inputs, *values])
+                program = scan_program(step, reading.reverse)
+                self.loops[kinds] = TorchNet.of(program, wide), step.held
             return self.loops[kinds]
 
 

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aten import OPERATORS
-from rnncc.frontends.torch.site import Site, Value, location
+from rnncc.frontends.torch.site import Random, Site, Value, location
 from rnncc.frontends.torch.types import DTYPES, fixed_size
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
@@ -22,10 +22,11 @@ from rnncc.ir.types import dims_of
 
 LARGEST_CONSTANT = 4096
 """Elements of a tensor that is written into the program."""
-SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
+SIZES: dict[Any, Callable[[Dim, Dim], Dim | None]] = {
     operator.add: lambda a, b: a + b,
     operator.sub: lambda a, b: a - b,
     operator.mul: lambda a, b: a * b,
+    operator.floordiv: lambda a, b: a.divide(b),
 }
 
 
@@ -34,6 +35,7 @@ def lower_graph(
     b: Build,
     inputs: Sequence[Value],
     size: Callable[[Any], Dim] = fixed_size,
+    random: Random | None = None,
 ) -> list[Any]:
     """Append a graph's ops.
 
@@ -41,6 +43,7 @@ def lower_graph(
         module: the graph, and the constants that it names.
         inputs: the values of its placeholders, in order.
         size: what a size of a fake tensor is.
+        random: where random numbers come from; None where there are to be none.
 
     Returns:
         What it returns, in order.
@@ -48,54 +51,69 @@ def lower_graph(
     Raises:
         CompileError: an operator, or a form of it, is not supported; it names the user's line.
     """
-    graph: Graph = module.graph
-    env: dict[Node, Any] = dict(zip(graph.find_nodes(op="placeholder"), inputs, strict=True))
-    for node in graph.nodes:
+    lowering = _Lowering(b, size, random or Random(None))
+    placeholders = module.graph.find_nodes(op="placeholder")
+    lowering.env.update(zip(placeholders, inputs, strict=True))
+    for node in module.graph.nodes:
         match node.op:
             case "get_attr":
-                env[node] = _constant(b, node, getattr(module, str(node.target)))
+                lowering.env[node] = _constant(b, node, getattr(module, str(node.target)))
             case "call_function":
-                env[node] = _call(b, node, env, size)
+                lowering.env[node] = lowering.call(node)
             case "output":
-                results = node.args[0]
+                results: Any = node.args[0]
                 many = results if isinstance(results, (tuple, list)) else (results,)
-                return [env[r] if isinstance(r, Node) else r for r in many]
+                return [lowering.env[r] if isinstance(r, Node) else r for r in many]
             case _:
                 continue
     raise AssertionError("a graph has no output")
 
 
-def _call(b: Build, node: Node, env: dict[Node, Any], size: Callable[[Any], Dim]) -> Any:
-    values: Any = map_arg((node.args, node.kwargs), lambda n: env[n])
-    args, kwargs = values
-    if node.target is operator.getitem:
-        return args[0][args[1]]
-    if node.target in SIZES:
-        return _plain(SIZES[node.target](*map(Dim.of, args)))
-    if node.target is torch.ops.aten.sym_size.int:
-        return _plain(dims_of(args[0])[args[1]])
-    site = Site(b, node, size)
-    translation = _translation(node)
-    if translation is None:
-        site.refuse("operator is not supported", _hint(node))
-    made = translation(site, *args, **kwargs)
-    if isinstance(made, SSAValue):
-        made.name_hint = made.name_hint or node.name
-    return made
-
-
-def _translation(node: Node) -> Callable[..., Any] | None:
-    """By the operator's full name, else without its overload."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+def translation_of(target: Any) -> Callable[..., Any] | None:
+    """By the operator's full name, else without its overload; None for what is not supported."""
+    if not isinstance(target, torch._ops.OpOverload):
         return None
-    name = node.target.name().removeprefix("aten::")
+    name = target.name().removeprefix("aten::")
     full = name if "." in name else f"{name}.default"
     return OPERATORS.get(full) or OPERATORS.get(name.partition(".")[0])
 
 
+class _Lowering:
+    """The values of a graph's nodes."""
+
+    def __init__(self, b: Build, size: Callable[[Any], Dim], random: Random) -> None:
+        self.b, self.size, self.random = b, size, random
+        self.env: dict[Node, Any] = {}
+
+    def call(self, node: Node) -> Any:
+        values: Any = map_arg((node.args, node.kwargs), lambda n: self.env[n])
+        args, kwargs = values
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        if node.target is torch.ops.aten.sym_size.int:
+            return _plain(dims_of(args[0])[args[1]])
+        if node.target in SIZES:
+            return self._size(node, SIZES[node.target], args)
+        site = Site(self.b, node, self.size, self.random)
+        translation = translation_of(node.target)
+        if translation is None:
+            site.refuse("operator is not supported", _hint(node))
+        made = translation(site, *args, **kwargs)
+        if isinstance(made, SSAValue):
+            made.name_hint = made.name_hint or node.name
+        return made
+
+    def _size(self, node: Node, formula: Callable[[Dim, Dim], Dim | None], args: Any) -> Any:
+        made = formula(*map(Dim.of, args))
+        if made is None:
+            what = f"a size is {args[0]} over {args[1]}, rounded: there is no formula for it"
+            raise CompileError(location(node), what)
+        return _plain(made)
+
+
 def _hint(node: Node) -> str:
     name = str(node.target)
-    if any(word in name for word in ("dropout", "bernoulli", "rand", "aten.empty")):
+    if any(word in name for word in ("bernoulli", "rand", "aten.empty")):
         return "draw random numbers outside and give them as inputs"
     return "docs/torch.md lists what is"
 

@@ -21,7 +21,34 @@ Value = SSAValue
 Number = float | int | bool
 Operand = SSAValue | Number
 Dims = tuple[Dim, ...]
+SEED = "seed"
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
+
+
+class Random:
+    """Where random numbers of a net come from: its input `seed`, and a stream for each use."""
+
+    def __init__(self, b: Build | None) -> None:
+        self._net, self._seed, self._streams = b, None, 0
+
+    @property
+    def used(self) -> bool:
+        """Whether the net has a seed."""
+        return self._seed is not None
+
+    def seed(self) -> Value:
+        """The seed, i32 of rank 0; raises `CompileError` where the net can have none."""
+        if self._net is None:
+            hint = "draw random numbers outside and give them as inputs"
+            raise CompileError("", "random numbers within a step are not supported", hint)
+        if self._seed is None:
+            self._seed = self._net.input(SEED, [], "i32")
+        return self._seed
+
+    def stream(self) -> int:
+        """The number of the next use."""
+        self._streams += 1
+        return self._streams
 
 
 class Site:
@@ -31,10 +58,11 @@ class Site:
         b: appends ops.
         node: the operator's node; its meta has the result as a fake tensor.
         size: a size of a fake tensor as a `Dim`.
+        random: where random numbers come from.
     """
 
-    def __init__(self, b: Build, node: Node, size: Callable[[Any], Dim]) -> None:
-        self.b, self.node, self.size = b, node, size
+    def __init__(self, b: Build, node: Node, size: Callable[[Any], Dim], random: Random) -> None:
+        self.b, self.node, self.size, self.random = b, node, size, random
         b.loc = location(node)
 
     @property

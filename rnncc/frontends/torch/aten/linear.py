@@ -26,6 +26,27 @@ def linear(at: Site, x: Value, weight: Value, bias: Value | None = None) -> Valu
     return product if bias is None else at.b.add(product, bias)
 
 
+def matmul(at: Site, a: Value, b: Value) -> Value:
+    """A · b, as NumPy has it"""
+    left = at.b.reshape(a, (1, *dims_of(a))) if rank_of(a) == 1 else a
+    right = at.b.reshape(b, (*dims_of(b), 1)) if rank_of(b) == 1 else b
+    if rank_of(right) > 2 and dims_of(left)[:-2] != dims_of(right)[:-2]:
+        left, right = _spread(at, left, right)
+    return at.b.reshape(at.b.matmul(left, right), at.dims)
+
+
+def _spread(at: Site, left: Value, right: Value) -> tuple[Value, Value]:
+    """Stacks of matrices, repeated to as many."""
+    ones = at.b.fill(0, dims_of(left)[:-2]), at.b.fill(0, dims_of(right)[:-2])
+    leading = dims_of(at.b.broadcast_together(*ones)[0])
+    rank = len(leading) + 2
+    first, second = (
+        at.b.broadcast(x, (*leading, *dims_of(x)[-2:]), range(rank - rank_of(x), rank))
+        for x in (left, right)
+    )
+    return first, second
+
+
 def mv(at: Site, a: Value, x: Value) -> Value:
     """A · x, as row x · aᵀ"""
     row = at.b.reshape(x, (1, *dims_of(x)))
@@ -43,6 +64,7 @@ OPERATORS: Table = {
     "addmm": addmm,
     "baddbmm": addmm,
     "linear": linear,
+    "matmul": matmul,
     "mv": mv,
     "dot": dot,
 }

@@ -6,11 +6,25 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnncc.frontends.torch.aten.reductions import count, keep
-from rnncc.frontends.torch.site import Number, Site, Table, Value, last_axes
+from rnncc.frontends.torch.site import Number, Site, Table, Value, last_axes, rank_of
 from rnncc.ir.composites import layer_norm as build_layer_norm
+from rnncc.ir.types import dims_of
 
 
 def layer_norm(
+    at: Site,
+    x: Value,
+    shape: Sequence[Any],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    epsilon: Number = 1e-5,
+    *_: Any,
+) -> Value:
+    """(x - mean) / √(variance + epsilon) · weight + bias"""
+    return native_layer_norm(at, x, shape, weight, bias, epsilon)[0]
+
+
+def native_layer_norm(
     at: Site,
     x: Value,
     shape: Sequence[Any],
@@ -18,7 +32,7 @@ def layer_norm(
     bias: Value | None,
     epsilon: Number,
 ) -> tuple[Value, Value, Value]:
-    """(x - mean) / √(variance + epsilon) · weight + bias; the mean, and 1 over the root"""
+    """The same; the mean, and 1 over the root"""
     axes, b = last_axes(x, len(shape)), at.b
     if len(axes) == 1:
         y, mean, std = build_layer_norm(b, x, weight, bias, axes[0], float(epsilon))
@@ -33,4 +47,30 @@ def layer_norm(
     return (y if bias is None else b.add(y, bias)), mean, b.div(at.value(1), std)
 
 
-OPERATORS: Table = {"native_layer_norm": layer_norm}
+def batch_norm(
+    at: Site,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    momentum: Number,
+    epsilon: Number,
+) -> tuple[Value, ...]:
+    """With the running mean and variance of each channel, axis 1"""
+    b = at.b
+
+    def lined_up(v: Value) -> Value:
+        return b.reshape(v, (*dims_of(v), *[1] * (rank_of(x) - 2)))
+
+    std = b.sqrt(b.add(variance, at.value(epsilon)))
+    y = b.div(b.sub(x, lined_up(mean)), lined_up(std))
+    y = y if weight is None else b.mul(y, lined_up(weight))
+    return y if bias is None else b.add(y, lined_up(bias)), mean, std
+
+
+OPERATORS: Table = {
+    "layer_norm": layer_norm,
+    "native_layer_norm": native_layer_norm,
+    "_native_batch_norm_legit_no_training": batch_norm,
+}

@@ -56,12 +56,12 @@ def variance_and_mean(
     return _moments(at, x, dim, correction)
 
 
-def softmax(at: Site, x: Value, dim: int, half_to_float: bool = False) -> Value:
+def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """exp(x - max x) / sum exp(x - max x)"""
     return build_softmax(at.b, x, at.axis(dim, rank_of(x)))
 
 
-def log_softmax(at: Site, x: Value, dim: int, half_to_float: bool = False) -> Value:
+def log_softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """X - max x - ln sum exp(x - max x)"""
     axis, b = at.axis(dim, rank_of(x)), at.b
     shifted = b.sub(x, b.stop_gradient(keep(at, "max", x, [axis])))
@@ -109,6 +109,6 @@ OPERATORS: Table = {
     "min.default": extreme("min"),
     "var": variance,
     "var_mean": variance_and_mean,
-    "_softmax": softmax,
-    "_log_softmax": log_softmax,
+    **dict.fromkeys(("_softmax", "softmax.int"), softmax),
+    **dict.fromkeys(("_log_softmax", "log_softmax.int"), log_softmax),
 }

@@ -191,6 +191,7 @@ OPERATORS: Table = {
     "slice_scatter": slice_scatter,
     "slice": slice_of,
     "split": split,
+    "chunk": split,
     "split_with_sizes": split,
     "unbind": unbind,
     "cat": cat,

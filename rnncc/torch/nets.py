@@ -1,10 +1,10 @@
 # pyright: basic, reportMissingImports=false
-"""A loop over time as it is called: compiled in float32, interpreted in float64."""
+"""A net as PyTorch calls it: compiled in float32, interpreted in float64."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -13,15 +13,19 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 from rnncc_runtime import Model, TrainableModel
+from xdsl.ir import SSAValue
 
 import rnncc
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.cell import Step, scan_program
-from rnncc.frontends.torch.types import type_name
+from rnncc.frontends.torch.types import DTYPES, type_name
+from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 Array = np.ndarray[Any, Any]
 _lock = threading.Lock()
+_codes: WeakValueDictionary[tuple[bool, str], Code] = WeakValueDictionary()
+_DTYPES = {name: dtype for dtype, name in DTYPES.items() if dtype != torch.float64}
 Arrays = dict[str, Array]
 Tensors = Sequence[torch.Tensor]
 
@@ -88,30 +92,24 @@ class InterpretedCode:
     def forward(self, inputs: Arrays, out: Arrays) -> Any:
         """Compute the outputs; returns what they were computed from."""
         self.infer(inputs, out)
-        return inputs
+        return inputs, {name: np.zeros_like(array) for name, array in out.items()}
 
     def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
         """Compute the gradients that have a place in `out`."""
-        from rnncc.ir.types import FLOATS, dims_of, dtype_of
-
-        net, sizes = self._program.net, {"T": len(next(iter(tape.values())))}
-        given = {**tape}
-        for name, value in net.outputs.items():
-            if dtype_of(value) in FLOATS:
-                shape = [d.evaluate(sizes) for d in dims_of(value)]
-                given[f"grad:{name}"] = grads.get(name, np.zeros(shape))
+        inputs, zeros = tape
+        given = {f"grad:{name}": grads.get(name, zeros[name]) for name in self._outer}
         made = {f"grad:{name}": array for name, array in out.items()}
-        self._run(self._gradients, given, made)
+        self._run(self._gradients, {**inputs, **given}, made)
+
+    @cached_property
+    def _outer(self) -> list[str]:
+        return _floats(self._program.net.outputs)
 
     @cached_property
     def _gradients(self) -> Program:
-        from rnncc.ir.types import FLOATS, dtype_of
         from rnncc.passes.differentiate import differentiate
 
-        net = self._program.net
-        outer = [name for name, v in net.outputs.items() if dtype_of(v) in FLOATS]
-        inner = [name for name, v in net.inputs.items() if dtype_of(v) in FLOATS]
-        return differentiate(self._program, outer, inner)
+        return differentiate(self._program, self._outer, _floats(self._program.net.inputs))
 
     @staticmethod
     def _run(program: Program, inputs: Arrays, out: Arrays) -> None:
@@ -123,35 +121,59 @@ class InterpretedCode:
 
 
 @dataclass(frozen=True)
-class Loop:
+class Output:
+    """A tensor that a net makes; the shape's sizes are formulas."""
+
+    name: str
+    dims: tuple[Dim, ...]
+    dtype: torch.dtype
+
+
+@dataclass(frozen=True)
+class TorchNet:
     """A net over tensors.
 
     Attributes:
         code: what computes it.
         inputs: their names, in order.
-        outputs: name, shape behind T or whole, dtype, whether it has T rows.
+        outputs: what it makes, in order.
+        sizes: symbol -> which input's axis shows it.
     """
 
     code: Code
     inputs: Sequence[str]
     outputs: Sequence[Output]
+    sizes: Mapping[str, tuple[int, int]]
 
-    def make_outputs(self, steps: int) -> list[torch.Tensor]:
-        """New tensors for the outputs."""
-        return [
-            torch.empty((steps, *o.shape) if o.sequence else o.shape, dtype=o.dtype)
-            for o in self.outputs
-        ]
+    @staticmethod
+    def of(program: Program, wide: bool) -> TorchNet:
+        """The net of a program all of whose parameters are inputs; equal ones share their code.
+
+        Args:
+            wide: whether floats are float64.
+        """
+        key = wide, str(program.module)
+        with _lock:
+            code = _codes.get(key)
+            if code is None:
+                code = _codes[key] = InterpretedCode(program) if wide else CompiledCode(program)
+        net, sizes = program.net, dict[str, tuple[int, int]]()
+        for number, value in enumerate(net.inputs.values()):
+            for axis, dim in enumerate(dims_of(value)):
+                if not dim.is_static and dim == Dim.of(next(iter(dim.symbols))):
+                    sizes.setdefault(str(dim), (number, axis))
+        outputs = [Output(n, dims_of(v), _dtype(v, wide)) for n, v in net.outputs.items()]
+        return TorchNet(code, list(net.inputs), outputs, sizes)
 
     def infer(self, tensors: Tensors) -> list[torch.Tensor]:
         """The outputs alone."""
-        results = self.make_outputs(len(tensors[0]))
+        results = self._make_outputs(tensors)
         self.code.infer(self._inputs(tensors), self._outputs(results))
         return results
 
     def forward(self, tensors: Tensors) -> tuple[list[torch.Tensor], Any]:
         """The outputs, and the tape."""
-        results = self.make_outputs(len(tensors[0]))
+        results = self._make_outputs(tensors)
         return results, self.code.forward(self._inputs(tensors), self._outputs(results))
 
     def backward(
@@ -175,6 +197,11 @@ class Loop:
         self.code.backward(tape, given, out)
         return made
 
+    def _make_outputs(self, tensors: Tensors) -> list[torch.Tensor]:
+        sizes = {s: tensors[number].shape[axis] for s, (number, axis) in self.sizes.items()}
+        shapes = [tuple(d.evaluate(sizes) for d in o.dims) for o in self.outputs]
+        return [torch.empty(s, dtype=o.dtype) for s, o in zip(shapes, self.outputs, strict=True)]
+
     def _inputs(self, tensors: Tensors) -> Arrays:
         return {n: as_array(t) for n, t in zip(self.inputs, tensors, strict=True)}
 
@@ -182,58 +209,29 @@ class Loop:
         return {o.name: t.numpy() for o, t in zip(self.outputs, tensors, strict=True)}
 
 
-@dataclass(frozen=True)
-class Output:
-    """A tensor that a loop makes."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: torch.dtype
-    sequence: bool
-
-
-_codes: WeakValueDictionary[tuple[bool, str], Code] = WeakValueDictionary()
-
-
 def as_array(tensor: torch.Tensor) -> Array:
     """A tensor's memory as an array; one that is not contiguous is copied."""
     return tensor.detach().contiguous().numpy()
 
 
-def loop_of(step: Step, reverse: bool) -> Loop:
-    """The loop of a step; equal ones share their code.
-
-    Raises:
-        CompileError: an operator is not supported; a state changes its type; dtypes are mixed.
-    """
-    wide = _is_wide(step)
-    program = scan_program(step, reverse)
-    key = wide, str(program.module)
-    with _lock:
-        code = _codes.get(key)
-        if code is None:
-            code = _codes[key] = InterpretedCode(program) if wide else CompiledCode(program)
-    outputs = list[Output]()
-    results: Any = step.graph.graph.output_node().args[0]
-    for name, node in zip(program.net.outputs, results, strict=True):
-        value: torch.Tensor = node.meta["val"]
-        shape = tuple(int(size) for size in value.shape)
-        outputs.append(Output(name, shape, value.dtype, name.startswith("y")))
-    return Loop(code, list(program.net.inputs), outputs)
-
-
-def _is_wide(step: Step) -> bool:
-    """Whether floats are float64.
+def is_wide(tensors: Iterable[Any]) -> bool:
+    """Whether the floats of a graph are float64, given all its tensors; other values may be there.
 
     Raises:
         CompileError: some are, others are not.
     """
-    found = [*step.row_types, *step.state_types, *step.inputs]
-    found += [
-        v for node in step.graph.graph.nodes if isinstance(v := node.meta.get("val"), torch.Tensor)
-    ]
-    kinds = {x.dtype for x in found if x.is_floating_point()}
+    floats = (x for x in tensors if isinstance(x, torch.Tensor) and x.is_floating_point())
+    kinds = {x.dtype for x in floats}
     if len(kinds) > 1:
         names = ", ".join(sorted(map(type_name, kinds)))
-        raise CompileError("", f"{names} in one cell: all floats must be of one type")
+        raise CompileError("", f"{names} in one graph: all floats must be of one type")
     return torch.float64 in kinds
+
+
+def _floats(values: Mapping[str, SSAValue]) -> list[str]:
+    return [name for name, value in values.items() if dtype_of(value) in FLOATS]
+
+
+def _dtype(value: SSAValue, wide: bool) -> torch.dtype:
+    name = dtype_of(value)
+    return torch.float64 if wide and name == "f32" else _DTYPES[name]
