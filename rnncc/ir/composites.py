@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from xdsl.ir import SSAValue
 
 from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
+
+MOST_FACTORS = 64
+"""The largest whole power that is a product of squares."""
 
 
 def softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
@@ -45,3 +52,116 @@ def _keep(b: Build, kind: str, x: SSAValue, axis: int) -> SSAValue:
     """Reduce along an axis that stays, with size 1."""
     dims = dims_of(x)
     return b.reshape(b.reduce(kind, x, [axis]), (*dims[:axis], 1, *dims[axis + 1 :]))
+
+
+def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
+    """x to a power, of floats; a number as exponent is cheaper, whole ones and halves exact.
+
+    Zero to the power of 0 is 1; of a negative x only whole powers are numbers.
+    """
+    if isinstance(exponent, (int, float)):
+        return _known_power(b, x, float(exponent))
+    x, exponent = b.broadcast_together(x, exponent)
+    one, zero = b.full_like(x, 1.0), b.full_like(x, 0.0)
+    size = b.exp(b.mul(exponent, b.log(b.abs(x))))
+    half = b.mul(exponent, b.full_like(x, 0.5))
+    odd = b.compare("ne", b.round("floor", half), half)
+    whole = b.compare("eq", b.round("floor", exponent), exponent)
+    signed = b.select(odd, b.neg(size), size)
+    below = b.select(whole, signed, b.full_like(x, math.nan))
+    y = b.select(b.compare("lt", x, zero), below, size)
+    return b.select(
+        b.logical("or", b.compare("eq", exponent, zero), b.compare("eq", x, one)), one, y
+    )
+
+
+def _known_power(b: Build, x: SSAValue, exponent: float) -> SSAValue:
+    if exponent < 0:
+        return b.div(b.full_like(x, 1.0), _known_power(b, x, -exponent))
+    if exponent == 0.5:
+        return b.sqrt(x)
+    if exponent != int(exponent) or exponent > MOST_FACTORS:
+        return power(b, x, b.full_like(x, exponent))
+    result, square, left = None, x, int(exponent)
+    while left:
+        if left & 1:
+            result = square if result is None else b.mul(result, square)
+        left >>= 1
+        square = b.mul(square, square) if left else square
+    return b.full_like(x, 1.0) if result is None else result
+
+
+def strided(b: Build, x: SSAValue, axis: int, start: Dim | int, count: Dim, step: int) -> SSAValue:
+    """x[start], x[start + step], ... along an axis, `count` of them; step may be negative."""
+    dims = dims_of(x)
+    if step == 1:
+        return b.slice(x, axis, start, count)
+    if step > 0:
+        windows = b.windows(x, axis, start, count, step)
+        return b.reshape(windows, (*dims[:axis], count, *dims[axis + 1 :]))
+    number = b.mul(b.iota((count,), 0, "i64"), b.fill(step, (), "i64"))
+    return b.gather(x, b.add(number, b.size(Dim.of(start))), axis)
+
+
+def convolution(
+    b: Build,
+    x: SSAValue,
+    weights: SSAValue,
+    strides: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    dilations: Sequence[int],
+    groups: int = 1,
+) -> SSAValue:
+    """Convolution with channels last: windows of x, each a row of one product.
+
+    Args:
+        x: [N, size of each axis..., C].
+        weights: [M, C / groups, taps of each axis...].
+        pads: zeros before and behind, of each axis.
+    Returns:
+        [N, windows of each axis..., M].
+    """
+    rank = len(strides)
+    taps = [int(d) for d in dims_of(weights)[2:]]
+    counts = list[Dim]()
+    for i in range(rank):
+        axis = 1 + 2 * i  # each axis before has become two
+        size = dims_of(x)[axis] + sum(pads[i])
+        x = b.pad(x, axis, pads[i][0], size, 0.0)
+        counts.append(window_count(size, taps[i], strides[i], dilations[i]))
+        x = b.windows(x, axis, 0, counts[i], strides[i], taps[i], dilations[i])
+    places = [1 + 2 * i for i in range(rank)]
+    x = b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
+    batch, depth = dims_of(x)[0], math.prod(taps)
+    channels, outputs = int(dims_of(weights)[1]), int(dims_of(weights)[0]) // groups
+    by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
+    rows = b.reshape(by_tap, (groups * outputs, depth * channels))
+    if groups == 1:
+        return b.matmul(b.reshape(x, (batch, *counts, depth * channels)), rows, transpose_b=True)
+    if channels == outputs == 1:
+        kernel = b.transpose(b.reshape(rows, (groups, depth)), (1, 0))
+        flat = b.reshape(x, (batch, *counts, depth, groups))
+        return b.reduce("sum", b.mul(flat, kernel), [rank + 1])
+    parts = list[SSAValue]()
+    for group in range(groups):
+        some = b.slice(x, 2 * rank + 1, group * channels, channels)
+        own = b.slice(rows, 0, group * outputs, outputs)
+        flat = b.reshape(some, (batch, *counts, depth * channels))
+        parts.append(b.matmul(flat, own, transpose_b=True))
+    return b.concat(parts, rank + 1)
+
+
+def window_count(size: Dim, taps: int, stride: int, dilation: int = 1) -> Dim:
+    """How many windows fit an axis.
+
+    Raises:
+        ValueError: there is no formula for it, as the stride does not divide an open size.
+    """
+    room = size - (taps - 1) * dilation - 1
+    if room.is_static:
+        return Dim.of(max(int(room) // stride + 1, 0))
+    rest = room.coefficient() % stride
+    whole = (room - rest).divide(stride)
+    if whole is None:
+        raise ValueError(f"({room})/{stride} + 1 windows, of which there is no formula")
+    return whole + 1

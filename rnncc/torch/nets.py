@@ -99,7 +99,7 @@ class InterpretedCode:
         inputs, zeros = tape
         given = {f"grad:{name}": grads.get(name, zeros[name]) for name in self._outer}
         made = {f"grad:{name}": array for name, array in out.items()}
-        self._run(self._gradients, {**inputs, **given}, made)
+        self._run(self._gradients, inputs | given, made)
 
     @cached_property
     def _outer(self) -> list[str]:
@@ -129,6 +129,10 @@ class Output:
     dtype: torch.dtype
 
 
+_Place = tuple[int, int, int, int]
+"""An input's number, an axis, a factor and a summand."""
+
+
 @dataclass(frozen=True)
 class TorchNet:
     """A net over tensors.
@@ -137,33 +141,30 @@ class TorchNet:
         code: what computes it.
         inputs: their names, in order.
         outputs: what it makes, in order.
-        sizes: symbol -> which input's axis shows it.
+        sizes: symbol -> an input and its axis whose size is factor · symbol + summand.
     """
 
     code: Code
     inputs: Sequence[str]
     outputs: Sequence[Output]
-    sizes: Mapping[str, tuple[int, int]]
+    sizes: Mapping[str, _Place]
 
     @staticmethod
     def of(program: Program, wide: bool) -> TorchNet:
-        """The net of a program all of whose parameters are inputs; equal ones share their code.
+        """The net of a program; equal ones without parameters inside share their code.
 
         Args:
             wide: whether floats are float64.
         """
         key = wide, str(program.module)
         with _lock:
-            code = _codes.get(key)
+            code = None if program.arrays else _codes.get(key)
             if code is None:
-                code = _codes[key] = InterpretedCode(program) if wide else CompiledCode(program)
-        net, sizes = program.net, dict[str, tuple[int, int]]()
-        for number, value in enumerate(net.inputs.values()):
-            for axis, dim in enumerate(dims_of(value)):
-                if not dim.is_static and dim == Dim.of(next(iter(dim.symbols))):
-                    sizes.setdefault(str(dim), (number, axis))
+                code = InterpretedCode(program) if wide else CompiledCode(program)
+                _codes[key] = code
+        net = program.net
         outputs = [Output(n, dims_of(v), _dtype(v, wide)) for n, v in net.outputs.items()]
-        return TorchNet(code, list(net.inputs), outputs, sizes)
+        return TorchNet(code, list(net.inputs), outputs, _places(net.inputs.values()))
 
     def infer(self, tensors: Tensors) -> list[torch.Tensor]:
         """The outputs alone."""
@@ -198,7 +199,10 @@ class TorchNet:
         return made
 
     def _make_outputs(self, tensors: Tensors) -> list[torch.Tensor]:
-        sizes = {s: tensors[number].shape[axis] for s, (number, axis) in self.sizes.items()}
+        sizes = {
+            symbol: (tensors[number].shape[axis] - add) // factor
+            for symbol, (number, axis, factor, add) in self.sizes.items()
+        }
         shapes = [tuple(d.evaluate(sizes) for d in o.dims) for o in self.outputs]
         return [torch.empty(s, dtype=o.dtype) for s, o in zip(shapes, self.outputs, strict=True)]
 
@@ -214,6 +218,12 @@ def as_array(tensor: torch.Tensor) -> Array:
     return tensor.detach().contiguous().numpy()
 
 
+def check_tensor(x: torch.Tensor) -> None:
+    """Refuse what compiled code cannot read."""
+    if x.device.type != "cpu" or x.layout != torch.strided:
+        raise CompileError("", f"a tensor on {x.device} ({x.layout}): only dense ones on the CPU")
+
+
 def is_wide(tensors: Iterable[Any]) -> bool:
     """Whether the floats of a graph are float64, given all its tensors; other values may be there.
 
@@ -226,6 +236,19 @@ def is_wide(tensors: Iterable[Any]) -> bool:
         names = ", ".join(sorted(map(type_name, kinds)))
         raise CompileError("", f"{names} in one graph: all floats must be of one type")
     return torch.float64 in kinds
+
+
+def _places(inputs: Iterable[SSAValue]) -> dict[str, _Place]:
+    """Where each symbol of sizes can be read."""
+    found = dict[str, _Place]()
+    for number, value in enumerate(inputs):
+        for axis, dim in enumerate(dims_of(value)):
+            if len(dim.symbols) == 1:
+                symbol = next(iter(dim.symbols))
+                factor, summand = dim.coefficient((symbol,)), dim.coefficient()
+                if dim == Dim.of(symbol) * factor + summand:
+                    found.setdefault(symbol, (number, axis, factor, summand))
+    return found
 
 
 def _floats(values: Mapping[str, SSAValue]) -> list[str]:

@@ -13,8 +13,8 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.torch.autograd import apply
-from rnncc.torch.nets import TorchNet
-from rnncc.torch.tracing import Reading, check_tensor, read
+from rnncc.torch.nets import TorchNet, check_tensor
+from rnncc.torch.tracing import Reading, read
 
 _Type = tuple[torch.Size, torch.dtype]
 

@@ -26,7 +26,7 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch.cell import Step, scan_program
 from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.trace import aten_graph
-from rnncc.torch.nets import TorchNet, is_wide
+from rnncc.torch.nets import TorchNet, check_tensor, is_wide
 
 _LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 _RAISED = re.compile(r"raised exception (.+)")
@@ -176,12 +176,6 @@ def _step_of(module: GraphModule, tensors: Tensors, reading: Reading, ys: int) -
         what = f"the state has {len(states)} tensors before a step and {len(results) - ys} after it"
         raise CompileError("", what)
     return Step(graph, rows, states, held, examples, reading.rows, reading.states, ys)
-
-
-def check_tensor(x: torch.Tensor) -> None:
-    """Refuse what compiled code cannot read."""
-    if x.device.type != "cpu" or x.layout != torch.strided:
-        raise CompileError("", f"a tensor on {x.device} ({x.layout}): only dense ones on the CPU")
 
 
 def _unmark(module: GraphModule) -> tuple[list[int], int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from rnncc.frontends.torch.aten import (
     activations,
     comparisons,
+    convolution,
     elementwise,
     indexing,
     linear,
@@ -31,6 +32,7 @@ OPERATORS: Table = {
     **random.OPERATORS,
     **recurrent.OPERATORS,
     **shapes.OPERATORS,
+    **convolution.OPERATORS,
     **indexing.OPERATORS,
     **sources.OPERATORS,
 }

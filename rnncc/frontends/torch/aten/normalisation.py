@@ -66,11 +66,43 @@ def batch_norm(
     std = b.sqrt(b.add(variance, at.value(epsilon)))
     y = b.div(b.sub(x, lined_up(mean)), lined_up(std))
     y = y if weight is None else b.mul(y, lined_up(weight))
-    return y if bias is None else b.add(y, lined_up(bias)), mean, std
+    y = y if bias is None else b.add(y, lined_up(bias))
+    return y, mean, b.div(at.value(1), std)
+
+
+def batch_norm_in_training(
+    at: Site,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    training: bool,
+    momentum: Number,
+    epsilon: Number,
+) -> tuple[Value, ...]:
+    """With the batch's own mean and variance; then the running ones, moved towards them"""
+    if not training:
+        made = batch_norm(at, x, weight, bias, mean, variance, momentum, epsilon)
+        return *made, mean, variance
+    b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
+    size, channels = count(at, x, axes), dims_of(mean)
+    own = b.div(b.reduce("sum", x, axes), size)
+    rest = b.sub(x, b.reshape(own, (*channels, *[1] * (rank_of(x) - 2))))
+    spread = b.reduce("sum", b.mul(rest, rest), axes)
+    made = batch_norm(at, x, weight, bias, own, b.div(spread, size), momentum, epsilon)
+    unbiased = b.div(spread, count(at, x, axes, 1))
+    return *made, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
+
+
+def _moved(at: Site, old: Value, new: Value, momentum: Number) -> Value:
+    kept = at.b.mul(old, at.value(1 - momentum))
+    return at.b.add(kept, at.b.mul(new, at.value(momentum)))
 
 
 OPERATORS: Table = {
     "layer_norm": layer_norm,
     "native_layer_norm": native_layer_norm,
     "_native_batch_norm_legit_no_training": batch_norm,
+    "_native_batch_norm_legit_functional": batch_norm_in_training,
 }
