@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rnncc_runtime import Model, TrainableModel
 
     from rnncc import cells as cells
+    from rnncc import torch as torch
     from rnncc.ir.program import Program
     from rnncc.netdef import NetDef
     from rnncc.packaging.compiled import Artifacts
@@ -32,9 +33,9 @@ __all__ = ["CompileError", "__version__", "build", "cells", "compile", "elementw
 
 
 def __getattr__(name: str) -> Any:
-    """`rnncc.cells` and `rnncc.elementwise`, which import more, when they are first used."""
-    if name == "cells":
-        return import_module("rnncc.cells")
+    """`rnncc.cells`, `torch` and `elementwise`, which import much, when they are first used."""
+    if name in ("cells", "torch"):
+        return import_module(f"rnncc.{name}")
     if name == "elementwise":
         return import_module("rnncc.scalar").elementwise
     raise AttributeError(f"module 'rnncc' has no attribute {name!r}")

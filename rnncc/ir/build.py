@@ -132,6 +132,12 @@ class Build:
     def log(self, x: SSAValue) -> SSAValue:
         return self._op(ew.Log, x)
 
+    def log1p(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Log1p, x)
+
+    def expm1(self, x: SSAValue) -> SSAValue:
+        return self._op(ew.Expm1, x)
+
     def tanh(self, x: SSAValue) -> SSAValue:
         return self._op(ew.Tanh, x)
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
 
-FUNCTIONS = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sin, ew.Cos, Apply)
+FUNCTIONS = (
+    *(ew.Exp, ew.Log, ew.Log1p, ew.Expm1, ew.Tanh, ew.Sigmoid, ew.Erf, ew.Sin, ew.Cos),
+    Apply,
+)
 """Polynomials of a dozen terms, and what users wrote."""
 COSTLY = (*FUNCTIONS, ew.Sqrt, ew.Div)
 """Worth a buffer rather than a second evaluation."""

@@ -108,6 +108,33 @@ class Log(Unary):
 
 
 @irdl_op_definition
+class Log1p(Unary):
+    """y = ln(1 + x), accurate near 0; -∞ at -1, NaN below"""
+
+    name = "rnn.log1p"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.log1p(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.div(dy, b.add(self.x, b.full_like(dy, 1.0)))]
+
+
+@irdl_op_definition
+class Expm1(Unary):
+    """y = eˣ - 1, accurate near 0"""
+
+    name = "rnn.expm1"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.expm1(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """dy · (y + 1)"""
+        return [b.mul(dy, b.add(self.y, b.full_like(dy, 1.0)))]
+
+
+@irdl_op_definition
 class Tanh(Unary):
     """y = tanh x"""
 
@@ -424,7 +451,7 @@ def _to_one(b: Build, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
 
 
 OPS: list[type[Elementwise]] = [
-    *(Neg, Abs, Sqrt, Exp, Log, Tanh, Sigmoid, Relu, Erf, Sin, Cos, Round),
+    *(Neg, Abs, Sqrt, Exp, Log, Log1p, Expm1, Tanh, Sigmoid, Relu, Erf, Sin, Cos, Round),
     *(Add, Sub, Mul, Div, Maximum, Minimum),
     *(Compare, Logical, Not, Select, Cast, StopGradient),
 ]

@@ -1,0 +1,142 @@
+"""Arithmetic of aten, and functions of one number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rnncc.frontends.torch.site import Number, Operand, Site, Table, Value
+from rnncc.ir.build import Build
+from rnncc.ir.types import FLOATS, dtype_of
+
+LARGEST_POWER = 16
+"""Whole exponents up to this one become products."""
+
+
+def add(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
+    """A + alpha · b"""
+    return at.b.add(at.value(a), _times(at, b, alpha))
+
+
+def sub(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
+    """A - alpha · b"""
+    return at.b.sub(at.value(a), _times(at, b, alpha))
+
+
+def rsub(at: Site, a: Operand, b: Operand, alpha: Number = 1) -> Value:
+    """B - alpha · a"""
+    return at.b.sub(at.value(b), _times(at, a, alpha))
+
+
+def mul(at: Site, a: Operand, b: Operand) -> Value:
+    """A · b; of bools: a and b"""
+    if at.dtype == "i1":
+        return at.b.logical("and", at.value(a), at.value(b))
+    return at.b.mul(at.value(a), at.value(b))
+
+
+def div(at: Site, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Value:
+    """A / b"""
+    if rounding_mode is not None:
+        at.refuse(f"a division with rounding_mode={rounding_mode!r} is not supported")
+    return at.b.div(at.value(a), at.value(b))
+
+
+def neg(at: Site, x: Value) -> Value:
+    """0 - x where x is a whole number"""
+    return at.b.neg(x) if at.dtype in FLOATS else at.b.sub(at.value(0), x)
+
+
+def abs_of(at: Site, x: Value) -> Value:
+    """|x|"""
+    return at.b.abs(x) if at.dtype in FLOATS else at.b.maximum(x, neg(at, x))
+
+
+def reciprocal(at: Site, x: Value) -> Value:
+    """1 / x"""
+    return at.b.div(at.value(1), at.value(x))
+
+
+def rsqrt(at: Site, x: Value) -> Value:
+    """1 / √x"""
+    return at.b.div(at.value(1), at.b.sqrt(at.value(x)))
+
+
+def square(at: Site, x: Value) -> Value:
+    """x²"""
+    return at.b.mul(x, x)
+
+
+def power(at: Site, x: Value, exponent: Operand) -> Value:
+    """x to a small whole number or its half"""
+    x = at.value(x)
+    if not isinstance(exponent, (int, float)) or abs(exponent) > LARGEST_POWER:
+        at.refuse("a power whose exponent is no small number is not supported", "exp and log")
+    if exponent * 2 != int(exponent * 2):
+        at.refuse(f"the power {exponent} is not supported", "exp(log(x) * exponent)")
+    size = abs(exponent)
+    made = _whole_power(at, x, int(size))
+    if size != int(size):
+        root = at.b.sqrt(x)
+        made = root if made is None else at.b.mul(made, root)
+    if made is None:
+        return at.b.full_like(x, 1.0)
+    return at.b.div(at.value(1), made) if exponent < 0 else made
+
+
+def unary(function: Callable[[Build, Value], Value]) -> Callable[[Site, Value], Value]:
+    """The translation of f(x), computed in floats."""
+    return lambda at, x: function(at.b, at.value(x))
+
+
+def sign(at: Site, x: Value) -> Value:
+    """-1, 0 or 1; no gradient"""
+    zero = at.b.full_like(x, 0)
+    above, below = at.b.compare("gt", x, zero), at.b.compare("lt", x, zero)
+    return at.b.sub(at.b.cast(above, dtype_of(x)), at.b.cast(below, dtype_of(x)))
+
+
+def to_copy(at: Site, x: Value, **_: Any) -> Value:
+    """As another dtype"""
+    return at.value(x)
+
+
+def _times(at: Site, x: Operand, factor: Number) -> Value:
+    value = at.value(x)
+    return value if factor == 1 else at.b.mul(value, at.value(factor))
+
+
+def _whole_power(at: Site, x: Value, exponent: int) -> Value | None:
+    """By squaring; None for 1."""
+    made, square = None, x
+    while exponent:
+        if exponent & 1:
+            made = square if made is None else at.b.mul(made, square)
+        exponent >>= 1
+        square = at.b.mul(square, square) if exponent else square
+    return made
+
+
+OPERATORS: Table = {
+    "add": add,
+    "sub": sub,
+    "rsub": rsub,
+    "mul": mul,
+    "div": div,
+    "neg": neg,
+    "abs": abs_of,
+    "reciprocal": reciprocal,
+    "rsqrt": rsqrt,
+    "square": square,
+    "pow": power,
+    "sign": sign,
+    "exp": unary(Build.exp),
+    "expm1": unary(Build.expm1),
+    "log": unary(Build.log),
+    "log1p": unary(Build.log1p),
+    "sqrt": unary(Build.sqrt),
+    "erf": unary(Build.erf),
+    "tanh": unary(Build.tanh),
+    "sigmoid": unary(Build.sigmoid),
+    "_to_copy": to_copy,
+}
