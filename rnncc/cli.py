@@ -318,13 +318,17 @@ def targets(as_json: bool) -> None:
 
 
 @cli.command(epilog=example("rnncc ops"))
+@click.option("--onnx", is_flag=True, help="Those of ONNX.")
 @JSON
-def ops(as_json: bool) -> None:
-    """List the Caffe2 operators that nets may use, and the operators and forms that are refused."""
+def ops(onnx: bool, as_json: bool) -> None:
+    """List the operators that Caffe2 nets may use, or ONNX models, and what is refused."""
     from rnncc.commands import operators
 
     if as_json:
-        click.echo(json.dumps(operators.report(), indent=2))
+        told = operators.onnx_report() if onnx else operators.report()
+        click.echo(json.dumps(told, indent=2))
+    elif onnx:
+        operators.print_onnx_report()
     else:
         operators.print_report()
 

@@ -7,75 +7,21 @@ Prints how many mutants there were of each outcome, the most CPU time, and the p
 
 from __future__ import annotations
 
-import argparse
 import random
-import resource
-import signal
 import sys
-import traceback
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from time import process_time
 
 from google.protobuf import text_format
 
-from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import OPERATORS, import_net
 from rnncc.netdef import NetDef, OperatorDef, load
+from tests.fuzz.harness import Report, main, mutate_bytes
 from tests.golden import GOLDEN
 
-LIMIT_SECONDS = 2
-LIMIT_BYTES = 4 << 30
 VALUES = [-(1 << 63), -(1 << 31), -100, -2, -1, 0, 1, 2, 3, 5, 24, 1 << 20, 1 << 31, 1 << 62]
 FLOATS = [float("nan"), float("inf"), -1.0, 0.0, 1e-40, 0.5, 1e38]
 
 Mutation = Callable[[random.Random, NetDef], None]
-
-
-@dataclass
-class Report:
-    """What came out."""
-
-    imported: int = 0
-    refused: int = 0
-    slowest: float = 0.0
-    messages: Counter[str] = field(default_factory=Counter[str])
-    failures: list[str] = field(default_factory=list[str])
-
-    def __str__(self) -> str:
-        total = self.imported + self.refused + len(self.failures)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-        return (
-            f"{total} mutants: {self.imported} imported, {self.refused} refused with "
-            f"{len(self.messages)} kinds of message, {len(self.failures)} failures; "
-            f"slowest {self.slowest:.2f} s, peak memory {peak} MiB"
-        )
-
-
-# Mutations of bytes
-
-
-def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
-    """Flip, cut, repeat, insert or exchange bytes."""
-    made = bytearray(data)
-    for _ in range(rng.choice([1, 1, 2, 4, 16])):
-        at = rng.randrange(len(made) + 1)
-        end = min(len(made), at + rng.choice([1, 2, 8, 64]))
-        match rng.randrange(6):
-            case 0 if at < len(made):
-                made[at] ^= 1 << rng.randrange(8)
-            case 1 if at < len(made):
-                made[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
-            case 2:
-                del made[at:end]
-            case 3:
-                made[at:at] = made[at:end]
-            case 4:
-                made[at:at] = rng.randbytes(rng.randrange(1, 9))
-            case _:
-                del made[max(at, len(made) // 2) :]
-    return bytes(made)
 
 
 # Mutations of messages
@@ -222,7 +168,6 @@ def run(count: int, seed: int = 0, progress: bool = False) -> Report:
     cases = [(load(path), path.with_name("init.pb")) for path in paths]
     inits = [load(path) for _, path in cases]
     report = Report()
-    signal.signal(signal.SIGALRM, _too_slow)
     for index in range(count):
         rng = random.Random(f"{seed} {index}")
         which = rng.randrange(len(cases))
@@ -232,49 +177,10 @@ def run(count: int, seed: int = 0, progress: bool = False) -> Report:
             data, init = cases[which][0].SerializeToString(), mutant(rng, inits[which])
         elif rng.random() < 0.1:
             init = None
-        _import(report, f"seed {seed} {index}", data, init)
-        if progress and index % 1000 == 999:
-            print(f"{index + 1}: {report}", flush=True)
+        report.attempt(f"seed {seed} {index}", lambda: import_net(data, init))  # noqa: B023
+        report.show(index, progress)
     return report
 
 
-def _import(report: Report, name: str, data: bytes, init: NetDef | bytes | None) -> None:
-    start = process_time()
-    signal.alarm(15 * LIMIT_SECONDS)
-    try:
-        import_net(data, init).module.verify()
-        report.imported += 1
-    except CompileError as error:
-        report.refused += 1
-        report.messages["".join(c for c in error.what if c.isalpha() or c == " ")[:40]] += 1
-        if "\n" in str(error):
-            report.failures.append(f"{name}: a message of several lines: {error}")
-    except Exception:
-        report.failures.append(f"{name}: {traceback.format_exc()}")
-    finally:
-        signal.alarm(0)
-    seconds = process_time() - start
-    report.slowest = max(report.slowest, seconds)
-    if seconds > LIMIT_SECONDS:
-        report.failures.append(f"{name}: took {seconds:.1f} s")
-
-
-def _too_slow(signum: int, frame: object) -> None:
-    raise TimeoutError
-
-
-def main() -> int:
-    """Run from the command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1000)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
-    report = run(options.count, options.seed, progress=sys.stderr.isatty())
-    print(report)
-    print("\n".join(failure[-3000:] for failure in report.failures[:20]))
-    return bool(report.failures)
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run, __doc__ or ""))

@@ -34,6 +34,8 @@ MAX_ELEMENTS = 1 << 33
 """Of one value."""
 MAX_FOLDED = 1 << 26
 """How many numbers are computed at import."""
+MISFITS = (ValueError, IndexError, KeyError, TypeError, ArithmeticError, MemoryError)
+"""What Python and NumPy say of numbers that no operator has."""
 LITERAL = 16
 """Numbers that stand in the code rather than among the parameters."""
 EXACT = 2**53
@@ -218,9 +220,14 @@ class Scope:
         if operator is None:
             self._call(op, definition_of(node, schema), place)
             return
-        results = self._fold(node, operator)
-        if results is None:
-            results = operator.build(node)
+        try:
+            with np.errstate(all="ignore"):
+                results = self._fold(node, operator)
+                if results is None:
+                    results = operator.build(node)
+        except MISFITS as error:
+            what = "has inputs or attributes that do not fit"
+            raise node.error(f"{what} ({type(error).__name__}: {error})") from error
         self._store(node, results)
 
     def _fold(self, node: Node, operator: Operator) -> Any:
@@ -233,11 +240,7 @@ class Scope:
         arrays = [np.zeros(0) if a is None else a for a in known]
         if sum(a.size for a in arrays) > MAX_FOLDED:
             return None
-        try:
-            with np.errstate(all="ignore"):
-                found: Any = operator.fold(node, arrays)
-        except (ValueError, IndexError, TypeError) as error:
-            raise node.error(f"has inputs that do not fit: {error}") from error
+        found: Any = operator.fold(node, arrays)
         if found is None or isinstance(found, (list, tuple)):
             return cast(Any, found)
         return np.asarray(found)  # NumPy gives plain numbers for arrays without axes

@@ -6,10 +6,12 @@ from rnncc.frontends.onnx.ops import (
     control,
     conv,
     elementwise,
+    fourier,
     indexing,
     linear,
     logic,
     normal,
+    quantised,
     recurrent,
     reduce,
     shape,
@@ -28,7 +30,9 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "Convolution and pooling": conv.OPERATORS,
     "Shapes": shape.OPERATORS,
     "Indexing": indexing.OPERATORS,
+    "Fourier transforms": fourier.OPERATORS,
     "Constants": source.OPERATORS,
+    "Weights of whole numbers": quantised.OPERATORS,
 }
 
 OPERATORS: dict[str, Operator] = {
@@ -38,7 +42,7 @@ OPERATORS: dict[str, Operator] = {
 
 BY_DEFINITION: tuple[str, ...] = (
     *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
-    *("CausalConvWithState", "LRN", "LinearAttention", "SwiGLU", "DynamicQuantizeLinear"),
+    *("CausalConvWithState", "LRN", "LinearAttention", "SwiGLU"),
     *("HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
 )

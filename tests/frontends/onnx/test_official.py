@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
+import onnx
 import pytest
 
-onnx: Any = pytest.importorskip("onnx")
 from tests.frontends.onnx.official import count, node_tests, run, run_all
 
 DOCS = Path(__file__).parents[3] / "docs/onnx.md"

@@ -16,6 +16,7 @@ from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of, shape_text
 
 Pads = list[tuple[int, int]]
+MAX_GROUPS = 256
 AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
@@ -93,6 +94,8 @@ def _conv(n: Node) -> SSAValue:
     geometry, dims, groups = Geometry(n, _kernel(n)), n.dims(0), n.integer("group", 1)
     geometry.fit(dims[2:])
     outputs, channels = n.static(1)[:2]
+    if groups > MAX_GROUPS and (channels, outputs) != (1, groups):
+        raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(1))}"
         raise n.error(what)
@@ -121,6 +124,8 @@ def _conv_transpose(n: Node) -> SSAValue:
     kernel, groups = _kernel(n), n.integer("group", 1)
     geometry = Geometry(n, kernel)
     rank, inputs, outputs = len(kernel), weights[0] // max(groups, 1), weights[1]
+    if groups > MAX_GROUPS:
+        raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or dims[1] != weights[0] or max(kernel) > 1024:
         raise n.error(f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}")
     x, w = _channels_last(n, n.x(0, FLOATS)), n.x(1, FLOATS)

@@ -331,8 +331,8 @@ def _scatter_nd(n: Node) -> SSAValue:
     b, x, dims = n.b, n.x(0, NUMBERS), n.static(0)
     places, updates = n.numbers(1), n.x(2, NUMBERS)
     reduction = n.text("reduction", "none") if n.opset >= 16 else "none"
-    if reduction not in ("none", "add"):
-        raise n.unsupported(f"has the reduction {reduction}, which is not supported")
+    if reduction not in ("none", "add") or (reduction == "add" and places.size > 4096):
+        raise n.unsupported(f"has {places.size} places and the reduction {reduction}")
     depth, rest = places.shape[-1], dims[places.shape[-1] :]
     size, count = prod(dims[:depth]), prod(places.shape[:-1])
     steps = [s // prod(rest) for s in _strides(dims)[:depth]]

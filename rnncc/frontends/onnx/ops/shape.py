@@ -158,8 +158,8 @@ def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
         parts = [Dim.of(s) for s in n.integers("split")]
     else:
         count = n.integer("num_outputs") if n.given("num_outputs") else len(n.op.output)
-        if count < 1:
-            raise n.error(f"splits into {count} parts")
+        if count < 1 or count > len(n.op.output):
+            raise n.error(f"splits into {count} parts, for {len(n.op.output)} outputs")
         exact = total.divide(count)
         if exact is None and not total.is_static:
             raise n.unsupported(f"splits {total} into {count} parts", "--shape gives a size")

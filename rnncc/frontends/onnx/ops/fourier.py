@@ -1,0 +1,90 @@
+"""Fourier transforms, as products with a matrix of sines and cosines."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.composites import window_count
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of, shape_text
+
+MAX_LENGTH = 4096
+
+
+def _matrix(n: Node, length: int, bins: int, parts: int) -> SSAValue:
+    """[parts · length, 2 · bins]: real and imaginary parts of a row beside those of a bin."""
+    if length > MAX_LENGTH:
+        raise n.unsupported(f"transforms {length} elements, at most {MAX_LENGTH} are supported")
+    angle = 2 * np.pi * (np.outer(np.arange(length), np.arange(bins)) % length) / length
+    cosine, sine = np.cos(angle), -np.sin(angle)
+    rows = [np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)][:parts]
+    whole = np.stack(rows, 1).reshape(length * parts, bins * 2)
+    return n.scope.ssa(Value.of(whole.astype(np.float32), f"dft_{length}"))
+
+
+def _transformed(n: Node, x: SSAValue, bins: int) -> SSAValue:
+    """x [..., length, 1 or 2] as [..., bins, 2]."""
+    *lead, size, parts = dims_of(x)
+    length, complex_ = int(size), int(parts)
+    flat = n.b.reshape(x, (*lead, length * complex_))
+    flat = flat if lead else n.b.reshape(flat, (1, length * complex_))
+    y = n.b.matmul(flat, _matrix(n, length, bins, complex_))
+    return n.b.reshape(y, (*lead, bins, 2))
+
+
+def _dft(n: Node) -> SSAValue:
+    """The discrete Fourier transform along an axis; the last axis holds real and imaginary parts.
+
+    Refused: open or computed lengths; more than 4096 elements; the inverse.
+    """
+    b, dims = n.b, n.dims()
+    x, parts = n.x(0, FLOATS), dims[-1]
+    if parts not in (1, 2) or len(dims) < 2:
+        raise n.error(f"has data of shape {shape_text(dims)}, whose last axis is not 1 or 2")
+    at = (n.scalar(2) if n.has(2) else -2) if n.opset >= 20 else n.integer("axis", 1)
+    axis, onesided = n.axis(at, len(dims)), bool(n.integer("onesided", 0))
+    if n.integer("inverse", 0):
+        raise n.unsupported("goes back from a spectrum, which is not supported")
+    size = dims[axis]
+    length = int(n.scalar(1)) if n.has(1) else None
+    if not size.is_static:
+        raise n.unsupported(f"transforms an axis of {size}", "--shape gives a size")
+    if length is not None and length > int(size):
+        x = b.pad(x, axis, 0, Dim.of(length), 0.0)
+    elif length is not None:
+        x = b.slice(x, axis, 0, length)
+    count = int(dims_of(x)[axis])
+    order = [a for a in range(len(dims) - 1) if a != axis]
+    perm = [*order, axis, len(dims) - 1]
+    y = _transformed(n, b.transpose(x, perm), count // 2 + 1 if onesided else count)
+    return b.transpose(y, [perm.index(a) for a in range(len(dims))])
+
+
+def _stft(n: Node) -> SSAValue:
+    """Fourier transforms of windows of a signal, each times the window's weights.
+
+    Refused: a computed step or length; complex signals with `onesided`; more than 4096 elements.
+    """
+    b, dims = n.b, n.dims()
+    x, step = n.x(0, FLOATS), int(n.scalar(1))
+    window = n.value(2) if n.has(2) else None
+    length = int(n.scalar(3)) if n.has(3) else int(window.dims[0]) if window else 0
+    parts = int(dims[2]) if len(dims) == 3 else 1
+    if length < 1 or step < 1:
+        raise n.error(f"has windows of {length} in steps of {step}")
+    x = b.reshape(x, (*dims[:2], parts))
+    try:
+        count = window_count(dims[1], length, step)
+    except ValueError as error:
+        raise n.unsupported(f"has {error}", "--shape gives a size") from error
+    x = b.windows(x, 1, 0, count, step, length)
+    if window is not None:
+        x = b.mul(x, b.reshape(n.x(2, FLOATS), (length, 1)))
+    onesided = bool(n.integer("onesided", 1)) and parts == 1
+    return _transformed(n, x, length // 2 + 1 if onesided else length)
+
+
+OPERATORS: dict[str, Operator] = {"DFT": Operator(_dft), "STFT": Operator(_stft)}

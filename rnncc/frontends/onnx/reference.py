@@ -1,0 +1,45 @@
+"""What each ONNX operator does and which of its forms are refused, as its function says.
+
+A docstring says what the operator does; a paragraph `Refused: this; that.` lists the forms that
+ONNX allows and the importer does not take.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+
+from rnncc.frontends.onnx.table import BY_DEFINITION, FAMILIES
+
+_REFUSED = "Refused: "
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An operator.
+
+    Attributes:
+        about: what it does.
+        refused: the forms that are not supported.
+    """
+
+    name: str
+    about: str
+    refused: tuple[str, ...]
+
+
+def entries() -> dict[str, list[Entry]]:
+    """All that is supported, by family."""
+    found = {
+        family: [_entry(name, operator.build.__doc__ or "") for name, operator in table.items()]
+        for family, table in FAMILIES.items()
+    }
+    about = "As the standard defines it by other operators."
+    return {**found, "By definition": [Entry(name, about, ()) for name in BY_DEFINITION]}
+
+
+def _entry(name: str, doc: str) -> Entry:
+    paragraphs = [" ".join(part.split()) for part in inspect.cleandoc(doc).split("\n\n")]
+    refused = [p.removeprefix(_REFUSED) for p in paragraphs if p.startswith(_REFUSED)]
+    about = " ".join(p for p in paragraphs if not p.startswith(_REFUSED))
+    return Entry(name, about, tuple(refused[0].removesuffix(".").split("; ")) if refused else ())

@@ -1,0 +1,16 @@
+"""docs/onnx_operators.md says what the importer's functions say."""
+
+from __future__ import annotations
+
+from rnncc.frontends.onnx.reference import entries
+from tools.write_onnx_operators import PATH, page
+
+
+def test_it_is_up_to_date() -> None:
+    assert PATH.read_text() == page(), "run python tools/write_onnx_operators.py"
+
+
+def test_every_operator_says_what_it_does() -> None:
+    for operators in entries().values():
+        for entry in operators:
+            assert entry.about.endswith("."), entry.name

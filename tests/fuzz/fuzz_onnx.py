@@ -1,0 +1,218 @@
+"""Mutates ONNX models and imports what comes out: only success or a CompileError may follow.
+
+    python -m tests.fuzz.fuzz_onnx --count 100000
+
+The models are those of the standard's node tests, and one with loops, branches and functions.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+import onnx
+from onnx import helper, parser
+
+from rnncc.frontends.onnx.importer import import_model
+from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS
+from tests.fuzz.harness import Report, main, mutate_bytes
+
+VALUES = [-(1 << 63), -(1 << 31), -100, -2, -1, 0, 1, 2, 3, 5, 24, 1 << 20, 1 << 31, 1 << 62]
+FLOATS = [float("nan"), float("inf"), -1.0, 0.0, 1e-40, 0.5, 1e38]
+TEXTS = [b"", b"x", b"\xff", b"reverse", b"SAME_UPPER", b"ij,jk->ik", b"edge"]
+NESTED = """
+<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+nested (float[T, N, 4] x, float[N, 4] h, bool flag) => (float[N, 4] last, float[T, N, 4] ys) {
+  count = Constant <value = int64 {3}> ()
+  yes = Constant <value = bool {1}> ()
+  wide = own.twice (x)
+  start = If (flag) <
+    then_branch = one () => (float[N, 4] a) { a = Identity (h) },
+    else_branch = two () => (float[N, 4] b) { b = Neg (h) }
+  >
+  more = Loop (count, yes, start) <body = turn (int64 i, bool c, float[N, 4] v)
+    => (bool c2, float[N, 4] v2) { c2 = Identity (c) v2 = Tanh (v) }>
+  last, ys = Scan (more, wide) <num_scan_inputs = 1, body = step (float[N, 4] s, float[N, 4] r)
+    => (float[N, 4] s2, float[N, 4] y) { s2 = Add (s, r) y = Mul (s2, r) }>
+}
+<domain: "own", opset_import: ["" : 17]>
+twice (v) => (w) { w = Add (v, v) }
+"""
+
+Mutation = Callable[[random.Random, Any], None]
+
+
+@cache
+def models() -> list[Any]:
+    """What is damaged."""
+    from tests.frontends.onnx.official import node_tests
+
+    large = 20_000
+    found = [t.model for t in node_tests().values() if t.model.ByteSize() < large]
+    return [parser.parse_model(NESTED)] * 60 + found
+
+
+def graphs(model: Any) -> Iterator[Any]:
+    """All graphs and functions of a model."""
+    waiting = [model.graph, *model.functions]
+    while waiting:
+        graph = waiting.pop()
+        yield graph
+        waiting += [a.g for n in graph.node for a in n.attribute if a.HasField("g")]
+
+
+def _nodes(model: Any) -> list[Any]:
+    return [node for graph in graphs(model) for node in graph.node]
+
+
+def _names(model: Any) -> list[str]:
+    nodes = _nodes(model)
+    inputs = [i.name for i in model.graph.input]
+    return [*(n for op in nodes for n in (*op.input, *op.output)), *inputs, "nothing", ""]
+
+
+def change_type(rng: random.Random, model: Any) -> None:
+    """Another operator in its place."""
+    rng.choice(_nodes(model)).op_type = rng.choice([*OPERATORS, *BY_DEFINITION, "Nothing"])
+
+
+def change_name(rng: random.Random, model: Any) -> None:
+    """Another value, read or written."""
+    node = rng.choice(_nodes(model))
+    names = rng.choice([node.input, node.output])
+    if names:
+        names[rng.randrange(len(names))] = rng.choice(_names(model))
+
+
+def change_count(rng: random.Random, model: Any) -> None:
+    """One operand fewer or more."""
+    node = rng.choice(_nodes(model))
+    names = rng.choice([node.input, node.output])
+    if names and rng.random() < 0.5:
+        del names[rng.randrange(len(names))]
+    else:
+        names.append(rng.choice(_names(model)))
+
+
+def change_attribute(rng: random.Random, model: Any) -> None:
+    """Another value, of the same kind or of another; or none."""
+    node = rng.choice(_nodes(model))
+    known = onnx.defs.get_all_schemas_with_history()
+    names = [n for s in known if s.name == node.op_type for n in s.attributes]
+    if not node.attribute or rng.random() < 0.2:
+        name = rng.choice(names or ["axis"])
+        value = rng.choice([rng.choice(VALUES), rng.choice(FLOATS), rng.choice(TEXTS), [1, -1]])
+        node.attribute.append(helper.make_attribute(name, value))
+        return
+    attribute = rng.choice(node.attribute)
+    match rng.randrange(6):
+        case 0:
+            attribute.i = rng.choice(VALUES)
+        case 1:
+            attribute.f = rng.choice(FLOATS)
+        case 2:
+            attribute.s = rng.choice(TEXTS)
+        case 3 if attribute.ints:
+            attribute.ints[rng.randrange(len(attribute.ints))] = rng.choice(VALUES)
+        case 4:
+            attribute.type = rng.randrange(12)
+        case _:
+            node.attribute.remove(attribute)
+
+
+def change_tensor(rng: random.Random, model: Any) -> None:
+    """Another size, type or number of a tensor."""
+    tensors = [t for g in graphs(model) for t in getattr(g, "initializer", ())]
+    tensors += [a.t for n in _nodes(model) for a in n.attribute if a.HasField("t")]
+    if not tensors:
+        return
+    tensor = rng.choice(tensors)
+    match rng.randrange(5):
+        case 0 if tensor.dims:
+            tensor.dims[rng.randrange(len(tensor.dims))] = rng.choice(VALUES)
+        case 1:
+            tensor.data_type = rng.randrange(24)
+        case 2 if tensor.raw_data:
+            tensor.raw_data = mutate_bytes(rng, tensor.raw_data)
+        case 3 if tensor.int64_data:
+            tensor.int64_data[rng.randrange(len(tensor.int64_data))] = rng.choice(VALUES)
+        case _:
+            tensor.data_location = 1
+            tensor.external_data.add(key="location", value=rng.choice(["../x", "/etc/passwd", ""]))
+
+
+def change_input(rng: random.Random, model: Any) -> None:
+    """Another shape or type of an input, or a constant in its place."""
+    if not model.graph.input:
+        return
+    info = rng.choice(model.graph.input)
+    dims = info.type.tensor_type.shape.dim
+    match rng.randrange(5):
+        case 0 if dims:
+            rng.choice(dims).dim_value = rng.choice(VALUES)
+        case 1 if dims:
+            rng.choice(dims).dim_param = rng.choice(["T", "N", "a b", "", "inputs", "\n"])
+        case 2:
+            info.type.tensor_type.elem_type = rng.randrange(24)
+        case 3:
+            del dims[:]
+        case _:
+            numbers = [rng.choice(VALUES) for _ in range(rng.randrange(4))]
+            tensor = helper.make_tensor(info.name, 7, [len(numbers)], numbers)
+            model.graph.initializer.append(tensor)
+
+
+def change_order(rng: random.Random, model: Any) -> None:
+    """A node moved, doubled or gone."""
+    graph = rng.choice([g for g in graphs(model) if g.node])
+    node = onnx.NodeProto()
+    node.CopyFrom(rng.choice(graph.node))
+    match rng.randrange(3):
+        case 0:
+            del graph.node[rng.randrange(len(graph.node))]
+        case 1:
+            graph.node.insert(rng.randrange(len(graph.node) + 1), node)
+        case _:
+            rng.choice(graph.node).CopyFrom(node)
+
+
+def change_version(rng: random.Random, model: Any) -> None:
+    """Another opset."""
+    if model.opset_import:
+        rng.choice(model.opset_import).version = rng.choice([0, 1, 7, 8, 9, 11, 13, 18, 21, 99])
+
+
+MUTATIONS: list[Mutation] = [
+    *(change_type, change_name, change_count, change_attribute, change_attribute),
+    *(change_tensor, change_tensor, change_input, change_order, change_version),
+]
+
+
+def mutant(rng: random.Random, model: Any) -> bytes:
+    """A damaged file."""
+    if rng.random() < 0.3:
+        return mutate_bytes(rng, model.SerializeToString())
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    for _ in range(rng.choice([1, 1, 1, 2, 3])):
+        if any(graph.node for graph in graphs(made)):
+            rng.choice(MUTATIONS)(rng, made)
+    return made.SerializeToString()
+
+
+def run(count: int, seed: int = 0, progress: bool = False) -> Report:
+    """Import `count` mutants."""
+    report, cases = Report(), models()
+    for index in range(count):
+        rng = random.Random(f"{seed} {index}")
+        data = mutant(rng, rng.choice(cases))
+        report.attempt(f"seed {seed} {index}", lambda: import_model(data))  # noqa: B023
+        report.show(index, progress)
+    return report
+
+
+if __name__ == "__main__":
+    sys.exit(main(run, __doc__ or ""))

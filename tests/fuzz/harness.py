@@ -1,0 +1,106 @@
+"""What fuzzing any format needs: damaged bytes, a report of outcomes, a command line."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import signal
+import sys
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import process_time
+
+from rnncc.errors import CompileError
+from rnncc.ir.program import Program
+
+LIMIT_SECONDS = 2
+LIMIT_BYTES = 4 << 30
+
+
+@dataclass
+class Report:
+    """What came out."""
+
+    imported: int = 0
+    refused: int = 0
+    slowest: float = 0.0
+    messages: Counter[str] = field(default_factory=Counter[str])
+    failures: list[str] = field(default_factory=list[str])
+
+    def __str__(self) -> str:
+        total = self.imported + self.refused + len(self.failures)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+        return (
+            f"{total} mutants: {self.imported} imported, {self.refused} refused with "
+            f"{len(self.messages)} kinds of message, {len(self.failures)} failures; "
+            f"slowest {self.slowest:.2f} s, peak memory {peak} MiB"
+        )
+
+    def attempt(self, name: str, make: Callable[[], Program]) -> None:
+        """Import something; any outcome but success or CompileError, in time, is a failure."""
+        start = process_time()
+        signal.signal(signal.SIGALRM, _too_slow)
+        signal.alarm(15 * LIMIT_SECONDS)
+        try:
+            make().module.verify()
+            self.imported += 1
+        except CompileError as error:
+            self.refused += 1
+            self.messages["".join(c for c in error.what if c.isalpha() or c == " ")[:40]] += 1
+            if "\n" in str(error):
+                self.failures.append(f"{name}: a message of several lines: {error}")
+        except Exception:
+            self.failures.append(f"{name}: {traceback.format_exc()}")
+        finally:
+            signal.alarm(0)
+        seconds = process_time() - start
+        self.slowest = max(self.slowest, seconds)
+        if seconds > LIMIT_SECONDS:
+            self.failures.append(f"{name}: took {seconds:.1f} s")
+
+    def show(self, index: int, progress: bool) -> None:
+        """Tell how far it is, now and then."""
+        if progress and index % 1000 == 999:
+            print(f"{index + 1}: {self}", flush=True)
+
+
+def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
+    """Flip, cut, repeat, insert or exchange bytes."""
+    made = bytearray(data)
+    for _ in range(rng.choice([1, 1, 2, 4, 16])):
+        at = rng.randrange(len(made) + 1)
+        end = min(len(made), at + rng.choice([1, 2, 8, 64]))
+        match rng.randrange(6):
+            case 0 if at < len(made):
+                made[at] ^= 1 << rng.randrange(8)
+            case 1 if at < len(made):
+                made[at] = rng.choice([0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256)])
+            case 2:
+                del made[at:end]
+            case 3:
+                made[at:at] = made[at:end]
+            case 4:
+                made[at:at] = rng.randbytes(rng.randrange(1, 9))
+            case _:
+                del made[max(at, len(made) // 2) :]
+    return bytes(made)
+
+
+def main(run: Callable[[int, int, bool], Report], about: str) -> int:
+    """Run from the command line."""
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("--count", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+    report = run(options.count, options.seed, sys.stderr.isatty())
+    print(report)
+    print("\n".join(failure[-3000:] for failure in report.failures[:20]))
+    return bool(report.failures)
+
+
+def _too_slow(signum: int, frame: object) -> None:
+    raise TimeoutError
