@@ -54,11 +54,20 @@ class Scalar:
         return len(kinds)
 
     def partial(self, argument: int) -> Scalar:
-        """The derivative with respect to one argument.
+        """The derivative with respect to one argument; the same one each time.
 
         Raises:
             CompileError: this is a derivative that follows from a function's operations itself.
         """
+        if argument not in self._partials:
+            self._partials[argument] = self._partial(argument)
+        return self._partials[argument]
+
+    @cached_property
+    def _partials(self) -> dict[int, Scalar]:
+        return {}
+
+    def _partial(self, argument: int) -> Scalar:
         if self.derivative is not None:
             item = argument if self.count > 1 else None
             return Scalar(self.derivative, item=item)
@@ -74,6 +83,12 @@ class Scalar:
         from rnncc.scalar.compiled import compile_scalar
 
         return compile_scalar(self)
+
+    @cached_property
+    def symbols(self) -> list[str]:
+        """What tells it from others: its code, and that of derivatives that were given."""
+        given = range(self.count) if self.derivative is not None else ()
+        return [self.code.symbol, *(self.partial(i).code.symbol for i in given)]
 
     @cached_property
     def _oracle(self) -> Callable[[Array], Array]:

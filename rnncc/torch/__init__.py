@@ -12,7 +12,8 @@ from importlib.util import find_spec
 if find_spec("torch") is None:
     raise ImportError("rnncc.torch needs PyTorch 2.13 or later: pip install 'rnncc[torch]'")
 
+from rnncc.torch.elementwise import elementwise
 from rnncc.torch.modules import CompiledModule, build, compile
 from rnncc.torch.scanning import scan
 
-__all__ = ["CompiledModule", "build", "compile", "scan"]
+__all__ = ["CompiledModule", "build", "compile", "elementwise", "scan"]

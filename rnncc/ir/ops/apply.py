@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @irdl_attr_definition
 class FunctionAttr(Data[Scalar]):
-    """A function; shown as its symbol, which its code decides, and never read back."""
+    """A function; shown by symbols that its code decides, and never read back."""
 
     name = "rnn.function"
 
@@ -40,7 +40,7 @@ class FunctionAttr(Data[Scalar]):
 
     def print_parameter(self, printer: Printer) -> None:
         with printer.in_angle_brackets():
-            printer.print_string_literal(self.data.code.symbol)
+            printer.print_list(self.data.symbols, printer.print_string_literal)
 
 
 @irdl_op_definition

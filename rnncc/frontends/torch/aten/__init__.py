@@ -6,6 +6,7 @@ key is an operator's name, or NAME.OVERLOAD where overloads differ.
 
 from __future__ import annotations
 
+from rnncc.frontends.torch import scalar_op
 from rnncc.frontends.torch.aten import (
     activations,
     comparisons,
@@ -35,4 +36,5 @@ OPERATORS: Table = {
     **convolution.OPERATORS,
     **indexing.OPERATORS,
     **sources.OPERATORS,
+    **scalar_op.OPERATORS,
 }
