@@ -52,7 +52,7 @@ class Case:
         size = f"{self.cell} H={self.units} B={self.batch}"
         if self.mode == "step":
             return size + WORDS["step"]
-        lengths = " ragged" if self.ragged else " full" if self.lengths else ""
+        lengths = " ragged" if self.ragged else " lengths" if self.lengths else ""
         return f"{size} T={self.steps}{self._training}{lengths}"
 
     @property
@@ -113,10 +113,8 @@ def _batched_custom(cells: tuple[str, ...]) -> list[Case]:
 
 
 def _ragged() -> list[Case]:
-    """Each net twice: with lengths that are all T, and that are not."""
     made = _cases(STANDARD, (256,), (32,), (50, 100)) + _cases(STANDARD, (256,), (1,), (100,))
-    lengths = [replace(case, lengths=True) for case in made]
-    return [twice for case in lengths for twice in (case, replace(case, ragged=True))]
+    return [replace(case, lengths=True, ragged=True) for case in made]
 
 
 def _deepbench() -> list[Case]:
@@ -138,7 +136,7 @@ SUITES = {
     ),
     "custom": ("cells that frameworks have no operator for", _custom),
     "training": ("forward and backward with all gradients", _training),
-    "ragged": ("sequences with lengths: all T, then uniform in 1..T", _ragged),
+    "ragged": ("sequences whose lengths are uniform in 1..T", _ragged),
     "deepbench-server": ("the RNN kernels of DeepBench's inference servers", _deepbench),
     "rtneural": (
         "the sizes of RTNeural-compare, a step a sample",

@@ -62,9 +62,8 @@ class SomeRows:
 class Kernel(IRDLOperation):
     """What kernels share: inputs and outputs accessed over a domain, and a region.
 
-    `accesses` holds one access an input, then one an output, over the domain's axes. With `rows`,
-    which `kern.list_rows` lists over the domain's first `row_axes` axes, only those rows are
-    computed whose flag is `where`: of others nothing is read or written.
+    `accesses` holds one access an input, then one an output, over the domain's axes. With `rows`
+    only some of the rows are computed: see `kern.list_rows`.
     """
 
     rows = opt_operand_def(BufferType)
@@ -394,7 +393,8 @@ class ListRows(IRDLOperation):
     """out = how many flags are true, the numbers of those, the numbers of the others, last first
 
     Rows are numbered row-major over the domain. out has one element more than there are rows, of
-    i32 or i64.
+    i32 or i64. A kernel takes such a list of its domain's first `row_axes` axes as `rows`, and
+    computes the rows whose flag is `where`: of others nothing is read, and nothing written.
     """
 
     name = "kern.list_rows"

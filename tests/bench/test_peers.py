@@ -12,7 +12,7 @@ import pytest
 
 from rnncc.bench import nets
 from rnncc.bench.cases import CUSTOM, STANDARD, Case
-from rnncc.bench.peers import PEERS, Array, Contender, Setup, ours
+from rnncc.bench.peers import PEERS, Array, Contender, Setup, ours, own_full, padded
 from rnncc.bench.peers.own import make
 from rnncc.bench.processes import Left, Process, Processes
 from rnncc.bench.running import Effort, cores, run
@@ -47,6 +47,13 @@ def test_rows_end_with_their_sequences(cell: str) -> None:
     inside = np.arange(7)[:, None] < lengths
     assert not inside.all()
     np.testing.assert_allclose(got, np.where(inside[..., None], whole, 0.0), atol=1e-5)
+
+
+def test_padded_is_timed_beside_ragged_alone() -> None:
+    case = Case("lstm", 8, 2, 3, lengths=True)
+    assert own_full.make(case) is None
+    assert own_full.make(replace(case, ragged=True)) is not None
+    assert [one.name for one in padded(ours("fp32"))] == ["rnncc padded"]
 
 
 @pytest.mark.parametrize("cell", STANDARD)
