@@ -33,6 +33,7 @@ def passes() -> list[Step]:
     from rnncc.passes.drop_stops import DropStops
     from rnncc.passes.fold_constants import fold_constants
     from rnncc.passes.hoist import Hoist
+    from rnncc.passes.mask_rows import MaskRows
     from rnncc.passes.merge_matmuls import MergeMatmuls
     from rnncc.passes.regroup_sums import RegroupSums
     from rnncc.passes.simplify import Simplify
@@ -53,6 +54,7 @@ def passes() -> list[Step]:
         ("regroup-biases", regroup),  # those that came out of the loop meet those that were outside
         ("simplify-hoisted", simplify),  # what the others left behind
         ("fold-joined", fold_constants),  # joined weights, added biases
+        ("mask-rows", _on_net(MaskRows())),  # which rows a loop computes is told before it runs
         ("simplify-last", simplify),  # what folding left behind
     ]
 

@@ -1,7 +1,7 @@
 """How much arithmetic and how many bytes a net takes, from its kernels.
 
 In: a kernel program and sizes. Out: phases: kernels that run one after another, and how often.
-Gates in loops are taken as open, loops that may end early as run to their end.
+Gates in loops are taken as open, loops that may end early as run to their end, rows as listed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rnncc.ir.access import Access, buffer_dtype, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, Pack, Reverse
+from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, ListRows, Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 
@@ -179,6 +179,8 @@ def _uses(op: Operation, sizes: Sizes) -> list[_Use]:
         return _Use(value, size(moving), written, offset=access.offset)
 
     match op:
+        case Kernel() if _is_idle(op):
+            return []
         case Kernel():
             count = len(op.ins)
             uses = [
@@ -205,11 +207,20 @@ def _uses(op: Operation, sizes: Sizes) -> list[_Use]:
         case Gather():
             elements = size(get_dims(op.dims))
             return [_Use(op.x, elements, False), _Use(op.out, elements, True)]
+        case ListRows():
+            elements = size(op.dims)
+            return [_Use(op.flags, elements, False), _Use(op.out, elements + 1, True)]
         case Reverse():
             elements = size(get_dims(op.dims))
             return [_Use(op.x, elements, False), _Use(op.out, elements, True)]
         case _:
             return []
+
+
+def _is_idle(op: Kernel) -> bool:
+    """Whether a kernel computes the rows that another one leaves out."""
+    some = op.some_rows
+    return some is not None and not some.where and not isinstance(op, Gemm)
 
 
 def _flops(op: Operation, sizes: Sizes) -> tuple[str, int]:

@@ -50,16 +50,29 @@ class Index(IRDLOperation):
         super().__init__(properties={"axis": IntAttr(axis)}, result_types=[tensor((), dtype)])
 
 
+@dataclass(frozen=True)
+class SomeRows:
+    """The rows of a kernel that are computed: see `Kernel`."""
+
+    rows: SSAValue
+    axes: int
+    where: bool
+
+
 class Kernel(IRDLOperation):
     """What kernels share: inputs and outputs accessed over a domain, and a region.
 
-    `accesses` holds one access an input, then one an output, over the domain's axes.
+    `accesses` holds one access an input, then one an output, over the domain's axes. With `rows`
+    only some of the rows are computed: see `kern.list_rows`.
     """
 
+    rows = opt_operand_def(BufferType)
     ins = var_operand_def(BufferType)
     outs = var_operand_def(BufferType)
     domain = prop_def(ArrayAttr)
     accesses = prop_def(ArrayAttr)
+    row_axes = opt_prop_def(IntAttr)
+    where = opt_prop_def(BoolAttr)
     body = region_def("single_block")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
@@ -81,8 +94,24 @@ class Kernel(IRDLOperation):
         return [get_access(a) for a in self.accesses.data[len(self.ins) :]]
 
     @property
+    def some_rows(self) -> SomeRows | None:
+        """The rows that are computed; None where all are."""
+        if self.rows is None:
+            return None
+        assert self.row_axes is not None and self.where is not None
+        return SomeRows(self.rows, self.row_axes.data, bool(self.where))
+
+    @property
     def yields(self) -> tuple[SSAValue, ...]:
         return terminator(self.body.block)
+
+
+def _chosen(some: SomeRows | None) -> tuple[list[SSAValue], dict[str, Attribute | None]]:
+    """The operand and the properties that say which rows are computed."""
+    if some is None:
+        return [], {}
+    told = {"row_axes": IntAttr(some.axes), "where": BoolAttr.from_bool(some.where)}
+    return [some.rows], {**told}
 
 
 @irdl_op_definition
@@ -97,10 +126,13 @@ class Map(Kernel):
         ins: Sequence[tuple[SSAValue, Access]],
         outs: Sequence[tuple[SSAValue, Access]],
         body: Block,
+        some: SomeRows | None = None,
     ) -> None:
+        rows, told = _chosen(some)
         super().__init__(
-            operands=[[b for b, _ in ins], [b for b, _ in outs]],
+            operands=[rows, [b for b, _ in ins], [b for b, _ in outs]],
             properties={
+                **told,
                 "domain": dims_attr(domain),
                 "accesses": ArrayAttr(access_attr(a) for _, a in (*ins, *outs)),
             },
@@ -133,11 +165,14 @@ class Reduce(Kernel):
         body: Block,
         order: str = "any",
         init: SSAValue | None = None,
+        some: SomeRows | None = None,
     ) -> None:
         start = [] if init is None else [init]
+        rows, told = _chosen(some)
         super().__init__(
-            operands=[start, [b for b, _ in ins], [out[0]]],
+            operands=[start, rows, [b for b, _ in ins], [out[0]]],
             properties={
+                **told,
                 "kind": StringAttr(kind),
                 "order": StringAttr(order),
                 "reduced": IntAttr(reduced),
@@ -182,6 +217,7 @@ class Gemm(Kernel):
         outs: Sequence[tuple[SSAValue, Access]],
         body: Block,
         converted: tuple[SSAValue | None, SSAValue | None] = (None, None),
+        some: SomeRows | None = None,
     ) -> None:
         """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel.
 
@@ -189,9 +225,11 @@ class Gemm(Kernel):
         """
         depth, slots, panel = geometry
         extra = [[] if v is None else [v] for v in converted]
+        rows, told = _chosen(some)
         super().__init__(
-            operands=[a[0], weights, *extra, [b for b, _ in ins], [b for b, _ in outs]],
+            operands=[a[0], weights, *extra, rows, [b for b, _ in ins], [b for b, _ in outs]],
             properties={
+                **told,
                 "domain": dims_attr(domain),
                 "depth": IntAttr(depth),
                 "slots": IntAttr(slots),
@@ -382,3 +420,31 @@ class Gather(IRDLOperation):
         """Of x and of out."""
         outer, count, inner = get_dims(self.dims)
         return (outer, get_dim(self.size), inner), (outer, count, inner)
+
+
+@irdl_op_definition
+class ListRows(IRDLOperation):
+    """out = how many flags are true, the numbers of those, the numbers of the others, last first
+
+    Rows are numbered row-major over the domain. out has one element more than there are rows, of
+    i32 or i64. A kernel takes such a list of its domain's first `row_axes` axes as `rows`, and
+    computes the rows whose flag is `where`: of others nothing is read, and nothing written.
+    """
+
+    name = "kern.list_rows"
+    flags = operand_def(BufferType)
+    out = operand_def(BufferType)
+    domain = prop_def(ArrayAttr)
+    access = prop_def(ArrayAttr)
+
+    def __init__(
+        self, domain: Sequence[Dim], flags: tuple[SSAValue, Access], out: SSAValue
+    ) -> None:
+        super().__init__(
+            operands=[flags[0], out],
+            properties={"domain": dims_attr(domain), "access": access_attr(flags[1])},
+        )
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        return get_dims(self.domain)

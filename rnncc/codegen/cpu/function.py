@@ -14,6 +14,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.gemm import emit_gemm
+from rnncc.codegen.cpu.list_rows import emit_list_rows
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse
 from rnncc.codegen.cpu.reduce import emit_reduce
@@ -38,7 +39,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, Map, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, ListRows, Map, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 
@@ -289,21 +290,24 @@ def emit_kernel(emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer])
     def every(values: Iterable[SSAValue]) -> list[Pointer]:
         return [pointers[value] for value in values]
 
+    rows = pointers[op.rows] if isinstance(op, Kernel) and op.rows is not None else None
     match op:
         case Map():
-            emit_map(emit, op, every(op.ins), every(op.outs))
+            emit_map(emit, op, every(op.ins), every(op.outs), rows)
         case Reduce():
             init = None if op.init is None else pointers[op.init]
-            emit_reduce(emit, op, every(op.ins), every(op.outs), init)
+            emit_reduce(emit, op, every(op.ins), every(op.outs), init, rows)
         case Gemm():
             extra = [v for v in (op.room, op.scales) if v is not None]
             a, *weights = every([op.a, op.weights, *extra])
-            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs))
+            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs), rows)
         case Contract():
             known = [op.a, op.b, op.out, op.scratch]
             optional = [None if v is None else pointers[v] for v in (op.init, op.first)]
             emit_contract(emit, op, Buffers(*every(known), *optional))
         case Pack():
             emit_pack(emit, op, every(op.ins), pointers[op.out])
+        case ListRows():
+            emit_list_rows(emit, op, pointers[op.flags], pointers[op.out])
         case _:
             raise AssertionError(f"{op.name} has no code")
