@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import cache
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import rnncc
 from rnncc import pipeline
 from rnncc.codegen.llvm import resolve_target
 from rnncc.ir import kern_interpreter
@@ -22,19 +24,22 @@ from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.masked import FORMS, masked
 from tests.codegen.test_golden import take_rows
-from tests.codegen.test_random import examples
+from tests.codegen.test_random import after_passes, compiled, examples, interpreted
+from tests.codegen.test_random import check as check_random
 from tests.golden import Arrays, random_inputs
+from tests.runtime.test_pool import check as check_threads
+from tests.strategies import ragged_programs
 
 CELLS = [("lstm", form) for form in FORMS]
 CELLS += [("gru", "keep"), ("gru", "both_ways"), ("milstm", "keep"), ("milstm", "zero")]
 UNITS, WIDTH = 19, 7
+PLAIN = Options()
 every_cell = pytest.mark.parametrize(("kind", "form"), CELLS)
 every_precision = pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 
 
-def lowered(program: Program, precision: str = "fp32", all_rows: bool = False) -> KernelProgram:
+def lowered(program: Program, options: Options = PLAIN, all_rows: bool = False) -> KernelProgram:
     """The kernels of a net; `all_rows`: those that compute every row, needed or not."""
-    options = Options(precision=precision)
     if not all_rows:
         return pipeline.lower(program, options)
     with pytest.MonkeyPatch.context() as patch:
@@ -45,12 +50,15 @@ def lowered(program: Program, precision: str = "fp32", all_rows: bool = False) -
 
 
 @cache
-def pair(kind: str, form: str, precision: str = "fp32") -> tuple[Bare, Bare]:
+def pair(
+    kind: str, form: str, precision: str = "fp32", cpu: str | None = None
+) -> tuple[Bare, Bare]:
     """A net's code: of the rows that are needed, and of all."""
     nets = [masked(kind, form, UNITS, WIDTH) for _ in range(2)]
-    some, every = (lowered(net, precision, i == 1) for i, net in enumerate(nets))
+    options = Options(precision=precision, cpu=cpu)
+    some, every = (lowered(net, options, i == 1) for i, net in enumerate(nets))
     assert not [op for op in every.func.walk() if isinstance(op, ListRows)]
-    return Bare(some, resolve_target()), Bare(every, resolve_target())
+    return Bare(some, resolve_target(None, cpu)), Bare(every, resolve_target(None, cpu))
 
 
 def inputs_of(program: Program, sizes: dict[str, int], lengths: list[int], seed: int = 0) -> Arrays:
@@ -65,9 +73,16 @@ def inputs_of(program: Program, sizes: dict[str, int], lengths: list[int], seed:
     return inputs
 
 
-def check(kind: str, form: str, steps: int, lengths: list[int], precision: str = "fp32") -> None:
+def check(
+    kind: str,
+    form: str,
+    steps: int,
+    lengths: list[int],
+    precision: str = "fp32",
+    cpu: str | None = None,
+) -> None:
     """The bits of code that computes all rows."""
-    some, every = pair(kind, form, precision)
+    some, every = pair(kind, form, precision, cpu)
     sizes = {"T": steps, "N": len(lengths)}
     inputs = inputs_of(masked(kind, form, UNITS, WIDTH), sizes, lengths, steps)
     with guards(end=steps % 2 == 0) as memory:
@@ -129,6 +144,25 @@ def test_any_lengths(kind: str, form: str, data: st.DataObject) -> None:
     check(kind, form, steps, lengths)
 
 
+@pytest.mark.parametrize(("cpu", "needed"), [("x86-64-v2", "sse4.2"), ("x86-64-v3", "avx2")])
+@pytest.mark.parametrize(("kind", "form"), [("lstm", "batch_first"), ("gru", "flags")])
+def test_other_vectors(kind: str, form: str, cpu: str, needed: str) -> None:
+    if not llvm.get_host_cpu_features().get(needed):
+        pytest.skip(f"this machine is no {cpu}")
+    for batch in (1, 5, 33):
+        lengths = [n % 5 for n in range(batch)]
+        check(kind, form, 4, lengths, "fp32", cpu)
+
+
+@pytest.mark.parametrize("form", ["keep", "flags", "both_ways", "stacked"])
+def test_threads(form: str) -> None:
+    program = masked("lstm", form, UNITS, WIDTH)
+    model = rnncc.compile(program.copy(), threads=True)
+    for batch in (1, 2, 40):
+        sizes = {"T": 5, "N": batch}
+        check_threads(model, inputs_of(program, sizes, [n % 6 for n in range(batch)]))
+
+
 @every_precision
 @pytest.mark.parametrize(("kind", "form"), [("lstm", "keep"), ("gru", "zero"), ("lstm", "stacked")])
 @examples(10)
@@ -150,3 +184,9 @@ def test_a_sequence_alone_gives_the_same_bits(kind: str, form: str) -> None:
             alone = bare.run(part, {**sizes, "N": 1}, memory)
             for name, want in take_rows(program.net.outputs, batch, n, 1).items():
                 np.testing.assert_array_equal(alone[name], want, err_msg=name)
+
+
+@examples(20)
+@given(ragged_programs(), st.booleans())
+def test_random_loops(program: Program, code: bool) -> None:
+    check_random(program, after_passes, compiled if code else interpreted)
