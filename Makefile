@@ -3,13 +3,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint clean
+.PHONY: demo test onnx lint clean
 
 demo: .venv/installed
 	$(BIN)/rnncc demo
 
 test: .venv/installed-test
 	$(BIN)/pytest -n 2 -m "not slow"
+
+# The node tests of the ONNX standard as machine code: passed, skipped (not claimed), failed.
+onnx: .venv/installed-test
+	$(BIN)/python -m tests.frontends.onnx.official
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

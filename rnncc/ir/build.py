@@ -334,11 +334,33 @@ class Build:
             arg.name_hint = value.name_hint
         inner = Build(block, self.loc)
         carry, rows = body(inner, args[:k], args[k:c], args[c:])
-        inner._builder.insert(Yield([*carry, *rows]))
         steps = dims_of(xs[0])[0] if length is None else length
+        return self.scan_of(
+            consts, inits, xs, inner, [*carry, *rows], steps, reverse, gate, limited
+        )
+
+    def scan_of(
+        self,
+        consts: Values,
+        inits: Values,
+        xs: Values,
+        inner: Build,
+        results: Values,
+        length: Dim,
+        reverse: bool = False,
+        gate: int | None = None,
+        limited: bool = False,
+    ) -> tuple[list[SSAValue], list[SSAValue]]:
+        """`scan` over a body that is built already, in a block that nothing holds yet.
+
+        Args:
+            results: the body's next carry, then its rows.
+        """
+        block = inner.block
+        inner._builder.insert(Yield(list(results)))
         try:
             opened = None if gate is None else block.args[gate]
-            scan = Scan(consts, inits, xs, block, steps, reverse, opened, limited)
+            scan = Scan(consts, inits, xs, block, length, reverse, opened, limited)
             scan.verify_()
         except VerifyException as error:
             raise CompileError(self.loc, str(error)) from error

@@ -24,6 +24,8 @@ MAX_BYTES = 1 << 31
 """The format's own limit on the size of a message."""
 MAX_DATA = 1 << 32
 """How many bytes one tensor may take."""
+MAX_NAME = 1000
+"""How many characters a name may have."""
 MAX_DEPTH = 24
 """How many graphs may stand inside each other."""
 OLDEST_OPSET = 7
@@ -85,7 +87,8 @@ def load(source: object) -> ModelProto:
         model = _parse(onnx, _bytes(source, name), name)
     if not model.HasField("graph"):
         raise CompileError(name, "holds no graph", "is it an ONNX model?")
-    _check_depth(model.graph, name)
+    for graph in (model.graph, *model.functions):
+        _check_depth(graph, name)
     _check_opset(onnx, model, name)
     return model
 
@@ -115,13 +118,33 @@ def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
     return model
 
 
-def _check_depth(graph: GraphProto, name: str) -> None:
+def _check_depth(graph: Any, name: str) -> None:
     level = [graph]
     for _ in range(MAX_DEPTH):
+        for inner in level:
+            _check_text(inner, name)
         level = [inner for outer in level for inner in graphs_of(outer)]
         if not level:
             return
     raise CompileError(name, f"has graphs inside each other, more than {MAX_DEPTH} deep")
+
+
+def _check_text(graph: Any, name: str) -> None:
+    """Raise `CompileError` unless every name in a graph or function is readable text."""
+    lists: list[Any] = []
+    for node in graph.node:
+        lists += [node.input, node.output, (node.name, node.op_type, node.domain)]
+        lists.append([a.name for a in node.attribute] + [a.ref_attr_name for a in node.attribute])
+    for part in ("initializer", "input", "output"):
+        entries = getattr(graph, part, ())
+        lists.append([e if isinstance(e, (str, bytes)) else e.name for e in entries])
+    for text in (text for names in lists for text in names):
+        # protobuf hands bytes out where a string field is not UTF-8
+        if isinstance(text, bytes):
+            raise CompileError(name, f"the name {text[:40]!r} is not UTF-8")
+        if len(text) > MAX_NAME or not text.isprintable():
+            what = "is too long" if len(text) > MAX_NAME else "holds a control character"
+            raise CompileError(name, f"the name {text[:40]!r} {what}")
 
 
 def graphs_of(graph: Any) -> Iterator[GraphProto]:
@@ -189,6 +212,8 @@ class Tensors:
 
     def _external(self, tensor: TensorProto, location: Location | str, shown: str) -> Array:
         entries = {entry.key: entry.value for entry in tensor.external_data}
+        if not all(isinstance(text, str) for pair in entries.items() for text in pair):  # type: ignore[reportUnnecessaryIsInstance]
+            raise CompileError(location, f"{shown} has damaged external data")
         path = self._inside(entries.get("location", ""), location, shown)
         helper = onnx_package().helper
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))

@@ -27,7 +27,7 @@ from rnncc.scalar import Scalar
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
 
-MAX_NODES = 100_000
+MAX_NODES = 30_000
 """How many nodes are read, those of functions each time that they are called."""
 MAX_CALLS = 24
 """How deep functions may call each other."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, Block, SSAValue
 
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
@@ -14,7 +14,7 @@ from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, shape_text
+from rnncc.ir.types import dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -39,22 +39,55 @@ def _if(n: Node) -> list[Any]:
     if known is not None:
         taken = branches[0] if bool(known.reshape(-1)[0]) else branches[1]
         return _inline(n, taken, {})
-    gate = n.b.reshape(n.x(0, ("i1",)), ())
-    captures = [_captures(n, graph) for graph in branches]
-    shapes = [_results(n, graph, c) for graph, c in zip(branches, captures, strict=True)]
-    _check_branches(n, shapes)
-    values = [n.b.fill(0, dims, dtype) for dims, dtype in shapes[0]]
-    for graph, capture in zip(branches, captures, strict=True):
-
-        def body(
-            inner: Build, consts: Any, carry: Any, graph: Any = graph, capture: Any = capture
-        ) -> list[SSAValue]:
-            scope = capture.inside(inner, consts)
-            return [scope.ssa(v) for v in scope.run(graph, f"{n.location.node}: ")]
-
-        values = n.b.when(gate, capture.consts, values, body)
+    gate, values = n.b.reshape(n.x(0, ("i1",)), ()), list[SSAValue]()
+    for graph in branches:
+        captures = _captures(n, graph)
+        inside = Inside(n, captures, [tensor((), "i1")])
+        results = inside.run(graph)
+        if not values:
+            values = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in results]
+        _check_branches(n, values, results)
+        for value in values:
+            inside.argument(value.type)
+        first = len(captures.consts)
+        values = n.b.scan_of(
+            [*captures.consts, gate], values, [], inside.b, results, Dim.of(1), gate=first
+        )[0]
         gate = n.b.logical_not(gate)
     return values
+
+
+class Inside:
+    """A body that is built before it is known what becomes of it.
+
+    Attributes:
+        b: its builder.
+        given: its arguments behind those for what it captures.
+    """
+
+    def __init__(self, n: Node, captures: Captures, types: Sequence[Attribute]) -> None:
+        block = Block(arg_types=[*(v.type for v in captures.consts), *types])
+        self._n, self.b = n, Build(block, n.b.loc)
+        count = len(captures.consts)
+        self.scope = captures.inside(self.b, list(block.args)[:count])
+        self.given: Sequence[SSAValue] = list(block.args)[count:]
+
+    def run(self, graph: GraphProto) -> list[SSAValue]:
+        """Build a graph; its results."""
+        found = self.scope.run(graph, f"{self._n.location.node}: ")
+        for value in found:
+            if value.dtype not in COMPUTED:
+                what = f"has a result of type {value.dtype}, which is not supported"
+                raise self._n.unsupported(what)
+        return [self.scope.ssa(value) for value in found]
+
+    def constant(self, index: int, value: SSAValue) -> SSAValue:
+        """One more value of outside, as the argument of that number."""
+        return self.b.block.insert_arg(value.type, index)
+
+    def argument(self, type_: Any) -> SSAValue:
+        """One more argument."""
+        return self.b.block.insert_arg(type_, len(self.b.block.args))
 
 
 def _captures(n: Node, graph: GraphProto) -> Captures:
@@ -72,30 +105,12 @@ def _inline(n: Node, graph: GraphProto, arguments: dict[str, Value]) -> list[Val
     return scope.run(graph, f"{n.location.node}: ")
 
 
-Shape = tuple[tuple[Dim, ...], str]
-
-
-def _results(n: Node, graph: GraphProto, captures: Captures) -> list[Shape]:
-    """Shapes and types of a graph's results, found by building it apart."""
-    from xdsl.ir import Block
-
-    block = Block(arg_types=[v.type for v in captures.consts])
-    arrays, taken = dict(n.scope.model.arrays), set(n.scope.model.taken)
-    scope = captures.inside(Build(block, n.b.loc), list(block.args))
-    found = [(v.dims, v.dtype) for v in scope.run(graph, f"{n.location.node}: ")]
-    n.scope.model.arrays, n.scope.model.taken = arrays, taken
-    for _, dtype in found:
-        if dtype not in COMPUTED:
-            raise n.unsupported(f"has a result of type {dtype}, which is not supported")
-    return found
-
-
-def _check_branches(n: Node, shapes: Sequence[Sequence[Shape]]) -> None:
-    if len(shapes[0]) != len(shapes[1]):
-        raise n.error(f"has branches with {len(shapes[0])} and {len(shapes[1])} results")
-    for name, one, other in zip(n.op.output, *shapes, strict=False):
-        if one != other:
-            texts = [f"{dtype} {shape_text(dims)}" for dims, dtype in (one, other)]
+def _check_branches(n: Node, one: Sequence[SSAValue], other: Sequence[SSAValue]) -> None:
+    if len(one) != len(other):
+        raise n.error(f"has branches with {len(one)} and {len(other)} results")
+    for name, a, b in zip(n.op.output, one, other, strict=False):
+        if a.type != b.type:
+            texts = [f"{dtype_of(v)} {shape_text(dims_of(v))}" for v in (a, b)]
             what = f'has branches that give "{name}" as {texts[0]} and as {texts[1]}'
             raise n.unsupported(what, "--shape gives open sizes, which may decide the condition")
 
@@ -164,32 +179,35 @@ def _condition_is_constant(n: Node, graph: GraphProto) -> bool:
 
 def _counted(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[Any]:
     """A loop of known number of turns: a scan, or built turn by turn where shapes change."""
-    if trips.is_static and _needs_unrolling(n, graph, int(trips), carried):
-        return _unrolled(n, graph, int(trips), carried)
-    captures, b = _captures(n, graph), n.b
-    inits = [n.scope.ssa(v) for v in carried]
-
-    def body(inner: Build, consts: Any, carry: Any, rows: Any) -> Any:
-        scope = captures.inside(inner, consts)
-        _bind(scope, graph, rows[0], inner.fill(1, (), "i1"), carry)
-        made = [scope.ssa(v) for v in scope.run(graph, f"{n.location.node}: ")]
-        return made[1 : 1 + len(carry)], made[1 + len(carry) :]
-
-    number = b.iota((trips,), 0, "i64")
-    finals, ys = b.scan(captures.consts, inits, [number], body)
-    return [*finals, *ys]
-
-
-def _needs_unrolling(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> bool:
-    """Whether there is no turn, or each has shapes of its own."""
+    small = trips.is_static and int(trips) <= MAX_UNROLLED
     if trips == 0:
-        return True
+        return _unrolled(n, graph, 0, carried)
     try:
-        return _changes(n, graph, carried)
+        found = _scanned(n, graph, trips, carried)
     except NeedsValue:
-        if trips > MAX_UNROLLED:
+        if not small:
             raise
-        return True  # the number of the turn decides a shape
+        found = None  # the number of the turn decides a shape
+    if found is None and not small:
+        what = f"carries values whose shapes or types change, over {trips} turns"
+        raise n.unsupported(what, f"up to {MAX_UNROLLED} known turns are supported")
+    return _unrolled(n, graph, int(trips), carried) if found is None else found
+
+
+def _scanned(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[SSAValue] | None:
+    """A loop as a scan; None where its values do not keep their shapes and types."""
+    if any(v.dtype not in COMPUTED for v in carried):
+        return None
+    captures, types = _captures(n, graph), [tensor(v.dims, v.dtype) for v in carried]
+    inside = Inside(n, captures, [*types, tensor((), "i64")])
+    *carry, number = inside.given
+    _bind(inside.scope, graph, number, inside.b.fill(1, (), "i1"), carry)
+    results = inside.run(graph)[1:]
+    if [v.type for v in results[: len(carried)]] != types:
+        return None
+    inits, rows = [n.scope.ssa(v) for v in carried], n.b.iota((trips,), 0, "i64")
+    finals, ys = n.b.scan_of(captures.consts, inits, [rows], inside.b, results, trips)
+    return [*finals, *ys]
 
 
 def _bind(
@@ -207,32 +225,7 @@ def _bind(
         scope.names[info.name] = Value.computed(value)
 
 
-def _changes(n: Node, graph: GraphProto, carried: list[Value]) -> bool:
-    """Whether a turn gives carried values another shape or type than they had."""
-    from xdsl.ir import Block
-
-    from rnncc.ir.types import tensor
-
-    if any(v.dtype not in COMPUTED for v in carried):
-        return True
-    captures = _captures(n, graph)
-    types = [tensor((), "i64"), tensor((), "i1"), *(tensor(v.dims, v.dtype) for v in carried)]
-    block = Block(arg_types=[*(v.type for v in captures.consts), *types])
-    count = len(captures.consts)
-    arrays, taken = dict(n.scope.model.arrays), set(n.scope.model.taken)
-    scope = captures.inside(Build(block, n.b.loc), list(block.args)[:count])
-    number, condition, *carry = list(block.args)[count:]
-    _bind(scope, graph, number, condition, carry)
-    made = scope.run(graph, f"{n.location.node}: ")
-    n.scope.model.arrays, n.scope.model.taken = arrays, taken
-    after = [(v.dims, v.dtype) for v in made[1 : 1 + len(carried)]]
-    return after != [(v.dims, v.dtype) for v in carried]
-
-
 def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> list[Any]:
-    if trips > MAX_UNROLLED:
-        what = f"carries values whose shapes change, over {trips} turns"
-        raise n.unsupported(what, f"up to {MAX_UNROLLED} are supported")
     rows, count = list[list[Value]](), len(carried)
     for turn in range(trips):
         names = [info.name for info in graph.input]
@@ -272,31 +265,55 @@ def _gated(
                 n.known(index)
         what = "may end early, and has scan outputs, whose number of rows the run would decide"
         raise n.unsupported(what)
-    if _changes(n, graph, carried):
-        raise n.unsupported("may end early, and carries values whose shapes or types change")
     b, captures = n.b, _captures(n, graph)
     inits = [n.scope.ssa(v) for v in carried]
     limit, limited = _limit(n, trips)
-    number = b.fill(0, (), "i64")
-    gate = b.reshape(n.x(1, ("i1",)), ()) if n.has(1) else b.fill(1, (), "i1")
-    consts = list(captures.consts)
-    if n.has(0) and not (trips is not None and trips.is_static) and not _is_endless(n):
-        consts.append(b.reshape(n.x(0, ("i64",)), ()))
-        gate = b.logical("and", gate, b.compare("lt", number, consts[-1]))
+    number, gate = b.fill(0, (), "i64"), b.fill(1, (), "i1")
+    gate = b.reshape(n.x(1, ("i1",)), ()) if n.has(1) else gate
+    known = trips is not None and trips.is_static
+    most = None
+    if n.has(0) and not known and not _is_endless(n):
+        most = b.reshape(n.x(0, ("i64",)), ())
+        gate = b.logical("and", gate, b.compare("lt", number, most))
+    types = [v.type for v in (gate, number, *inits)]
+    inside = Inside(n, captures, types)
+    return _repeated(n, graph, (captures, inside), (gate, number, most), inits, (limit, limited))
 
-    def body(inner: Build, given: Any, carry: Any) -> list[SSAValue]:
-        scope = captures.inside(inner, given[: len(captures.consts)])
-        _bind(scope, graph, carry[1], inner.fill(1, (), "i1"), carry[2:])
-        made = [scope.ssa(v) for v in scope.run(graph, f"{n.location.node}: ")]
-        following = inner.add(carry[1], inner.fill(1, (), "i64"))
-        goes_on = inner.reshape(made[0], ())
-        if len(given) > len(captures.consts):
-            below = inner.compare("lt", following, given[-1])
-            goes_on = inner.logical("and", goes_on, below)
-        return [goes_on, following, *made[1:]]
 
-    finals = b.repeat(consts, [gate, number, *inits], body, limit, limited)
-    return list(finals[2:])
+def _repeated(
+    n: Node,
+    graph: GraphProto,
+    body: tuple[Captures, Inside],
+    control: tuple[SSAValue, SSAValue, SSAValue | None],
+    inits: list[SSAValue],
+    limits: tuple[int, bool],
+) -> list[SSAValue]:
+    """A loop whose gate is carried, with the number of the turn."""
+    (captures, inside), (gate, number, most) = body, control
+    turn, *carry = inside.given[1:]
+    inner = inside.b
+    _bind(inside.scope, graph, turn, inner.fill(1, (), "i1"), carry)
+    goes_on, *results = inside.run(graph)
+    if [v.type for v in results] != [v.type for v in inits]:
+        raise n.unsupported("may end early, and carries values whose shapes or types change")
+    following = inner.add(turn, inner.fill(1, (), "i64"))
+    goes_on, consts = inner.reshape(goes_on, ()), list(captures.consts)
+    if most is not None:
+        below = inner.compare("lt", following, inside.constant(len(consts), most))
+        goes_on = inner.logical("and", goes_on, below)
+        consts.append(most)
+    results = [goes_on, following, *results]
+    finals, _ = n.b.scan_of(
+        consts,
+        [gate, number, *inits],
+        [],
+        inner,
+        results,
+        Dim.of(limits[0]),
+        gate=len(consts),
+        limited=limits[1],
+    )
+    return finals[2:]
 
 
 def _is_endless(n: Node) -> bool:

@@ -415,11 +415,11 @@ def _range(n: Node) -> SSAValue:
 def _fold_range(n: Node, arrays: list[Array]) -> Array | None:
     if any(a.dtype == object for a in arrays):
         return None
-    start, limit, delta = (a.reshape(-1)[0] for a in arrays)
+    start, limit, delta = (a.reshape(-1)[0].item() for a in arrays)
     if delta == 0 or (limit - start) / delta > 1 << 22:
         raise n.error(f"counts from {start} to {limit} in steps of {delta}")
-    made: Array = np.arange(start, limit, delta).astype(arrays[0].dtype)
-    return made
+    count = max(int(np.ceil((limit - start) / delta)), 0)
+    return (start + delta * np.arange(count)).astype(arrays[0].dtype)
 
 
 OPERATORS: dict[str, Operator] = {

@@ -1,0 +1,374 @@
+"""Damaged, wrong and hostile models: each ends in its one line, quickly and without much memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from rnncc.errors import CompileError
+from rnncc.frontends.onnx.importer import import_model
+from tests.frontends.onnx.models import graph, info, model, node
+
+X = info("x", ["N", 4])
+Y = info("y", None)
+
+
+def one(kind: str, inputs: str = "x", constants: Any = None, **attributes: Any) -> Any:
+    """One node on x [N, 4]."""
+    return model([node(kind, inputs, "y", **attributes)], [X], [Y], constants)
+
+
+def changed(change: Callable[[Any], object], made: Any = None) -> Any:
+    """A model after a change."""
+    made = one("Relu") if made is None else made
+    change(made)
+    return made
+
+
+def deep(levels: int) -> Any:
+    """An If in an If in an If ..."""
+    inner = other = graph([node("Neg", "x", "y")], [], [Y])
+    for _ in range(levels):
+        inner = graph([node("If", "c", "y", then_branch=inner, else_branch=other)], [], [Y])
+    made = helper.make_model(inner, opset_imports=[helper.make_opsetid("", 17)])
+    made.graph.input.extend([X, info("c", [], "i1")])
+    return made
+
+
+def calling(name: str, body: list[Any]) -> Any:
+    """A model with a function of its own."""
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    function = helper.make_function("own", "f", ["a"], ["b"], body, imports)
+    made = graph([helper.make_node(name, ["x"], ["y"], domain="own")], [X], [Y])
+    return helper.make_model(made, opset_imports=imports, functions=[function])
+
+
+def external(location: str) -> Any:
+    made = one("Add", "x w", {"w": np.ones(4, np.float32)})
+    tensor = made.graph.initializer[0]
+    tensor.ClearField("raw_data")
+    tensor.data_location = TensorProto.EXTERNAL
+    tensor.external_data.add(key="location", value=location)
+    return made
+
+
+def loops(levels: int) -> Any:
+    """Loops in loops, each of which changes its value's shape, so that turns are built apart."""
+    body = [node("Concat", "v v", "v2", axis=0)]
+    for level in range(levels):
+        inputs = [info("i", [], "i64"), info("c", [], "i1"), info("v", None)]
+        outputs = [info("c", [], "i1"), info("v2", None)]
+        inside = graph(body, inputs, outputs)
+        names = "sixty yes x" if level == levels - 1 else "sixty yes v"
+        body = [node("Loop", names, "y" if level == levels - 1 else "v2", body=inside)]
+    constants = {"sixty": np.array(60), "yes": np.array(True)}
+    return model(body, [X], [Y], constants)
+
+
+WHOLE = one("Relu").SerializeToString()
+CASES: dict[str, tuple[Any, str]] = {
+    "empty file": (b"", "holds no graph (is it an ONNX model?)"),
+    "truncated": (WHOLE[:-9], "is no ONNX model, or a damaged one"),
+    "other bytes": (b"\x08\x08\x12" + b"\xff" * 40, "is no ONNX model, or a damaged one"),
+    "no opset": (
+        changed(lambda m: m.ClearField("opset_import")),
+        "does not say which opset its operators are of",
+    ),
+    "old opset": (
+        changed(lambda m: setattr(m.opset_import[0], "version", 6)),
+        "is of opset 6; 7 to",
+    ),
+    "new opset": (
+        changed(lambda m: setattr(m.opset_import[0], "version", 9999)),
+        "is of opset 9999; 7 to",
+    ),
+    "unknown operator": (
+        one("Relux"),
+        "node 'y' (Relux): operator Relux is not supported (rnncc ops --onnx lists those that are)",
+    ),
+    "unknown domain": (
+        changed(lambda m: setattr(m.graph.node[0], "domain", "com.x")),
+        "node 'y' (Relu): is of the domain 'com.x', which the model does not import",
+    ),
+    "refused operator": (
+        one("RandomNormalLike"),
+        "node 'y' (RandomNormalLike): operator RandomNormalLike is not supported: its results are "
+        "random (rnncc ops --onnx lists those that are)",
+    ),
+    "missing value": (
+        one("Add", "x nothing"),
+        "node 'y' (Add): reads \"nothing\", which no earlier node, input or initialiser gives "
+        "(nodes stand in the order in which they run)",
+    ),
+    "cycle": (
+        model([node("Add", "x z", "y"), node("Neg", "y", "z")], [X], [Y]),
+        "node 'y' (Add): reads \"z\", which no earlier node, input or initialiser gives (nodes "
+        "stand in the order in which they run)",
+    ),
+    "written twice": (
+        model([node("Neg", "x", "y"), node("Neg", "x", "y")], [X], [Y]),
+        "node 'y' (Neg): writes \"y\", which is there already",
+    ),
+    "output that nothing writes": (
+        model([node("Neg", "x", "z")], [X], [Y]),
+        'no node writes the output "y"',
+    ),
+    "no outputs": (model([node("Neg", "x", "y")], [X], []), "has no outputs"),
+    "too few inputs": (one("Add"), "node 'y' (Add): has 1 inputs, expected 2"),
+    "too many outputs": (
+        model([node("Neg", "x", "y z")], [X], [Y]),
+        "node 'y' (Neg): has 2 outputs, at most 1",
+    ),
+    "missing attribute": (one("Concat"), "node 'y' (Concat): lacks the attribute 'axis'"),
+    "attribute of another type": (
+        one("Concat", axis="one"),
+        "node 'y' (Concat): attribute 'axis' is of another type than it should be",
+    ),
+    "attribute out of range": (
+        one("LSTM", "x x x", direction="sideways"),
+        "node 'y' (LSTM): attribute 'direction' = 'sideways' is not one of forward, reverse, "
+        "bidirectional",
+    ),
+    "wrong rank": (
+        one("LSTM", "x w r", {"w": np.ones((1, 16, 4), "f4"), "r": np.ones((1, 16, 4), "f4")}),
+        "node 'y' (LSTM): has data of shape N x 4, expected 3 axes",
+    ),
+    "axis out of range": (
+        one("Softmax", axis=5),
+        "node 'y' (Softmax): axis 5 of a tensor of rank 2",
+    ),
+    "sizes that differ": (
+        one("MatMul", "x w", {"w": np.ones((3, 2), np.float32)}),
+        "node 'y' (MatMul): product of N x 4 and 3 x 2: inner sizes are 4 and 3",
+    ),
+    "shapes that do not broadcast": (
+        one("Add", "x w", {"w": np.ones(3, np.float32)}),
+        "node 'y' (Add): shapes do not broadcast: N x 4 and 3",
+    ),
+    "reshape that does not fit": (
+        one("Reshape", "x s", {"s": np.array([3, 5])}),
+        "node 'y' (Reshape): N x 4 has 4*N elements, 3 x 5 has 15",
+    ),
+    "shape that is computed": (
+        model(
+            [
+                node("Cast", "x", "i", to=7),
+                node("Flatten", "i", "j", axis=0),
+                node("Reshape", "x j", "y"),
+            ],
+            [X],
+            [Y],
+        ),
+        "node 'y' (Reshape): input \"j\" is computed by the model, and must be known (it decides "
+        "the shape or form of the result)",
+    ),
+    "absurd shape": (
+        one("Expand", "x s", {"s": np.array([1 << 40, 1, 4])}),
+        "node 'y' (Expand): gives a tensor of shape 1099511627776 x N x 4, which is too large",
+    ),
+    "absurd constant": (
+        changed(lambda m: m.graph.initializer.add(name="w", dims=[1 << 40], data_type=1)),
+        'initialiser "w": tensor "w" of shape [1099511627776] is too large',
+    ),
+    "short constant": (
+        changed(lambda m: m.graph.initializer.add(name="w", dims=[9], data_type=1)),
+        'initialiser "w": tensor "w" is damaged: ',
+    ),
+    "negative size": (
+        changed(lambda m: m.graph.initializer.add(name="w", dims=[-1], data_type=1)),
+        'initialiser "w": tensor "w" has the shape [-1]',
+    ),
+    "unknown type": (
+        changed(lambda m: m.graph.initializer.add(name="w", dims=[1], data_type=99)),
+        'initialiser "w": tensor "w" has the unknown type 99',
+    ),
+    "half precision": (
+        changed(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 10)),
+        'input "x": holds float16; supported: float32, int32, int64, bool',
+    ),
+    "double precision": (
+        one("Cast", to=11),
+        "node 'y' (Cast): casts to float64, which is not supported",
+    ),
+    "texts": (
+        changed(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 8)),
+        'input "x": holds text; supported: float32, int32, int64, bool',
+    ),
+    "sequence": (
+        changed(lambda m: m.graph.input[0].type.sequence_type.elem_type.SetInParent()),
+        'input "x": is no tensor but a value of kind sequence, which is not supported',
+    ),
+    "no shape": (
+        changed(lambda m: m.graph.input[0].type.tensor_type.ClearField("shape")),
+        'input "x" has no shape (--shape x=... gives one)',
+    ),
+    "name of control characters": (
+        changed(lambda m: setattr(m.graph.node[0], "name", "a\nb")),
+        "the name 'a\\nb' holds a control character",
+    ),
+    "branches that differ": (
+        model(
+            [
+                node(
+                    "If",
+                    "c",
+                    "y",
+                    then_branch=graph([node("Neg", "x", "a")], [], [info("a", None)]),
+                    else_branch=graph([node("Concat", "x x", "a", axis=0)], [], [info("a", None)]),
+                )
+            ],
+            [X, info("c", [], "i1")],
+            [Y],
+        ),
+        "node 'y' (If): has branches that give \"y\" as f32 N x 4 and as f32 2*N x 4 (--shape "
+        "gives open sizes, which may decide the condition)",
+    ),
+    "deep": (deep(25), "has graphs inside each other, more than 24 deep"),
+    "recursion": (
+        calling("f", [helper.make_node("f", ["a"], ["b"], domain="own")]),
+        "",
+    ),
+    "loops in loops": (loops(4), ""),
+    "endless loop": (
+        model(
+            [
+                node(
+                    "Loop",
+                    "_ _ x",
+                    "y",
+                    body=graph(
+                        [node("Identity", "c", "c2"), node("Neg", "v", "v2")],
+                        [info("i", [], "i64"), info("c", [], "i1"), info("v", None)],
+                        [info("c2", [], "i1"), info("v2", None)],
+                    ),
+                )
+            ],
+            [X],
+            [Y],
+        ),
+        "node 'y' (Loop): has neither a trip count nor a condition that ends it",
+    ),
+    "data of another folder": (
+        external("../w.bin"),
+        'initialiser "w": tensor "w" has its data in \'../w.bin\', which is not in the model\'s '
+        "folder",
+    ),
+    "data of the system": (
+        external("/etc/passwd"),
+        'initialiser "w": tensor "w" has its data in \'/etc/passwd\', which is not in the model\'s '
+        "folder",
+    ),
+    "data behind a link": (
+        external("link/w.bin"),
+        'initialiser "w": tensor "w" has its data in \'link/w.bin\', which is not in the model\'s '
+        "folder",
+    ),
+    "data of a folder": (
+        external("."),
+        'initialiser "w": tensor "w" has its data in \'.\', which is not in the model\'s folder',
+    ),
+    "data that is missing": (
+        external("w.bin"),
+        'initialiser "w": tensor "w" has its data in \'w.bin\', which is no file',
+    ),
+    "data that is short": (
+        external("short.bin"),
+        'initialiser "w": tensor "w" wants 16 bytes from 0 on of short.bin, of 3',
+    ),
+}
+STARTS = {
+    "recursion": "node 'y' (f): node 'b' (f): ",
+    "loops in loops": "node 'y' (Loop): ",
+    "short constant": 'initialiser "w": tensor "w" is damaged: ',
+    "old opset": "is of opset 6; 7 to",
+    "new opset": "is of opset 9999; 7 to",
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model's folder: a short file, and a link that leads out."""
+    inner, outer = tmp_path / "inner", tmp_path / "outer"
+    inner.mkdir()
+    outer.mkdir()
+    (inner / "short.bin").write_bytes(b"abc")
+    (outer / "w.bin").write_bytes(bytes(16))
+    (inner / "link").symlink_to(outer)
+    return inner
+
+
+def error_of(name: str, folder: Path) -> str:
+    made = CASES[name][0]
+    (folder / "m.onnx").write_bytes(made if isinstance(made, bytes) else made.SerializeToString())
+    with pytest.raises(CompileError) as caught:
+        import_model(folder / "m.onnx")
+    text = str(caught.value)
+    assert "\n" not in text
+    place, _, rest = text.partition("m.onnx: ")
+    assert place == f"{folder}/"
+    return rest
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_one_line(name: str, folder: Path) -> None:
+    start = perf_counter()
+    told = error_of(name, folder)
+    assert perf_counter() - start < 10
+    if name in STARTS:
+        assert told.startswith(STARTS[name]), told
+    else:
+        assert told == CASES[name][1]
+
+
+def test_branches_in_branches_are_built_once() -> None:
+    start = perf_counter()
+    assert str(import_model(deep(20)).module).count("rnn.scan") == 40
+    assert perf_counter() - start < 5
+
+
+def test_little_memory(folder: Path) -> None:
+    tracemalloc.start()
+    for name in CASES:
+        if name != "loops in loops":
+            error_of(name, folder)
+    assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    tracemalloc.stop()
+
+
+def test_external_data(tmp_path: Path) -> None:
+    made = external("w.bin")
+    (tmp_path / "m.onnx").write_bytes(made.SerializeToString())
+    (tmp_path / "w.bin").write_bytes(np.arange(4, dtype=np.float32).tobytes())
+    program = import_model(tmp_path / "m.onnx")
+    np.testing.assert_array_equal(program.arrays["w"] if program.arrays else np.arange(4), range(4))
+    with pytest.raises(
+        CompileError, match=r"has its data in another file \(give the model's path\)"
+    ):
+        import_model(made)
+
+
+def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "onnx", None)
+    with pytest.raises(
+        CompileError, match=r"need the package onnx \(pip install 'rnncc\[onnx\]'\)"
+    ):
+        import_model(b"")
+
+
+def test_what_is_a_model(tmp_path: Path) -> None:
+    from rnncc.frontends.onnx.reading import is_onnx
+
+    (tmp_path / "model").write_bytes(WHOLE)
+    assert is_onnx(tmp_path / "model") and is_onnx("x.onnx") and is_onnx(WHOLE)
+    assert is_onnx(onnx.ModelProto())
+    assert not is_onnx("x.pb") and not is_onnx(b"\x0a\x04name") and not is_onnx(3)

@@ -1,0 +1,220 @@
+"""If, Loop and Scan against ONNX Runtime, by the interpreter and as machine code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import rnncc
+from rnncc.errors import CompileError
+from tests.frontends.onnx.models import (
+    Arrays,
+    assert_close,
+    by_onnxruntime,
+    graph,
+    imported,
+    info,
+    interpreted,
+    model,
+    node,
+)
+
+STATE, FLAG, COUNT = info("h", ["N", 3]), info("c", [], "i1"), info("n", [], "i64")
+H = np.array([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]], np.float32)
+W = np.array([[0.5, 0.1, 0.0], [0.0, 0.4, 0.2], [0.3, 0.0, 0.6]], np.float32)
+
+
+def body(
+    nodes: list[Any], states: str = "v", rows: str = "", condition: str = "go", first: str = "i go"
+) -> Any:
+    """A Loop's body: its inputs are the turn, the condition and states; `v` becomes `v2`."""
+    turn, flag = first.split()
+    inputs = [info(turn, [], "i64"), info(flag, [], "i1"), *(info(s, None) for s in states.split())]
+    outputs = [info(condition, [], "i1"), *(info(f"{s}2", None) for s in states.split())]
+    return graph(nodes, inputs, [*outputs, *(info(r, None) for r in rows.split())])
+
+
+def check(made: Any, inputs: Arrays, **options: Any) -> None:
+    pytest.importorskip("onnxruntime")
+    want = by_onnxruntime(made, inputs)
+    given = {k: v for k, v in inputs.items() if k in imported(made, **options).net.inputs}
+    assert_close(interpreted(made, given, **options), want)
+    assert_close(rnncc.compile(made, **options).run(given), want)
+
+
+def branches(inner: bool = False) -> Any:
+    """Both read outer values; one branch has a branch of its own."""
+    one = [node("Add", "h b", "a")]
+    if inner:
+        less = graph([node("Tanh", "b", "a0")], [], [info("a0", None)])
+        more = graph([node("Neg", "b", "a0")], [], [info("a0", None)])
+        one = [node("If", "d", "a1", then_branch=less, else_branch=more), node("Add", "a1 h", "a")]
+    then = graph(one, [], [info("a", None)])
+    other = graph([node("Mul", "h h", "a")], [], [info("a", None)])
+    return [node("Exp", "h", "b"), node("If", "c", "y", then_branch=then, else_branch=other)]
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("inner", [True, False])
+def test_if(taken: bool, inner: bool) -> None:
+    inputs = [STATE, FLAG, info("d", [], "i1")]
+    made = model(branches(inner), inputs if inner else inputs[:2], [info("y", None)])
+    check(made, {"h": H, "c": np.array(taken), "d": np.array(not taken)})
+
+
+def test_if_on_a_constant_is_its_branch() -> None:
+    """Where shapes decide, too; the other branch may be anything."""
+    nodes = [
+        node("Shape", "h", "s"),
+        node("Gather", "s one", "width", axis=0),
+        node("Equal", "width three", "c"),
+        node(
+            "If",
+            "c",
+            "y",
+            then_branch=graph([node("Relu", "h", "a")], [], [info("a", None)]),
+            else_branch=graph([node("Nothing", "h", "a")], [], [info("a", None)]),
+        ),
+    ]
+    made = model(nodes, [STATE], [info("y", None)], {"one": np.array(1), "three": np.array(3)})
+    assert "rnn.scan" not in str(imported(made))
+    np.testing.assert_array_equal(interpreted(made, {"h": H})["y"], np.maximum(H, 0))
+
+
+GROW = [node("MatMul", "v w", "p"), node("Tanh", "p", "v2")]
+SMALL = [node("ReduceMax", "v2", "m", keepdims=0), node("Greater", "m limit", "more")]
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("turns", [0, 1, 4])
+def test_loop_that_a_count_ends(turns: int) -> None:
+    """With rows of each turn; the count is known."""
+    nodes = [node("Loop", "n yes h", "y ys", body=body([*GROW, node("Exp", "v2", "r")], rows="r"))]
+    constants = {"n": np.array(turns), "yes": np.array(True), "w": W}
+    made = model(nodes, [info("h", [2, 3])], [info("y", None)], constants)
+    check(made, {"h": H})
+    if turns:
+        made.graph.output.append(info("ys", None))
+        check(made, {"h": H})
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("limit", [0.01, 0.3, 5.0])
+def test_loop_that_a_condition_ends(limit: float) -> None:
+    inside = body([*GROW, *SMALL], condition="more")
+    nodes = [node("Loop", "_ yes h", "y", body=inside)]
+    constants = {"yes": np.array(True), "w": W, "limit": np.float32(limit)}
+    check(model(nodes, [STATE], [info("y", None)], constants), {"h": H})
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("turns", [0, 2, 50])
+@pytest.mark.parametrize("starts", [True, False])
+def test_loop_that_both_end(turns: int, starts: bool) -> None:
+    """The count, the first condition and the number of the turn are those of the run."""
+    count = [node("Cast", "i", "f", to=1), node("Add", "p0 f", "p"), node("Tanh", "p", "v2")]
+    inside = body([node("MatMul", "v w", "p0"), *count, *SMALL], condition="more")
+    nodes = [node("Loop", "n c h", "y", body=inside)]
+    made = model(nodes, [STATE, FLAG, COUNT], [info("y", None)], {"w": W, "limit": np.float32(0.9)})
+    check(made, {"h": H, "c": np.array(starts), "n": np.array(turns)})
+
+
+@pytest.mark.peers
+def test_loop_whose_value_grows_is_built_turn_by_turn() -> None:
+    inside = body([node("Concat", "v h", "v2", axis=0)])
+    nodes = [node("Loop", "n yes h", "y", body=inside)]
+    made = model(nodes, [STATE], [info("y", None)], {"n": np.array(3), "yes": np.array(True)})
+    check(made, {"h": H})
+    assert "rnn.scan" not in str(imported(made))
+
+
+@pytest.mark.peers
+def test_loop_over_rows_of_a_sequence() -> None:
+    """The way in which exporters write a cell of their own: x[i], and the outputs as rows."""
+    cell = [node("Gather", "x i", "row", axis=0), node("MatMul", "v w", "p0")]
+    cell += [node("Add", "p0 row", "p"), node("Tanh", "p", "v2"), node("Identity", "v2", "r")]
+    nodes = [
+        node("Shape", "x", "s"),
+        node("Gather", "s zero", "n", axis=0),
+        node("Loop", "n yes h", "last ys", body=body(cell, rows="r")),
+    ]
+    constants = {"zero": np.array(0), "yes": np.array(True), "w": W}
+    outputs = [info("last", None), info("ys", None)]
+    made = model(nodes, [info("x", ["T", "N", 3]), STATE], outputs, constants)
+    x = np.random.default_rng(0).standard_normal((5, 2, 3)).astype(np.float32)
+    check(made, {"x": x, "h": H})
+
+
+def test_a_limit_is_an_error_of_the_run() -> None:
+    inside = body([node("Neg", "v", "v2"), node("Identity", "go", "again")], condition="go")
+    nodes = [node("Loop", "n yes h", "y", body=inside)]
+    made = model(nodes, [STATE, COUNT], [info("y", None)], {"yes": np.array(True)})
+    compiled = rnncc.compile(made, max_iterations=10)
+    compiled.run({"h": H, "n": np.array(10)})
+    with pytest.raises(Exception, match="a loop takes more turns than its limit"):
+        compiled.run({"h": H, "n": np.array(11)})
+
+
+def test_rows_of_unknown_number_are_refused() -> None:
+    inside = body([*GROW, *SMALL], rows="m", condition="more")
+    nodes = [node("Loop", "_ yes h", "y ms", body=inside)]
+    constants = {"yes": np.array(True), "w": W, "limit": np.float32(1)}
+    with pytest.raises(CompileError, match="may end early, and has scan outputs, whose number"):
+        imported(model(nodes, [STATE], [info("ms", None)], constants))
+
+
+random = settings(
+    max_examples=20,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.generate],
+)
+
+
+@st.composite
+def scans(draw: st.DrawFn) -> tuple[Any, Arrays]:
+    """Scan over any axes in any directions, with states and values of outside."""
+    steps, rng = draw(st.integers(1, 4)), np.random.default_rng(draw(st.integers(0, 99)))
+    states, rows = draw(st.integers(0, 2)), draw(st.integers(1, 2))
+    axes = [draw(st.integers(-2, 1)) for _ in range(rows)]
+    arrays: Arrays = {f"s{i}": rng.standard_normal(3).astype("f4") for i in range(states)}
+    for i, axis in enumerate(axes):
+        shape = (steps, 3) if axis in (0, -2) else (3, steps)
+        arrays[f"x{i}"] = rng.standard_normal(shape).astype("f4")
+    arrays["w"] = rng.standard_normal(3).astype("f4")
+    names = [f"s{i}" for i in range(states)] + [f"x{i}" for i in range(rows)]
+    inner, total = list[Any](), "w"
+    for i, name in enumerate(names):
+        inner.append(node("Add", f"{total} in_{name}", f"t{i}"))
+        total = f"t{i}"
+    inner += [node("Tanh", total, f"out_s{i}") for i in range(states)]
+    inner += [node("Sin", total, "y0"), node("Neg", total, "y1")]
+    outputs = [f"out_s{i}" for i in range(states)] + ["y0", "y1"]
+    inside = graph(inner, [info(f"in_{n}", [3]) for n in names], [info(n, [3]) for n in outputs])
+    attributes = {
+        "num_scan_inputs": rows,
+        "scan_input_axes": axes,
+        "scan_input_directions": [draw(st.integers(0, 1)) for _ in range(rows)],
+        "scan_output_axes": [draw(st.integers(-2, 1)) for _ in range(2)],
+        "scan_output_directions": [draw(st.integers(0, 1)) for _ in range(2)],
+    }
+    results = [f"l{i}" for i in range(states)] + ["ya", "yb"]
+    made = model(
+        [node("Scan", " ".join(names), " ".join(results), body=inside, **attributes)],
+        [info(n, list(a.shape)) for n, a in arrays.items()],
+        [info(n, None) for n in results],
+    )
+    return made, arrays
+
+
+@pytest.mark.peers
+@random
+@given(scans())
+def test_scan(case: tuple[Any, Arrays]) -> None:
+    check(*case)

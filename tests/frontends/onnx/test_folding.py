@@ -1,0 +1,200 @@
+"""What is known at import: shape arithmetic with open sizes, and exporters' detours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rnncc
+from rnncc.errors import CompileError
+from rnncc.ir.types import dims_of, shape_text
+from tests.frontends.onnx.models import imported, info, interpreted, model, node
+
+X = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+SIZES = {
+    "zero": np.array(0),
+    "one": np.array([1]),
+    "two": np.array([2]),
+    "minus": np.array([-1]),
+    "four": np.array([4]),
+}
+
+
+def of_x(nodes: list[Any], dims: list[Any] | None = None) -> Any:
+    """A model of x [T, N, 4] that gives y."""
+    return model(nodes, [info("x", dims or ["T", "N", 4])], [info("y", None)], SIZES)
+
+
+def shape_of(made: Any, **options: Any) -> str:
+    return shape_text(dims_of(imported(made, **options).net.outputs["y"]))
+
+
+SHAPE = [node("Shape", "x", "s"), node("Gather", "s zero", "t", axis=0)]
+CASES: dict[str, tuple[list[Any], str]] = {
+    "sizes put together": (
+        [
+            *SHAPE,
+            node("Unsqueeze", "t one0", "t1"),
+            node("Concat", "t1 minus", "to", axis=0),
+            node("Reshape", "x to", "y"),
+        ],
+        "T x 4*N",
+    ),
+    "a product of sizes": (
+        [
+            node("Shape", "x", "s"),
+            node("Slice", "s zero1 two", "lead"),
+            node("ReduceProd", "lead", "count", keepdims=1),
+            node("Concat", "count four", "to", axis=0),
+            node("Reshape", "x to", "y"),
+        ],
+        "T*N x 4",
+    ),
+    "a quotient of sizes": (
+        [
+            node("Size", "x", "count"),
+            node("Div", "count four0", "rows"),
+            node("Unsqueeze", "rows one0", "r1"),
+            node("Concat", "r1 four", "to", axis=0),
+            node("Reshape", "x to", "y"),
+        ],
+        "T*N x 4",
+    ),
+    "zeros as states": (
+        [
+            node("Shape", "x", "s", start=1, end=2),
+            node("Concat", "two s four", "to", axis=0),
+            node("ConstantOfShape", "to", "y"),
+        ],
+        "2 x N x 4",
+    ),
+    "a choice between sizes": (
+        [
+            *SHAPE,
+            node("Equal", "s minus", "open"),
+            node("Where", "open one s", "to"),
+            node("Expand", "x to", "y"),
+        ],
+        "T x N x 4",
+    ),
+    "numbers up to a size": (
+        [*SHAPE, node("Range", "zero t one00", "y")],
+        "T",
+    ),
+    "the last of a sequence": (
+        [node("Gather", "x last", "y", axis=0)],
+        "N x 4",
+    ),
+    "all but the first": (
+        [node("Slice", "x one end zero1", "y")],
+        "T - 1 x N x 4",
+    ),
+}
+MORE = {
+    "one0": np.array([0]),
+    "zero1": np.array([0]),
+    "four0": np.array(4),
+    "one00": np.array(1),
+    "last": np.array(-1),
+    "end": np.array([(1 << 63) - 1]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_stay_symbols(name: str) -> None:
+    nodes, want = CASES[name]
+    made = model(nodes, [info("x", ["T", "N", 4])], [info("y", None)], {**SIZES, **MORE}, opset=17)
+    assert shape_of(made) == want
+    y = interpreted(made, {"x": X})["y"]
+    symbols = {"T": 2, "N": 3}
+    dims = dims_of(imported(made).net.outputs["y"])
+    assert y.shape == tuple(d.evaluate(symbols) for d in dims)
+    np.testing.assert_array_equal(rnncc.compile(made).run({"x": X})["y"], y)
+
+
+def test_shapes_that_the_user_gives() -> None:
+    relu = [node("Relu", "x", "y")]
+    assert shape_of(of_x(relu), shapes={"x": "TIME,3,?"}) == "TIME x 3 x 4"
+    assert shape_of(of_x(relu, ["batch*2", None, -1])) == "batch_2 x x_1 x x_2"
+    assert shape_of(of_x(relu, ["a", "a", 4]), shapes={"x": ("N", None, None)}) == "N x N x 4"
+    for shapes, told in (
+        ({"z": (1,)}, r"--shape z: is no input of the model \(inputs: x\)"),
+        ({"x": (1,)}, r"--shape x: gives 1 sizes, the file says T x N x 4"),
+        ({"x": (1, 1, 5)}, r"--shape x: gives 5 where the file says T x N x 4"),
+        ({"x": (0, 1, 4)}, r"--shape x: 0 is no size"),
+    ):
+        with pytest.raises(CompileError, match=told):
+            imported(of_x(relu), shapes=shapes)
+
+
+def test_names_of_sizes_that_c_has_taken() -> None:
+    made = of_x([node("Relu", "x", "y")], ["inputs", "int", "1 x"])
+    assert shape_of(made) == "inputs_ x int_ x d_1_x"
+
+
+def test_weights_behind_detours_are_parameters() -> None:
+    """Slices and joins of initialisers are done at import."""
+    weights = np.arange(32, dtype=np.float32).reshape(8, 4)
+    nodes = [
+        node("Slice", "w from_ to_", "a"),
+        node("Slice", "w zero1 from_", "b"),
+        node("Concat", "a b", "c", axis=0),
+        node("Unsqueeze", "c zero1", "d"),
+        node("Squeeze", "d zero1", "e"),
+        node("Transpose", "e", "f"),
+        node("MatMul", "x f", "y"),
+    ]
+    constants = {"w": weights, "from_": np.array([4]), "to_": np.array([8]), "zero1": np.array([0])}
+    made = model(nodes, [info("x", ["N", 4])], [info("y", None)], constants)
+    program = imported(made)
+    assert [op.name for op in program.net.body.block.ops] == [
+        "rnn.param",
+        "rnn.matmul",
+        "rnn.yield",
+    ]
+    x = np.eye(4, dtype=np.float32)
+    np.testing.assert_array_equal(
+        interpreted(made, {"x": x})["y"], np.concatenate([weights[4:], weights[:4]]).T
+    )
+
+
+def test_an_initialiser_that_is_an_input_is_a_default() -> None:
+    made = model([node("Add", "x b", "y")], [info("x", [2]), info("b", [2])], [info("y", None)])
+    made.graph.initializer.append(
+        model([], [], [], {"b": np.ones(2, np.float32)}).graph.initializer[0]
+    )
+    compiled = rnncc.compile(made)
+    x = np.zeros(2, np.float32)
+    assert compiled.run({"x": x})["y"].tolist() == [1, 1]
+    assert compiled.run({"x": x, "b": x + 2})["y"].tolist() == [2, 2]
+    made.ir_version = 3
+    assert list(rnncc.compile(made).inputs) == ["x"]
+
+
+def test_functions_of_the_model() -> None:
+    from onnx import parser
+
+    made = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+        g (float[N] x) => (float[N] y) { z = own.line <by: float = 3.0> (x) y = own.line (z) }
+        <domain: "own", opset_import: ["" : 17]>
+        line <by: float = 2.0> (v) => (w) {
+            c = Constant <value_float: float = @by> ()
+            w = Mul (v, c)
+        }
+    """)
+    y = interpreted(made, {"x": np.array([1, 2], np.float32)})["y"]
+    assert y.tolist() == [6, 12]
+
+
+def test_constants_of_inputs() -> None:
+    made = model(
+        [node("Reshape", "x s", "y")], [info("x", [6]), info("s", [2], "i64")], [info("y", None)]
+    )
+    with pytest.raises(CompileError, match='input "s" is computed by the model'):
+        imported(made)
+    program = imported(made, values={"s": np.array([2, 3])})
+    assert list(program.net.inputs) == ["x"]
+    assert shape_text(dims_of(program.net.outputs["y"])) == "2 x 3"
