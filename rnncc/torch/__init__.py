@@ -12,7 +12,7 @@ from importlib.util import find_spec
 if find_spec("torch") is None:
     raise ImportError("rnncc.torch needs PyTorch 2.13 or later: pip install 'rnncc[torch]'")
 
-from rnncc.torch.modules import CompiledModule, build, compile
+from rnncc.torch.modules import CompiledModule, build, compile, export
 from rnncc.torch.scanning import scan
 
-__all__ = ["CompiledModule", "build", "compile", "scan"]
+__all__ = ["CompiledModule", "build", "compile", "export", "scan"]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import rnncc_runtime
 
+import rnncc
 from rnncc import CompileError
 from tests.torch.cells import F, nn, torch
 
@@ -244,6 +245,14 @@ def test_files(tmp_path: Path) -> None:
     want = leaves_of(module(words))
     for ours, theirs in zip(outputs.values(), want, strict=True):
         np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=1e-4, atol=3e-5)
+
+
+def test_exported_program() -> None:
+    module = Wrapped(nn.RNN(3, 4))
+    exported = rt.export(module, (torch.ones(3, 2, 3),), dynamic_shapes=({0: T, 1: N},))
+    x = torch.randn(5, 4, 3)
+    outputs = rnncc.compile(exported).run({"x": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(outputs["y0"]), module(x)[0].detach(), **CLOSE)
 
 
 def test_another_structure() -> None:
