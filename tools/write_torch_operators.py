@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "docs/torch.md"
-_LIST = re.compile(r"(?<=take apart into these:\n\n)[^\n]*\n")
+_LIST = re.compile(r"(?<=apart into these:\n\n)[^\n]*\n")
 
 
 def listed() -> str:

@@ -29,9 +29,9 @@ def test_programs(tmp_path: Path) -> None:
 
 
 def test_operators() -> None:
-    from tools.write_torch_operators import page
+    from tools.write_torch_operators import listed
 
-    assert page(TEXT) == TEXT
+    assert f"\n{listed()}\n" in TEXT, "run python tools/write_torch_operators.py"
 
 
 def test_links() -> None:
