@@ -175,7 +175,9 @@ def _name(value: Any, spec: Any, nodes: Any, names: dict[str, str]) -> None:
     node = next(nodes)
     axes = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
     for axis, dim in axes:
-        if str(getattr(dim, "__name__", "")).isidentifier() and isinstance(node.meta["val"], torch.Tensor):
+        if str(getattr(dim, "__name__", "")).isidentifier() and isinstance(
+            node.meta["val"], torch.Tensor
+        ):
             names.setdefault(str(node.meta["val"].shape[axis]), dim.__name__)
 
 
