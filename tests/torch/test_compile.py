@@ -255,7 +255,10 @@ def test_exported_program() -> None:
     torch.testing.assert_close(torch.from_numpy(outputs["y0"]), module(x)[0].detach(), **CLOSE)
 
 
-@pytest.mark.parametrize(("kind", "reverse"), [(MinimalGated, False), (ExponentialLstm, True)])
+@pytest.mark.parametrize(
+    ("kind", "reverse"),
+    [(MinimalGated, True), pytest.param(ExponentialLstm, False, marks=pytest.mark.slow)],
+)
 def test_custom_cell(kind: Any, reverse: bool, tmp_path: Path) -> None:
     """A loop of `scan` within a module: with gradients, and as a library."""
 
