@@ -13,7 +13,7 @@ if find_spec("torch") is None:
     raise ImportError("rnncc.torch needs PyTorch 2.13 or later: pip install 'rnncc[torch]'")
 
 from rnncc.torch.elementwise import elementwise
-from rnncc.torch.modules import CompiledModule, build, compile
+from rnncc.torch.modules import CompiledModule, build, compile, export
 from rnncc.torch.scanning import scan
 
-__all__ = ["CompiledModule", "build", "compile", "elementwise", "scan"]
+__all__ = ["CompiledModule", "build", "compile", "elementwise", "export", "scan"]

@@ -47,7 +47,8 @@ def compile(
     Raises:
         CompileError: the module cannot be exported, or does what is not supported.
     """
-    exported, names = _export(module, args, kwargs, dynamic_shapes)
+    exported = export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+    names = _symbol_names(exported, module, (args, dict(kwargs or {})), dynamic_shapes)
     net = import_exported(exported, names=names, packed=frozen)
     return CompiledModule(module, exported, net, frozen)
 
@@ -72,7 +73,8 @@ def build(
     Raises:
         CompileError: as for `compile` and `rnncc.build`.
     """
-    exported, names = _export(module, args, kwargs, dynamic_shapes)
+    exported = export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+    names = _symbol_names(exported, module, (args, dict(kwargs or {})), dynamic_shapes)
     program = import_exported(exported, name, names, packed=True).program
     return rnncc.build(program, out=out, name=name, products=products, **options)
 
@@ -120,21 +122,28 @@ class CompiledModule(torch.nn.Module):
         return pytree.tree_unflatten(results, self._out)
 
 
-def _export(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, shapes: Any
-) -> tuple[ExportedProgram, dict[str, str]]:
-    """The exported program, and the names of its symbols of sizes."""
+def export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """`torch.export.export`, but recurrent layers stay whole: for `rnncc.compile` and `build`.
+
+    Raises:
+        CompileError: the module cannot be exported.
+    """
     if torch.is_autocast_enabled("cpu"):
         raise CompileError("", "autocast is on, and compiled nets compute in float32")
-    given = dict(kwargs or {})
     try:
         with kept_whole(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
-            made = torch.export.export(module, args, given, dynamic_shapes=shapes)
+            given = dict(kwargs or {})
+            return torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
     except (TorchDynamoException, RuntimeError, ValueError, TypeError) as error:
         reason = str(error).strip().split("\n\n")[0]
         raise CompileError(type(module).__name__, f"torch.export: {reason}") from error
-    return made, _symbol_names(made, module, (args, given), shapes)
 
 
 def _symbol_names(
@@ -166,7 +175,9 @@ def _name(value: Any, spec: Any, nodes: Any, names: dict[str, str]) -> None:
     node = next(nodes)
     axes = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
     for axis, dim in axes:
-        if hasattr(dim, "__name__") and isinstance(node.meta["val"], torch.Tensor):
+        if str(getattr(dim, "__name__", "")).isidentifier() and isinstance(
+            node.meta["val"], torch.Tensor
+        ):
             names.setdefault(str(node.meta["val"].shape[axis]), dim.__name__)
 
 

@@ -9,6 +9,8 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch._higher_order_ops.scan import scan as exported_scan
+from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
@@ -45,6 +47,8 @@ def scan(
         raise CompileError("", "autocast is on, and compiled loops compute in float32", hint)
     sequences, row_spec = _leaves(xs, "xs")
     states, state_spec = _leaves(state, "the state")
+    if any(is_fake(tensor) for tensor in (*sequences, *states)):
+        return _exported_scan(cell, xs, state, reverse)
     kinds = [*_row_types(sequences), *((x.shape, x.dtype) for x in states)]
     stand_ins = _stand_ins(kinds)
     rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
@@ -61,6 +65,17 @@ def scan(
     after = pytree.tree_structure(finals)
     if after != state_spec:
         raise CompileError("", f"the state is {state_spec} before a step and {after} after it")
+    return ys, finals
+
+
+def _exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> Any:
+    """PyTorch's operator for loops, for `torch.export`; it wants results that share no memory."""
+
+    def step(state: Any, rows: Any) -> tuple[Any, Any]:
+        y, new = cell(rows, state)
+        return pytree.tree_map(torch.clone, new), pytree.tree_map(torch.clone, y)
+
+    finals, ys = exported_scan(step, state, xs, reverse=reverse)
     return ys, finals
 
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import rnncc_runtime
 
+import rnncc
 from rnncc import CompileError
-from tests.torch.cells import F, nn, torch
+from tests.torch.cells import ExponentialLstm, F, MinimalGated, nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
@@ -244,6 +245,41 @@ def test_files(tmp_path: Path) -> None:
     want = leaves_of(module(words))
     for ours, theirs in zip(outputs.values(), want, strict=True):
         np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=1e-4, atol=3e-5)
+
+
+def test_exported_program() -> None:
+    module = Wrapped(nn.RNN(3, 4))
+    exported = rt.export(module, (torch.ones(3, 2, 3),), dynamic_shapes=({0: T, 1: N},))
+    x = torch.randn(5, 4, 3)
+    outputs = rnncc.compile(exported).run({"x": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(outputs["y0"]), module(x)[0].detach(), **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reverse"),
+    [(MinimalGated, True), pytest.param(ExponentialLstm, False, marks=pytest.mark.slow)],
+)
+def test_custom_cell(kind: Any, reverse: bool, tmp_path: Path) -> None:
+    """A loop of `scan` within a module: with gradients, and as a library."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.out = kind(3, 4, 2), nn.Linear(4, 2)
+
+        def forward(self, x: Any) -> Any:
+            state = torch.utils._pytree.tree_map(
+                lambda s: torch.zeros(x.shape[1], 4), self.cell.start
+            )
+            return self.out(rt.scan(self.cell, x, state, reverse=reverse)[0]).relu()
+
+    torch.manual_seed(0)
+    net, shapes = Net(), ({0: T, 1: N},)
+    check(net, sequence(3), shapes, [(4, 3), (5, 2)])
+    made = rt.build(net, (torch.ones(4, 2, 3),), dynamic_shapes=shapes, out=tmp_path)
+    x = torch.randn(6, 3, 3)
+    (y,) = rnncc_runtime.load(made.library).run({"x": x.numpy()}).values()
+    torch.testing.assert_close(torch.from_numpy(y), net(x).detach(), **CLOSE)
 
 
 def test_another_structure() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
 
+import rnncc
 from tests.torch.cells import CELLS, MinimalGated, MultiplicativeLstm, loop, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
+nets: Any = pytest.importorskip("rnncc.torch.nets")
 pytestmark = pytest.mark.peers
 leaves_of: Any = torch.utils._pytree.tree_leaves
 WIDTH, UNITS = 8, 8
@@ -241,6 +245,59 @@ def test_threads() -> None:
     assert len(found) == 20
     for one in found:
         torch.testing.assert_close(one, want, **CLOSE)
+
+
+def test_other_lengths_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = made(MinimalGated)
+    rt.scan(cell, sequence(4), cell.start)[0].sum().backward()
+    monkeypatch.setattr(rnncc, "compile", None)
+    for steps in (1, 3, 9):
+        rt.scan(cell, sequence(steps), cell.start)[0].sum().backward()
+        rt.scan(copy.deepcopy(cell), sequence(steps), cell.start)
+
+
+def test_tensors_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code reads and writes the tensors' own memory, forward and backward."""
+    seen: list[int] = []
+    for name in ("forward", "backward"):
+        real = getattr(nets.CompiledCode, name)
+
+        def spy(self: Any, *groups: Any, real: Any = real) -> Any:
+            arrays = [a for g in groups if isinstance(g, dict) for a in g.values()]
+            seen.extend(array.ctypes.data for array in arrays)
+            return real(self, *groups)
+
+        monkeypatch.setattr(nets.CompiledCode, name, spy)
+    cell, xs = made(MinimalGated), sequence(4).requires_grad_()
+    ys, last = rt.scan(cell, xs, cell.start)
+    weights = torch.ones_like(ys)
+    grads = torch.autograd.grad(ys, [xs, *cell.parameters()], weights)
+    for tensor in (xs, cell.start, *cell.parameters(), ys, last, weights, *grads):
+        assert tensor.data_ptr() in seen
+
+
+def test_the_tape_goes_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    tapes: list[Any] = []
+    real = nets.CompiledCode.forward
+
+    def spy(self: Any, *groups: Any) -> Any:
+        tape = real(self, *groups)
+        tapes.append(weakref.ref(tape))
+        return tape
+
+    monkeypatch.setattr(nets.CompiledCode, "forward", spy)
+    cell = made(MinimalGated)
+    gc.collect()
+    gc.disable()
+    try:
+        ys, last = rt.scan(cell, sequence(4), cell.start)
+        assert tapes[0]() is not None
+        del ys, last
+        assert tapes[0]() is None
+        rt.scan(cell, sequence(4), cell.start)[0].sum().backward()
+        assert tapes[1]() is None
+    finally:
+        gc.enable()
 
 
 def test_inside_torch_compile() -> None:

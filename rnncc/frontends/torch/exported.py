@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
@@ -106,9 +106,10 @@ def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
     """The same without changes in place; what has no translation falls apart, where it can."""
     plain = _decompose(exported, {})
+    parts = [m for m in plain.graph_module.modules() if isinstance(m, GraphModule)]
     missing = {
         node.target
-        for node in plain.graph.nodes
+        for node in (node for part in parts for node in part.graph.nodes)
         if isinstance(node.target, torch._ops.OpOverload) and translation_of(node.target) is None
     }
     if not missing:

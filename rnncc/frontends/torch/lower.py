@@ -16,7 +16,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.aten import OPERATORS
 from rnncc.frontends.torch.site import Random, Site, Value, location
 from rnncc.frontends.torch.types import DTYPES, fixed_size
-from rnncc.ir.build import Build
+from rnncc.ir.build import Build, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 
@@ -57,7 +57,9 @@ def lower_graph(
     for node in module.graph.nodes:
         match node.op:
             case "get_attr":
-                lowering.env[node] = _constant(b, node, getattr(module, str(node.target)))
+                held = getattr(module, str(node.target))
+                inner = isinstance(held, GraphModule)
+                lowering.env[node] = held if inner else _constant(b, node, held)
             case "call_function":
                 lowering.env[node] = lowering.call(node)
             case "output":
@@ -94,6 +96,8 @@ class _Lowering:
             return _plain(dims_of(args[0])[args[1]])
         if node.target in SIZES:
             return self._size(node, SIZES[node.target], args)
+        if node.target is torch.ops.higher_order.scan:
+            return self._scan(*args)
         site = Site(self.b, node, self.size, self.random)
         translation = translation_of(node.target)
         if translation is None:
@@ -102,6 +106,21 @@ class _Lowering:
         if isinstance(made, SSAValue):
             made.name_hint = made.name_hint or node.name
         return made
+
+    def _scan(
+        self, step: GraphModule, inits: Sequence[Value], xs: Sequence[Value], held: Sequence[Any]
+    ) -> list[Value]:
+        """PyTorch's loop: (state..., rows..., what it holds...) -> (state..., rows of ys...)."""
+        consts = [value for value in held if isinstance(value, SSAValue)]
+
+        def body(b: Build, given: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+            left = iter(given)
+            kept = [next(left) if isinstance(value, SSAValue) else value for value in held]
+            made = lower_graph(step, b, [*carry, *rows, *kept], self.size)
+            return made[: len(inits)], made[len(inits) :]
+
+        finals, ys = self.b.scan(consts, inits, xs, body)
+        return [*finals, *ys]
 
     def _size(self, node: Node, formula: Callable[[Dim, Dim], Dim | None], args: Any) -> Any:
         made = formula(*map(Dim.of, args))

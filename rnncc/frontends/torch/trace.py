@@ -5,15 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import cache
 from typing import Any
 
 import torch
+import torch._decomp
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx import GraphModule, Interpreter
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.recurrent_op import call_whole, recurrent_kind
 from rnncc.frontends.torch.site import location
 
@@ -31,13 +34,21 @@ def aten_graph(
     def run(*tensors: Any) -> Any:
         return _Whole(module).run(*tensors)
 
-    tracing = "fake" if mode is None else "real"
+    tracing: Any = "fake" if mode is None else "real"
     inside = nullcontext() if mode is None else mode
     with inside, torch.no_grad(), fx_traceback.preserve_node_meta():
-        made = make_fx(torch.func.functionalize(run), tracing_mode=tracing)(*examples)
+        trace = make_fx(torch.func.functionalize(run), decompositions(), tracing)
+        made = trace(*examples)
     _refuse_changes(made)
     made.graph.eliminate_dead_code()
     return made
+
+
+@cache
+def decompositions() -> dict[Any, Any]:
+    """How PyTorch takes operators apart, of those that have no translation."""
+    known = torch._decomp.core_aten_decompositions().items()
+    return {op: function for op, function in known if translation_of(op) is None}
 
 
 class _Whole(Interpreter):

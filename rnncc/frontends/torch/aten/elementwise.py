@@ -7,10 +7,8 @@ from typing import Any
 
 from rnncc.frontends.torch.site import Number, Operand, Site, Table, Value
 from rnncc.ir.build import Build
+from rnncc.ir.composites import power as build_power
 from rnncc.ir.types import FLOATS, dtype_of
-
-LARGEST_POWER = 16
-"""Whole exponents up to this one become products."""
 
 
 def add(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
@@ -67,21 +65,19 @@ def square(at: Site, x: Value) -> Value:
     return at.b.mul(x, x)
 
 
-def power(at: Site, x: Value, exponent: Operand) -> Value:
-    """x to a small whole number or its half"""
-    x = at.value(x)
-    if not isinstance(exponent, (int, float)) or abs(exponent) > LARGEST_POWER:
-        at.refuse("a power whose exponent is no small number is not supported", "exp and log")
-    if exponent * 2 != int(exponent * 2):
-        at.refuse(f"the power {exponent} is not supported", "exp(log(x) * exponent)")
-    size = abs(exponent)
-    made = _whole_power(at, x, int(size))
-    if size != int(size):
-        root = at.b.sqrt(x)
-        made = root if made is None else at.b.mul(made, root)
-    if made is None:
-        return at.b.full_like(x, 1.0)
-    return at.b.div(at.value(1), made) if exponent < 0 else made
+def power(at: Site, x: Operand, exponent: Operand) -> Value:
+    """x to a power, of floats"""
+    if at.dtype not in FLOATS:
+        at.refuse("powers of whole numbers are not supported")
+    base = at.value(x)
+    return build_power(
+        at.b, base, exponent if isinstance(exponent, (int, float)) else at.value(exponent)
+    )
+
+
+def rounded(kind: str) -> Callable[[Site, Value], Value]:
+    """To a whole number; no gradient"""
+    return lambda at, x: at.b.round(kind, x) if at.dtype in FLOATS else x
 
 
 def unary(function: Callable[[Build, Value], Value]) -> Callable[[Site, Value], Value]:
@@ -106,17 +102,6 @@ def _times(at: Site, x: Operand, factor: Number) -> Value:
     return value if factor == 1 else at.b.mul(value, at.value(factor))
 
 
-def _whole_power(at: Site, x: Value, exponent: int) -> Value | None:
-    """By squaring; None for 1."""
-    made, square = None, x
-    while exponent:
-        if exponent & 1:
-            made = square if made is None else at.b.mul(made, square)
-        exponent >>= 1
-        square = at.b.mul(square, square) if exponent else square
-    return made
-
-
 OPERATORS: Table = {
     "add": add,
     "sub": sub,
@@ -130,6 +115,10 @@ OPERATORS: Table = {
     "square": square,
     "pow": power,
     "sign": sign,
+    **{name: rounded(name) for name in ("floor", "ceil", "trunc")},
+    "round.default": rounded("even"),
+    "sin": unary(Build.sin),
+    "cos": unary(Build.cos),
     "exp": unary(Build.exp),
     "expm1": unary(Build.expm1),
     "log": unary(Build.log),

@@ -141,15 +141,21 @@ def pad(at: Site, x: Value, pads: Sequence[Size], value: Number = 0) -> Value:
 
 
 def flip(at: Site, x: Value, dims: Sequence[int]) -> Value:
-    """The other way round along axes of fixed sizes"""
+    """The other way round along axes"""
     for dim in dims:
-        axis = at.axis(dim, rank_of(x))
-        size = dims_of(x)[axis]
-        if not size.is_static:
-            at.refuse(f"a flip along an axis of size {size} is not supported")
-        parts = [at.b.slice(x, axis, i, 1) for i in reversed(range(int(size)))]
-        x = at.b.concat(parts, axis) if parts else x
+        x = _flipped(at, x, at.axis(dim, rank_of(x)))
     return x
+
+
+def _flipped(at: Site, x: Value, axis: int) -> Value:
+    """Rows of one sequence, the last one first."""
+    b, rank = at.b, rank_of(x)
+    there = [axis, *(other for other in range(rank) if other != axis)]
+    rows = b.transpose(x, there)
+    size, *rest = dims_of(rows)
+    lengths = b.broadcast(b.size(size, "i32"), [1], [])
+    turned = b.reverse_segments(b.reshape(rows, (size, 1, *rest)), lengths)
+    return b.transpose(b.reshape(turned, (size, *rest)), [there.index(i) for i in range(rank)])
 
 
 def _from_start(x: Value, axis: int, index: Size) -> Dim:
