@@ -34,6 +34,7 @@ from rnncc.ir.access import Access, BufferType, access_attr, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.ops.control import terminator
+from rnncc.ir.some_rows import SomeRows, chosen
 from rnncc.ir.types import tensor
 
 
@@ -48,15 +49,6 @@ class Index(IRDLOperation):
 
     def __init__(self, axis: int, dtype: str) -> None:
         super().__init__(properties={"axis": IntAttr(axis)}, result_types=[tensor((), dtype)])
-
-
-@dataclass(frozen=True)
-class SomeRows:
-    """The rows of a kernel that are computed: see `Kernel`."""
-
-    rows: SSAValue
-    axes: int
-    where: bool
 
 
 class Kernel(IRDLOperation):
@@ -106,14 +98,6 @@ class Kernel(IRDLOperation):
         return terminator(self.body.block)
 
 
-def _chosen(some: SomeRows | None) -> tuple[list[SSAValue], dict[str, Attribute | None]]:
-    """The operand and the properties that say which rows are computed."""
-    if some is None:
-        return [], {}
-    told = {"row_axes": IntAttr(some.axes), "where": BoolAttr.from_bool(some.where)}
-    return [some.rows], {**told}
-
-
 @irdl_op_definition
 class Map(Kernel):
     """outs[i...] = body(ins[i...]) at every point of the domain"""
@@ -128,7 +112,7 @@ class Map(Kernel):
         body: Block,
         some: SomeRows | None = None,
     ) -> None:
-        rows, told = _chosen(some)
+        rows, told = chosen(some)
         super().__init__(
             operands=[rows, [b for b, _ in ins], [b for b, _ in outs]],
             properties={
@@ -168,7 +152,7 @@ class Reduce(Kernel):
         some: SomeRows | None = None,
     ) -> None:
         start = [] if init is None else [init]
-        rows, told = _chosen(some)
+        rows, told = chosen(some)
         super().__init__(
             operands=[start, rows, [b for b, _ in ins], [out[0]]],
             properties={
@@ -225,7 +209,7 @@ class Gemm(Kernel):
         """
         depth, slots, panel = geometry
         extra = [[] if v is None else [v] for v in converted]
-        rows, told = _chosen(some)
+        rows, told = chosen(some)
         super().__init__(
             operands=[a[0], weights, *extra, rows, [b for b, _ in ins], [b for b, _ in outs]],
             properties={

@@ -44,7 +44,7 @@ def list_of(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> SSAValue
     None where the mask is still to be computed, or is not read element by element.
     """
     key = (mask, ahead)
-    if key not in lowering.lists and _is_known(lowering, mask):
+    if key not in lowering.lists and _is_known(lowering, mask, ahead):
         block = mask.owner if isinstance(mask.owner, Block) else mask.owner.parent
         assert block is not None
         with lowering.at(block) if ahead is None else nullcontext():
@@ -52,8 +52,13 @@ def list_of(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> SSAValue
     return lowering.lists.get(key)
 
 
-def _is_known(lowering: Lowering, mask: SSAValue) -> bool:
-    return mask in lowering.outer or lowering.find(mask) is not None
+def _is_known(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> bool:
+    """Whether a mask can be read: where it is made ahead, only of those steps."""
+    if mask in lowering.outer:
+        return True
+    place = lowering.find(mask)
+    everywhere = place is not None and place.access.offset.symbols <= {*lowering.result.symbols}
+    return place is not None and (everywhere or ahead is not None)
 
 
 def _listed(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> SSAValue:
