@@ -172,10 +172,11 @@ def _content(source: Any) -> bytes | None:
 
 def _beside(source: Any) -> bytes | None:
     """What the tensors of an ONNX file hold that lie in other files: sizes and times of these."""
-    if not isinstance(source, (str, Path)) or Path(source).suffix != ".onnx":
-        return b""
     from rnncc.errors import CompileError
-    from rnncc.frontends.onnx.reading import external_files, load
+    from rnncc.frontends.onnx.reading import external_files, is_onnx, load
+
+    if not isinstance(source, (str, Path)) or not is_onnx(source):
+        return b""
 
     try:
         if b"location" not in Path(source).read_bytes():

@@ -25,6 +25,12 @@ def inspect(net: Path, init: Path | None, options: Options) -> Report:
     Raises:
         CompileError: a file cannot be read.
     """
+    from rnncc.frontends.onnx.reading import is_onnx
+
+    if is_onnx(net):
+        from rnncc.commands import inspect_onnx
+
+        return inspect_onnx.inspect(net, options)
     message = load(net)
     steps, versions = ssa(message)
     operators = [
@@ -34,7 +40,7 @@ def inspect(net: Path, init: Path | None, options: Options) -> Report:
     report: Report = {"name": options.name, "file": str(net), "operators": operators}
     known: Report = {}
     try:
-        known = _shapes(net, init, options)
+        known = interface_of(net, init, options)
         _add_shapes(operators, infer_shapes(net, init, dict(options.shapes)))
     except CompileError as error:
         report["problem"] = str(error)
@@ -58,7 +64,8 @@ def print_report(report: Report) -> None:
             rows = [(e["name"], e["dtype"], shape_text(e["shape"])) for e in report[group]]
             print_table(group, ["name", "dtype", "shape"], rows)
     rows = [(blob["name"], blob["role"], blob["last_version"]) for blob in report["blobs"]]
-    print_table("blobs", ["name", "role", "last version"], rows)
+    if rows:
+        print_table("blobs", ["name", "role", "last version"], rows)
     if "problem" in report:
         print(f"no shapes: {report['problem']}")
 
@@ -83,7 +90,8 @@ def _nets(argument: Argument) -> list[NetDef]:
     return [argument.n] if argument.HasField("n") else list(argument.nets)
 
 
-def _shapes(net: Path, init: Path | None, options: Options) -> Report:
+def interface_of(net: Path, init: Path | None, options: Options) -> Report:
+    """Symbols, inputs, outputs and parameters of what a file is imported as."""
     from rnncc import pipeline
 
     program = pipeline.import_source(net, init, options)

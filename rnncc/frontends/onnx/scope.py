@@ -399,7 +399,7 @@ def _place(op: NodeProto, index: int) -> str:
 
 def _hint(name: str) -> str:
     hint = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name[:64])
-    return hint if hint[:1].isalpha() else f"_{hint}"
+    return hint if hint[:1].isalpha() else f"v{hint}"  # xDSL drops a number at the end
 
 
 def _is_uniform(array: Array) -> bool:

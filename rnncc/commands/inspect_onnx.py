@@ -1,0 +1,45 @@
+"""What `rnncc inspect` tells of an ONNX model: its nodes, inputs, outputs and parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rnncc.commands.inspection import Report, interface_of
+from rnncc.errors import CompileError
+from rnncc.frontends.onnx.reading import graphs_of, load
+from rnncc.options import Options
+
+
+def inspect(path: Path, options: Options) -> Report:
+    """The model as plain data, in the form of a net's report.
+
+    Raises:
+        CompileError: the file cannot be read.
+    """
+    message = load(path)
+    report: Report = {"name": options.name, "file": str(path)}
+    report["operators"] = list(_operators(message.graph))
+    known: Report = {}
+    try:
+        known = interface_of(path, None, options)
+    except CompileError as error:
+        report["problem"] = str(error)
+    report |= {key: known.get(key, []) for key in ("symbols", "inputs", "outputs", "parameters")}
+    return report | {"blobs": []}
+
+
+def _operators(graph: Any) -> Iterator[Report]:
+    """The nodes of a graph, those of graphs inside beneath theirs."""
+    for index, node in enumerate(graph.node):
+        only = type(graph)(node=[node])
+        inside = [entry for inner in graphs_of(only) for entry in _operators(inner)]
+        yield {
+            "index": index,
+            "type": node.op_type,
+            "name": node.name,
+            **({"operators": inside} if inside else {}),
+            "inputs": list(node.input),
+            "outputs": list(node.output),
+        }
