@@ -199,6 +199,15 @@ def test_parameters_are_the_modules_own() -> None:
     torch.testing.assert_close(compiled(x), layer(x), **CLOSE)
 
 
+def test_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = Wrapped(nn.GRU(3, 4)), torch.randn(2, 1, 3)
+    compiled = rt.compile(layer, (x,), train=True)
+    monkeypatch.setattr(rnncc, "compile", None)
+    compiled(x)[0].sum().backward()
+    with pytest.raises(CompileError, match="frozen"):
+        rt.compile(layer, (x,), train=True, frozen=True)
+
+
 def test_frozen() -> None:
     layer = Wrapped(nn.GRU(3, 4))
     x = torch.randn(2, 1, 3)
