@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """Trains a cell that no library has with Adam: compiled, and as the plain loop in Python.
 
 python examples/torch_cell.py --updates 60

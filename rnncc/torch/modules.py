@@ -29,6 +29,7 @@ def compile(
     kwargs: Mapping[str, Any] | None = None,
     *,
     dynamic_shapes: Any = None,
+    train: bool | None = None,
     frozen: bool = False,
 ) -> CompiledModule:
     """Compile a module: whole sequences or one step, for inference and training.
@@ -38,6 +39,8 @@ def compile(
         args, kwargs: an example of what it is called with; sizes stay as they are in it, but for
             dynamic ones.
         dynamic_shapes: as for `torch.export.export`: {"x": {0: Dim("T"), 1: Dim("N")}}.
+        train: compile at once for calls with gradients, or for those without; by default each kind
+            is compiled when it is first called for.
         frozen: whether the parameters' values are packed into the code, for inference alone;
             else they are read where the module has them, at every call.
 
@@ -47,10 +50,15 @@ def compile(
     Raises:
         CompileError: the module cannot be exported, or does what is not supported.
     """
+    if train and frozen:
+        raise CompileError("", "a frozen module has no gradients", "train=False")
     exported = export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
     names = _symbol_names(exported, module, (args, dict(kwargs or {})), dynamic_shapes)
     net = import_exported(exported, names=names, packed=frozen)
-    return CompiledModule(module, exported, net, frozen)
+    made = CompiledModule(module, exported, net, frozen)
+    if train is not None:
+        made.prepare(train)
+    return made
 
 
 def build(
@@ -99,6 +107,10 @@ class CompiledModule(torch.nn.Module):
         self._in, self._out = exported.call_spec.in_spec, exported.call_spec.out_spec
         self._outputs = [output.name for output in self._code.outputs]
         self._seeded = len(self._code.inputs) > net.given + len(net.held)
+
+    def prepare(self, train: bool) -> None:
+        """Compile now for calls with gradients, or for those without."""
+        self._code.code.prepare(train)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""

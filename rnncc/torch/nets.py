@@ -33,6 +33,10 @@ Tensors = Sequence[torch.Tensor]
 class Code(Protocol):
     """A net that can be run; arrays go by the net's names."""
 
+    def prepare(self, train: bool) -> None:
+        """Do now what takes long."""
+        ...
+
     def infer(self, inputs: Arrays, out: Arrays) -> None:
         """Compute the outputs."""
         ...
@@ -53,6 +57,10 @@ class CompiledCode:
         self._program = program
         self._lock = threading.Lock()
         self._models: dict[bool, Any] = {}
+
+    def prepare(self, train: bool) -> None:
+        """Compile."""
+        self._model(train)
 
     def infer(self, inputs: Arrays, out: Arrays) -> None:
         """Compute the outputs."""
@@ -84,6 +92,9 @@ class InterpretedCode:
 
     def __init__(self, program: Program) -> None:
         self._program = program
+
+    def prepare(self, train: bool) -> None:
+        """Nothing."""
 
     def infer(self, inputs: Arrays, out: Arrays) -> None:
         """Compute the outputs."""

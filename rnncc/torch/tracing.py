@@ -184,6 +184,10 @@ def _unmark(module: GraphModule) -> tuple[list[int], int]:
     output = graph.output_node()
     results: Any = output.args[0]
     nodes: list[Node] = list(results)
+    for node in nodes:
+        if node.target not in (_row, _state):
+            what = "a tensor leaves the cell by other ways than its result"
+            raise CompileError(location(node), what, "return it as part of y")
     order = sorted(range(len(nodes)), key=lambda i: nodes[i].target is _state)
     output.args = (tuple(nodes[i].args[0] for i in order),)
     for node in nodes:

@@ -1,3 +1,4 @@
+# pyright: reportMissingImports=false
 """One of two processes that train a cell together: each has half of the batch."""
 
 from __future__ import annotations

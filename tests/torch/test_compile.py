@@ -19,6 +19,7 @@ pytestmark = pytest.mark.peers
 Dim = torch.export.Dim
 leaves_of: Any = torch.utils._pytree.tree_leaves
 T, N = Dim("T"), Dim("N")
+rnn: Any = torch.nn.utils.rnn
 CLOSE = {"rtol": 1e-4, "atol": 3e-5}
 
 
@@ -78,7 +79,8 @@ def _outputs_and_gradients(net: Any, given: Any) -> list[Any]:
     net.zero_grad()
     outputs = leaves_of(net(*given))
     weights = [torch.linspace(-1, 1, o.numel()).view(o.shape) for o in outputs]
-    torch.autograd.backward(outputs, weights)
+    floats = [(o, w) for o, w in zip(outputs, weights, strict=True) if o.requires_grad]
+    torch.autograd.backward(*zip(*floats, strict=True))
     sources = [*leaves_of(given), *net.parameters()]
     return [*outputs, *(s.grad for s in sources)]
 
@@ -152,6 +154,31 @@ def test_normalisation_in_training() -> None:
     torch.testing.assert_close(module.state_dict(), peer.state_dict(), **CLOSE)
 
 
+class PackedNet(nn.Module):
+    def __init__(self, kind: str, in_order: bool) -> None:
+        super().__init__()
+        self.layer = getattr(nn, kind)(3, 4, 2, batch_first=True, bidirectional=True)
+        self.in_order = in_order
+
+    def forward(self, x: Any, lengths: Any) -> Any:
+        packed = rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=self.in_order)
+        packed, last = self.layer(packed)
+        y, again = rnn.pad_packed_sequence(packed, True, padding_value=0.5)
+        return y * 2, last, again
+
+
+@pytest.mark.parametrize(("kind", "in_order"), [("LSTM", False), ("GRU", True)])
+def test_packed_sequences(kind: str, in_order: bool) -> None:
+    torch.manual_seed(0)
+
+    def make(t: int, n: int) -> Any:
+        lengths = torch.tensor([t, 2, t - 1, 1, t][:n])
+        return torch.randn(n, t, 3), lengths.sort(descending=True)[0] if in_order else lengths
+
+    net = PackedNet(kind, in_order)
+    check(net, make, ({0: N, 1: T}, {0: N}), [(4, 3), (5, 5), (3, 2)])
+
+
 def test_without_dynamic_sizes() -> None:
     check(Wrapped(nn.GRU(3, 4)), sequence(3), None, [(4, 2)])
 
@@ -170,6 +197,15 @@ def test_parameters_are_the_modules_own() -> None:
     torch.testing.assert_close(compiled(x), layer(x), **CLOSE)
     layer.layer.bias_hh_l0 = nn.Parameter(torch.ones(12))
     torch.testing.assert_close(compiled(x), layer(x), **CLOSE)
+
+
+def test_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = Wrapped(nn.GRU(3, 4)), torch.randn(2, 1, 3)
+    compiled = rt.compile(layer, (x,), train=True)
+    monkeypatch.setattr(rnncc, "compile", None)
+    compiled(x)[0].sum().backward()
+    with pytest.raises(CompileError, match="frozen"):
+        rt.compile(layer, (x,), train=True, frozen=True)
 
 
 def test_frozen() -> None:

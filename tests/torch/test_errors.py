@@ -13,6 +13,7 @@ rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 X, H = torch.zeros(3, 2, 4), torch.zeros(2, 4)
 BUFFER = torch.zeros(4)
+KEPT: list[Any] = []
 
 
 def unsupported(x: Any, h: Any) -> Any:
@@ -70,7 +71,13 @@ def number(x: Any, h: Any) -> Any:
     return 3, h
 
 
+def keeps(x: Any, h: Any) -> Any:
+    KEPT.append(h * 2)
+    return h, h
+
+
 CELLS = {
+    keeps: "a tensor leaves the cell by other ways than its result",
     unsupported: r"test_errors.py:\d+: aten._linalg_svd.default: operator is not supported",
     branches: r"test_errors.py:\d+: branches: Data-dependent branching",
     drops: r"test_errors.py:\d+: .*draw random numbers outside and give them as inputs",

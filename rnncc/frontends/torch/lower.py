@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 import torch
@@ -102,7 +103,11 @@ class _Lowering:
         translation = translation_of(node.target)
         if translation is None:
             site.refuse("operator is not supported", _hint(node))
-        made = translation(site, *args, **kwargs)
+        try:
+            bound = signature(translation).bind(site, *args, **kwargs)
+        except TypeError as error:
+            site.refuse(f"arguments are not supported: {error}")
+        made = translation(*bound.args, **bound.kwargs)
         if isinstance(made, SSAValue):
             made.name_hint = made.name_hint or node.name
         return made

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -18,11 +18,12 @@ import torch._VF as _VF
 from torch._subclasses.fake_tensor import is_fake
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.packed import Lengths, pack, unpack
 
 KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
 SCHEMA = (
-    "recurrent(Tensor x, Tensor[] hx, Tensor[] weights, str kind, bool biases, int layers, "
-    "float dropout, bool both, bool batch_first) -> (Tensor, Tensor, Tensor)"
+    "recurrent(Tensor x, Tensor? lengths, Tensor[] hx, Tensor[] weights, str kind, bool biases, "
+    "int layers, float dropout, bool both, bool batch_first) -> (Tensor, Tensor, Tensor)"
 )
 _library = torch.library.Library("rnncc", "DEF")
 _library.define(SCHEMA)
@@ -32,6 +33,7 @@ _lock = threading.Lock()
 @torch.library.register_fake("rnncc::recurrent", lib=_library)
 def _shapes(
     x: torch.Tensor,
+    lengths: torch.Tensor | None,
     hx: Sequence[torch.Tensor],
     weights: Sequence[torch.Tensor],
     kind: str,
@@ -59,15 +61,40 @@ _patched: dict[str, Callable[..., Any]] = {}
 def kept_whole() -> Generator[None]:
     """While it lasts, recurrent layers that this thread traces become one operator each."""
     with _lock:
-        for kind in KINDS:
-            if kind not in _patched:
-                _patched[kind] = _wrapper(kind, getattr(_VF, kind))
-                setattr(_VF, kind, _patched[kind])
+        if not _patched:
+            _patch()
     _own.depth += 1
     try:
         yield
     finally:
         _own.depth -= 1
+
+
+def _patch() -> None:
+    """Put functions into PyTorch that do what its own do, unless they are to be kept whole."""
+    for kind in KINDS:
+        _patched[kind] = _instead(getattr(_VF, kind), partial(call_whole, kind))
+        setattr(_VF, kind, _patched[kind])
+    for name, ours in (("_pack_padded_sequence", pack), ("_pad_packed_sequence", unpack)):
+        setattr(_VF, name, _instead(getattr(_VF, name), ours))
+    own = torch.nn.RNNBase.check_forward_args
+
+    def check_forward_args(self: Any, input: Any, hidden: Any, batch_sizes: Any) -> None:
+        if not isinstance(batch_sizes, Lengths):
+            own(self, input, hidden, batch_sizes)
+
+    torch.nn.RNNBase.check_forward_args = check_forward_args
+
+
+def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """Ours for what a thread traces to be kept whole, else theirs."""
+
+    @wraps(theirs)
+    def call(x: torch.Tensor, *given: Any) -> Any:
+        return (ours if _own.depth and is_fake(x) else theirs)(x, *given)
+
+    kept: Any = torch._dynamo.allow_in_graph(call)
+    return kept
 
 
 def recurrent_kind(target: Any) -> str | None:
@@ -79,29 +106,21 @@ def recurrent_kind(target: Any) -> str | None:
 
 
 def call_whole(kind: str, x: torch.Tensor, *given: Any) -> Any:
-    """A layer as one operator.
+    """A layer as one operator, of padded sequences or of packed ones.
 
     Raises:
-        CompileError: the sequences are packed.
+        CompileError: the sequences were packed while nothing was kept whole.
     """
-    if not isinstance(given[-1], bool):
-        raise CompileError(kind, "packed sequences are not supported", "pad them")
-    hx, weights, biases, layers, dropout, train, both, batch_first = given
+    lengths, batch_first = None, False
+    if isinstance(given[2], bool):  # hx, weights, biases, ...
+        hx, weights, biases, layers, dropout, train, both, batch_first = given
+    else:
+        lengths, hx, weights, biases, layers, dropout, train, both = given
+        if not isinstance(lengths, Lengths):
+            raise CompileError(kind, "packed sequences are not supported here", "pad them")
     states = list(hx) if kind == "lstm" else [hx]
     dropped = float(dropout) if train else 0.0
     settings = (kind, biases, layers, dropped, both, batch_first)
-    y, h, c = torch.ops.rnncc.recurrent(x, states, list(weights), *settings)
+    known = None if lengths is None else lengths.of
+    y, h, c = torch.ops.rnncc.recurrent(x, known, states, list(weights), *settings)
     return (y, h, c) if kind == "lstm" else (y, h)
-
-
-def _wrapper(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """What stands in the place of PyTorch's function from then on."""
-
-    @wraps(function)
-    def call(x: torch.Tensor, *given: Any) -> Any:
-        if not _own.depth or not is_fake(x):
-            return function(x, *given)
-        return call_whole(kind, x, *given)
-
-    kept: Any = torch._dynamo.allow_in_graph(call)
-    return kept

@@ -87,6 +87,7 @@ STEPS: dict[str, Step] = {
 def recurrent(
     at: Site,
     x: Value,
+    lengths: Value | None,
     hx: Sequence[Value],
     weights: Sequence[Value],
     kind: str,
@@ -96,7 +97,7 @@ def recurrent(
     both: bool,
     batch_first: bool,
 ) -> tuple[Value, ...]:
-    """All layers and directions; y, the last h and the last c"""
+    """All layers and directions; y, the last h and the last c; y is 0 beyond a length"""
     b, ways = at.b, 2 if both else 1
     each = len(weights) // (layers * ways)
     x = b.transpose(x, [1, 0, 2]) if batch_first else x
@@ -107,7 +108,8 @@ def recurrent(
         for way in range(ways):
             number = layer * ways + way
             own = _weights(weights[number * each :][:each], biases)
-            y, finals = _direction(b, kind, x, [_row(b, h, number) for h in hx], own, way == 1)
+            states = [_row(b, h, number) for h in hx]
+            y, finals = _direction(b, kind, x, lengths, states, own, way == 1)
             parts.append(y)
             lasts.append(finals)
         x = b.concat(parts, 2)
@@ -137,16 +139,31 @@ def cell(kind: str) -> Callable[..., Value | tuple[Value, ...]]:
 
 
 def _direction(
-    b: Build, kind: str, x: Value, states: list[Value], p: Weights, reverse: bool
+    b: Build,
+    kind: str,
+    x: Value,
+    lengths: Value | None,
+    states: list[Value],
+    p: Weights,
+    reverse: bool,
 ) -> tuple[Value, list[Value]]:
     """One direction of one layer: y [T, N, H], and the states after the last step."""
     projected = b.matmul(x, p.w, transpose_b=True)
+    steps, batch, _ = dims_of(x)
 
     def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         new = STEPS[kind](inner, rows[0], carry, p.renamed(consts))
-        return new, new[:1]
+        if lengths is None:
+            return new, new[:1]
+        there = inner.reshape(inner.compare("lt", rows[1], consts[-1]), (batch, 1))
+        held = [inner.select(there, s, old) for s, old in zip(new, carry, strict=True)]
+        return held, [inner.select(there, new[0], inner.full_like(new[0], 0.0))]
 
-    finals, ys = b.scan(p.inner, states, [projected], body, reverse)
+    if lengths is None:
+        finals, ys = b.scan(p.inner, states, [projected], body, reverse)
+    else:  # a step that a sequence does not have leaves its state as it is
+        time, known = b.iota([steps], 0), b.cast(lengths, "i32")
+        finals, ys = b.scan([*p.inner, known], states, [projected, time], body, reverse)
     return ys[0], finals
 
 

@@ -12,7 +12,7 @@ from rnncc.ir.types import dims_of
 Size = int | Dim
 
 
-def same(at: Site, x: Value, **_: Any) -> Value:
+def same(at: Site, x: Value, *_: Any, **__: Any) -> Value:
     """X itself"""
     return x
 

@@ -45,7 +45,7 @@ def arange(at: Site, *bounds: Any, **_: Any) -> Value:
 
 
 OPERATORS: Table = {
-    **dict.fromkeys("zeros zeros_like new_zeros".split(), filled(0)),
+    **dict.fromkeys("zeros zeros_like new_zeros empty empty_like new_empty".split(), filled(0)),
     **dict.fromkeys("ones ones_like new_ones".split(), filled(1)),
     **dict.fromkeys("full full_like new_full fill".split(), full),
     "copy": copy,
