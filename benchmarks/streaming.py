@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import timeit
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from rnncc_runtime import Stream
 
 import rnncc
-from benchmarks.cells import net_of
 
+NETS = Path(__file__).parent / "nets"
 CALLS, RUNS = 40, 1500
 
 
@@ -43,7 +44,12 @@ def measure(stream: Stream, units: int) -> dict[str, float]:
 def main() -> None:
     """Measure a small LSTM."""
     for units in (64, 128):
-        seconds = measure(rnncc.compile(*net_of("lstm", units)).stream(batch=1), units)
+        seconds = measure(
+            rnncc.compile(NETS / f"lstm_{units}.pb", NETS / f"lstm_{units}.init.pb").stream(
+                batch=1
+            ),
+            units,
+        )
         code = seconds.pop("code")
         print(f"lstm {units}: code {code * 1e6:.2f} us, and above it:")
         for name, whole in seconds.items():

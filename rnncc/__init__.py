@@ -7,6 +7,8 @@
 Importing this package is light: the compiler itself is imported when it is first used.
 """
 
+# pyright: reportMissingImports=false, reportUnknownVariableType=false
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -18,22 +20,27 @@ from rnncc.errors import CompileError
 
 if TYPE_CHECKING:
     from rnncc_runtime import Model, TrainableModel
+    from torch.export import ExportedProgram
 
     from rnncc import cells as cells
+    from rnncc import torch as torch
     from rnncc.ir.program import Program
     from rnncc.netdef import NetDef
     from rnncc.packaging.compiled import Artifacts
+    from rnncc.scalar import elementwise as elementwise
 
-    Source = str | Path | bytes | NetDef | Program
+    Source = str | Path | bytes | NetDef | Program | ExportedProgram
 
 __version__ = "0.1.0"
-__all__ = ["CompileError", "__version__", "build", "cells", "compile"]
+__all__ = ["CompileError", "__version__", "build", "cells", "compile", "elementwise"]
 
 
 def __getattr__(name: str) -> Any:
-    """`rnncc.cells`, which imports the compiler, when it is first used."""
-    if name == "cells":
-        return import_module("rnncc.cells")
+    """`rnncc.cells`, `torch` and `elementwise`, which import much, when they are first used."""
+    if name in ("cells", "torch"):
+        return import_module(f"rnncc.{name}")
+    if name == "elementwise":
+        return import_module("rnncc.scalar").elementwise
     raise AttributeError(f"module 'rnncc' has no attribute {name!r}")
 
 
@@ -55,8 +62,8 @@ def compile(
     """Compile a net in memory, for this machine; needs no linker.
 
     Args:
-        net: a Caffe2 net: a path, the file's bytes, or a NetDef message; or what a function of
-            `rnncc.cells` built.
+        net: a Caffe2 net: a path, the file's bytes, or a NetDef message; what a function of
+            `rnncc.cells` built; or an `ExportedProgram` of PyTorch.
         init: the net that fills its parameters; what it does not fill is an input of the model.
         train: a `TrainableModel` with `forward`, `backward` and parameters to update, where
             options["recompute"] (auto, none, all or names) tells what `backward` computes again,
@@ -69,6 +76,7 @@ def compile(
     from rnncc import pipeline
     from rnncc.options import Options
 
+    net = _read(net)
     return pipeline.compile_in_memory(net, init, Options.of(net, {**options, "train": train}))
 
 
@@ -95,6 +103,16 @@ def build(
     from rnncc.options import Options
     from rnncc.packaging.products import check_kinds, prepare, write_products
 
+    net = _read(net)
     kinds, chosen = check_kinds(products), Options.of(net, {**options, "name": name})
     compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
     return write_products(compiled, Path(out), kinds)
+
+
+def _read(net: Any) -> Any:
+    """A program of `torch.export` as a net; anything else as it is."""
+    if type(net).__module__ != "torch.export.exported_program":
+        return net
+    from rnncc.frontends.torch.exported import import_exported
+
+    return import_exported(net, packed=True).program

@@ -42,6 +42,8 @@ def key_of(net: Any, init: Any, options: Options, target: Target) -> str | None:
     """
     if folder() is None or options.dump_ir or options.time_passes or options.verify_each:
         return None
+    if options.functions:
+        return None  # Python code, whose meaning is not in its text alone
     parts = _content(net), b"none" if init is None else _content(init), _beside(net)
     if None in parts:
         return None
@@ -147,7 +149,7 @@ def _evict(where: Path, limit: int) -> None:
         if total <= limit:
             break
         with suppress(OSError):
-            os.unlink(path)  # noqa: PTH108
+            Path(path).unlink()
             total -= size
 
 

@@ -91,7 +91,9 @@ cli.add_command(bench)
 @click.option("--time-passes", is_flag=True, help="Print the time of every pass.")
 @click.option("--verify-each", is_flag=True, help="Verify the IR after every pass.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what was written and how long it took.")
-@click.option("--threads", is_flag=True, help="Also make NAME_run_part, a call by several threads.")
+@click.option(
+    "--threads", is_flag=True, help="Also make NAME_run_part: one call by several threads."
+)
 @click.option("--train", is_flag=True, help="Compile forward and backward instead of inference.")
 @click.option(
     "--recompute",

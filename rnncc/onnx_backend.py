@@ -10,7 +10,7 @@ which is compiled anew where they change.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
@@ -82,8 +82,10 @@ class Prepared(_BackendRep):
 
     def _named(self, inputs: Any) -> dict[str, Array]:
         if isinstance(inputs, Mapping):
-            return {str(name): np.asarray(array) for name, array in inputs.items()}  # type: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        arrays: Sequence[Any] = inputs if isinstance(inputs, (list, tuple)) else [inputs]  # type: ignore[reportUnknownVariableType]
+            named = cast(Mapping[str, Any], inputs)
+            return {str(name): np.asarray(array) for name, array in named.items()}
+        several = isinstance(inputs, (list, tuple))
+        arrays = cast(Sequence[Any], inputs if several else [inputs])
         return {n: np.asarray(a) for n, a in zip(self._inputs, arrays, strict=False)}
 
     def _call(self, values: Mapping[str, Array], given: Mapping[str, Array]) -> dict[str, Array]:
@@ -121,9 +123,10 @@ class Backend(_Backend):
     def is_compatible(cls, model: Any, device: str = "CPU", **kwargs: Any) -> bool:
         """Whether a model can be compiled."""
         try:
-            return cls.prepare(model, device) is not None
+            cls.prepare(model, device)
         except (CompileError, BackendIsNotSupposedToImplementIt):
             return False
+        return True
 
     @classmethod
     def prepare(cls, model: Any, device: str = "CPU", **kwargs: Any) -> Prepared:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError
 from rnncc.packaging.names import c_name
 from rnncc.sizes import parse_bytes
+
+if TYPE_CHECKING:
+    from rnncc.scalar import Scalar
 
 Shape = Sequence[int | str | None] | str
 
@@ -50,6 +53,7 @@ class Options:
         max_iterations: the most turns of a While loop whose number of turns the net does not show.
         state: inputs that keep what an output gave in the call before: {"h": "h_next"}, or texts
             such as "h=h_next"; so the net of one step becomes a stream.
+        functions: DOMAIN.NAME of operators of an ONNX model -> what `rnncc.elementwise` made.
         precision: of the weights of products: fp32, bf16 or int8; inference alone has less.
     """
 
@@ -71,6 +75,7 @@ class Options:
     max_iterations: int | None = None
     precision: str = "fp32"
     state: Mapping[str, str] = field(default_factory=dict[str, str])
+    functions: Mapping[str, Scalar] = field(default_factory=dict[str, "Scalar"])
 
     @property
     def recompute_names(self) -> frozenset[str]:

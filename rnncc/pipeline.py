@@ -33,6 +33,7 @@ def passes() -> list[Step]:
     from rnncc.passes.drop_stops import DropStops
     from rnncc.passes.fold_constants import fold_constants
     from rnncc.passes.hoist import Hoist
+    from rnncc.passes.mask_rows import MaskRows
     from rnncc.passes.merge_matmuls import MergeMatmuls
     from rnncc.passes.regroup_sums import RegroupSums
     from rnncc.passes.simplify import Simplify
@@ -53,6 +54,7 @@ def passes() -> list[Step]:
         ("regroup-biases", regroup),  # those that came out of the loop meet those that were outside
         ("simplify-hoisted", simplify),  # what the others left behind
         ("fold-joined", fold_constants),  # joined weights, added biases
+        ("mask-rows", _on_net(MaskRows())),  # which rows a loop computes is told before it runs
         ("simplify-last", simplify),  # what folding left behind
     ]
 
@@ -73,7 +75,8 @@ def _read_onnx(model: Any, init: Any, options: Options) -> Program:
     if init is not None:
         raise CompileError("--init", "an ONNX model holds its parameters itself")
     shapes, most = dict(options.shapes), options.max_iterations
-    return import_model(model, shapes, options.name, most, options.train)
+    functions = options.functions
+    return import_model(model, shapes, options.name, most, options.train, functions=functions)
 
 
 def _read_caffe2(net: Any, init: Any, options: Options) -> Program:
@@ -189,10 +192,11 @@ def build_library(program: Program, options: Options) -> Library:
     if options.train:
         from rnncc.training import train
 
-        return train(program, options)
-    from rnncc.inference import infer
+        library = train(program, options)
+    else:
+        from rnncc.inference import infer
 
-    library = infer(program, options)
+        library = infer(program, options)
     library.shared = options.threads
     return library
 
@@ -231,7 +235,8 @@ def make_image(library: Library, options: Options) -> Image:
     run = _Run(options)
     with run.timed("llvm", library):
         made = emit_module(library, target, metadata)
-        code = llvm.optimise(str(made.module), target, jit=True).object_code
+        text = str(made.module)
+        code = llvm.optimise(text, target, jit=True, linked=made.linked).object_code
     run.report()
     symbols = {name: f.name for name, f in made.entries.items()}
     symbols |= {name: f"{library.name}_{name}" for name in made.sizes}
@@ -299,7 +304,7 @@ def generator(
     code = emit_module(library, target, metadata)
     add_exports(code, library)
     weights, text = (library.name, library.weights_block()), str(code.module)
-    return lambda: llvm.optimise(text, target, weights=weights)
+    return lambda: llvm.optimise(text, target, weights=weights, linked=code.linked)
 
 
 def _on_net(a_pass: Any) -> Callable[[Program], None]:

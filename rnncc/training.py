@@ -99,7 +99,7 @@ def split_net(program: Program, options: Options) -> tuple[Phases, Choice, dict[
 
 
 def numbered(phases: Phases, turns: Mapping[str, int]) -> Phases:
-    """A copy of both halves with the turns of loops as numbers."""
+    """Both halves with the turns of loops as numbers; copies, where there are any."""
     forward, backward = (number_turns(half, turns) for half in (phases.forward, phases.backward))
     return replace(phases, forward=forward, backward=backward)
 
@@ -116,7 +116,7 @@ def _within_budget(phases: Phases, options: Options, turns: Mapping[str, int]) -
     from rnncc.budget import fit
 
     quiet = replace(options, dump_ir=None, time_passes=False)
-    symbols = numbered(phases, turns).backward.symbols
+    symbols = [symbol for symbol in phases.backward.symbols if symbol not in turns]
     sizes = all_sizes(options.plan_for, symbols, "a budget of memory")
     fitting = fit(
         phases,

@@ -135,6 +135,7 @@ def _tame(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     x, y = _pick(draw, pool), _pick(draw, pool)
     positive = b.add(b.abs(y), b.fill(1.0, []))
     made = [b.sin(x), b.cos(x), b.erf(x), b.sqrt(positive), b.log(positive), b.div(x, positive)]
+    made += [b.log1p(b.abs(y)), b.expm1(b.tanh(x))]
     return draw(st.sampled_from(made))
 
 
@@ -395,3 +396,42 @@ def _next(
         live = b.reshape(b.compare("lt", t, ends), ["N", 1])
         new = b.select(live, new, old)
     return new
+
+
+@st.composite
+def ragged_programs(draw: Draw) -> Program:
+    """Loops with products whose states are kept, or zero, where steps are beyond the lengths."""
+    width = draw(st.sampled_from([3, 18]))
+    b = Build.net("ragged")
+    x, h = b.input("x", ["T", "N", width]), b.input("h", ["N", width])
+    lengths, w = b.input("lengths", ["N"], "i32"), b.param("w", (width, width))
+    pool, outputs = [x, b.tanh(b.matmul(x, w))], dict[str, SSAValue]()
+    for number in range(draw(st.integers(1, 2))):
+        final, y = _ragged_loop(draw, b, pool, h, [w, lengths])
+        pool += [y, b.reverse_segments(y, lengths)]
+        outputs |= {f"final{number}": final, f"y{number}": draw(st.sampled_from(pool))}
+    array = np.random.default_rng(draw(st.integers(0, 99))).uniform(-0.5, 0.5, (width, width))
+    return b.finish({**outputs, "last": pool[-1]}, {"w": array})
+
+
+def _ragged_loop(draw: Draw, b: Build, pool: Pool, h: SSAValue, consts: Pool) -> Pool:
+    """The last state and all of them."""
+    sequences = [v for v in pool if dims_of(v)[-1] == dims_of(h)[-1]]
+    fill, ends_it = draw(st.booleans()), draw(st.booleans())
+
+    def body(inner: Build, ks: Pool, carry: Pool, rows: Pool) -> tuple[Pool, Pool]:
+        (w, ends), (old,), (row, t) = ks, carry, rows
+        local = [old, row, inner.add(inner.matmul(old, w), row)]
+        _grow(draw, inner, local, 6)
+        same = [v for v in local if v.type == old.type]
+        new = inner.tanh(inner.add(inner.matmul(draw(st.sampled_from(same)), w), same[-1]))
+        dims = dims_of(old)
+        other = inner.fill(0.0, dims) if fill else draw(st.sampled_from([old, old, *same]))
+        kind, branches = ("ge", (other, new)) if ends_it else ("lt", (new, other))
+        mask = inner.compare(kind, inner.broadcast(t, [N], []), ends)
+        kept = inner.select(inner.broadcast(mask, dims, [0]), *branches)
+        return [kept], [draw(st.sampled_from([kept, kept, new]))]
+
+    xs = [draw(st.sampled_from(sequences)), b.iota(["T"], 0)]
+    (final,), (y,) = b.scan(consts, [h], xs, body, draw(st.booleans()))
+    return [final, y]

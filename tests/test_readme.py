@@ -55,6 +55,19 @@ def test_c(folder: Path) -> None:
     assert shell(blocks("sh")[1], folder) == blocks("text")[3]
 
 
+def test_onnx(folder: Path) -> None:
+    pytest.importorskip("onnx")
+    shell(blocks("sh")[2], folder)
+    assert {"libgru.so", "gru.h", "gru.py"} <= {path.name for path in (folder / "build").iterdir()}
+
+
+@pytest.mark.peers
+def test_torch(folder: Path) -> None:
+    pytest.importorskip("torch")
+    (folder / "cell.py").write_text(blocks("python")[3])
+    assert shell(f"{sys.executable} cell.py", folder) == blocks("text")[4]
+
+
 def test_example_in_c(folder: Path) -> None:
     command = f"make -C {ROOT}/examples/c run BUILD={folder}/c PYTHON={sys.executable}"
     printed = shell(command, folder).splitlines()

@@ -10,6 +10,7 @@ from xdsl.irdl import IRDLOperation
 
 from rnncc.ir import kern
 from rnncc.ir.ops import (
+    apply,
     chunks,
     control,
     elementwise,
@@ -26,6 +27,7 @@ FAMILIES: list[tuple[str, ModuleType]] = [
     ("Sources", source),
     ("Elementwise", elementwise),
     ("Functions of floats", functions),
+    ("Functions of users", apply),
     ("Random numbers", random),
     ("Shapes", shape),
     ("Elements by number or distance", indexing),

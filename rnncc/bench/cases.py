@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
@@ -26,7 +26,8 @@ class Case:
         batch, steps: N and T.
         mode: whole sequences, those with gradients, or one step of a stream.
         net, init, sizes, seed: of a net from files: paths, a value for each size, of random fills.
-        ragged: a net's lengths are uniform in 1..T, not all T.
+        ragged: lengths are uniform in 1..T, not all T.
+        lengths: whether a cell's sequences have lengths.
     """
 
     cell: str
@@ -39,6 +40,7 @@ class Case:
     sizes: tuple[tuple[str, int], ...] = ()
     seed: int = 0
     ragged: bool = False
+    lengths: bool = False
 
     @property
     def name(self) -> str:
@@ -48,7 +50,10 @@ class Case:
             told = f"{self.net} {sizes}".rstrip() + WORDS[self.mode]
             return f"{told} ragged" if self.ragged else told
         size = f"{self.cell} H={self.units} B={self.batch}"
-        return size + (WORDS["step"] if self.mode == "step" else f" T={self.steps}{self._training}")
+        if self.mode == "step":
+            return size + WORDS["step"]
+        lengths = " ragged" if self.ragged else " lengths" if self.lengths else ""
+        return f"{size} T={self.steps}{self._training}{lengths}"
 
     @property
     def _training(self) -> str:
@@ -107,6 +112,11 @@ def _batched_custom(cells: tuple[str, ...]) -> list[Case]:
     return _cases(cells, (256,), (32,), (50,), "train")
 
 
+def _ragged() -> list[Case]:
+    made = _cases(STANDARD, (256,), (32,), (50, 100)) + _cases(STANDARD, (256,), (1,), (100,))
+    return [replace(case, lengths=True, ragged=True) for case in made]
+
+
 def _deepbench() -> list[Case]:
     """Baidu's DeepBench, inference on servers: 15 LSTMs and 54 GRUs."""
     batches = (1, 2, 4)
@@ -126,6 +136,7 @@ SUITES = {
     ),
     "custom": ("cells that frameworks have no operator for", _custom),
     "training": ("forward and backward with all gradients", _training),
+    "ragged": ("sequences whose lengths are uniform in 1..T", _ragged),
     "deepbench-server": ("the RNN kernels of DeepBench's inference servers", _deepbench),
     "rtneural": (
         "the sizes of RTNeural-compare, a step a sample",

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from rnncc_runtime import TensorSpec
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from rnncc.bench.cases import NET, Case
@@ -20,7 +21,8 @@ from rnncc.cells.lstm_cell import lstm_states
 from rnncc.ir.build import Build
 from rnncc.ir.composites import softmax
 from rnncc.ir.program import Program
-from rnncc.ir.types import dims_of
+from rnncc.ir.rewriting import Loop, Rows, scans_of
+from rnncc.ir.types import dims_of, tensor
 
 Array = np.ndarray[Any, Any]
 
@@ -42,7 +44,26 @@ def build(case: Case) -> Program:
     for array in program.arrays.values():
         if array.ndim == 1:
             array[:] = array + rng.normal(0.0, 0.1, array.shape)
+    if case.lengths:
+        add_lengths(program)
     return program
+
+
+def add_lengths(program: Program) -> None:
+    """Another input, lengths i32 [N]: from step lengths[n] on states stay, and rows of y are 0."""
+    net, (scan,) = program.net, scans_of(program.net.body.block)
+    batch, loop = dims_of(scan.ys[0])[1], Loop(scan)
+    net.properties["input_names"] = ArrayAttr(map(StringAttr, (*net.inputs, "lengths")))
+    lengths = net.body.block.insert_arg(tensor([batch], "i32"), len(net.body.block.args))
+    ends, t = loop.add_const(lengths), loop.add_arg(tensor([], "i32"))
+    loop.xs.append(Rows(Build.before(scan).iota([loop.steps], 0), t))
+    b = Build.before(loop.yields)
+    inside = b.reshape(b.compare("lt", b.broadcast(t, [batch], []), ends), [batch, 1])
+    for carry in loop.carries:
+        carry.next = b.select(inside, carry.next, carry.arg)
+    for made in loop.ys:
+        made.row = b.select(inside, made.row, b.fill(0.0, ()))
+    loop.rebuild()
 
 
 def source(case: Case) -> tuple[Any, Any]:
@@ -111,18 +132,25 @@ def drawn(
         shape = [size.evaluate(sizes) for size in spec.sizes]
         arrays[name] = _normal(shape)
         if spec.dtype.kind != "f":
-            least = min(1, most) if ragged else most
-            arrays[name] = rng.integers(least, most, shape, endpoint=True).astype(spec.dtype)
+            arrays[name] = _lengths(rng, shape, most, ragged).astype(spec.dtype)
     return arrays
 
 
 def inputs(case: Case) -> dict[str, Array]:
-    """X [T, N, H] and, for a decoder, memory [S, N, H], as `drawn` draws them."""
+    """X [T, N, H], for a decoder memory [S, N, H], and lengths [N], as `drawn` draws them."""
     sizes = case.dims
     made = {"x": _normal([sizes["T"], sizes["N"], case.units])}
     if case.cell == "attention_lstm":
         made["memory"] = _normal([sizes["S"], sizes["N"], case.units])
+    if case.lengths:
+        rng = np.random.default_rng(0)
+        drawn = _lengths(rng, [sizes["N"]], sizes["T"], case.ragged)
+        made["lengths"] = drawn.astype(np.int32)
     return made
+
+
+def _lengths(rng: np.random.Generator, shape: list[int], most: int, ragged: bool) -> Array:
+    return rng.integers(min(1, most) if ragged else most, most, shape, endpoint=True)
 
 
 def _normal(shape: list[int]) -> Array:

@@ -1,7 +1,7 @@
 """How much arithmetic and how many bytes a net takes, from its kernels.
 
 In: a kernel program and sizes. Out: phases: kernels that run one after another, and how often.
-Gates in loops are taken as open, loops that may end early as run to their end.
+Gates in loops are taken as open, loops that may end early as run to their end, rows as listed.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.emit import I64, VALUE, Emit, Value, vector_type
 from rnncc.codegen.target import Target
-from rnncc.ir.access import Access, buffer_dtype, get_access
+from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, For, Row, ShiftedRow
+from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 from rnncc.ir.types import ITEM_BYTES, dtype_of
+from rnncc.planning.uses import accesses
 
 FREE = {"bitcast", "ret", "insertelement", "shufflevector"}
 """Instructions that cost nothing next to arithmetic, or stand outside of the loop."""
@@ -169,47 +170,27 @@ class _Use:
 
 
 def _uses(op: Operation, sizes: Sizes) -> list[_Use]:
-    """Each operand of a kernel; nothing for what is no kernel."""
-
-    def size(dims: Sequence[Dim]) -> int:
-        return prod(d.evaluate(sizes) for d in dims)
-
-    def over(value: SSAValue, dims: Sequence[Dim], access: Access, written: bool) -> _Use:
+    """What a kernel reads and writes beside its scratch; nothing for what is no kernel."""
+    if isinstance(op, Gate | Limit) or (isinstance(op, Kernel) and _is_idle(op)):
+        return []
+    scratch = op.room if isinstance(op, Gemm) else getattr(op, "scratch", None)
+    uses = list[_Use]()
+    for value, written, access, dims in accesses(op):
+        if value is scratch:
+            continue
         moving = [d for d, s in zip(dims, access.strides, strict=True) if s != 0]
-        return _Use(value, size(moving), written, offset=access.offset)
+        elements = prod(d.evaluate(sizes) for d in moving)
+        if isinstance(op, Gather):  # of the rows that there are it reads those that it writes
+            elements = min(elements, prod(d.evaluate(sizes) for d in get_dims(op.dims)))
+        weights = isinstance(op, Gemm) and value is op.weights
+        uses.append(_Use(value, elements, written, weights, access.offset))
+    return uses
 
-    match op:
-        case Kernel():
-            count = len(op.ins)
-            uses = [
-                over(value, op.dims, get_access(access), number >= count)
-                for number, (value, access) in enumerate(
-                    zip((*op.ins, *op.outs), op.accesses, strict=True)
-                )
-            ]
-            if isinstance(op, Gemm):
-                rows = [*op.dims[:-1], Dim.of(op.depth.data)]
-                uses.append(over(op.a, rows, get_access(op.a_access), False))
-                packed = op.slots.data * op.units * op.depth.data
-                uses.append(_Use(op.weights, packed, False, weights=True))
-            return uses
-        case Contract():
-            k, m, n = op.sizes
-            uses = [_Use(op.a, size([k, m]), False), _Use(op.b, size([k, n]), False)]
-            uses += [_Use(op.init, size([m, n]), False)] if op.init is not None else []
-            return [*uses, _Use(op.out, size([m, n]), True)]
-        case Pack():
-            elements = op.depth.data * op.units.data
-            uses = [_Use(v, elements, False) for v in op.ins]
-            return [*uses, _Use(op.out, elements * len(op.ins), True)]
-        case Gather():
-            elements = size(get_dims(op.dims))
-            return [_Use(op.x, elements, False), _Use(op.out, elements, True)]
-        case Reverse():
-            elements = size(get_dims(op.dims))
-            return [_Use(op.x, elements, False), _Use(op.out, elements, True)]
-        case _:
-            return []
+
+def _is_idle(op: Kernel) -> bool:
+    """Whether a kernel computes the rows that another one leaves out."""
+    some = op.some_rows
+    return some is not None and not some.where and not isinstance(op, Gemm)
 
 
 def _flops(op: Operation, sizes: Sizes) -> tuple[str, int]:

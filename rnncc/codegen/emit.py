@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.math import MathEmitter
 from rnncc.codegen.target import Target
-from rnncc.codegen.vector import Splat, Vector
+from rnncc.codegen.tiling import DEPTH, MOST_HEIGHT
+from rnncc.codegen.vector import Splat, Vector, declared
 from rnncc.ir.dims import Dim, Largest, divisor_of, symbol_of
 from rnncc.ir.types import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.team import Team
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 I8, I1 = ir.IntType(8), ir.IntType(1)
@@ -73,9 +76,10 @@ class Emit:
 
     @property
     def stack(self) -> Pointer:
-        """Room for `SUMS` vectors of sums, shared by all kernels of the function."""
+        """Room for `SUMS` vectors of sums, or for packed rows, shared by all kernels."""
         if self._stack is None:
-            room = self._room(ir.ArrayType(FLOAT, SUMS * self.target.lanes), 64)
+            size = max(SUMS * self.target.lanes, MOST_HEIGHT * DEPTH)
+            room = self._room(ir.ArrayType(FLOAT, size), 64)
             self._stack = Pointer(room, "f32")
         return self._stack
 
@@ -321,19 +325,15 @@ class Emit:
         name = f"llvm.masked.{kind}.v{mask.type.count}{element}.p0"
         align = I32(align_of(pointer.dtype))
         if kind == "load":
-            signature = ir.FunctionType(type_, [POINTER, I32, mask.type, type_])
-            arguments = [pointer.base, align, mask, value]
-        else:
-            signature = ir.FunctionType(ir.VoidType(), [type_, POINTER, I32, mask.type])
-            arguments = [value, pointer.base, align, mask]
-        function = self.module.globals.get(name) or ir.Function(self.module, signature, name)
-        return self.b.call(function, arguments)
+            function = declared(self.module, name, type_, [POINTER, I32, mask.type, type_])
+            return self.b.call(function, [pointer.base, align, mask, value])
+        function = declared(self.module, name, ir.VoidType(), [type_, POINTER, I32, mask.type])
+        return self.b.call(function, [value, pointer.base, align, mask])
 
     def fetch(self, pointer: Pointer, ahead: Value) -> None:
         """Bring the line so many bytes behind a place near the core, if that can be done."""
-        signature = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
-        name = "llvm.prefetch.p0"
-        function = self.module.globals.get(name) or ir.Function(self.module, signature, name)
+        kinds = [POINTER, I32, I32, I32]
+        function = declared(self.module, "llvm.prefetch.p0", ir.VoidType(), kinds)
         at = self.b.gep(pointer.base, [ahead], source_etype=I8)
         self.b.call(function, [at, I32(0), I32(2), I32(1)])
 

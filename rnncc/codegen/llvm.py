@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
@@ -196,6 +197,7 @@ def optimise(
     target: Target,
     jit: bool = False,
     weights: tuple[str, np.ndarray[Any, Any]] | None = None,
+    linked: Sequence[str] = (),
 ) -> Optimised:
     """Parse textual IR and run LLVM's passes for a machine.
 
@@ -204,11 +206,14 @@ def optimise(
 
     Args:
         weights: a name and bytes that become the constant `NAME_weights`, in the object alone.
+        linked: modules whose functions it calls; these get all of LLVM's passes.
     """
     machine = _machine(target.triple, target.cpu, target.features, jit)
     text, keep = _with_weights(text, target, *weights) if weights else (text, None)
     module = _parse(text, target.triple)
     module.data_layout = str(machine.target_data)
+    for other in linked:
+        _link(module, other, machine)
     module.verify()
     manager = llvm.create_new_module_pass_manager()
     manager.add_simplify_cfg_pass()
@@ -218,6 +223,19 @@ def optimise(
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     manager.run(module, llvm.create_pass_builder(machine, tuning))
     return Optimised(module, machine, target, keep)
+
+
+def _link(module: Any, text: str, machine: Any) -> None:
+    """Take in a module's functions, optimised."""
+    other = _parse(text, module.triple)
+    other.data_layout = module.data_layout
+    tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+    builder = llvm.create_pass_builder(machine, tuning)
+    builder.getModulePassManager().run(other, builder)
+    names = [function.name for function in other.functions if not function.is_declaration]
+    module.link_in(other)
+    for name in names:
+        module.get_function(name).linkage = "internal"
 
 
 def _with_weights(
@@ -232,7 +250,7 @@ def _with_weights(
     declared = f'@"{symbol}" = external constant [{max(len(weights), 1)} x i8]'
     assert text.count(declared) == 1
     if _architecture(target.triple) == _architecture(llvm.get_default_triple()):
-        file = tempfile.NamedTemporaryFile(suffix=".weights")  # noqa: SIM115
+        file = tempfile.NamedTemporaryFile(suffix=".weights")  # noqa: SIM115, lives on: returned
         weights.tofile(file.name)
         lines = [
             f'.section .rodata.{symbol},"a",@progbits',

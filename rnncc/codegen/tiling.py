@@ -11,6 +11,8 @@ from rnncc.codegen.target import Target
 
 DEPTH = 128
 """Rows of both operands that are packed and summed at a time."""
+MOST_HEIGHT = 12
+"""Rows of a tile."""
 MOST_VECTORS = 8
 """Of a panel, where there are few rows: independent sums that fill the pipeline."""
 
@@ -39,7 +41,7 @@ class Tiling:
         swapped = columns < target.lanes and columns < rows
         if swapped:
             rows, columns = columns, rows
-        sums = 24 if target.registers >= 32 else 12
+        sums = 2 * MOST_HEIGHT if target.registers >= 32 else MOST_HEIGHT
         height = _evenly(rows, sums // 2)
         wide = -(-columns // target.lanes)
         vectors = max(1, min(MOST_VECTORS, sums // max(height, 1), wide))
@@ -53,20 +55,15 @@ class Tiling:
         return self.vectors * self.lanes
 
     @property
-    def left_elements(self) -> int:
-        """Room for a tile's packed rows."""
-        return self.height * DEPTH
-
-    @property
     def right_elements(self) -> int:
         """Room for a block of packed panels."""
         return self.block * self.panel * DEPTH
 
     @property
     def scratch(self) -> int:
-        """Room for both, and for out itself where it is summed up transposed."""
+        """Room for panels, and for out itself where it is summed up transposed."""
         turned = self.rows * self.columns if self.swapped else 0
-        return self.left_elements + self.right_elements + turned
+        return self.right_elements + turned
 
 
 def _evenly(count: int, most: int) -> int:

@@ -29,6 +29,14 @@ class Vector:
     dtype: Literal["f32"] = "f32"
 
 
+def declared(
+    module: ir.Module, name: str, result: ir.Type, arguments: Sequence[ir.Type]
+) -> ir.GlobalValue:
+    """An intrinsic or a function of libc, declared where the module first needs it."""
+    known = module.globals.get(name)
+    return known or ir.Function(module, ir.FunctionType(result, arguments), name)
+
+
 class Splat(ir.Constant):
     """One value in every lane, of vectors; printed and parsed as one value, not as all lanes."""
 
@@ -152,9 +160,5 @@ class VectorEmitter:
 
     def _intrinsic(self, b: ir.IRBuilder, name: str, *operands: ir.Value) -> ir.Value:
         suffix = "f32" if self.vector.lanes == 1 else f"v{self.vector.lanes}f32"
-        full = f"llvm.{name}.{suffix}"
-        function = self.module.globals.get(full)
-        if function is None:
-            function_type = ir.FunctionType(self.type, [self.type] * len(operands))
-            function = ir.Function(self.module, function_type, full)
-        return b.call(function, operands)
+        types = [self.type] * len(operands)
+        return b.call(declared(self.module, f"llvm.{name}.{suffix}", self.type, types), operands)

@@ -67,6 +67,9 @@ def bench(
         else:
             _no_suite_options(chosen)
             cases = [net_case(what, chosen)]
+        if any(case.ragged for case in cases):
+            own = [one for one in contenders if one.own]
+            contenders = [*own, *peers.padded(own), *contenders[len(own) :]]
         contenders = [one.on(threads) for threads in several for one in contenders]
         how, cores = Measuring(told=told), effort.cores
         ceilings = [measure(cores[:count], how) for count in several] if roofline else []
@@ -110,7 +113,12 @@ def net_case(path: str, chosen: Chosen) -> Case:
 
 
 def add_least(result: Result, ceilings: Ceilings, told: Told) -> None:
-    """The least times of what rnncc computed on so many cores."""
+    """The least times of what rnncc computed on so many cores.
+
+    None for lengths that are drawn: work is counted with all rows.
+    """
+    if result.case.ragged:
+        return
     for name in result.own:
         contender = result.contenders[name]
         if contender.threads == ceilings.cores:

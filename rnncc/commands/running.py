@@ -86,8 +86,6 @@ def write_arrays(arrays: Mapping[str, Array], path: Path) -> None:
 def compute(model: Model | TrainableModel, given: Arrays, threads: int) -> Arrays:
     """The outputs for arrays that a user gave."""
     inputs = name_arrays(given, model)
-    if not isinstance(model, Model):
-        return model.run(inputs)
     with Pool(threads) as pool:
         return model.run(inputs, pool=pool)
 

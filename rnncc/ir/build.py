@@ -24,9 +24,10 @@ from xdsl.utils.exceptions import VerifyException
 from rnncc.errors import CompileError, Location
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.apply import Apply, FunctionAttr
 from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
-from rnncc.ir.ops.functions import Cos, Round, Sin
+from rnncc.ir.ops.functions import Cos, Expm1, Log1p, Round, Sin
 from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.random import Uniform
@@ -34,6 +35,7 @@ from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shif
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
+from rnncc.scalar import Scalar
 
 Values = Sequence[SSAValue]
 Body = Callable[["Build", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
@@ -131,6 +133,12 @@ class Build:
     def log(self, x: SSAValue) -> SSAValue:
         return self._op(ew.Log, x)
 
+    def log1p(self, x: SSAValue) -> SSAValue:
+        return self._op(Log1p, x)
+
+    def expm1(self, x: SSAValue) -> SSAValue:
+        return self._op(Expm1, x)
+
     def tanh(self, x: SSAValue) -> SSAValue:
         return self._op(ew.Tanh, x)
 
@@ -192,6 +200,10 @@ class Build:
     def uniform(self, seed: SSAValue, index: SSAValue, stream: int = 0) -> SSAValue:
         """A number in [0, 1) for each seed and index; other streams are independent."""
         return self._op(Uniform, *self.broadcast_together(seed, index), stream=IntAttr(stream))
+
+    def apply(self, function: Scalar, *xs: SSAValue) -> SSAValue:
+        """A user's function: see `rnncc.elementwise`."""
+        return self._op(Apply, *self.broadcast_together(*xs), function=FunctionAttr(function))
 
     # Shapes
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from xdsl.ir import Attribute, Block, Operation, SSAValue
@@ -18,7 +19,7 @@ from rnncc.ir.interpreter import LimitError
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kern_memory import POISON, Memory, lay_out
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gather, Gemm, Index, Kernel, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gather, Gemm, Index, Kernel, ListRows, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import add_products, add_rows
@@ -106,6 +107,8 @@ class _Machine:
                 self._run_gather(op)
             case Contract():
                 self._run_contract(op)
+            case ListRows():
+                self._run_list_rows(op)
             case _:
                 assert isinstance(op, Buffer | Yield), f"{op.name} has no meaning here"
 
@@ -166,8 +169,20 @@ class _Machine:
             _check_target(target, [] if isinstance(op, Reduce) else reads)
             _check_apart(target, [*factors, *(reads if isinstance(op, Reduce) else [])])
         values = self._body(op, shape, [*_products(op, factors), *(r.copy() for r in reads)])
+        chosen = self._chosen_rows(op, shape)
         for i, target in targets.items():
-            target[...] = _reduced(op, values[i], start) if isinstance(op, Reduce) else values[i]
+            value = _reduced(op, values[i], start) if isinstance(op, Reduce) else values[i]
+            target[chosen] = value[chosen]
+
+    def _chosen_rows(self, op: Kernel, shape: Shape) -> Any:
+        """An index of the rows that are computed."""
+        some = op.some_rows
+        if some is None:
+            return ...
+        rows = shape[: some.axes]
+        count, *numbers = self._flat(some.rows, math.prod(rows) + 1)
+        listed = numbers[:count] if some.where else numbers[count:]
+        return np.unravel_index(np.array(listed, np.int64), rows)
 
     def _start(self, op: Reduce, kept: Shape) -> Array | None:
         """What a sum starts at, if it is told."""
@@ -270,6 +285,14 @@ class _Machine:
             raise ValueError(f"an index outside 0..{x.shape[1] - 1}")
         _check_apart(out, [x, index])
         out[...] = np.take(x, index, 1)
+
+    def _run_list_rows(self, op: ListRows) -> None:
+        shape = self.context.shape(op.dims)
+        flags = self._view(op.flags, get_access(op.access), shape).reshape(-1).astype(bool)
+        out = self._flat(op.out, flags.size + 1)
+        _check_apart(out, [flags])
+        chosen, others = np.flatnonzero(flags), np.flatnonzero(~flags)
+        out[...] = [chosen.size, *chosen, *others[::-1]]
 
     # Memory
 

@@ -34,6 +34,7 @@ from rnncc.ir.access import Access, BufferType, access_attr, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
 from rnncc.ir.ops.control import terminator
+from rnncc.ir.some_rows import SomeRows, chosen
 from rnncc.ir.types import tensor
 
 
@@ -53,13 +54,17 @@ class Index(IRDLOperation):
 class Kernel(IRDLOperation):
     """What kernels share: inputs and outputs accessed over a domain, and a region.
 
-    `accesses` holds one access an input, then one an output, over the domain's axes.
+    `accesses` holds one access an input, then one an output, over the domain's axes. With `rows`
+    only some of the rows are computed: see `kern.list_rows`.
     """
 
+    rows = opt_operand_def(BufferType)
     ins = var_operand_def(BufferType)
     outs = var_operand_def(BufferType)
     domain = prop_def(ArrayAttr)
     accesses = prop_def(ArrayAttr)
+    row_axes = opt_prop_def(IntAttr)
+    where = opt_prop_def(BoolAttr)
     body = region_def("single_block")
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
@@ -81,6 +86,14 @@ class Kernel(IRDLOperation):
         return [get_access(a) for a in self.accesses.data[len(self.ins) :]]
 
     @property
+    def some_rows(self) -> SomeRows | None:
+        """The rows that are computed; None where all are."""
+        if self.rows is None:
+            return None
+        assert self.row_axes is not None and self.where is not None
+        return SomeRows(self.rows, self.row_axes.data, bool(self.where))
+
+    @property
     def yields(self) -> tuple[SSAValue, ...]:
         return terminator(self.body.block)
 
@@ -97,10 +110,13 @@ class Map(Kernel):
         ins: Sequence[tuple[SSAValue, Access]],
         outs: Sequence[tuple[SSAValue, Access]],
         body: Block,
+        some: SomeRows | None = None,
     ) -> None:
+        rows, told = chosen(some)
         super().__init__(
-            operands=[[b for b, _ in ins], [b for b, _ in outs]],
+            operands=[rows, [b for b, _ in ins], [b for b, _ in outs]],
             properties={
+                **told,
                 "domain": dims_attr(domain),
                 "accesses": ArrayAttr(access_attr(a) for _, a in (*ins, *outs)),
             },
@@ -133,11 +149,14 @@ class Reduce(Kernel):
         body: Block,
         order: str = "any",
         init: SSAValue | None = None,
+        some: SomeRows | None = None,
     ) -> None:
         start = [] if init is None else [init]
+        rows, told = chosen(some)
         super().__init__(
-            operands=[start, [b for b, _ in ins], [out[0]]],
+            operands=[start, rows, [b for b, _ in ins], [out[0]]],
             properties={
+                **told,
                 "kind": StringAttr(kind),
                 "order": StringAttr(order),
                 "reduced": IntAttr(reduced),
@@ -182,6 +201,7 @@ class Gemm(Kernel):
         outs: Sequence[tuple[SSAValue, Access]],
         body: Block,
         converted: tuple[SSAValue | None, SSAValue | None] = (None, None),
+        some: SomeRows | None = None,
     ) -> None:
         """`a` is accessed over the rows' axes and k; `geometry`: depth, slots, panel.
 
@@ -189,9 +209,11 @@ class Gemm(Kernel):
         """
         depth, slots, panel = geometry
         extra = [[] if v is None else [v] for v in converted]
+        rows, told = chosen(some)
         super().__init__(
-            operands=[a[0], weights, *extra, [b for b, _ in ins], [b for b, _ in outs]],
+            operands=[a[0], weights, *extra, rows, [b for b, _ in ins], [b for b, _ in outs]],
             properties={
+                **told,
                 "domain": dims_attr(domain),
                 "depth": IntAttr(depth),
                 "slots": IntAttr(slots),
@@ -382,3 +404,31 @@ class Gather(IRDLOperation):
         """Of x and of out."""
         outer, count, inner = get_dims(self.dims)
         return (outer, get_dim(self.size), inner), (outer, count, inner)
+
+
+@irdl_op_definition
+class ListRows(IRDLOperation):
+    """out = how many flags are true, the numbers of those, the numbers of the others, last first
+
+    Rows are numbered row-major over the domain. out has one element more than there are rows, of
+    i32 or i64. A kernel takes such a list of its domain's first `row_axes` axes as `rows`, and
+    computes the rows whose flag is `where`: of others nothing is read, and nothing written.
+    """
+
+    name = "kern.list_rows"
+    flags = operand_def(BufferType)
+    out = operand_def(BufferType)
+    domain = prop_def(ArrayAttr)
+    access = prop_def(ArrayAttr)
+
+    def __init__(
+        self, domain: Sequence[Dim], flags: tuple[SSAValue, Access], out: SSAValue
+    ) -> None:
+        super().__init__(
+            operands=[flags[0], out],
+            properties={"domain": dims_attr(domain), "access": access_attr(flags[1])},
+        )
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        return get_dims(self.domain)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import Dialect, Operation
 
 from rnncc.ir.ops import (
+    apply,
     chunks,
     control,
     elementwise,
@@ -17,7 +18,7 @@ from rnncc.ir.ops import (
 )
 
 OPS: list[type[Operation]] = [
-    *(*source.OPS, *elementwise.OPS, *functions.OPS, *random.OPS),
+    *(*source.OPS, *elementwise.OPS, *functions.OPS, *apply.OPS, *random.OPS),
     *(*shape.OPS, *indexing.OPS, *linear.OPS, *control.OPS, *chunks.OPS),
 ]
-RNN = Dialect("rnn", OPS)
+RNN = Dialect("rnn", OPS, apply.ATTRIBUTES)

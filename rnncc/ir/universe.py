@@ -13,6 +13,7 @@ PASSES = {
     "rnn-canonicalize": "canonicalize.Canonicalize",
     "rnn-drop-stops": "drop_stops.DropStops",
     "rnn-hoist": "hoist.Hoist",
+    "rnn-mask-rows": "mask_rows.MaskRows",
     "rnn-merge-equal": "merge_equal.MergeEqual",
     "rnn-merge-matmuls": "merge_matmuls.MergeMatmuls",
     "rnn-regroup-sums": "regroup_sums.RegroupSums",

@@ -14,11 +14,10 @@ from typing import TypeGuard
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.functions import Cos, Sin
+from rnncc.ir.ops.costs import COSTLY
 from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
@@ -26,8 +25,6 @@ from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
 
-EXPENSIVE = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Sin, Cos, ew.Sqrt, ew.Div)
-"""Worth a buffer rather than a second evaluation."""
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
 
@@ -161,7 +158,7 @@ class _Scheduler:
     def _costly_values(self) -> Iterator[SSAValue]:
         """Values not to be computed twice, nor to be carried across levels as expressions."""
         for op in self.ops:
-            if not isinstance(op, EXPENSIVE) or op.y in self.roots:
+            if not isinstance(op, COSTLY) or op.y in self.roots:
                 continue
             readers = self.readers[op.y]
             keys = {self._key(r) if isinstance(r, SSAValue) else r for r in readers}

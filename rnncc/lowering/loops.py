@@ -15,10 +15,13 @@ from rnncc.ir.access import Access
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
+from rnncc.ir.needed_rows import row_masks
 from rnncc.ir.ops.base import dim_attr
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.lowering import compute
 from rnncc.lowering.groups import Group, Item
+from rnncc.lowering.listed_rows import Ahead
 from rnncc.lowering.maps import ZERO, Placed, strip_units
 
 if TYPE_CHECKING:
@@ -46,12 +49,13 @@ def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
     if chunked:
         first, extent = lowering.fresh_index("t"), lowering.fresh_index("t")
         target, rows = _chunk_size(lowering, chunked)
+        ahead = Ahead(Dim.of(first), Dim.of(extent), target, rows)
         inner = Block(arg_types=[v.type for v in inits])
         lowering.builders.append(Builder(InsertPoint.at_end(inner)))
-        time = (Dim.of(first), Dim.of(extent))
-        for group in chunked:
-            _emit_ahead(lowering, group, time, target, rows)
-        finals = _emit_steps(lowering, op, homes, sequences, list(inner.args), *time)
+        for group in _masks_first(chunked, op):
+            _emit_ahead(lowering, group, ahead)
+        steps = ahead.first, ahead.steps
+        finals = _emit_steps(lowering, op, homes, sequences, list(inner.args), *steps)
         lowering.builder.insert(Yield(finals))
         lowering.builders.pop()
         chunk = (extent, target, rows)
@@ -102,30 +106,30 @@ def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[H
 
 def _chunk_size(lowering: Lowering, groups: list[Group]) -> tuple[int, Dim]:
     """About how many rows to compute ahead so that they stay in cache, and rows a step."""
-    rows = product(groups[0].dims[1:-1])
+    rows = product(max((g.dims[1:-1] for g in groups), key=len))
     width = sum(int(d) if (d := g.dims[-1]).is_static else 64 for g in groups for _ in g.items)
     fit = lowering.target.cache // 2 // (4 * max(width, 1))
     return min(max(fit // 12 * 12, MIN_ROWS), MAX_ROWS), rows
 
 
-def _emit_ahead(
-    lowering: Lowering, group: Group, time: tuple[Dim, Dim], target: int, rows: Dim
-) -> None:
+def _masks_first(groups: list[Group], scan: Scan) -> list[Group]:
+    """What tells rows apart is known before what has rows; the others' order stays."""
+    args, xs = list(scan.groups[2]), list(scan.xs)
+    masks = {xs[args.index(mask)] for mask in row_masks(scan)}
+    return sorted(groups, key=lambda g: g.level > 0 or masks.isdisjoint(i.value for i in g.items))
+
+
+def _emit_ahead(lowering: Lowering, group: Group, ahead: Ahead) -> None:
     """A chunk's worth of a group; its buffers hold one chunk, its places count from time 0."""
     outs: list[tuple[SSAValue, Placed]] = []
     for item in group.items:
-        per_step = product(dims_of(item.value)[1:])
-        width = per_step.divide(rows)  # a chunk has fewer than rows + target rows
-        size = per_step * (target + 1) if width is None else (rows + target) * width
-        place = lowering.scratch(item.value, [size])
+        room = ahead.room(product(dims_of(item.value)[1:]))
+        place = lowering.scratch(item.value, [room])
         outs.append((item.value, Placed.densely(place.buffer, dims_of(item.value))))
-    if group.product is None:
-        lowering.emit_map(outs, group.dims, time)
-    else:
-        lowering.emit_product(group.product, outs, group.dims, time)
+    compute.emit(lowering, group.product, outs, group.dims, ahead)
     for value, place in outs:
         strides = place.access.strides
-        lowering.places[value] = Placed(place.buffer, Access(-strides[0] * time[0], strides))
+        lowering.places[value] = Placed(place.buffer, Access(-strides[0] * ahead.first, strides))
 
 
 def _emit_steps(

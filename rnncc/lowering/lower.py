@@ -14,11 +14,12 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.codegen.target import Target
-from rnncc.ir import kern, kernels
+from rnncc.ir import kern
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.needed_rows import Needed, needed_rows, row_masks
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.indexing import Gather
@@ -27,21 +28,20 @@ from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.lowering import moves, rows, sums
+from rnncc.lowering import compute, moves, rows, sums
 from rnncc.lowering.chunks import emit_chunks
 from rnncc.lowering.groups import Group, Item, schedule
+from rnncc.lowering.listed_rows import Ahead
 from rnncc.lowering.loops import emit_scan
 from rnncc.lowering.maps import (
-    ZERO,
     AxisIndex,
     IndexMap,
     Placed,
-    aligned,
     is_view,
     strip_units,
     view_placed,
 )
-from rnncc.lowering.region import CannotFuse, Region
+from rnncc.lowering.region import Region
 from rnncc.lowering.stand_ins import give_stand_ins
 from rnncc.lowering.weights import Weights
 from rnncc.lowering.zeros import give_zeros
@@ -92,6 +92,9 @@ class Lowering:
         absent: inputs that may be absent, and are zeros then.
         segments: a body's argument -> the sequence that it is part of, and its first row.
         bounds: the number of steps of a run -> the most that it can be.
+        needed: values of which only some rows are read.
+        masks: names in loops for what tells rows apart.
+        lists: those of a mask's rows, and for which steps ahead.
     """
 
     def __init__(self, program: Program, result: KernelProgram, target: Target) -> None:
@@ -101,6 +104,9 @@ class Lowering:
         self.absent: set[SSAValue] = set()
         self.segments: dict[SSAValue, tuple[SSAValue, Dim]] = {}
         self.bounds: dict[str, Dim | int] = {}
+        self.needed: Needed = {}
+        self.masks: set[SSAValue] = set()
+        self.lists: dict[tuple[SSAValue, Ahead | None], SSAValue] = {}
         self.depths: dict[Block, int] = {}
         self.builders: list[Builder] = []
         self.output_of: dict[SSAValue, Placed] = {}
@@ -288,6 +294,10 @@ class Lowering:
     def lower_block(self, block: Block, wanted: list[Item]) -> None:
         """Emit a block's work into the current builder."""
         self.depths[block] = len(self.builders) - 1
+        scan = block.parent_op()
+        masks = row_masks(scan) if isinstance(scan, Scan) else []
+        self.masks.update(masks)
+        self.needed |= needed_rows(block, masks)
         known = [*block.args, *(op.y for op in block.ops if isinstance(op, Param))]
         plan = schedule(block, wanted, known)
         for step in plan.steps:
@@ -323,10 +333,7 @@ class Lowering:
     def emit_group(self, group: Group) -> None:
         """One kernel for a group's values."""
         outs = [(item.value, self._dest(item)) for item in group.items]
-        if group.product is None:
-            self.emit_map(outs, group.dims)
-        else:
-            self.emit_product(group.product, outs, group.dims)
+        compute.emit(self, group.product, outs, group.dims)
         for value, dest in reversed(outs):
             if not isinstance(value.owner, Block):  # an argument stays where it comes from
                 self.places[value] = dest
@@ -337,48 +344,9 @@ class Lowering:
             return moves.part(self, *item.part)
         return item.dest or self.scratch(item.value)
 
-    def emit_map(
-        self,
-        outs: Sequence[tuple[SSAValue, Placed]],
-        dims: Sequence[Dim],
-        time: tuple[Dim, Dim] | None = None,
-    ) -> None:
-        """`time`: first step and number of steps of the chunk that is computed."""
-        first, domain = _chunk(dims, time)
-        region = self.region(len(dims))
-        values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
-        stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
-        self.builder.insert(kernels.Map(domain, region.ins, stores, region.finish(values)))
-
-    def emit_product(
-        self,
-        op: Matmul,
-        outs: Sequence[tuple[SSAValue, Placed]],
-        dims: Sequence[Dim],
-        time: tuple[Dim, Dim] | None = None,
-    ) -> None:
-        """A product with its epilogue; apart from each other where they do not fit together."""
-        first, domain = _chunk(dims, time)
-        rows = dims_of(op.y)[:-1]
-        region = self.region(len(dims), (op, aligned(dims[:-1], rows, first)))
-        try:
-            values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
-        except CannotFuse:
-            self.emit_group(Group(0, dims_of(op.y), [Item(op.y)], op, alone=True))
-            self.emit_map(outs, dims, time)
-            return
-        stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
-        place = self.place(op.a)
-        *leading, m, k = place.access.strides
-        m, k = (k, m) if op.transpose_a else (m, k)
-        by_row = Placed(place.buffer, Access(place.access.offset, (*leading, m)))
-        row_access = by_row.over(aligned(dims[:-1], rows, first), len(dims) - 1)
-        a = (place.buffer, Access(row_access.offset, (*row_access.strides, k)))
-        packed = self.weights.packed(op, region.slots, int(dims[-1]))
-        body, shape = region.finish(values), (packed.buffer, packed.geometry)
-        self.builder.insert(
-            kernels.Gemm(domain, a, *shape, region.ins, stores, body, packed.converted)
-        )
+    def emit_map(self, outs: Sequence[tuple[SSAValue, Placed]], dims: Sequence[Dim]) -> None:
+        """An elementwise kernel, of all rows."""
+        compute.emit_map(self, outs, dims)
 
     def region(self, rank: int, product: tuple[Matmul, IndexMap] | None = None) -> Region:
         return Region(rank, self.resolve, self.find, self.place, product)
@@ -387,11 +355,6 @@ class Lowering:
         """The place for the result of an op that stands alone."""
         self.places[value] = self.output_of.get(value) or self.scratch(value)
         return self.places[value]
-
-
-def _chunk(dims: Sequence[Dim], time: tuple[Dim, Dim] | None) -> tuple[Dim, list[Dim]]:
-    """The first index along time, and the domain, of all steps or of a chunk of them."""
-    return (time[0], [time[1], *dims[1:]]) if time else (ZERO, list(dims))
 
 
 def _port(name: str, value: SSAValue, optional: bool = False) -> Port:

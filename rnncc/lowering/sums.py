@@ -15,6 +15,7 @@ from rnncc.ir.ops.elementwise import Mul
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
 from rnncc.ir.ops.shape import Reshape, Shift
 from rnncc.ir.types import dims_of
+from rnncc.lowering.compute import some_rows
 from rnncc.lowering.maps import Placed, identity, merged
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[: len(dims) - len(axes)], len(domain)))
     body = region.finish([value])
-    kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body)
+    some = some_rows(lowering, op.y, domain)
+    kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body, some=some)
     lowering.builder.insert(kernel)
 
 
@@ -53,7 +55,8 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[:-1], len(domain)))
     body = region.finish([region.insert(Mul(*factors))])
-    lowering.builder.insert(kernels.Reduce("sum", 1, domain, region.ins, out, body))
+    some = some_rows(lowering, op.y, domain)
+    lowering.builder.insert(kernels.Reduce("sum", 1, domain, region.ins, out, body, some=some))
 
 
 def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:

@@ -66,7 +66,7 @@ class Arguments:
         arg = self._named.get(name)
         if arg is None:
             return default
-        if not arg.HasField(field):  # type: ignore[arg-type]
+        if not arg.HasField(field):
             raise self._error(name, f"holds {_kind(arg)}, expected {_SINGLE[field]}")
         return getattr(arg, field)
 
@@ -92,7 +92,7 @@ class Arguments:
 def _kind(arg: Argument) -> str:
     """What an argument holds, in words."""
     for field, words in _SINGLE.items():
-        if arg.HasField(field):  # type: ignore[arg-type]
+        if arg.HasField(field):
             return words
     for field, words in _LISTS.items():
         if getattr(arg, field):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from google.protobuf.message import DecodeError
 
 from rnncc.errors import Location, NetError
-from rnncc.netdef.netdef_pb2 import NetDef
+from rnncc.netdef.netdef_pb2 import NetDef, OperatorDef
 
 
 def check_net(net: object, what: str = "the net") -> None:
@@ -16,9 +16,13 @@ def check_net(net: object, what: str = "the net") -> None:
 
 def locate(net: NetDef, index: int) -> Location:
     """An operator, as messages name it."""
-    op = net.op[index]
+    return Location(net.name, operator_text(net.op[index], f"op {index}"))
+
+
+def operator_text(op: OperatorDef, word: str) -> str:
+    """An operator as messages name it: `op 3 (FC "y")`, where `op 3` is the word."""
     blob = next(iter([*op.output, *op.input]), "")
-    return Location(net.name, f'op {index} ({op.type or "no type"} "{blob[:80]}")')
+    return f'{word} ({op.type or "no type"} "{blob[:80]}")'
 
 
 def check_index(net: NetDef, index: int) -> int:

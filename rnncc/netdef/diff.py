@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rnncc.netdef.align import align
+from rnncc.netdef.checks import operator_text
 from rnncc.netdef.differing_fields import different_arguments, different_fields
 from rnncc.netdef.fingerprints import fingerprints
-from rnncc.netdef.inner import naming_strings, nets_in, operator_text
+from rnncc.netdef.inner import naming_strings, nets_in
 from rnncc.netdef.netdef_pb2 import NetDef, OperatorDef
 from rnncc.netdef.versions import ssa
 
@@ -160,11 +161,11 @@ class _Comparison:
         for i, j in [*align(keys), (len(a.op), len(b.op))]:
             for net, side, start, end in ((a, "first", last[0], i), (b, "second", last[1], j)):
                 for alone in range(start + 1, end):
-                    told = operator_text(alone, net.op[alone], word)
+                    told = operator_text(net.op[alone], f"{word} {alone}")
                     self.found.append(f"{told} is in the {side} net only")
             last = (i, j)
             if i < len(a.op):
-                where = operator_text(i, a.op[i], word) + (
+                where = operator_text(a.op[i], f"{word} {i}") + (
                     f", op {j} of the second" if i != j else ""
                 )
                 self.found += different_fields(a.op[i], b.op[j], where)

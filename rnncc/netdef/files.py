@@ -95,7 +95,7 @@ def check_text(net: NetDef, location: Location | str, depth: int = 0) -> None:
         for text in strings:
             # protobuf hands bytes out where a string field is not UTF-8
             if isinstance(text, bytes):
-                raise CompileError(location, f"the name {text!r} is not UTF-8")  # type: ignore[unreachable]
+                raise CompileError(location, f"the name {text!r} is not UTF-8")
             if len(text) > MAX_NAME or not text.isprintable():
                 what = "is too long" if len(text) > MAX_NAME else "holds a control character"
                 raise CompileError(location, f"the name {text[:40]!r} {what}")

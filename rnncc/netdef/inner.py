@@ -19,12 +19,6 @@ _NAMING = {
 }
 
 
-def operator_text(index: int, op: OperatorDef, word: str = "op") -> str:
-    """An operator as messages name it: `op 3 (FC "y")`."""
-    blob = next(iter([*op.output, *op.input]), "")
-    return f'{word} {index} ({op.type or "no type"} "{blob[:80]}")'
-
-
 def names_blobs(op: OperatorDef, argument: Argument) -> bool:
     """Whether an argument's strings are names of blobs."""
     renames = argument.name.endswith(".rename") and op.type in _NAMING

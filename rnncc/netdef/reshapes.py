@@ -127,8 +127,8 @@ def remove_reshape_before_fc(net: NetDef, params: Params) -> tuple[NetDef, Param
                     raise NetError(locate(net, reader), what)
     made, unread = without(net, found)
     if isinstance(params, Mapping):
-        return made, {name: params[name] for name in params if name not in unread}  # type: ignore[return-value]
-    return made, [name for name in params if name not in unread]  # type: ignore[return-value]
+        return made, {name: params[name] for name in params if name not in unread}
+    return made, [name for name in params if name not in unread]
 
 
 def flattenings(net: NetDef) -> list[Flattening]:

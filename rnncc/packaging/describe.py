@@ -45,7 +45,11 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
 def _functions(library: Library) -> dict[str, Any]:
     """What is exported: what computes, and how many pointers that takes; what tells bytes."""
     if library.training is not None:
-        return {"functions": training_entries.POINTERS, "sizes": ["workspace_bytes", "tape_bytes"]}
+        parts = training_entries.PARTS if library.shared else {}
+        return {
+            "functions": training_entries.POINTERS | parts,
+            "sizes": ["workspace_bytes", "tape_bytes"],
+        }
     shared = {"run_part": 4} if library.shared else {}
     if library.streaming is not None:
         return {

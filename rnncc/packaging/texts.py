@@ -71,7 +71,7 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         "version": metadata["rnncc"],
         "training": _training(metadata) if "trained" in metadata else None,
         "stream": metadata.get("stream", {}).get("state"),
-        "shared": "run_part" in metadata["functions"],
+        "shared": any(name.endswith("_part") for name in metadata["functions"]),
         **more,
     }
     return _environment().get_template(TEMPLATES[kind]).render(values)

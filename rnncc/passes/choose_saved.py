@@ -14,10 +14,9 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.functions import Cos, Sin
+from rnncc.ir.ops.costs import COSTLY
 from rnncc.ir.ops.indexing import Gather, Windows
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Slice, Transpose
@@ -29,7 +28,6 @@ from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
-COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Sin, Cos, ew.Sqrt, ew.Div)
 VIEWS = (Reshape, Transpose, Broadcast, Slice, Shift)
 
 ARITHMETIC, FUNCTION = 0.25, 2.0

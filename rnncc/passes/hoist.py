@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.ops.control import Net, Scan
-from rnncc.ir.ops.functions import Cos, Sin
+from rnncc.ir.ops.costs import FUNCTIONS
 from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice
@@ -22,7 +22,6 @@ from rnncc.passes.dependence import Kind, kinds_of
 from rnncc.passes.outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
-COSTLY = (ew.Exp, ew.Log, ew.Tanh, ew.Sigmoid, ew.Erf, Sin, Cos)
 MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
 
 
@@ -127,7 +126,7 @@ def _mark_chosen(choice: _Choice, op: RnnOp) -> None:
             choice.chosen.add(op.y)
         return
     product = isinstance(op, Matmul) and choice.kinds[op.b] == Kind.CONST
-    pays = product or (choice.functions and isinstance(op, COSTLY))
+    pays = product or (choice.functions and isinstance(op, FUNCTIONS))
     leads = any(isinstance(user, RnnOp) and user.y in choice.chosen for user in _users(op.y))
     if pays or leads:
         choice.chosen.add(op.y)

@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.costs import FUNCTIONS
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
@@ -16,7 +17,6 @@ from rnncc.ir.rewriting import is_used
 from rnncc.ir.types import dims_of
 from rnncc.passes.bulk import can_do_in_bulk
 from rnncc.passes.dependence import Kind, kinds_of
-from rnncc.passes.hoist import COSTLY
 
 VIEWS = (Reshape, Transpose, Slice)
 """Ops that a sum over steps may pass through."""
@@ -120,7 +120,7 @@ def _there(plan: SinkPlan, scan: Scan) -> set[SSAValue]:
     there = {*plan.leaving, *ys, *scan.groups[2]}
     there.update(value for value, kind in plan.kinds.items() if kind == Kind.CONST)
     for op in scan.body.block.ops:
-        cheap = isinstance(op, (Elementwise, Broadcast, *VIEWS)) and not isinstance(op, COSTLY)
+        cheap = isinstance(op, (Elementwise, Broadcast, *VIEWS)) and not isinstance(op, FUNCTIONS)
         if cheap and there.issuperset(op.operands):
             there.update(op.results)
     return there

@@ -36,11 +36,12 @@ def name_turns(program: Program) -> dict[str, int]:
 
 
 def number_turns(program: Program, names: Mapping[str, int]) -> Program:
-    """A copy with numbers in the place of names."""
+    """A copy with numbers in the place of names; the program itself where there are none."""
+    if not names:
+        return program
     made = program.copy()
-    if names:
-        for op in made.module.walk():
-            _number(op, names)
+    for op in made.module.walk():
+        _number(op, names)
     return made
 
 

@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.access import Access, buffer_dtype, dense, get_access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, ListRows, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.ir.packing import GROUP, packed_depth
 from rnncc.planning.footprint import Footprint
@@ -104,6 +104,9 @@ def accesses(op: Operation) -> Iterator[Touch]:
             yield op.x, False, Access(ZERO, dense(source)), source
             yield _flat(op.index, False, target[1])
             yield op.out, True, Access(ZERO, dense(target)), target
+        case ListRows():
+            yield op.flags, False, get_access(op.access), op.dims
+            yield _flat(op.out, True, product(op.dims) + 1)
         case Gate() | Limit():
             yield _flat(op.flag, False, Dim.of(1))
         case _:
@@ -122,6 +125,8 @@ def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
         if op.room is not None:
             assert isinstance(op.room.owner, Buffer)
             yield _flat(op.room, True, op.room.owner.elements)
+    if (some := op.some_rows) is not None:
+        yield _flat(some.rows, False, product(op.dims[: some.axes]) + 1)
     for value, access in zip(op.ins, op.in_accesses, strict=True):
         yield value, False, access, op.dims
     kept = op.dims[: len(op.dims) - (op.reduced.data if isinstance(op, Reduce) else 0)]

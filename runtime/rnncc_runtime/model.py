@@ -19,7 +19,6 @@ from rnncc_runtime.arrays import (
     read_specs,
 )
 from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shapes_of
-from rnncc_runtime.errors import LoadError
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.pool import Pool
 from rnncc_runtime.sizes import parse_largest
@@ -63,7 +62,6 @@ class Model(Compiled):
     ) -> None:
         super().__init__(metadata, functions, keep)
         self.parameters = read_specs(metadata["parameters"])
-        self._run = functions["run"]
         self._frame = _Frame(len(self.inputs), len(self.outputs))
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
         sizes = parse_largest(metadata["workspace"])
@@ -138,15 +136,7 @@ class Model(Compiled):
         frame.inputs[: len(sources)] = sources
         frame.outputs[: len(targets)] = targets
         places = (frame.inputs_address, frame.outputs_address, frame.workspace.address)
-        if pool is None or pool.threads == 1:
-            code = self._run(*places, *sizes.symbols)
-        else:
-            part = self._functions.get("run_part")
-            if part is None:
-                raise LoadError(f"{self.name} was compiled for one thread, without `threads`")
-            code = pool.run(lambda at: part(*places, at, *sizes.symbols))
-        if code:
-            self._refuse(code, dict(zip(self._symbols, sizes.symbols, strict=True)))
+        self._compute("run", places, sizes.symbols, pool)
 
     def _sizes(self, given: Arrays, results: Arrays) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""

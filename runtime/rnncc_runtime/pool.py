@@ -9,11 +9,10 @@ from queue import SimpleQueue
 import numpy as np
 
 from rnncc_runtime.arrays import address
+from rnncc_runtime.memory import ALIGNMENT, Memory
 
 Task = Callable[[int], int]
 """Given the number of a part, compute it; returns a code."""
-
-LINE = 64
 
 
 class Pool:
@@ -35,9 +34,9 @@ class Pool:
         self._lock = threading.Lock()
         self._done: SimpleQueue[int] = SimpleQueue()
         self._tasks = [SimpleQueue[Task | None]() for _ in range(threads - 1)]
-        room = np.zeros(2 * LINE, np.uint8)
-        self._room, self._counter = room, -(-address(room) // LINE) * LINE
-        parts = [(part, threads, self._counter) for part in range(threads)]
+        self._counter = Memory(ALIGNMENT)  # a line of the cache of its own
+        self._counter.bytes[:] = 0
+        parts = [(part, threads, self._counter.address) for part in range(threads)]
         self._parts = np.array(parts, np.int64)
         for part, tasks in enumerate(self._tasks, 1):
             threading.Thread(target=self._work, args=(part, tasks), daemon=True).start()

@@ -21,6 +21,7 @@ from rnncc_runtime.arrays import (
 from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shapes_of
 from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.memory import Memory
+from rnncc_runtime.pool import Pool
 
 _Named = tuple[str, Array | None]
 _SPARE = 2
@@ -95,13 +96,17 @@ class TrainableModel(Compiled):
         functions["init_parameters"](addressof(table))
 
     def forward(
-        self, inputs: Mapping[str, object], out: Mapping[str, Array] | None = None
+        self,
+        inputs: Mapping[str, object],
+        out: Mapping[str, Array] | None = None,
+        pool: Pool | None = None,
     ) -> tuple[dict[str, Array], Tape]:
         """Compute the outputs, and keep what `backward` needs.
 
         Args:
             inputs: every input by its name, as for `Model.run`.
             out: arrays to write outputs into, contiguous and apart from inputs and parameters.
+            pool: as for `Model.run`.
 
         Returns:
             The outputs by name, and the tape.
@@ -125,7 +130,7 @@ class TrainableModel(Compiled):
             _check_apart(read, list(zip(self.outputs, results, strict=True)))
         block = self._take(sizes.tape)
         tables = [_table(given), _table(parameters), _table(results)]
-        self._call("forward", tables, block, sizes)
+        self._call("forward", tables, block, sizes, pool)
         named = dict(zip(self.outputs, results, strict=True))
         return named, Tape(given, results, sizes, block)
 
@@ -135,6 +140,7 @@ class TrainableModel(Compiled):
         output_grads: Mapping[str, object],
         wanted: Iterable[str] | None = None,
         out: Mapping[str, Array] | None = None,
+        pool: Pool | None = None,
     ) -> dict[str, Array]:
         """The gradients of a loss with respect to the float inputs and the parameters.
 
@@ -144,6 +150,7 @@ class TrainableModel(Compiled):
                 left out has none.
             wanted: names of inputs and parameters; all by default.
             out: arrays to write gradients into, contiguous and apart from all that is read.
+            pool: as for `Model.run`.
 
         Returns:
             Gradients by the names of inputs and parameters.
@@ -174,15 +181,15 @@ class TrainableModel(Compiled):
             _check_apart([*read, *self.parameters.items()], list(written))
         tables = [_table(arrays) for arrays in (inputs, parameters, given, results)]
         block, tape._block = tape._block, None  # pyright: ignore[reportPrivateUsage]
-        self._call("backward", tables, block, sizes)
+        self._call("backward", tables, block, sizes, pool)
         if len(self._spare) < _SPARE:
             self._spare.append(block)
         named = zip(self._grads, results, strict=True)
         return {name: array for name, array in named if array is not None}
 
-    def run(self, inputs: Mapping[str, object]) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, object], pool: Pool | None = None) -> dict[str, Array]:
         """The outputs alone."""
-        outputs, tape = self.forward(inputs)
+        outputs, tape = self.forward(inputs, pool=pool)
         if tape._block is not None and len(self._spare) < _SPARE:  # pyright: ignore[reportPrivateUsage]
             self._spare.append(tape._block)  # pyright: ignore[reportPrivateUsage]
         return outputs
@@ -241,12 +248,12 @@ class TrainableModel(Compiled):
                 return block
         return Memory(size)
 
-    def _call(self, name: str, tables: list[Any], tape: Memory, sizes: _Sizes) -> None:
-        workspace = self._workspace.of(sizes.workspace)
-        addresses = [addressof(table) for table in tables]
-        code = self._functions[name](*addresses, tape.address, workspace, *sizes.symbols)
-        if code:
-            self._refuse(code, dict(zip(self._symbols, sizes.symbols, strict=True)))
+    def _call(
+        self, name: str, tables: list[Any], tape: Memory, sizes: _Sizes, pool: Pool | None
+    ) -> None:
+        places = [addressof(table) for table in tables]
+        places += [tape.address, self._workspace.of(sizes.workspace)]
+        self._compute(name, places, sizes.symbols, pool)
 
 
 def _check_apart(read: Sequence[_Named], written: Sequence[_Named]) -> None:

@@ -27,6 +27,8 @@ def test_suites_have_the_sizes_that_are_asked_for() -> None:
     assert Case("gru", 256, 1, 1, "step") in cases_of("streaming")
     assert {case.units for case in cases_of("rtneural")} == {4, 8, 16, 32, 64}
     assert all(case.mode == "train" for case in cases_of("training"))
+    assert all(case.lengths and case.ragged for case in cases_of("ragged"))
+    assert Case("lstm", 256, 32, 50, ragged=True, lengths=True) in cases_of("ragged")
 
 
 def test_only_takes_words_of_the_name() -> None:
@@ -41,6 +43,8 @@ def test_nets_take_the_inputs_of_peers(cell: str) -> None:
     program = nets.build(case)
     assert list(program.net.inputs) == list(nets.inputs(case))
     assert next(iter(program.net.outputs)) == "y"
+    lengths = nets.inputs(Case(cell, 5, 40, 30, ragged=True, lengths=True))["lengths"]
+    assert 1 <= lengths.min() < lengths.max() <= 30
     biases = [array for array in nets.parameters(case).values() if array.ndim == 1]
     assert biases and all(array.std() > 0 for array in biases)
 

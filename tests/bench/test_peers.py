@@ -12,7 +12,7 @@ import pytest
 
 from rnncc.bench import nets
 from rnncc.bench.cases import CUSTOM, STANDARD, Case
-from rnncc.bench.peers import PEERS, Array, Contender, Setup, ours
+from rnncc.bench.peers import PEERS, Array, Contender, Setup, ours, own_full, padded
 from rnncc.bench.peers.own import make
 from rnncc.bench.processes import Left, Process, Processes
 from rnncc.bench.running import Effort, cores, run
@@ -37,6 +37,25 @@ def test_own_results(cell: str) -> None:
         np.testing.assert_allclose(call.result(), expected(case), atol=1e-5)
 
 
+@pytest.mark.parametrize("cell", [*STANDARD, *CUSTOM])
+def test_rows_end_with_their_sequences(cell: str) -> None:
+    case = Case(cell, 8, 5, 7, ragged=True, lengths=True)
+    call = make(case)
+    assert call is not None and call.result is not None
+    got, lengths = call.result(), nets.inputs(case)["lengths"]
+    whole = expected(replace(case, lengths=False))
+    inside = np.arange(7)[:, None] < lengths
+    assert not inside.all()
+    np.testing.assert_allclose(got, np.where(inside[..., None], whole, 0.0), atol=1e-5)
+
+
+def test_padded_is_timed_beside_ragged_alone() -> None:
+    case = Case("lstm", 8, 2, 3, lengths=True)
+    assert own_full.make(case) is None
+    assert own_full.make(replace(case, ragged=True)) is not None
+    assert [one.name for one in padded(ours("fp32"))] == ["rnncc padded"]
+
+
 @pytest.mark.parametrize("cell", STANDARD)
 def test_own_steps_from_c(cell: str) -> None:
     case = Case(cell, 8, 1, 1, "step")
@@ -56,6 +75,7 @@ def test_peers_compute_the_same(peer: Contender) -> None:
     module = import_module(f"rnncc.bench.peers.{peer.module}")
     cases = [Case(cell, 8, 2, 3, m) for cell in (*STANDARD, *CUSTOM) for m in ("run", "train")]
     cases += [Case(cell, 8, 1, 1, "step") for cell in STANDARD]
+    cases += [Case(cell, 8, 5, 7, ragged=True, lengths=True) for cell in STANDARD]
     compared = 0
     for case in cases:
         call = module.make(case, Setup(peer.precision))

@@ -29,8 +29,9 @@ class Bare:
     def __init__(self, kernels: KernelProgram, target: Target) -> None:
         self.kernels = kernels
         library = Library.of(kernels)
-        text = str(emit_module(library, target, {}).module)
-        self._engine = llvm.load(llvm.optimise(text, target, jit=True))
+        made = emit_module(library, target, {})
+        optimised = llvm.optimise(str(made.module), target, jit=True, linked=made.linked)
+        self._engine = llvm.load(optimised)
         symbols = [ctypes.c_int64] * len(kernels.symbols)
         address = self._engine.get_function_address(f"{kernels.name}_run_call")
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *symbols)(address)

@@ -13,6 +13,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
 from rnncc.passes.fold_constants import fold_constants
 from rnncc.passes.hoist import Hoist
+from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.regroup_sums import RegroupSums
 from rnncc.passes.simplify import Simplify
@@ -47,7 +48,7 @@ def whole_sequence(program: Program) -> None:
     fold_constants(program)
     applied(MergeMatmuls(), RegroupSums(), Hoist(), RegroupSums(), Simplify())(program)
     fold_constants(program)
-    applied(Simplify())(program)
+    applied(MaskRows(), Simplify())(program)
 
 
 def count(block: Block) -> Counter[str]:

@@ -41,6 +41,8 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "sqrt": (lambda b, x: b.sqrt(positive(b, x)), [[3]]),
     "exp": (Build.exp, [[3]]),
     "log": (lambda b, x: b.log(positive(b, x)), [[3]]),
+    "log1p": (lambda b, x: b.log1p(positive(b, x)), [[3]]),
+    "expm1": (Build.expm1, [[3]]),
     "tanh": (Build.tanh, [[3]]),
     "sigmoid": (Build.sigmoid, [[3]]),
     "relu": (Build.relu, [[5]]),

@@ -8,14 +8,15 @@ from hypothesis import given
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
 from rnncc.passes.hoist import Hoist
+from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.regroup_sums import RegroupSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_scans import SplitScans
 from tests.passes.helpers import applied, quick, whole_sequence
-from tests.strategies import assert_same_meaning, programs
+from tests.strategies import assert_same_meaning, programs, ragged_programs
 
-PASSES = [Hoist(), MergeMatmuls(), RegroupSums(), SplitScans()]
+PASSES = [Hoist(), MergeMatmuls(), RegroupSums(), SplitScans(), MaskRows()]
 
 
 @pytest.mark.parametrize("a_pass", PASSES, ids=lambda p: p.name)
@@ -31,6 +32,12 @@ def test_pass_keeps_values(a_pass: NetPass, program: Program):
 def test_pass_keeps_values_of_simple_programs(a_pass: NetPass, program: Program):
     assert_same_meaning(program, applied(Simplify(), a_pass), rtol=1e-9)
     assert not a_pass.rewrite(program.net)  # a second run finds nothing
+
+
+@quick
+@given(program=ragged_programs())
+def test_masks_keep_values(program: Program):
+    assert_same_meaning(program, applied(Simplify(), MaskRows()))
 
 
 @quick

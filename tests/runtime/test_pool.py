@@ -90,6 +90,15 @@ def test_a_model_for_one_thread_says_so() -> None:
         model.run(random_inputs(program, {"T": 1, "N": 1}), pool=pool)
 
 
+def test_a_library_of_a_net_that_cannot_stream(tmp_path: Path) -> None:
+    net = rnncc.cells.elman(3, 4, direction="both")
+    made = rnncc.build(net, out=tmp_path, threads=True)
+    assert made.library is not None
+    model = rnncc_runtime.load(made.library)
+    assert isinstance(model, Model)
+    check(model, {"x": np.random.default_rng(0).standard_normal((5, 4, 3), np.float32)})
+
+
 def test_pools_have_threads() -> None:
     with pytest.raises(ValueError, match="0 threads: expected at least 1"):
         Pool(0)

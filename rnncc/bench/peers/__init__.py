@@ -87,7 +87,7 @@ class Contender:
     @property
     def own(self) -> bool:
         """Whether it is rnncc."""
-        return self.module == "own"
+        return self.module in ("own", "own_full")
 
     @property
     def installed(self) -> bool:
@@ -115,6 +115,11 @@ def ours(precisions: str) -> list[Contender]:
         hint = ", ".join((*PRECISIONS, "all"))
         raise CompileError("--precision", f"{precisions!r} names what there is not", hint)
     return [Contender("rnncc" if p == "fp32" else f"rnncc {p}", "own", "rnncc", p) for p in found]
+
+
+def padded(several: Sequence[Contender]) -> list[Contender]:
+    """Ours again, for sequences that are padded to the longest."""
+    return [replace(one, name=f"{one.name} padded", module="own_full") for one in several]
 
 
 PEERS = [

@@ -15,12 +15,12 @@ EPSILON = 1e-5
 def forward_of(case: Case) -> tuple[Callable[..., Any], dict[str, Any]] | None:
     """A function of x and a dict of parameters and memory that gives y; and these arrays.
 
-    For a step x has one row. None for a net from a file.
+    For a step x has one row. None for a net from a file, or with lengths.
 
     Raises:
         ImportError: JAX is not installed.
     """
-    if case.cell == NET:
+    if case.cell == NET or case.lengths:
         return None
     jax: Any = import_module("jax")
     np: Any = import_module("jax.numpy")

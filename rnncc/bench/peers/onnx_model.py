@@ -20,7 +20,7 @@ def has_operator(case: Case) -> bool:
 
 
 def onnx_model(case: Case) -> bytes:
-    """The model: X [T, N, H] -> Y; for a step also the states as inputs and outputs.
+    """The model: X [T, N, H], lengths if there are any -> Y; for a step also the states.
 
     Raises:
         ImportError: onnx is not installed.
@@ -30,9 +30,10 @@ def onnx_model(case: Case) -> bytes:
     weights = _weights(case)
     given = [name for name in ("W", "R", "B") if name in weights]
     states = _states(case)
-    inputs = ["X", *given, "", *states]
+    lengths = ["lengths"] if case.lengths else []
+    inputs = ["X", *given, *(lengths or [""]), *states]
     if "P" in weights:
-        inputs = ["X", *given, "", *(states or ["", ""]), "P"]
+        inputs = ["X", *given, *(lengths or [""]), *(states or ["", ""]), "P"]
     finals = [f"{name}_next" for name in states]
     linear = {"linear_before_reset": 1} if case.cell == "gru" else {}
     kind = "GRU" if case.cell == "gru" else "LSTM"
@@ -40,6 +41,8 @@ def onnx_model(case: Case) -> bytes:
     float32, row = onnx.TensorProto.FLOAT, [1, case.batch, case.units]
     x = helper.make_tensor_value_info("X", float32, [case.steps, case.batch, case.units])
     carried = [helper.make_tensor_value_info(name, float32, row) for name in states]
+    int32 = onnx.TensorProto.INT32
+    carried += [helper.make_tensor_value_info(name, int32, [case.batch]) for name in lengths]
     results = [helper.make_tensor_value_info(name, float32, None) for name in ("Y", *finals)]
     constants = [to_tensor(array, name) for name, array in weights.items()]
     graph = helper.make_graph([node], "cell", [x, *carried], results, constants)
@@ -51,7 +54,8 @@ def onnx_model(case: Case) -> bytes:
 def feeds(case: Case) -> dict[str, Array]:
     """What the model takes."""
     row = np.zeros((1, case.batch, case.units), np.float32)
-    return {"X": nets.inputs(case)["x"], **dict.fromkeys(_states(case), row)}
+    given = nets.inputs(case)
+    return {"X": given.pop("x"), **dict.fromkeys(_states(case), row), **given}
 
 
 def _states(case: Case) -> list[str]:

@@ -25,24 +25,23 @@ GRADIENT = 0.01
 def make(case: Case, setup: Setup = ALONE) -> Call | None:
     """The case's net, compiled for this machine."""
     net, init = nets.source(case)
-    if case.mode != "run" and setup.threads > 1:
+    if case.mode == "step" and setup.threads > 1:
         return None
+    if case.mode == "train" and setup.precision != "fp32":
+        return None
+    pool = Pool(setup.threads) if setup.threads > 1 else None
+    chosen: dict[str, Any] = {"seed": case.seed, "threads": pool is not None}
     if case.mode == "train":
-        if setup.precision != "fp32":
-            return None
-        return _training(rnncc.compile(net, init, train=True, seed=case.seed), case)
-    chosen: dict[str, Any] = {"precision": setup.precision, "threads": setup.threads > 1}
-    model = cast(Model, rnncc.compile(net, init, seed=case.seed, **chosen))
-    return _step(model, case) if case.mode == "step" else _run(model, case, setup.threads)
+        return _training(rnncc.compile(net, init, train=True, **chosen), case, pool)
+    model = cast(Model, rnncc.compile(net, init, precision=setup.precision, **chosen))
+    return _step(model, case) if case.mode == "step" else _run(model, case, pool)
 
 
-def _run(model: Model, case: Case, threads: int) -> Call:
+def _run(model: Model, case: Case, pool: Pool | None) -> Call:
     """Whole sequences, into the same arrays each time; of a cell all of y alone."""
     inputs = nets.drawn(model.inputs, case.dims, case.ragged)
     names = list(model.outputs) if case.cell == NET else ["y"]
     out = _empty({name: model.outputs[name] for name in names}, case)
-
-    pool = Pool(threads) if threads > 1 else None
 
     def run() -> object:
         return model.run(inputs, out=out, pool=pool)
@@ -50,7 +49,7 @@ def _run(model: Model, case: Case, threads: int) -> Call:
     return Call(run, _result(run, out))
 
 
-def _training(model: TrainableModel, case: Case) -> Call:
+def _training(model: TrainableModel, case: Case, pool: Pool | None) -> Call:
     """Forward and backward, into the same arrays each time."""
     inputs = nets.drawn(model.inputs, case.dims, case.ragged)
     outputs, tape = model.forward(inputs)
@@ -60,8 +59,8 @@ def _training(model: TrainableModel, case: Case) -> Call:
     grads = model.backward(tape, output_grads)
 
     def run() -> object:
-        _, tape = model.forward(inputs, out=outputs)
-        return model.backward(tape, output_grads, out=grads)
+        _, tape = model.forward(inputs, out=outputs, pool=pool)
+        return model.backward(tape, output_grads, out=grads, pool=pool)
 
     return Call(run, _result(run, outputs))
 

@@ -30,10 +30,14 @@ def make_call(case: Case, threads: int, dtype: str, wrap: Wrap) -> Call | None:
     if case.cell in STANDARD:
         module = _module(torch, case).to(kind)
         forward, given, leaves = wrap(module), (x,), list(module.parameters())
+        if case.lengths:
+            forward = partial(
+                _packed, torch, forward, torch.from_numpy(nets.inputs(case)["lengths"])
+            )
         if case.mode == "step":
             row = torch.zeros(1, case.batch, case.units, dtype=kind)
             given = (x, row if case.cell == "gru" else (row, row))
-    elif case.cell in WRITTEN and case.mode != "step":
+    elif case.cell in WRITTEN and case.mode != "step" and not case.lengths:
         arrays = {**nets.parameters(case), **nets.inputs(case)}
         p = {name: torch.from_numpy(array).to(kind) for name, array in arrays.items()}
         x, leaves = p.pop("x"), [v for n, v in p.items() if n != "memory"]
@@ -80,6 +84,13 @@ def _module(torch: Any, case: Case) -> Any:
         for parameter, array in zip(module.parameters(), arrays, strict=True):
             parameter.copy_(torch.from_numpy(np.ascontiguousarray(array)))
     return module
+
+
+def _packed(torch: Any, module: Any, lengths: Any, x: Any) -> tuple[Any]:
+    """A module over sequences packed by their lengths, and unpacked again."""
+    rnn = torch.nn.utils.rnn
+    packed = rnn.pack_padded_sequence(x, lengths, enforce_sorted=False)
+    return (rnn.pad_packed_sequence(module(packed)[0], total_length=len(x))[0],)
 
 
 def _loop(torch: Any, step: Any, p: dict[str, Any], x: Any) -> tuple[Any]:

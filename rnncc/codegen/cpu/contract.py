@@ -65,9 +65,8 @@ class _ContractCode:
         depth, *sizes = op.sizes
         self.count = emit.dim(depth)
         self.tiling = tiling = Tiling.of(emit.target, *(int(d) for d in sizes))
-        room = buffers.scratch
-        self.left_room, self.right_room = room, emit.at(room, I64(tiling.left_elements))
-        self.turned = emit.at(room, I64(tiling.left_elements + tiling.right_elements))
+        self.right_room = buffers.scratch
+        self.turned = emit.at(buffers.scratch, I64(tiling.right_elements))
 
     def run(self) -> None:
         emit, b, tiling, buffers = self.emit, self.emit.b, self.tiling, self.buffers
@@ -76,6 +75,7 @@ class _ContractCode:
         sums = self.turned if tiling.swapped else buffers.out
         if tiling.swapped or buffers.init is None:
             self._start(sums)
+            emit.together()
         chunks = b.sdiv(b.add(self.count, I64(DEPTH - 1)), I64(DEPTH))
         once = b.icmp_signed("<", chunks, I64(1))
         if buffers.init is not None and not tiling.swapped:
@@ -91,18 +91,24 @@ class _ContractCode:
 
         emit.loop(chunks, turn)
         if tiling.swapped:
+            emit.together()
             self._turn_back()
 
     def _start(self, sums: Pointer) -> None:
         """Zeros, or the initial values transposed."""
         emit, tiling, init = self.emit, self.tiling, self.buffers.init
         if init is None:
+            zero = emit.vector.splat(0.0)
 
-            def vector(start: Value, mask: Value | None) -> None:
-                zero = emit.vector.splat(0.0)
-                emit.store(zero, emit.at(sums, start), tiling.lanes, mask)
+            def row(at: list[Value]) -> None:
+                start = emit.at(sums, emit.b.mul(at[0], I64(tiling.columns)))
 
-            emit.in_vectors(I64(tiling.rows * tiling.columns), tiling.lanes, vector)
+                def vector(i: Value, mask: Value | None) -> None:
+                    emit.store(zero, emit.at(start, i), tiling.lanes, mask)
+
+                emit.in_vectors(I64(tiling.columns), tiling.lanes, vector)
+
+            emit.nest([I64(tiling.rows)], row, shared=True)
         else:
             self._transpose(init, sums, tiling.rows, tiling.columns)
 
@@ -118,7 +124,7 @@ class _ContractCode:
             write = b.add(b.mul(at[0], I64(columns)), at[1])
             emit.store(emit.load(emit.at(source, read)), emit.at(target, write))
 
-        emit.nest([I64(rows), I64(columns)], element)
+        emit.nest([I64(rows), I64(columns)], element, shared=True)
 
     # Rows of the operands
 
@@ -187,7 +193,7 @@ class _ChunkCode:
     """One chunk of rows, added to all sums.
 
     A block's panels of the right operand are packed once, each tile's part of the left one before
-    it meets them: [panel][k][column] and [k][row].
+    it meets them: [panel][k][column] and [k][row]. A team's threads share the rows of tiles.
     """
 
     def __init__(
@@ -208,7 +214,9 @@ class _ChunkCode:
         """Panels of `width` columns beside each other; whether there are several."""
         b, tiling = self.emit.b, self.tiling
         if self.packs_right:
+            self.emit.together()  # others may still read the block before
             self._pack_right(column, panels, width)
+            self.emit.together()
         full, left = divmod(tiling.rows, tiling.height)
         packs_left = several or self.code.is_shifted(left=True)
 
@@ -217,10 +225,11 @@ class _ChunkCode:
             self._row(_Tile(row, tiling.height, column, width), panels, packs_left)
             return []
 
-        self.emit.loop(I64(full), turn)
+        self.emit.shared(I64(full), turn)
         if left:
             row = I64(full * tiling.height)
-            self._row(_Tile(row, left, column, width), panels, packs_left)
+            with self.emit.alone():
+                self._row(_Tile(row, left, column, width), panels, packs_left)
 
     def _pack_right(self, column: Value, panels: Value, width: int) -> None:
         """What fills up a panel's last vector is zero."""
@@ -241,7 +250,7 @@ class _ChunkCode:
             emit.loop(panels, copy)
             return []
 
-        emit.loop(self.count, turn)
+        emit.shared(self.count, turn)
 
     def _row(self, first: _Tile, panels: Value, packs_left: bool) -> None:
         """A row of tiles."""
@@ -257,7 +266,7 @@ class _ChunkCode:
         emit.loop(panels, turn)
 
     def _pack_left(self, tile: _Tile) -> Pointer:
-        emit, room = self.emit, self.code.left_room
+        emit, room = self.emit, self.emit.stack
 
         def turn(j: Value, carried: list[Value]) -> list[Value]:
             value = emit.load(emit.at(self.left(j), tile.row), tile.height)

@@ -12,15 +12,17 @@ from typing import Any
 
 from llvmlite import ir
 
+from rnncc.codegen.applied import applied_text
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import emit_size
 from rnncc.codegen.cpu.streaming_entries import TIME, emit_run_part, emit_streaming
-from rnncc.codegen.cpu.training_entries import emit_training
+from rnncc.codegen.cpu.training_entries import emit_passes, emit_training
 from rnncc.codegen.emit import I8, I32, POINTER
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Largest
 from rnncc.ir.library import Library
+from rnncc.ir.ops.apply import Apply
 
 FUNCTIONS = {"run": 3}
 """Exported functions that compute -> how many pointers they take in front of the sizes."""
@@ -33,18 +35,20 @@ class Code:
     Attributes:
         entries: exported name, without the model's -> the function, which takes the weights first.
         sizes: exported functions that tell bytes, given the sizes.
+        linked: modules that it calls functions of: those that users wrote.
     """
 
     module: ir.Module
     entries: dict[str, ir.Function] = field(default_factory=dict[str, ir.Function])
     sizes: list[str] = field(default_factory=list[str])
+    linked: list[str] = field(default_factory=list[str])
 
 
 def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> Code:
     """All functions of a model, the weights passed in."""
     module = ir.Module(library.name)
     module.triple = target.triple
-    code = Code(module)
+    code = Code(module, linked=_applied(library, target))
     shared = Shared(library.programs.values(), emit_kernel)
     calls = {
         part: emit_program(module, program, f"{library.name}_{part}", target, shared)
@@ -61,6 +65,9 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
             )
     elif library.training is not None:
         code.entries |= emit_training(module, library, calls, target)
+        if library.shared:
+            parts = _parts(module, library, target, shared)
+            code.entries |= emit_passes(module, library, parts, target, team=True)
         sizes["tape_bytes"] = Largest([library.training.tape]), library.symbols
     else:
         code.entries["run"] = calls["run"]
@@ -81,6 +88,13 @@ def _parts(
         part: emit_program(module, program, f"{library.name}_{part}", target, shared, team=True)
         for part, program in library.programs.items()
     }
+
+
+def _applied(library: Library, target: Target) -> list[str]:
+    """The functions that users wrote, each once."""
+    ops = [op for p in library.programs.values() for op in p.func.walk() if isinstance(op, Apply)]
+    functions = {op.function.data.code: len(op.xs) for op in ops}
+    return [applied_text(code, count, target) for code, count in functions.items()]
 
 
 def add_exports(code: Code, library: Library) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
-from typing import cast
 
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.gemm import emit_gemm
+from rnncc.codegen.cpu.list_rows import emit_list_rows
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse
 from rnncc.codegen.cpu.reduce import emit_reduce
@@ -39,7 +39,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, Map, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, ListRows, Map, Pack, Reduce, Reverse
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 
@@ -55,7 +55,7 @@ def emit_program(
     """Add `PREFIX_call(weights, inputs, outputs, workspace, sizes...)`.
 
     `inputs` and `outputs` are tables of pointers in the order of the ports. With `team` it is
-    `PREFIX_part(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
+    `PREFIX_share(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
     `part` points to a `struct rnncc_part`. `shared` is of all programs of the module.
     """
     for port in (*program.inputs, *program.outputs, *program.parameters):
@@ -63,7 +63,7 @@ def emit_program(
             raise CompileError(program.source, f"{port.name} is float64: not supported")
     pointers = 5 if team else 4
     signature = ir.FunctionType(I32, [POINTER] * pointers + [I64] * len(program.symbols))
-    function = ir.Function(module, signature, f"{prefix}_{'part' if team else 'call'}")
+    function = ir.Function(module, signature, f"{prefix}_{'share' if team else 'call'}")
     function.attributes.add("nounwind")
     emit = Emit.begin(function, target, program.symbols)
     if team:
@@ -210,8 +210,7 @@ class _Body:
         if op.chunk is not None:
             turns = b.sdiv(b.add(count, b.sub(size, I64(1))), size)
         types = [self.pointers[v] for v in op.inits]
-        ops = list(op.body.block.ops)
-        gate = next((i for i, inner in enumerate(ops) if isinstance(inner, Gate)), None)
+        before, gate, after = _split_at_gate(op)
         opened: list[Value] = []
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
@@ -228,16 +227,15 @@ class _Body:
             around, emit.turn = emit.turn, i
             with emit.symbols_set(symbols):
                 if gate is None:
-                    made = [p.base for p in self._block(ops)]
+                    made = [p.base for p in self._block(before)]
                 else:
-                    self._block(ops[:gate])
-                    opened.append(self._flag(cast(Gate, ops[gate]).flag))
-                    made = self._where(opened[-1], ops[gate + 1 :], carried)
+                    self._block(before)
+                    opened.append(self._flag(gate.flag))
+                    made = self._where(opened[-1], after, carried)
             emit.turn = around
             return made
 
-        ends = gate is not None and bool(cast(Gate, ops[gate]).last)
-        goes_on = (lambda: opened[-1]) if ends else None
+        goes_on = (lambda: opened[-1]) if gate is not None and bool(gate.last) else None
         finals = emit.loop(turns, turn, [p.base for p in types], goes_on)
         for result, base, like in zip(op.finals, finals, types, strict=True):
             self.pointers[result] = Pointer(base, like.dtype)
@@ -277,29 +275,39 @@ class _Body:
         return b.select(b.icmp_signed(">", steps, I64(1)), steps, I64(1))
 
 
+def _split_at_gate(loop: For) -> tuple[list[Operation], Gate | None, list[Operation]]:
+    """A loop's ops: those before its gate, the gate, those behind it; all are before no gate."""
+    ops = list(loop.body.block.ops)
+    for i, op in enumerate(ops):
+        if isinstance(op, Gate):
+            return ops[:i], op, ops[i + 1 :]
+    return ops, None, []
+
+
 def emit_kernel(emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> None:
     """Write a kernel that cannot fail, given the pointers of its operands."""
 
     def every(values: Iterable[SSAValue]) -> list[Pointer]:
         return [pointers[value] for value in values]
 
+    rows = pointers[op.rows] if isinstance(op, Kernel) and op.rows is not None else None
     match op:
         case Map():
-            emit_map(emit, op, every(op.ins), every(op.outs))
+            emit_map(emit, op, every(op.ins), every(op.outs), rows)
         case Reduce():
             init = None if op.init is None else pointers[op.init]
-            emit_reduce(emit, op, every(op.ins), every(op.outs), init)
+            emit_reduce(emit, op, every(op.ins), every(op.outs), init, rows)
         case Gemm():
             extra = [v for v in (op.room, op.scales) if v is not None]
             a, *weights = every([op.a, op.weights, *extra])
-            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs))
+            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs), rows)
         case Contract():
             known = [op.a, op.b, op.out, op.scratch]
             optional = [None if v is None else pointers[v] for v in (op.init, op.first)]
-            with emit.alone():
-                emit_contract(emit, op, Buffers(*every(known), *optional))
+            emit_contract(emit, op, Buffers(*every(known), *optional))
         case Pack():
-            with emit.alone():
-                emit_pack(emit, op, every(op.ins), pointers[op.out])
+            emit_pack(emit, op, every(op.ins), pointers[op.out])
+        case ListRows():
+            emit_list_rows(emit, op, pointers[op.flags], pointers[op.out])
         case _:
             raise AssertionError(f"{op.name} has no code")

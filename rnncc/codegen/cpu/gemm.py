@@ -15,6 +15,7 @@ from rnncc.codegen.cpu.gemm_epilogue import Epilogue
 from rnncc.codegen.cpu.gemm_terms import Left, Terms
 from rnncc.codegen.cpu.gemm_whole import WholeTerms
 from rnncc.codegen.cpu.nest import indexed_axes, make_nest
+from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.emit import I64, SUMS, Emit, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
@@ -36,16 +37,28 @@ def emit_gemm(
     weights: list[Pointer],
     ins: list[Pointer],
     outs: list[Pointer],
+    rows: Pointer | None = None,
 ) -> None:
-    """Write the loops of a product; `weights`: packed, then room and scales if there are any."""
+    """Write the loops of a product.
+
+    Args:
+        weights: packed, then room and scales if there are any.
+        rows: the list of those that are computed.
+    """
     if a.dtype != "f32":
         raise CompileError(str(op.location), f"a product of {a.dtype} is not supported")
-    _GemmCode(emit, op, a, weights, [*ins, *outs]).run()
+    _GemmCode(emit, op, a, weights, [*ins, *outs], rows).run()
 
 
 class _GemmCode:
     def __init__(
-        self, emit: Emit, op: Gemm, a: Pointer, weights: list[Pointer], pointers: list[Pointer]
+        self,
+        emit: Emit,
+        op: Gemm,
+        a: Pointer,
+        weights: list[Pointer],
+        pointers: list[Pointer],
+        listed: Pointer | None,
     ) -> None:
         self.emit, self.op = emit, op
         self.lanes, self.slots, self.panel = emit.target.lanes, op.slots.data, op.panel.data
@@ -54,8 +67,9 @@ class _GemmCode:
         rows = [Access(x.offset, x.strides[:-1]) for x in accesses]
         nest = make_nest(op.dims[:-1], [Access(offset, strides[:-1]), *rows], self._row_axes())
         self.row_dims = list(nest.dims)
+        self.listed = RowList.of(emit, op, nest.dims, listed)
         steps = nest.accesses[0].strides
-        left = Left(emit.at(a, emit.dim(offset)), steps, emit.dim(strides[-1]))
+        left = Left(emit.at(a, emit.dim(offset)), steps, emit.dim(strides[-1]), self._indices)
         self.terms = _terms(emit, op, left, weights)
         self.epilogue = Epilogue(emit, op, pointers, nest)
         self.first: Value = I64(0)
@@ -63,15 +77,20 @@ class _GemmCode:
     def _row_axes(self) -> list[int]:
         return [axis for axis in indexed_axes(self.op) if axis < len(self.op.dims) - 1]
 
+    def _indices(self, outer: list[Value], number: Value) -> list[Value]:
+        """Of a row's axes, given those of its outer ones and its number."""
+        return [*outer, number] if self.listed is None else self.listed.indices(number)
+
     def run(self) -> None:
         emit = self.emit
-        counts = [emit.dim(d) for d in self.row_dims[:-1]]
+        counts = [] if self.listed else [emit.dim(d) for d in self.row_dims[:-1]]
         emit.nest(counts, self._rows)
 
     def _rows(self, outer: list[Value]) -> None:
         """All panels for the rows along the last row axis."""
         emit = self.emit
         count = emit.dim(self.row_dims[-1]) if self.row_dims else I64(1)
+        count = count if self.listed is None else self.listed.count
         if not self.terms.most_rows:
             self._some_rows(outer, count)
             return
@@ -147,11 +166,11 @@ class _GemmCode:
     @property
     def _is_far(self) -> bool:
         """Whether the weights do not all stay in the first-level cache from step to step."""
-        return self.terms.words * self.terms.bytes * self.op.units > NEAR_BYTES
+        return self.terms.size(self.op.units) > NEAR_BYTES
 
     def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
         """All rows: at once, or where the panel is too large to stay near, in groups of rows."""
-        if self.terms.words * self.terms.bytes * width <= NEAR_BYTES:
+        if self.terms.size(width) <= NEAR_BYTES:
             self._cut(
                 I64(0), count, width, lambda row, rows: self._tile(outer, row, rows, [panel], width)
             )
@@ -174,7 +193,7 @@ class _GemmCode:
         """Some rows: a run of k at a time, which stays near, while the sums wait on the stack."""
         emit, b, stack, vectors = self.emit, self.emit.b, self._stack, self._vectors(width)
         words = self.terms.words
-        runs = -(-words * self.terms.bytes * width // NEAR_BYTES)
+        runs = -(-self.terms.size(width) // NEAR_BYTES)
         run = -(-words // runs)
 
         def clear(i: Value, carried: list[Value]) -> list[Value]:
@@ -284,7 +303,7 @@ class _GemmCode:
         """The epilogue of one row; `sums`: by panel and by slot · vectors + vector."""
         b, vectors = self.emit.b, -(-width // self.lanes)
         left = self._row(outer, row)
-        state = self.epilogue.row([*outer, b.add(self.first, row)])
+        state = self.epilogue.row(self._indices(outer, b.add(self.first, row)))
         for p, panel in enumerate(panels):
             before = b.mul(panel, I64(self.slots * self.panel))
             for j in range(vectors):

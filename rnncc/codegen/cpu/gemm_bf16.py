@@ -10,6 +10,7 @@ from rnncc.codegen.converted_rows import HEAD
 from rnncc.codegen.cpu.gemm_rows import RowTerms
 from rnncc.codegen.cpu.gemm_terms import Terms
 from rnncc.codegen.emit import FLOAT, I16, I32, I64, Pointer, Value
+from rnncc.codegen.vector import declared
 
 
 class WidenedTerms(Terms):
@@ -31,11 +32,10 @@ class WidenedTerms(Terms):
         return [self._spread(self._at(row, even)), self.emit.splat(last, self.lanes)]
 
     def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
-        b, integers = self.emit.b, ir.VectorType(I32, self.lanes)
+        b, emit = self.emit.b, self.emit
         pairs = replace(self.word(panel, word, width, first), dtype="i32")
-        bits = self.emit.load(pairs, self.lanes)
-        sixteen = ir.Constant(integers, [16] * self.lanes)
-        upper = ir.Constant(integers, [0xFFFF0000] * self.lanes)
+        bits = emit.load(pairs, self.lanes)
+        sixteen, upper = (emit.splat(I32(number), self.lanes) for number in (16, 0xFFFF0000))
         floats = ir.VectorType(FLOAT, self.lanes)
         return [b.bitcast(v, floats) for v in (b.shl(bits, sixteen), b.and_(bits, upper))]
 
@@ -66,7 +66,6 @@ class DotTerms(RowTerms):
 
     def add(self, total: Value, left: list[Value], right: list[Value]) -> Value:
         name = f"llvm.x86.avx512bf16.dpbf16ps.{32 * self.lanes}"
-        signature = ir.FunctionType(total.type, [total.type, self.integers, self.integers])
-        function = self.emit.module.globals.get(name)
-        function = function or ir.Function(self.emit.module, signature, name)
+        kinds = [total.type, self.integers, self.integers]
+        function = declared(self.emit.module, name, total.type, kinds)
         return self.emit.b.call(function, [total, *right, *left])

@@ -8,6 +8,7 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.gemm_terms import along
+from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.nest import Nest
 from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.emit import I64, Emit, Pointer, Value
@@ -39,7 +40,8 @@ class Epilogue:
         self.inputs = self.arguments[slots:]
         varying = set(self.arguments[:slots])
         varying |= {v for v, s in zip(self.inputs, self.unit_steps, strict=False) if s != 0}
-        self.code = RegionCode(emit, op.body.block, varying, len(op.dims) - 1)
+        self.unit_axis = len(op.dims) - 1
+        self.code = RegionCode(emit, op.body.block, varying, self.unit_axis)
 
     def row(self, indices: list[Value]) -> RowState:
         """What the epilogue needs once a row."""
@@ -71,6 +73,8 @@ class Epilogue:
                 known[v] = self._load(pointer, unit, step, inside)
 
         def index(axis: int) -> Value:
+            if axis == self.unit_axis:
+                return lane_numbers(emit, unit, self.lanes)
             return emit.splat(by_axis.get(axis, I64(0)), self.lanes)
 
         values = self.code.vectors(scalars, known, index, self.lanes)

@@ -12,7 +12,6 @@ from llvmlite import ir
 from rnncc.codegen.converted_rows import HEAD, WORD, ConvertedRows
 from rnncc.codegen.cpu.gemm_terms import Left, Terms
 from rnncc.codegen.emit import FLOAT, I32, I64, Emit, Pointer, Value
-from rnncc.codegen.vector import Splat
 from rnncc.ir.kernels import Gemm
 
 Gather = Callable[[Value, Value, Value], Value]
@@ -86,4 +85,4 @@ class RowTerms(Terms):
 
     def each(self, value: int) -> Value:
         """An integer in all lanes."""
-        return Splat(self.integers, value)
+        return self.emit.splat(I32(value), self.lanes)

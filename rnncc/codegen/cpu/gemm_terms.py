@@ -5,7 +5,7 @@ Weights are read word by word: as many k as stand side by side in the packed for
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rnncc.codegen.emit import I64, Emit, Pointer, Value
@@ -17,11 +17,16 @@ from rnncc.ir.types import ITEM_BYTES
 
 @dataclass(frozen=True)
 class Left:
-    """A product's left operand: steps along the rows' axes and along k."""
+    """A product's left operand: steps along the rows' axes and along k.
+
+    Attributes:
+        indices: of a row, given those of the outer axes and its number along the last one.
+    """
 
     pointer: Pointer
     row_steps: Sequence[Dim]
     k_step: Value
+    indices: Callable[[list[Value], Value], list[Value]]
 
 
 def along(emit: Emit, pointer: Pointer, steps: Sequence[Dim], indices: Sequence[Value]) -> Pointer:
@@ -53,6 +58,10 @@ class Terms:
         self.block = op.slots.data * self.group
         self.bytes = self.block * ITEM_BYTES[weights.dtype]
 
+    def size(self, units: int) -> int:
+        """Bytes of the weights of so many units."""
+        return self.words * self.bytes * units
+
     @property
     def tile_rows(self) -> int:
         """Rows of a register tile that is four vectors wide."""
@@ -63,7 +72,7 @@ class Terms:
 
     def row(self, outer: list[Value], first: Value, number: Value) -> Pointer:
         """A row: `number` beyond the first of those that were prepared."""
-        indices = [*outer, self.emit.b.add(first, number)]
+        indices = self.a.indices(outer, self.emit.b.add(first, number))
         return along(self.emit, self.a.pointer, self.a.row_steps, indices)
 
     def start(self, row: Pointer) -> Value:

@@ -13,6 +13,7 @@ from rnncc.codegen.converted_rows import HEAD, WORD
 from rnncc.codegen.cpu.gemm_rows import RowTerms
 from rnncc.codegen.cpu.gemm_terms import Left
 from rnncc.codegen.emit import FLOAT, I8, I16, I32, I64, Emit, Pointer, Value
+from rnncc.codegen.vector import declared
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.packing import OFFSET
 from rnncc.ir.precision import LEAST, MOST
@@ -76,9 +77,7 @@ class WholeTerms(RowTerms):
     def _dot(self, total: Value, weights: Value, numbers: Value) -> Value:
         """Four products of unsigned and signed bytes, added to a sum."""
         name = f"llvm.x86.avx512.vpdpbusd.{32 * self.lanes}"
-        signature = ir.FunctionType(self.integers, [self.integers] * 3)
-        module = self.emit.module
-        function = module.globals.get(name) or ir.Function(module, signature, name)
+        function = declared(self.emit.module, name, self.integers, [self.integers] * 3)
         return self.emit.b.call(function, [total, weights, numbers])
 
     def convert(self, source: Pointer, row: Pointer) -> None:
@@ -121,6 +120,4 @@ class WholeTerms(RowTerms):
 
     def _reduced(self, kind: str, value: Value) -> Value:
         name = f"llvm.vector.reduce.{kind}.v{self.lanes}i32"
-        module, signature = self.emit.module, ir.FunctionType(I32, [self.integers])
-        function = module.globals.get(name) or ir.Function(module, signature, name)
-        return self.emit.b.call(function, [value])
+        return self.emit.b.call(declared(self.emit.module, name, I32, [self.integers]), [value])

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.nest import Nest, indexed_axes, make_nest
+from rnncc.codegen.cpu.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.cpu.region import RegionCode
+from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Map
@@ -17,12 +18,26 @@ LINE = 16
 """Elements of which no two threads write some each: those of a line of the cache."""
 
 
-def emit_map(emit: Emit, op: Map, ins: list[Pointer], outs: list[Pointer]) -> None:
-    """Write the loops of a map."""
+def emit_map(
+    emit: Emit, op: Map, ins: list[Pointer], outs: list[Pointer], rows: Pointer | None = None
+) -> None:
+    """Write the loops of a map; `rows`: the list of those that are computed."""
+    if rows is not None:
+        _emit_listed(emit, op, [*ins, *outs], rows)
+        return
     accesses = [*op.in_accesses, *op.out_accesses]
     nest = make_nest(op.dims, accesses, indexed_axes(op))
     code = _MapCode(emit, op, nest, [*ins, *outs])
     emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row, shared=True)
+
+
+def _emit_listed(emit: Emit, op: Map, pointers: list[Pointer], rows: Pointer) -> None:
+    """Loops over listed rows, and inside over what is left of the domain."""
+    some = op.some_rows
+    assert some is not None
+    outer, inner = split_nest(op, [*op.in_accesses, *op.out_accesses], some.axes)
+    code = _MapCode(emit, op, joined(outer, inner), pointers)
+    RowList(emit, op, outer.dims, rows).nest([emit.dim(d) for d in inner.dims[:-1]], code.row)
 
 
 class _MapCode:

@@ -31,9 +31,10 @@ def emit_pack(emit: Emit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
         copy(emit.b.mul(i, I64(panel)), emit.b.mul(i, I64(op.depth.data * slots * panel)), panel)
         return []
 
-    emit.loop(I64(full), turn)
+    emit.shared(I64(full), turn)
     if width:
-        copy(I64(full * panel), I64(full * op.depth.data * slots * panel), width)
+        with emit.alone():
+            copy(I64(full * panel), I64(full * op.depth.data * slots * panel), width)
 
 
 def emit_reverse(

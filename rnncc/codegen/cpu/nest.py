@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
@@ -49,3 +49,23 @@ def make_nest(dims: Sequence[Dim], accesses: Sequence[Access], apart: Sequence[i
 def indexed_axes(kernel: Kernel) -> list[int]:
     """The axes whose index the kernel's body reads."""
     return [op.axis.data for op in kernel.body.block.ops if isinstance(op, Index)]
+
+
+def split_nest(kernel: Kernel, accesses: Sequence[Access], first: int) -> tuple[Nest, Nest]:
+    """Loops over the first axes of a domain, and over those behind them."""
+    indexed, parts = indexed_axes(kernel), list[Nest]()
+    for start, end in ((0, first), (first, len(kernel.dims))):
+        own = [Access(a.offset, a.strides[start:end]) for a in accesses]
+        apart = [axis - start for axis in indexed if start <= axis < end]
+        nest = make_nest(kernel.dims[start:end], own, apart)
+        parts.append(replace(nest, axes=tuple(start + axis for axis in nest.axes)))
+    return parts[0], parts[1]
+
+
+def joined(outer: Nest, inner: Nest) -> Nest:
+    """The loops of two nests over the axes of one domain, one within the other."""
+    accesses = [
+        Access(a.offset, (*a.strides, *b.strides))
+        for a, b in zip(outer.accesses, inner.accesses, strict=True)
+    ]
+    return Nest((*outer.dims, *inner.dims), (*outer.axes, *inner.axes), tuple(accesses))

@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.region import RegionCode
+from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.emit import I32, I64, VALUE, Emit, Pointer, Value
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
@@ -33,14 +34,19 @@ Part = tuple[Value, Value]
 
 
 def emit_reduce(
-    emit: Emit, op: Reduce, ins: list[Pointer], outs: list[Pointer], init: Pointer | None
+    emit: Emit,
+    op: Reduce,
+    ins: list[Pointer],
+    outs: list[Pointer],
+    init: Pointer | None,
+    rows: Pointer | None = None,
 ) -> None:
-    """Write the loops of a reduction.
+    """Write the loops of a reduction; `rows`: the list of those that are computed.
 
     Lanes run along the last axis that is kept, where memory is dense along it, and each sums by
     itself; else along the last reduced axis, and are added up in the end; else there is one.
     """
-    _ReduceCode(emit, op, ins, outs[0], init).run()
+    _ReduceCode(emit, op, ins, outs[0], init).run(rows)
 
 
 class _ReduceCode:
@@ -55,6 +61,8 @@ class _ReduceCode:
         reads = self.access[:-1]
         across = self.kept > 0 and self.access[-1].strides[last_kept] == 1
         across = across and _dense(reads, last_kept)
+        some = op.some_rows
+        across = across and (some is None or some.axes < self.kept)  # listed rows are far apart
         self.ordered, self.down = op.order.data != "any", op.order.data == "down"
         along = not across and not self.ordered and op.reduced.data > 0 and _dense(reads, last)
         self.axis = last_kept if across else last if along else None
@@ -67,11 +75,14 @@ class _ReduceCode:
         self.code = RegionCode(emit, op.body.block, varying, self.axis)
         self.across, self.along = across, along
 
-    def run(self) -> None:
-        emit, dims = self.emit, self.op.dims
+    def run(self, listed: Pointer | None) -> None:
+        emit, dims, some = self.emit, self.op.dims, self.op.some_rows
         outer = dims[: self.kept - 1] if self.across else dims[: self.kept]
         body = self._row if self.across else self._element
-        if outer:
+        if some is not None and listed is not None:
+            rows = RowList(emit, self.op, outer[: some.axes], listed)
+            rows.nest([emit.dim(d) for d in outer[some.axes :]], body)
+        elif outer:
             emit.nest([emit.dim(d) for d in outer], body, shared=True)
         else:
             with emit.alone():

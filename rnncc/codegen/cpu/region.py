@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
 
+from rnncc.codegen.applied import declare_applied
 from rnncc.codegen.emit import VALUE, Emit, Value, vector_type
 from rnncc.codegen.math import MathEmitter
 from rnncc.codegen.random import uniform
+from rnncc.codegen.vector import declared
 from rnncc.errors import CompileError
 from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
+from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Unary, get_dim
 from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.functions import Round
@@ -175,6 +178,9 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter, lane
             return _cast(emit, xs[0], dtype, op.dtype.data, lanes)
         case ew.StopGradient():
             return xs[0]
+        case Apply():
+            code = op.function.data.code
+            return b.call(declare_applied(emit.module, code, lanes, len(xs)), xs)
         case Uniform():
             return uniform(b, xs[0], xs[1], op.stream.data, lanes)
         case _ if dtype == "f32":
@@ -263,6 +269,4 @@ def _saturate(emit: Emit, x: Value, new: str, lanes: int) -> Value:
     type_ = vector_type(VALUE[new], lanes)
     prefix = f"v{lanes}" if lanes > 1 else ""
     name = f"llvm.fptosi.sat.{prefix}{new}.{prefix}f32"
-    signature = ir.FunctionType(type_, [x.type])
-    function = emit.module.globals.get(name) or ir.Function(emit.module, signature, name)
-    return emit.b.call(function, [x])
+    return emit.b.call(declared(emit.module, name, type_, [x.type]), [x])

@@ -6,15 +6,13 @@ computes an element changes nothing in how it is computed.
 
 from __future__ import annotations
 
-from typing import Any
-
 from llvmlite import ir
 
-I64, I32, POINTER = ir.IntType(64), ir.IntType(32), ir.PointerType()
+from rnncc.codegen.emit import I32, I64, POINTER, Value
+from rnncc.codegen.vector import declared
+
 PATIENCE = 1 << 8
 """Looks at the counter before a thread that waits gives its core to others."""
-
-Value = Any
 
 
 class Team:
@@ -72,11 +70,7 @@ class Team:
     def _pause(self, looks: Value) -> None:
         b = self.b
         if self.module.triple.startswith("x86_64"):
-            b.call(self._function("llvm.x86.sse2.pause", ir.VoidType()), [])
+            b.call(declared(self.module, "llvm.x86.sse2.pause", ir.VoidType(), []), [])
         impatient = b.icmp_signed(">", looks, I32(PATIENCE))
         with b.if_then(impatient):
-            b.call(self._function("sched_yield", I32), [])
-
-    def _function(self, name: str, result: ir.Type) -> Value:
-        known = self.module.globals.get(name)
-        return known or ir.Function(self.module, ir.FunctionType(result, []), name)
+            b.call(declared(self.module, "sched_yield", I32, []), [])

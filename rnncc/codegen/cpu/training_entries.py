@@ -1,4 +1,7 @@
-"""`NAME_forward` and `NAME_backward`: they fill the two programs' tables of pointers."""
+"""`NAME_forward` and `NAME_backward`: they fill the two programs' tables of pointers.
+
+`NAME_forward_part` and `NAME_backward_part` are the same for one of several threads.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from rnncc.codegen.cpu.sizes import bad_size
+from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
@@ -16,6 +20,8 @@ from rnncc.ir.training import GRAD, KEPT, POINTER_BYTES, SAVED
 
 POINTERS = {"forward": 5, "backward": 6, "init_parameters": 1}
 """Exported functions -> how many pointers they take; in front of the sizes, but for the last."""
+PARTS = {"forward_part": 6, "backward_part": 7}
+"""Those that several threads call together."""
 FORWARD = ("inputs", "parameters", "outputs", "tape", "workspace")
 BACKWARD = ("inputs", "parameters", "output_grads", "grads", "tape", "workspace")
 
@@ -24,15 +30,27 @@ def emit_training(
     module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
 ) -> dict[str, ir.Function]:
     """Add the functions that compute; each takes the weights first. By exported name."""
-    training = library.training
-    assert training is not None
-    return {
-        "forward": _forward(_Glue(module, library, target, "forward", FORWARD), calls["forward"]),
-        "backward": _backward(
-            _Glue(module, library, target, "backward", BACKWARD), calls["backward"]
-        ),
-        "init_parameters": _initial(module, library, target),
+    initial = {"init_parameters": _initial(module, library, target)}
+    return emit_passes(module, library, calls, target) | initial
+
+
+def emit_passes(
+    module: ir.Module,
+    library: Library,
+    calls: dict[str, ir.Function],
+    target: Target,
+    team: bool = False,
+) -> dict[str, ir.Function]:
+    """Add forward and backward; `team`: for one of several threads, as `calls` then are."""
+    end = ("_part", ("part",)) if team else ("", ())
+    made = {
+        name: (_Glue(module, library, target, f"{name}{end[0]}", (*blocks, *end[1])), write)
+        for name, blocks, write in (
+            ("forward", FORWARD, _forward),
+            ("backward", BACKWARD, _backward),
+        )
     }
+    return {f"{name}{end[0]}": write(glue, calls[name]) for name, (glue, write) in made.items()}
 
 
 def _forward(glue: _Glue, call: ir.Function) -> ir.Function:
@@ -42,7 +60,8 @@ def _forward(glue: _Glue, call: ir.Function) -> ir.Function:
     for number, name in enumerate(training.kept):
         pointer = glue.field("outputs", name)
         glue.refuse_null(pointer)
-        glue.emit.b.store(pointer, glue.tape(Dim.of(POINTER_BYTES * number)), align=8)
+        with glue.emit.alone():
+            glue.emit.b.store(pointer, glue.tape(Dim.of(POINTER_BYTES * number)), align=8)
     return glue.finish(call, program.inputs, program.outputs)
 
 
@@ -90,6 +109,8 @@ class _Glue:
             needed = self.training.tape != 0 if block == "tape" else block != "workspace"
             if needed:
                 self.refuse_null(self.blocks[block])
+        if "part" in blocks:
+            self.emit.team = Team(module, self.emit.b, self.blocks["part"])
         self._fields: dict[str, tuple[str, int]] = {}
         self.name_fields("inputs", self.training.inputs)
         self.name_fields("parameters", self.training.parameters)
@@ -121,7 +142,8 @@ class _Glue:
             self.emit.table([self._find(port.name, known) for port in ports])
             for ports, known in zip((inputs, outputs), structs, strict=True)
         ]
-        arguments = [self.blocks["weights"], *tables, self.blocks["workspace"]]
+        last = [self.blocks[block] for block in ("workspace", "part") if block in self.blocks]
+        arguments = [self.blocks["weights"], *tables, *last]
         sizes = self.function.args[len(self.blocks) :]
         self.emit.b.ret(self.emit.b.call(call, [*arguments, *sizes]))
         return self.function

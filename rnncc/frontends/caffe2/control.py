@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.operator import Blob, Operator
-from rnncc.frontends.caffe2.recurrent import read_net
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
 from rnncc.netdef import NetDef
@@ -74,13 +73,6 @@ class Control(Operator, ABC):
 
     def captured(self) -> Sequence[Blob]:
         return read_outside(self.inside)
-
-    def read_net(self, name: str) -> NetDef:
-        """A net among the arguments."""
-        net = read_net(self, name)
-        if net is None:
-            raise self.error(f"lacks the argument {name!r}")
-        return net
 
     def operators_inside(
         self, maker: GraphMaker, net: NetDef, scope: Scope, word: str

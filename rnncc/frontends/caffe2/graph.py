@@ -11,6 +11,7 @@ from rnncc.frontends.caffe2.earlier import Earlier
 from rnncc.frontends.caffe2.operator import Blob, Operator
 from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.netdef import NetDef, OperatorDef
+from rnncc.netdef.checks import operator_text
 
 MAX_DEPTH = 24
 """How deep nets may stand inside operators of nets."""
@@ -138,8 +139,7 @@ class GraphMaker:
         return copies
 
     def _locate(self, index: int, op: OperatorDef) -> Location:
-        blob = next(iter([*op.output, *op.input]), "")
-        text = f'{self.word} {index} ({op.type or "no type"} "{blob[:80]}")'
+        text = operator_text(op, f"{self.word} {index}")
         node = self.location.node
         return Location(self.location.file, f"{node}: {text}" if node else text)
 

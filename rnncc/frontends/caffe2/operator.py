@@ -168,17 +168,17 @@ class Operator(ABC):
         """It in messages about another operator of the same net: `op 3 (FC "y")`."""
         return self.location.node.rpartition(": ")[2]
 
-    def setup(self, maker: GraphMaker) -> None:  # noqa: B027
+    def setup(self, maker: GraphMaker) -> None:  # noqa: B027, by default nothing
         """Read the arguments; raises `CompileError` where they are wrong."""
 
-    def find_forward(self, earlier: Earlier) -> None:  # noqa: B027
+    def find_forward(self, earlier: Earlier) -> None:  # noqa: B027, by default nothing
         """Find the operator that this one is the gradient of, if it is one."""
 
     @abstractmethod
     def infer(self, s: Shapes) -> None:
         """State what follows about the shapes of inputs and outputs from each other."""
 
-    def assume(self, s: Shapes, level: int) -> None:  # noqa: B027
+    def assume(self, s: Shapes, level: int) -> None:  # noqa: B027, by default nothing
         """Where inference is stuck, choose: level 0 ranks of sequences, 1 of rows, 2 the rest,
         3 conditions."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rnncc.errors import CompileError
+from rnncc.errors import CompileError, NetError
 from rnncc.frontends.caffe2.operator import Blob, Operator
-from rnncc.frontends.caffe2.written_names import written_names
 from rnncc.netdef import NetDef, check_text, parse_text
+from rnncc.netdef.nested import writes_of
 
 MAX_WINDOW = 64
 """How many rows of an input sequence a step may see."""
@@ -64,12 +64,10 @@ class Structure:
 
 def read_structure(op: Operator) -> Structure:
     """Read and check the arguments; raises `CompileError` at the operator."""
-    step = read_net(op, "step_net")
-    if step is None:
-        raise op.error("lacks the argument 'step_net'")
+    step = needed_net(op, "step_net")
     read_net(op, "backward_step_net")
     links = read_links(op, "link")
-    written = set(written_names(step, op.location))
+    written = set(names_written(op, step))
     names = op.args.strings("recurrent_states")
     initials = _initials(op, names)
     states = tuple(
@@ -95,6 +93,22 @@ def read_net(op: Operator, name: str) -> NetDef | None:
         if net is not None:
             check_text(net, op.location)
     return net
+
+
+def needed_net(op: Operator, name: str) -> NetDef:
+    """A net argument that there must be."""
+    net = read_net(op, name)
+    if net is None:
+        raise op.error(f"lacks the argument {name!r}")
+    return net
+
+
+def names_written(op: Operator, net: NetDef) -> list[str]:
+    """The names that a net of an operator writes, those that its own control operators do too."""
+    try:
+        return list(writes_of(net))
+    except NetError as error:
+        raise op.error(error.what) from error
 
 
 def _columns(op: Operator, *names: str) -> list[tuple[object, ...]]:

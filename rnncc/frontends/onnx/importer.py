@@ -15,6 +15,7 @@ from rnncc.frontends.onnx.scope import Model, Scope
 from rnncc.frontends.onnx.values import NAMES, Array, Value
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
+from rnncc.scalar import Scalar
 
 OVERRIDABLE_FROM = 4
 """The IR version from which an initialiser that is an input too means a default."""
@@ -27,6 +28,7 @@ def import_model(
     max_iterations: int | None = None,
     training: bool = False,
     values: Mapping[str, Array] | None = None,
+    functions: Mapping[str, Scalar] | None = None,
 ) -> Program:
     """Read an ONNX model.
 
@@ -38,6 +40,7 @@ def import_model(
         max_iterations: the most turns of a loop whose number of turns nothing shows.
         training: whether the program will be differentiated.
         values: inputs that are to be constants.
+        functions: DOMAIN.NAME -> the function of numbers that an operator is.
     Returns:
         A program whose inputs are the graph's that are no initialisers, in their order; floats
         that are both have their initialiser as a default.
@@ -47,8 +50,8 @@ def import_model(
     message = load(source)
     file = str(source) if isinstance(source, (str, Path)) else "<model>"
     opsets = {"" if e.domain == "ai.onnx" else e.domain: e.version for e in message.opset_import}
-    functions = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in message.functions}
-    model = Model(file, Tensors(source), opsets, functions, max_iterations, training)
+    own = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in message.functions}
+    model = Model(file, Tensors(source), opsets, own, max_iterations, training, functions or {})
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     b = Build.net(name or stem or message.graph.name or "net")
     scope = Scope(model, b)

@@ -15,13 +15,14 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.functions import definition_of, inlined
-from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator, Unsupported
+from rnncc.frontends.onnx.node import COMPUTED, FLOATS, TEXT, Node, Operator, Unsupported
 from rnncc.frontends.onnx.reading import Tensors, graphs_of, onnx_package
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
 from rnncc.frontends.onnx.values import Array, Rows, Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
+from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -57,6 +58,7 @@ class Model:
         inputs: what the model's inputs were built as -> name.
         max_iterations: the most turns of a loop whose number of turns nothing shows.
         training: whether the program will be differentiated.
+        scalars: DOMAIN.NAME -> the function of numbers that an operator is.
     """
 
     file: str
@@ -65,6 +67,7 @@ class Model:
     functions: Mapping[tuple[str, str], Any]
     max_iterations: int | None = None
     training: bool = False
+    scalars: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
     arrays: dict[str, Array] = field(default_factory=dict[str, Array])
     taken: set[str] = field(default_factory=set[str])
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
@@ -212,6 +215,8 @@ class Scope:
         opset = self.opsets[domain]
         schema = schema_of(op.op_type, opset, domain)
         operator = OPERATORS.get(name)
+        if name in self.model.scalars:
+            operator = _applied(self.model.scalars[name])
         if operator is None and name not in BY_DEFINITION:
             why = REFUSED.get(name)
             what = f"operator {name} is not supported" + (f": {why}" if why else "")
@@ -325,6 +330,15 @@ def captured(graphs: Sequence[GraphProto], given: Sequence[str] = ()) -> list[st
             own.update(node.output)
         found.update((o.name, None) for o in graph.output if o.name not in own)
     return list(found)
+
+
+def _applied(function: Scalar) -> Operator:
+    """An operator that a user's function of numbers is."""
+
+    def build(n: Node) -> SSAValue:
+        return n.b.apply(function, *(n.x(i, FLOATS) for i in range(len(n.inputs))))
+
+    return Operator(build)
 
 
 class _Only:

@@ -123,7 +123,7 @@ class Scan(IRDLOperation):
             "reverse": BoolAttr.from_bool(reverse),
         }
         if gate is not None:
-            properties["gate"] = IntAttr(body.args.index(gate))  # type: ignore[arg-type]
+            properties["gate"] = IntAttr(body.args.index(gate))
             properties["limited"] = BoolAttr.from_bool(limited)
         super().__init__(
             operands=[list(consts), list(inits), list(xs)],

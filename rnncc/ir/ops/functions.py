@@ -1,4 +1,4 @@
-"""Further elementwise functions of floats: sine, cosine, rounding."""
+"""Further elementwise functions of floats: ln(1 + x), e^x - 1, sine, cosine, rounding."""
 
 from __future__ import annotations
 
@@ -16,6 +16,33 @@ if TYPE_CHECKING:
     from rnncc.ir.build import Build
 
 ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.trunc}
+
+
+@irdl_op_definition
+class Log1p(Unary):
+    """y = ln(1 + x), accurate near 0; -∞ at -1, NaN below"""
+
+    name = "rnn.log1p"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.log1p(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        return [b.div(dy, b.add(self.x, b.full_like(dy, 1.0)))]
+
+
+@irdl_op_definition
+class Expm1(Unary):
+    """y = eˣ - 1, accurate near 0"""
+
+    name = "rnn.expm1"
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return np.expm1(arrays[0])
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """dy · (y + 1)"""
+        return [b.mul(dy, b.add(self.y, b.full_like(dy, 1.0)))]
 
 
 @irdl_op_definition
@@ -65,4 +92,4 @@ class Round(Unary):
         return [None]
 
 
-OPS: list[type[Unary]] = [Sin, Cos, Round]
+OPS: list[type[Unary]] = [Log1p, Expm1, Sin, Cos, Round]

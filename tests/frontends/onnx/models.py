@@ -80,7 +80,8 @@ def by_onnxruntime(source: Any, inputs: Mapping[str, Any]) -> Arrays:
     names = [output.name for output in session.get_outputs()]
     wanted = {i.name for i in session.get_inputs()}
     given = {name: array for name, array in inputs.items() if name in wanted}
-    return dict(zip(names, session.run(None, given), strict=True))
+    results: Any = session.run(None, given)
+    return dict(zip(names, results, strict=True))
 
 
 def assert_close(got: Mapping[str, Any], want: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.control import Control, forget, read_outside, scopes_of
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
-from rnncc.frontends.caffe2.recurrent import read_net
+from rnncc.frontends.caffe2.recurrent import needed_net, read_net
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.build import Build
 
@@ -69,7 +69,7 @@ class If(Control):
         before = [space.state for space in spaces]
         states, changes = [before], list[dict[str, Blob]]()
         for name, word in NETS:
-            net = self.read_net(name) if name == "then_net" else read_net(self, name)
+            net = needed_net(self, name) if name == "then_net" else read_net(self, name)
             for space, state in zip(spaces, before, strict=True):
                 space.restore(state)
             inner = dict(scope)

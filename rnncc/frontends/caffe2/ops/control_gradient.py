@@ -20,7 +20,7 @@ from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.ops.branch import NETS, If
 from rnncc.frontends.caffe2.ops.do import Do, HasScope
 from rnncc.frontends.caffe2.ops.loop import While
-from rnncc.frontends.caffe2.recurrent import read_net
+from rnncc.frontends.caffe2.recurrent import needed_net, read_net
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.frontends.caffe2.solve import walk
 from rnncc.netdef import Arguments, NetDef, OperatorDef
@@ -266,7 +266,7 @@ class WhileGradient(ControlGradient):
         body = [op for op in forward.body if not op.implied]
         if len(body) != 1 or not isinstance(body[0], Do):
             raise self.error(f"is the gradient of {forward.text}, whose body is not one Do")
-        do, loop, cond = body[0], self._net("loop_net"), self._net("cond_net")
+        do, loop, cond = body[0], needed_net(self, "loop_net"), needed_net(self, "cond_net")
         if len(loop.op) != 1:
             raise self.error(f"has {len(loop.op)} operators in its loop_net, expected one Do")
         found = self.read_do(loop.op[0], do, "body op 0")
@@ -283,12 +283,6 @@ class WhileGradient(ControlGradient):
             if op.type != "Copy" or not back:
                 raise self.error(f"has condition op {at} ({op.type}), which does not go with it")
         return Names(found.given, made)
-
-    def _net(self, name: str) -> NetDef:
-        net = read_net(self, name)
-        if net is None:
-            raise self.error(f"lacks the argument {name!r}")
-        return net
 
     def _check_condition(self, cond: NetDef, do: Do, earlier: Earlier) -> None:
         first = cond.op[0] if cond.op else OperatorDef()

@@ -10,6 +10,7 @@ from rnncc.frontends.caffe2.bindings import read_bindings
 from rnncc.frontends.caffe2.constants import Known
 from rnncc.frontends.caffe2.control import Control, ScopeBlob
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.recurrent import needed_net
 from rnncc.frontends.caffe2.shapes import Shapes
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class Do(Control):
             return maker.absent(bound[name]) if name in bound else None
 
         within = replace(maker, protected=protected, absent=absent)
-        self.inside = self.operators_inside(within, self.read_net("net"), inner, "inner op")
+        self.inside = self.operators_inside(within, needed_net(self, "net"), inner, "inner op")
         self.weigh(self.inside)
         scope.update({outer: inner[name] for name, outer in bound.items() if name in inner})
         names = [name for name in bound if name in inner]

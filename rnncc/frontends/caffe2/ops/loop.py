@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.control import Control, forget, read_outside, scopes_of
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
-from rnncc.frontends.caffe2.recurrent import read_net
+from rnncc.frontends.caffe2.recurrent import names_written, needed_net, read_net
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.frontends.caffe2.solve import walk
 from rnncc.frontends.caffe2.trip_count import (
@@ -21,7 +21,6 @@ from rnncc.frontends.caffe2.trip_count import (
     Turns,
     count_turns,
 )
-from rnncc.frontends.caffe2.written_names import written_names
 from rnncc.ir.build import Branch, Build, Values
 from rnncc.ir.dims import Dim
 
@@ -89,9 +88,9 @@ class While(Control):
     outputs = (0, ANY)
 
     def resolve(self, maker: GraphMaker, scope: Scope) -> None:
-        loop_net, cond_net = self.read_net("loop_net"), read_net(self, "cond_net")
+        loop_net, cond_net = needed_net(self, "loop_net"), read_net(self, "cond_net")
         nets = [loop_net] if cond_net is None else [cond_net, loop_net]
-        names = dict.fromkeys(n for net in nets for n in written_names(net, self.location))
+        names = dict.fromkeys(n for net in nets for n in names_written(self, net))
         spaces = scopes_of(scope)
         forget(spaces)
         inner = dict(scope)

@@ -1,0 +1,14 @@
+"""rnncc with all lengths T: what a case of drawn lengths costs where its rows are padded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from rnncc.bench.cases import Case
+from rnncc.bench.peers import ALONE, Call, Setup, own
+
+
+def make(case: Case, setup: Setup = ALONE) -> Call | None:
+    """The same net on sequences that are all as long as can be."""
+    made = own.make(replace(case, ragged=False), setup) if case.ragged else None
+    return None if made is None else replace(made, result=None)

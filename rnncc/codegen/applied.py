@@ -1,0 +1,87 @@
+"""Users' functions of numbers as vector code.
+
+In: the LLVM IR of one number's function (`rnncc/scalar`). Out: a module in which it stands once for
+every vector length asked for, as a loop over the lanes that LLVM vectorises.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from rnncc.codegen.math import MathEmitter
+from rnncc.codegen.target import Target
+from rnncc.codegen.vector import Vector, declared
+from rnncc.scalar.code import MATH, Code
+
+I32, I64 = ir.IntType(32), ir.IntType(64)
+POINTER, FLOAT = ir.PointerType(), ir.FloatType()
+
+
+def applied_type(lanes: int, count: int) -> ir.FunctionType:
+    """Of a function of so many vectors."""
+    type_ = FLOAT if lanes == 1 else ir.VectorType(FLOAT, lanes)
+    return ir.FunctionType(type_, [type_] * count)
+
+
+def applied_name(code: Code, lanes: int) -> str:
+    """Of the function for so many lanes."""
+    return f"{code.symbol}.x{lanes}"
+
+
+def applied_text(code: Code, count: int, target: Target) -> str:
+    """The module, as LLVM IR, not yet optimised."""
+    module = ir.Module()
+    module.triple = target.triple
+    kind = ir.FunctionType(I32, [POINTER, POINTER, *[FLOAT] * count])
+    scalar = ir.Function(module, kind, code.symbol)
+    for lanes in {1, target.lanes}:
+        _add_vector(module, scalar, code, lanes)
+    text = code.text.replace("define", "define internal", 1)
+    for called in code.calls & MATH.keys():
+        name = _add_math(module, MATH[called], target)
+        text = text.replace(f"@{called}(", f"@{name}(")
+    return str(module).replace(str(scalar), "") + text
+
+
+def _add_vector(module: ir.Module, scalar: ir.Function, code: Code, lanes: int) -> None:
+    """The lanes lie in memory while the loop runs; LLVM keeps them in registers."""
+    count = len(scalar.args) - 2
+    function = ir.Function(module, applied_type(lanes, count), applied_name(code, lanes))
+    b = ir.IRBuilder(function.append_basic_block())
+    rooms = [b.alloca(FLOAT, lanes) for _ in range(count + 1)]
+    for room in rooms:
+        room.type = POINTER
+    for room, argument in zip(rooms[1:], function.args, strict=True):
+        b.store(argument, room, align=4)
+    entry, head, done = b.block, b.append_basic_block(), b.append_basic_block()
+    b.branch(head)
+    b.position_at_end(head)
+    i = b.phi(I64)
+    i.add_incoming(I64(0), entry)
+    places = [b.gep(room, [i], source_etype=FLOAT) for room in rooms]
+    values = [b.load(place, typ=FLOAT, align=4) for place in places[1:]]
+    b.call(scalar, [places[0], ir.Constant(POINTER, None), *values])
+    following = b.add(i, I64(1))
+    i.add_incoming(following, head)
+    b.cbranch(b.icmp_signed("<", following, I64(lanes)), head, done)
+    b.position_at_end(done)
+    b.ret(b.load(rooms[0], typ=function.function_type.return_type, align=4))
+
+
+def _add_math(module: ir.Module, name: str, target: Target) -> str:
+    """An elementary function of one float, to be inlined."""
+    symbol = f"scalar.{name}"
+    if symbol not in module.globals:
+        function = ir.Function(module, ir.FunctionType(FLOAT, [FLOAT]), symbol)
+        function.linkage = "internal"
+        function.attributes.add("alwaysinline")
+        b = ir.IRBuilder(function.append_basic_block())
+        math = MathEmitter(module, Vector(1, target.fma))
+        b.ret(getattr(math, name)(b, function.args[0]))
+    return symbol
+
+
+def declare_applied(module: ir.Module, code: Code, lanes: int, count: int) -> ir.GlobalValue:
+    """The function for so many lanes, in the module that calls it."""
+    kind = applied_type(lanes, count)
+    return declared(module, applied_name(code, lanes), kind.return_type, kind.args)

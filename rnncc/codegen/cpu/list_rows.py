@@ -1,0 +1,101 @@
+"""`kern.list_rows`: the numbers of the rows whose flags are true, and of the others behind them."""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.nest import make_nest
+from rnncc.codegen.emit import I64, VALUE, Emit, Pointer, Value, vector_type
+from rnncc.ir.access import get_access
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.kernels import ListRows
+
+
+def emit_list_rows(emit: Emit, op: ListRows, flags: Pointer, out: Pointer) -> None:
+    """List rows: vectors of them whose flags are all true at once, which is usual."""
+    with emit.alone():
+        emit.store(_Code(emit, op, flags, out).run(), out)
+
+
+class _Code:
+    """Loops that carry how many flags were true so far."""
+
+    def __init__(self, emit: Emit, op: ListRows, flags: Pointer, out: Pointer) -> None:
+        self.emit, self.lanes = emit, emit.target.lanes
+        access = get_access(op.access)
+        nest = make_nest(op.dims, [access], [])
+        self.dims, self.steps = nest.dims or (Dim.of(1),), nest.accesses[0].strides or (Dim.of(1),)
+        self.flags, self.out = emit.at(flags, emit.dim(access.offset)), emit.at(out, I64(1))
+        self.last = emit.b.sub(emit.dim(product(op.dims)), I64(1))
+
+    def run(self) -> Value:
+        """The number of true flags, as it is stored."""
+        return self._number(self._axis(0, I64(0), self.flags, I64(0)))
+
+    def _axis(self, axis: int, row: Value, flags: Pointer, found: Value) -> Value:
+        """The rows of an axis and those inside; `row`: the number of the row outside."""
+        emit, b = self.emit, self.emit.b
+        size, step = emit.dim(self.dims[axis]), emit.dim(self.steps[axis])
+        first = b.mul(row, size)
+        if axis == len(self.dims) - 1:
+            return self._rows(first, size, flags, found)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            inner = emit.at(flags, b.mul(i, step))
+            return [self._axis(axis + 1, b.add(first, i), inner, carried[0])]
+
+        return emit.loop(size, turn, [found])[0]
+
+    def _rows(self, first: Value, count: Value, flags: Pointer, found: Value) -> Value:
+        """Neighbouring rows."""
+        b, step = self.emit.b, self.steps[-1]
+        if step != 1:
+            return self._one_by_one(first, count, flags, found)
+        vectors = b.sdiv(count, I64(self.lanes))
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            at = b.mul(i, I64(self.lanes))
+            return [self._vector(b.add(first, at), self.emit.at(flags, at), carried[0])]
+
+        [found] = self.emit.loop(vectors, turn, [found])
+        done = b.mul(vectors, I64(self.lanes))
+        rest, behind = b.sub(count, done), self.emit.at(flags, done)
+        return self._one_by_one(b.add(first, done), rest, behind, found)
+
+    def _vector(self, first: Value, flags: Pointer, found: Value) -> Value:
+        emit, b, lanes = self.emit, self.emit.b, self.lanes
+        bits = b.bitcast(emit.load(flags, lanes), ir.IntType(lanes))
+        every = b.icmp_unsigned("==", bits, ir.Constant(bits.type, -1))
+        with b.if_else(every) as (all_true, mixed):
+            with all_true:
+                lane = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
+                numbers = self._number(b.add(emit.splat(first, lanes), lane), lanes)
+                emit.store(numbers, emit.at(self.out, found), lanes)
+                quick, after_quick = b.add(found, I64(lanes)), b.block
+            with mixed:
+                slow = self._one_by_one(first, I64(lanes), flags, found)
+                after_slow = b.block
+        phi = b.phi(I64)
+        phi.add_incoming(quick, after_quick)
+        phi.add_incoming(slow, after_slow)
+        return phi
+
+    def _one_by_one(self, first: Value, count: Value, flags: Pointer, found: Value) -> Value:
+        """Each row's number is written to both places that it may have; what is there is replaced
+        by the number of a later row, or is this one's."""
+        emit, b, step = self.emit, self.emit.b, self.emit.dim(self.steps[-1])
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            row, [found] = b.add(first, i), carried
+            others = b.sub(row, found)
+            for place in (b.sub(self.last, others), found):
+                emit.store(self._number(row), emit.at(self.out, place))
+            flag = emit.load(emit.at(flags, b.mul(i, step)))
+            return [b.add(found, b.zext(flag, I64))]
+
+        return emit.loop(count, turn, [found])[0]
+
+    def _number(self, value: Value, lanes: int = 1) -> Value:
+        """Numbers in the list's type."""
+        type_ = vector_type(VALUE[self.out.dtype], lanes)
+        return value if type_ == value.type else self.emit.b.trunc(value, type_)

@@ -1,0 +1,59 @@
+"""Rows that a kernel computes where it does not compute all: their number, and their indices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.kernels import Kernel
+
+
+class RowList:
+    """The rows that `kern.list_rows` listed for a kernel.
+
+    Args:
+        dims: the axes that a row's number runs over.
+        listed: the list.
+
+    Attributes:
+        count: how many rows are computed.
+    """
+
+    def __init__(self, emit: Emit, op: Kernel, dims: Sequence[Dim], listed: Pointer) -> None:
+        some = op.some_rows
+        assert some is not None
+        self.emit, self.dims = emit, dims
+        chosen = self._number(listed)
+        entries = emit.at(listed, I64(1))
+        if some.where:
+            self.count, self.entries = chosen, entries
+        else:
+            self.count = emit.b.sub(emit.dim(product(op.dims[: some.axes])), chosen)
+            self.entries = emit.at(entries, chosen)
+
+    @staticmethod
+    def of(emit: Emit, op: Kernel, dims: Sequence[Dim], listed: Pointer | None) -> RowList | None:
+        """None for a kernel that computes all rows."""
+        return None if listed is None else RowList(emit, op, dims, listed)
+
+    def indices(self, number: Value) -> list[Value]:
+        """The indices of a listed row."""
+        emit, b = self.emit, self.emit.b
+        row, found = self._number(emit.at(self.entries, number)), list[Value]()
+        for size in (emit.dim(d) for d in reversed(self.dims[1:])):
+            found.append(b.srem(row, size))
+            row = b.sdiv(row, size)
+        return [row, *reversed(found)][: len(self.dims)]
+
+    def _number(self, entry: Pointer) -> Value:
+        number = self.emit.load(entry)
+        return number if entry.dtype == "i64" else self.emit.b.sext(number, I64)
+
+    def nest(self, counts: Sequence[Value], body: Callable[[list[Value]], None]) -> None:
+        """Loops over the rows, which threads share, and over other axes inside."""
+
+        def point(indices: list[Value]) -> None:
+            body([*self.indices(indices[0]), *indices[1:]])
+
+        self.emit.nest([self.count, *counts], point, shared=True)

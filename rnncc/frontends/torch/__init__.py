@@ -1,0 +1,1 @@
+"""PyTorch graphs (aten operators) as `rnn` programs."""

@@ -1,0 +1,40 @@
+"""The aten operators that are translated, by family: name -> function of a `Site` and operands.
+
+A function takes aten's own arguments, tensors as values, and gives a value or a tuple of them. A
+key is an operator's name, or NAME.OVERLOAD where overloads differ.
+"""
+
+from __future__ import annotations
+
+from rnncc.frontends.torch import scalar_op
+from rnncc.frontends.torch.aten import (
+    activations,
+    comparisons,
+    convolution,
+    elementwise,
+    indexing,
+    linear,
+    normalisation,
+    random,
+    recurrent,
+    reductions,
+    shapes,
+    sources,
+)
+from rnncc.frontends.torch.site import Table
+
+OPERATORS: Table = {
+    **elementwise.OPERATORS,
+    **activations.OPERATORS,
+    **comparisons.OPERATORS,
+    **linear.OPERATORS,
+    **reductions.OPERATORS,
+    **normalisation.OPERATORS,
+    **random.OPERATORS,
+    **recurrent.OPERATORS,
+    **shapes.OPERATORS,
+    **convolution.OPERATORS,
+    **indexing.OPERATORS,
+    **sources.OPERATORS,
+    **scalar_op.OPERATORS,
+}

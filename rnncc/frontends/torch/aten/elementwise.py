@@ -1,0 +1,131 @@
+"""Arithmetic of aten, and functions of one number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rnncc.frontends.torch.site import Number, Operand, Site, Table, Value
+from rnncc.ir.build import Build
+from rnncc.ir.composites import power as build_power
+from rnncc.ir.types import FLOATS, dtype_of
+
+
+def add(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
+    """A + alpha · b"""
+    return at.b.add(at.value(a), _times(at, b, alpha))
+
+
+def sub(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
+    """A - alpha · b"""
+    return at.b.sub(at.value(a), _times(at, b, alpha))
+
+
+def rsub(at: Site, a: Operand, b: Operand, alpha: Number = 1) -> Value:
+    """B - alpha · a"""
+    return at.b.sub(at.value(b), _times(at, a, alpha))
+
+
+def mul(at: Site, a: Operand, b: Operand) -> Value:
+    """A · b; of bools: a and b"""
+    if at.dtype == "i1":
+        return at.b.logical("and", at.value(a), at.value(b))
+    return at.b.mul(at.value(a), at.value(b))
+
+
+def div(at: Site, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Value:
+    """A / b"""
+    if rounding_mode is not None:
+        at.refuse(f"a division with rounding_mode={rounding_mode!r} is not supported")
+    return at.b.div(at.value(a), at.value(b))
+
+
+def neg(at: Site, x: Value) -> Value:
+    """0 - x where x is a whole number"""
+    return at.b.neg(x) if at.dtype in FLOATS else at.b.sub(at.value(0), x)
+
+
+def abs_of(at: Site, x: Value) -> Value:
+    """|x|"""
+    return at.b.abs(x) if at.dtype in FLOATS else at.b.maximum(x, neg(at, x))
+
+
+def reciprocal(at: Site, x: Value) -> Value:
+    """1 / x"""
+    return at.b.div(at.value(1), at.value(x))
+
+
+def rsqrt(at: Site, x: Value) -> Value:
+    """1 / √x"""
+    return at.b.div(at.value(1), at.b.sqrt(at.value(x)))
+
+
+def square(at: Site, x: Value) -> Value:
+    """x²"""
+    return at.b.mul(x, x)
+
+
+def power(at: Site, x: Operand, exponent: Operand) -> Value:
+    """x to a power, of floats"""
+    if at.dtype not in FLOATS:
+        at.refuse("powers of whole numbers are not supported")
+    base = at.value(x)
+    return build_power(
+        at.b, base, exponent if isinstance(exponent, (int, float)) else at.value(exponent)
+    )
+
+
+def rounded(kind: str) -> Callable[[Site, Value], Value]:
+    """To a whole number; no gradient"""
+    return lambda at, x: at.b.round(kind, x) if at.dtype in FLOATS else x
+
+
+def unary(function: Callable[[Build, Value], Value]) -> Callable[[Site, Value], Value]:
+    """The translation of f(x), computed in floats."""
+    return lambda at, x: function(at.b, at.value(x))
+
+
+def sign(at: Site, x: Value) -> Value:
+    """-1, 0 or 1; no gradient"""
+    zero = at.b.full_like(x, 0)
+    above, below = at.b.compare("gt", x, zero), at.b.compare("lt", x, zero)
+    return at.b.sub(at.b.cast(above, dtype_of(x)), at.b.cast(below, dtype_of(x)))
+
+
+def to_copy(at: Site, x: Value, **_: Any) -> Value:
+    """As another dtype"""
+    return at.value(x)
+
+
+def _times(at: Site, x: Operand, factor: Number) -> Value:
+    value = at.value(x)
+    return value if factor == 1 else at.b.mul(value, at.value(factor))
+
+
+OPERATORS: Table = {
+    "add": add,
+    "sub": sub,
+    "rsub": rsub,
+    "mul": mul,
+    "div": div,
+    "neg": neg,
+    "abs": abs_of,
+    "reciprocal": reciprocal,
+    "rsqrt": rsqrt,
+    "square": square,
+    "pow": power,
+    "sign": sign,
+    **{name: rounded(name) for name in ("floor", "ceil", "trunc")},
+    "round.default": rounded("even"),
+    "sin": unary(Build.sin),
+    "cos": unary(Build.cos),
+    "exp": unary(Build.exp),
+    "expm1": unary(Build.expm1),
+    "log": unary(Build.log),
+    "log1p": unary(Build.log1p),
+    "sqrt": unary(Build.sqrt),
+    "erf": unary(Build.erf),
+    "tanh": unary(Build.tanh),
+    "sigmoid": unary(Build.sigmoid),
+    "_to_copy": to_copy,
+}

@@ -1,0 +1,108 @@
+"""Normalisation of aten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rnncc.frontends.torch.aten.reductions import count, keep
+from rnncc.frontends.torch.site import Number, Site, Table, Value, last_axes, rank_of
+from rnncc.ir.composites import layer_norm as build_layer_norm
+from rnncc.ir.types import dims_of
+
+
+def layer_norm(
+    at: Site,
+    x: Value,
+    shape: Sequence[Any],
+    weight: Value | None = None,
+    bias: Value | None = None,
+    epsilon: Number = 1e-5,
+    *_: Any,
+) -> Value:
+    """(x - mean) / √(variance + epsilon) · weight + bias"""
+    return native_layer_norm(at, x, shape, weight, bias, epsilon)[0]
+
+
+def native_layer_norm(
+    at: Site,
+    x: Value,
+    shape: Sequence[Any],
+    weight: Value | None,
+    bias: Value | None,
+    epsilon: Number,
+) -> tuple[Value, Value, Value]:
+    """The same; the mean, and 1 over the root"""
+    axes, b = last_axes(x, len(shape)), at.b
+    if len(axes) == 1:
+        y, mean, std = build_layer_norm(b, x, weight, bias, axes[0], float(epsilon))
+        return y, mean, b.div(at.value(1), std)
+    size = count(at, x, axes)
+    mean = b.div(keep(at, "sum", x, axes), size)
+    rest = b.sub(x, mean)
+    variance = b.div(keep(at, "sum", b.mul(rest, rest), axes), size)
+    std = b.sqrt(b.add(variance, at.value(epsilon)))
+    y = b.div(rest, std)
+    y = y if weight is None else b.mul(y, weight)
+    return (y if bias is None else b.add(y, bias)), mean, b.div(at.value(1), std)
+
+
+def batch_norm(
+    at: Site,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    momentum: Number,
+    epsilon: Number,
+) -> tuple[Value, ...]:
+    """With the running mean and variance of each channel, axis 1"""
+    b = at.b
+
+    def lined_up(v: Value) -> Value:
+        return b.reshape(v, (*dims_of(v), *[1] * (rank_of(x) - 2)))
+
+    std = b.sqrt(b.add(variance, at.value(epsilon)))
+    y = b.div(b.sub(x, lined_up(mean)), lined_up(std))
+    y = y if weight is None else b.mul(y, lined_up(weight))
+    y = y if bias is None else b.add(y, lined_up(bias))
+    return y, mean, b.div(at.value(1), std)
+
+
+def batch_norm_in_training(
+    at: Site,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    mean: Value,
+    variance: Value,
+    training: bool,
+    momentum: Number,
+    epsilon: Number,
+) -> tuple[Value, ...]:
+    """With the batch's own mean and variance; then the running ones, moved towards them"""
+    if not training:
+        made = batch_norm(at, x, weight, bias, mean, variance, momentum, epsilon)
+        return *made, mean, variance
+    b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
+    size, channels = count(at, x, axes), dims_of(mean)
+    own = b.div(b.reduce("sum", x, axes), size)
+    rest = b.sub(x, b.reshape(own, (*channels, *[1] * (rank_of(x) - 2))))
+    spread = b.reduce("sum", b.mul(rest, rest), axes)
+    made = batch_norm(at, x, weight, bias, own, b.div(spread, size), momentum, epsilon)
+    unbiased = b.div(spread, count(at, x, axes, 1))
+    return *made, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
+
+
+def _moved(at: Site, old: Value, new: Value, momentum: Number) -> Value:
+    kept = at.b.mul(old, at.value(1 - momentum))
+    return at.b.add(kept, at.b.mul(new, at.value(momentum)))
+
+
+OPERATORS: Table = {
+    "layer_norm": layer_norm,
+    "native_layer_norm": native_layer_norm,
+    "_native_batch_norm_legit_no_training": batch_norm,
+    "_native_batch_norm_legit_functional": batch_norm_in_training,
+}

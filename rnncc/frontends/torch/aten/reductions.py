@@ -1,0 +1,114 @@
+"""Reductions of aten, and softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
+from rnncc.ir.composites import softmax as build_softmax
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of
+
+Axes = int | Sequence[int] | None
+
+
+def total(at: Site, x: Value, dim: Axes = None, keepdim: bool = False, **_: object) -> Value:
+    """The sum along axes, all of them where none are named"""
+    return reduce(at, "sum", at.value(x), dim)
+
+
+def mean(at: Site, x: Value, dim: Axes = None, keepdim: bool = False, **_: object) -> Value:
+    """The sum over the count"""
+    x = at.value(x)
+    return at.b.div(reduce(at, "sum", x, dim), count(at, x, _axes(at, x, dim)))
+
+
+def extreme(kind: str) -> Translation:
+    """The largest or smallest along axes; equal ones share the gradient"""
+
+    def translate(at: Site, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+        return reduce(at, kind, x, dim)
+
+    return translate
+
+
+def variance(
+    at: Site,
+    x: Value,
+    dim: Axes = None,
+    *,
+    correction: Number | None = None,
+    keepdim: bool = False,
+) -> Value:
+    """The mean square of what is left without the mean, over the count less the correction"""
+    return _moments(at, x, dim, correction)[0]
+
+
+def variance_and_mean(
+    at: Site,
+    x: Value,
+    dim: Axes = None,
+    *,
+    correction: Number | None = None,
+    keepdim: bool = False,
+) -> tuple[Value, Value]:
+    """Both"""
+    return _moments(at, x, dim, correction)
+
+
+def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
+    """exp(x - max x) / sum exp(x - max x)"""
+    return build_softmax(at.b, x, at.axis(dim, rank_of(x)))
+
+
+def log_softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
+    """X - max x - ln sum exp(x - max x)"""
+    axis, b = at.axis(dim, rank_of(x)), at.b
+    shifted = b.sub(x, b.stop_gradient(keep(at, "max", x, [axis])))
+    return b.sub(shifted, b.log(keep(at, "sum", b.exp(shifted), [axis])))
+
+
+def reduce(at: Site, kind: str, x: Value, dim: Axes) -> Value:
+    """A reduction in the shape of the result."""
+    axes = _axes(at, x, dim)
+    return at.b.reshape(at.b.reduce(kind, x, axes) if axes else x, at.dims)
+
+
+def keep(at: Site, kind: str, x: Value, axes: Sequence[int]) -> Value:
+    """A reduction along axes that stay, with size 1."""
+    dims = [Dim.of(1) if axis in axes else size for axis, size in enumerate(dims_of(x))]
+    return at.b.reshape(at.b.reduce(kind, x, axes), dims)
+
+
+def count(at: Site, x: Value, axes: Sequence[int], less: Number = 0) -> Value:
+    """How many elements each sum along axes has, as a float."""
+    size = product(dims_of(x)[axis] for axis in axes) - int(less)
+    return at.value(int(size)) if size.is_static else at.value(at.b.size(size))
+
+
+def _moments(at: Site, x: Value, dim: Axes, correction: Number | None) -> tuple[Value, Value]:
+    axes, b = _axes(at, x, dim), at.b
+    average = b.div(keep(at, "sum", x, axes), count(at, x, axes))
+    rest = b.sub(x, average)
+    less = 1 if correction is None else correction
+    spread = b.div(b.reduce("sum", b.mul(rest, rest), axes), count(at, x, axes, less))
+    return b.reshape(spread, at.dims), b.reshape(average, at.dims)
+
+
+def _axes(at: Site, x: Value, dim: Axes) -> list[int]:
+    rank = rank_of(x)
+    return sorted(at.axis(axis, rank) for axis in as_list(dim)) or list(range(rank))
+
+
+OPERATORS: Table = {
+    "sum": total,
+    "mean": mean,
+    "amax": extreme("max"),
+    "amin": extreme("min"),
+    "max.default": extreme("max"),
+    "min.default": extreme("min"),
+    "var": variance,
+    "var_mean": variance_and_mean,
+    **dict.fromkeys(("_softmax", "softmax.int"), softmax),
+    **dict.fromkeys(("_log_softmax", "log_softmax.int"), log_softmax),
+}

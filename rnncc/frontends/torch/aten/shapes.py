@@ -1,0 +1,208 @@
+"""What aten only rearranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of
+
+Size = int | Dim
+
+
+def same(at: Site, x: Value, *_: Any, **__: Any) -> Value:
+    """X itself"""
+    return x
+
+
+def reshape(at: Site, x: Value, *_: Any, **__: Any) -> Value:
+    """The elements in another shape"""
+    return at.b.reshape(x, at.dims)
+
+
+def expand(at: Site, x: Value, *_: Any, **__: Any) -> Value:
+    """Repeated along axes of size 1 and new ones in front"""
+    return at.widened(x)
+
+
+def permute(at: Site, x: Value, dims: Sequence[int]) -> Value:
+    """Axes in another order"""
+    return at.b.transpose(x, [at.axis(axis, rank_of(x)) for axis in dims])
+
+
+def transpose(at: Site, x: Value, first: int, second: int) -> Value:
+    """Two axes swapped"""
+    perm = list(range(rank_of(x)))
+    if perm:
+        one, other = at.axis(first, len(perm)), at.axis(second, len(perm))
+        perm[one], perm[other] = perm[other], perm[one]
+    return at.b.transpose(x, perm)
+
+
+def t(at: Site, x: Value) -> Value:
+    """A matrix transposed; a vector as it is"""
+    return at.b.transpose(x, [1, 0]) if rank_of(x) == 2 else x
+
+
+def select(at: Site, x: Value, dim: int, index: Size) -> Value:
+    """One place of an axis, which goes"""
+    axis = at.axis(dim, rank_of(x))
+    return at.b.reshape(at.b.slice(x, axis, _from_start(x, axis, index), 1), at.dims)
+
+
+def slice_of(
+    at: Site,
+    x: Value,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: Size = 1,
+) -> Value:
+    """Part of an axis, without gaps"""
+    if step != 1:
+        at.refuse(f"a slice with step {step} is not supported")
+    axis = at.axis(dim, rank_of(x))
+    return at.b.slice(x, axis, _begin(x, axis, start), at.dims[axis])
+
+
+def select_scatter(at: Site, x: Value, new: Value, dim: int, index: Size) -> Value:
+    """X with one place of an axis replaced"""
+    axis = at.axis(dim, rank_of(x))
+    dims = (*at.dims[:axis], Dim.of(1), *at.dims[axis + 1 :])
+    return _replaced(at, x, at.b.reshape(at.value(new), dims), axis, _from_start(x, axis, index))
+
+
+def slice_scatter(
+    at: Site,
+    x: Value,
+    new: Value,
+    dim: int = 0,
+    start: Size | None = None,
+    end: Size | None = None,
+    step: Size = 1,
+) -> Value:
+    """X with part of an axis replaced"""
+    if step != 1:
+        at.refuse(f"a slice with step {step} is not supported")
+    axis = at.axis(dim, rank_of(x))
+    return _replaced(at, x, at.value(new), axis, _begin(x, axis, start))
+
+
+def split(at: Site, x: Value, size: Size | Sequence[Size], dim: int = 0) -> tuple[Value, ...]:
+    """Parts of an axis, of one size or of several"""
+    axis, start, parts = at.axis(dim, rank_of(x)), Dim.of(0), list[Value]()
+    for part in at.node.meta["val"]:
+        extent = at.shape(part)[axis]
+        parts.append(at.b.slice(x, axis, start, extent))
+        start = start + extent
+    return tuple(parts)
+
+
+def unbind(at: Site, x: Value, dim: int = 0) -> tuple[Value, ...]:
+    """Every place of an axis"""
+    axis = at.axis(dim, rank_of(x))
+    count = int(dims_of(x)[axis])
+    return tuple(at.b.reshape(at.b.slice(x, axis, i, 1), at.dims) for i in range(count))
+
+
+def cat(at: Site, tensors: Sequence[Value], dim: int = 0) -> Value:
+    """One after another"""
+    parts = [at.value(x) for x in tensors if dims_of(x) != (0,) or len(at.dims) == 1]
+    return at.b.concat(parts, at.axis(dim, len(at.dims)))
+
+
+def stack(at: Site, tensors: Sequence[Value], dim: int = 0) -> Value:
+    """One after another along a new axis"""
+    axis = at.axis(dim, len(at.dims))
+    wide = (*at.dims[:axis], Dim.of(1), *at.dims[axis + 1 :])
+    return at.b.concat([at.b.reshape(at.value(x), wide) for x in tensors], axis)
+
+
+def repeat(at: Site, x: Value, repeats: Sequence[Size]) -> Value:
+    """The whole repeated along axes, new ones in front"""
+    new = len(repeats) - rank_of(x)
+    sizes = (*[Dim.of(1)] * new, *dims_of(x))
+    wide = [d for pair in zip(map(Dim.of, repeats), sizes, strict=True) for d in pair]
+    spread = at.b.broadcast(x, wide, [2 * (new + axis) + 1 for axis in range(rank_of(x))])
+    return at.b.reshape(spread, at.dims)
+
+
+def pad(at: Site, x: Value, pads: Sequence[Size], value: Number = 0) -> Value:
+    """A number around it; pads begin with the last axis"""
+    for number, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
+        axis = rank_of(x) - 1 - number
+        size, front = dims_of(x)[axis], Dim.of(before)
+        if any(d.is_static and int(d) < 0 for d in (front, Dim.of(after))):
+            at.refuse("a pad below 0 is not supported", "slice")
+        x = at.b.pad(x, axis, front, size + front + after, float(value))
+    return x
+
+
+def flip(at: Site, x: Value, dims: Sequence[int]) -> Value:
+    """The other way round along axes"""
+    for dim in dims:
+        x = _flipped(at, x, at.axis(dim, rank_of(x)))
+    return x
+
+
+def _flipped(at: Site, x: Value, axis: int) -> Value:
+    """Rows of one sequence, the last one first."""
+    b, rank = at.b, rank_of(x)
+    there = [axis, *(other for other in range(rank) if other != axis)]
+    rows = b.transpose(x, there)
+    size, *rest = dims_of(rows)
+    lengths = b.broadcast(b.size(size, "i32"), [1], [])
+    turned = b.reverse_segments(b.reshape(rows, (size, 1, *rest)), lengths)
+    return b.transpose(b.reshape(turned, (size, *rest)), [there.index(i) for i in range(rank)])
+
+
+def _from_start(x: Value, axis: int, index: Size) -> Dim:
+    at = Dim.of(index)
+    return dims_of(x)[axis] + at if at.is_static and int(at) < 0 else at
+
+
+def _begin(x: Value, axis: int, start: Size | None) -> Dim:
+    """Where a slice starts: within the axis."""
+    size, begin = dims_of(x)[axis], _from_start(x, axis, 0 if start is None else start)
+    if begin.is_static and size.is_static:
+        return Dim.of(max(0, min(int(begin), int(size))))
+    return begin
+
+
+def _replaced(at: Site, x: Value, new: Value, axis: int, start: Dim) -> Value:
+    """X with new at a place along an axis."""
+    end = start + dims_of(new)[axis]
+    before = at.b.slice(x, axis, 0, start)
+    after = at.b.slice(x, axis, end, dims_of(x)[axis] - end)
+    parts = [part for part in (before, new, after) if dims_of(part)[axis] != 0]
+    return at.b.concat(parts, axis)
+
+
+OPERATORS: Table = {
+    **dict.fromkeys(
+        "clone contiguous alias lift_fresh lift_fresh_copy lift _assert_tensor_metadata".split(),
+        same,
+    ),
+    **dict.fromkeys(
+        "view _unsafe_view reshape unsqueeze squeeze squeeze_copy unsqueeze_copy".split(), reshape
+    ),
+    "expand": expand,
+    "permute": permute,
+    "transpose": transpose,
+    "t": t,
+    "select": select,
+    "select_scatter": select_scatter,
+    "slice_scatter": slice_scatter,
+    "slice": slice_of,
+    "split": split,
+    "chunk": split,
+    "split_with_sizes": split,
+    "unbind": unbind,
+    "cat": cat,
+    "stack": stack,
+    "repeat": repeat,
+    "constant_pad_nd": pad,
+    "flip": flip,
+}

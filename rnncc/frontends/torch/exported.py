@@ -1,0 +1,160 @@
+# pyright: basic, reportMissingImports=false
+"""From a program of `torch.export` to a net."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+from torch.fx import GraphModule, Node
+from xdsl.ir import SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.lower import lower_graph, translation_of
+from rnncc.frontends.torch.site import SEED, Random
+from rnncc.frontends.torch.sizes import Sizes
+from rnncc.frontends.torch.types import DTYPES, type_name
+from rnncc.ir.build import Build
+from rnncc.ir.program import Program
+
+_HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A net, and what its inputs and outputs are in PyTorch.
+
+    Attributes:
+        program: inputs are the tensors that the user gives, then those that the module holds, then
+            the seed of random numbers, if there are any.
+        given: how many tensors the user gives.
+        held: the names of the module's tensors, in the order of the inputs.
+        changed: the names of buffers that the first outputs are written back to.
+        results: what is returned: the names of outputs, or other values.
+        tensors: all tensors of the graph, as fakes.
+    """
+
+    program: Program
+    given: int
+    held: Sequence[str]
+    changed: Sequence[str]
+    results: Sequence[Any]
+    tensors: Sequence[torch.Tensor]
+
+
+def import_exported(
+    exported: ExportedProgram,
+    name: str = "net",
+    names: Mapping[str, str] | None = None,
+    packed: bool = False,
+) -> Exported:
+    """A net from an exported program.
+
+    Args:
+        names: what PyTorch's symbols of sizes are called.
+        packed: whether the module's tensors become parameters of the net, with their values, and
+            not inputs.
+
+    Raises:
+        CompileError: an operator or a dtype is not supported; it names the user's line.
+    """
+    plain = _decomposed(exported)
+    signature, sizes = plain.graph_signature, Sizes(names)
+    nodes = {node.name: node for node in plain.graph.find_nodes(op="placeholder")}
+    b = Build.net(name)
+    values, held, arrays = dict[str, SSAValue](), list[str](), {}
+    given = [spec for spec in signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    for spec in given:
+        tensor = _tensor(nodes[spec.arg.name])
+        if tensor is not None:
+            dims = [sizes(size) for size in tensor.shape]
+            values[spec.arg.name] = b.input(spec.arg.name, dims, _dtype(spec.arg.name, tensor))
+    count = len(values)
+    for spec in signature.input_specs:
+        if spec.kind not in _HELD:
+            continue
+        tensor, target = _tensor(nodes[spec.arg.name]), str(spec.target)
+        assert tensor is not None
+        dims, dtype = [sizes(size) for size in tensor.shape], _dtype(target, tensor)
+        if packed:
+            values[spec.arg.name] = b.param(target, dims, dtype)
+            arrays[target] = held_tensor(exported, target).detach().numpy().copy()
+        else:
+            values[spec.arg.name] = b.input(target, dims, dtype)
+            held.append(target)
+    inputs: list[Any] = [values.get(node) for node in nodes]
+    random = Random(b)
+    made = lower_graph(plain.graph_module, b, inputs, sizes, random)
+    outputs, changed, results = _outputs(signature.output_specs, made)
+    program = b.finish(outputs, arrays, name)
+    found = [node.meta.get("val") for node in plain.graph.nodes]
+    tensors = [value for value in found if isinstance(value, torch.Tensor)]
+    return Exported(program, count, held, changed, results, tensors)
+
+
+def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
+    """A parameter, buffer or constant by its name."""
+    known: Mapping[str, Any] = {**exported.constants, **exported.state_dict}
+    return known[target]
+
+
+def _decomposed(exported: ExportedProgram) -> ExportedProgram:
+    """The same without changes in place; what has no translation falls apart, where it can."""
+    plain = _decompose(exported, {})
+    parts = [m for m in plain.graph_module.modules() if isinstance(m, GraphModule)]
+    missing = {
+        node.target
+        for node in (node for part in parts for node in part.graph.nodes)
+        if isinstance(node.target, torch._ops.OpOverload) and translation_of(node.target) is None
+    }
+    if not missing:
+        return plain
+    known = torch.export.default_decompositions()
+    return _decompose(plain, {op: known[op] for op in missing if op in known})
+
+
+def _decompose(exported: ExportedProgram, table: dict[Any, Any]) -> ExportedProgram:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own
+        return exported.run_decompositions(table)
+
+
+def _outputs(
+    specs: Sequence[Any], made: Sequence[Any]
+) -> tuple[dict[str, SSAValue], list[str], list[Any]]:
+    """The net's outputs, buffers changed by the first of them, and what is returned."""
+    outputs, changed, results = dict[str, SSAValue](), list[str](), list[Any]()
+    returned = [spec for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
+    for spec, value in zip(specs, made, strict=True):
+        if spec.kind == OutputKind.BUFFER_MUTATION:
+            outputs[f"new_{spec.target}"] = value
+            changed.append(spec.target)
+        elif spec.kind != OutputKind.USER_OUTPUT:
+            raise CompileError("", f"what is given from outside is changed in place: {spec.target}")
+        elif isinstance(spec.arg, TensorArgument):
+            number = len(results)
+            name = "y" if len(returned) == 1 else f"y{number}"
+            outputs[name] = value
+            results.append(name)
+        else:
+            results.append(value)
+    return outputs, changed, results
+
+
+def _tensor(node: Node) -> torch.Tensor | None:
+    value = node.meta.get("val")
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def _dtype(name: str, tensor: torch.Tensor) -> str:
+    if tensor.dtype not in DTYPES:
+        raise CompileError(name, f"{type_name(tensor.dtype)} is not supported", "use float32")
+    return DTYPES[tensor.dtype]
+
+
+__all__ = ["SEED", "Exported", "held_tensor", "import_exported"]

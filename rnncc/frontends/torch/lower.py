@@ -1,0 +1,154 @@
+# pyright: basic, reportMissingImports=false
+"""From a graph of aten operators to ops of `rnn`, one node after another."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from inspect import signature
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+from xdsl.ir import SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.aten import OPERATORS
+from rnncc.frontends.torch.site import Random, Site, Value, location
+from rnncc.frontends.torch.types import DTYPES, fixed_size
+from rnncc.ir.build import Build, Values
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of
+
+LARGEST_CONSTANT = 4096
+"""Elements of a tensor that is written into the program."""
+SIZES: dict[Any, Callable[[Dim, Dim], Dim | None]] = {
+    operator.add: lambda a, b: a + b,
+    operator.sub: lambda a, b: a - b,
+    operator.mul: lambda a, b: a * b,
+    operator.floordiv: lambda a, b: a.divide(b),
+}
+
+
+def lower_graph(
+    module: GraphModule,
+    b: Build,
+    inputs: Sequence[Value],
+    size: Callable[[Any], Dim] = fixed_size,
+    random: Random | None = None,
+) -> list[Any]:
+    """Append a graph's ops.
+
+    Args:
+        module: the graph, and the constants that it names.
+        inputs: the values of its placeholders, in order.
+        size: what a size of a fake tensor is.
+        random: where random numbers come from; None where there are to be none.
+
+    Returns:
+        What it returns, in order.
+
+    Raises:
+        CompileError: an operator, or a form of it, is not supported; it names the user's line.
+    """
+    lowering = _Lowering(b, size, random or Random(None))
+    placeholders = module.graph.find_nodes(op="placeholder")
+    lowering.env.update(zip(placeholders, inputs, strict=True))
+    for node in module.graph.nodes:
+        match node.op:
+            case "get_attr":
+                held = getattr(module, str(node.target))
+                inner = isinstance(held, GraphModule)
+                lowering.env[node] = held if inner else _constant(b, node, held)
+            case "call_function":
+                lowering.env[node] = lowering.call(node)
+            case "output":
+                results: Any = node.args[0]
+                many = results if isinstance(results, (tuple, list)) else (results,)
+                return [lowering.env[r] if isinstance(r, Node) else r for r in many]
+            case _:
+                continue
+    raise AssertionError("a graph has no output")
+
+
+def translation_of(target: Any) -> Callable[..., Any] | None:
+    """By the operator's full name, else without its overload; None for what is not supported."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    name = target.name().removeprefix("aten::")
+    full = name if "." in name else f"{name}.default"
+    return OPERATORS.get(full) or OPERATORS.get(name.partition(".")[0])
+
+
+class _Lowering:
+    """The values of a graph's nodes."""
+
+    def __init__(self, b: Build, size: Callable[[Any], Dim], random: Random) -> None:
+        self.b, self.size, self.random = b, size, random
+        self.env: dict[Node, Any] = {}
+
+    def call(self, node: Node) -> Any:
+        values: Any = map_arg((node.args, node.kwargs), lambda n: self.env[n])
+        args, kwargs = values
+        if node.target is operator.getitem:
+            return args[0][args[1]]
+        if node.target is torch.ops.aten.sym_size.int:
+            return _plain(dims_of(args[0])[args[1]])
+        if node.target in SIZES:
+            return self._size(node, SIZES[node.target], args)
+        if node.target is torch.ops.higher_order.scan:
+            return self._scan(*args)
+        site = Site(self.b, node, self.size, self.random)
+        translation = translation_of(node.target)
+        if translation is None:
+            site.refuse("operator is not supported", _hint(node))
+        try:
+            bound = signature(translation).bind(site, *args, **kwargs)
+        except TypeError as error:
+            site.refuse(f"arguments are not supported: {error}")
+        made = translation(*bound.args, **bound.kwargs)
+        if isinstance(made, SSAValue):
+            made.name_hint = made.name_hint or node.name
+        return made
+
+    def _scan(
+        self, step: GraphModule, inits: Sequence[Value], xs: Sequence[Value], held: Sequence[Any]
+    ) -> list[Value]:
+        """PyTorch's loop: (state..., rows..., what it holds...) -> (state..., rows of ys...)."""
+        consts = [value for value in held if isinstance(value, SSAValue)]
+
+        def body(b: Build, given: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+            left = iter(given)
+            kept = [next(left) if isinstance(value, SSAValue) else value for value in held]
+            made = lower_graph(step, b, [*carry, *rows, *kept], self.size)
+            return made[: len(inits)], made[len(inits) :]
+
+        finals, ys = self.b.scan(consts, inits, xs, body)
+        return [*finals, *ys]
+
+    def _size(self, node: Node, formula: Callable[[Dim, Dim], Dim | None], args: Any) -> Any:
+        made = formula(*map(Dim.of, args))
+        if made is None:
+            what = f"a size is {args[0]} over {args[1]}, rounded: there is no formula for it"
+            raise CompileError(location(node), what)
+        return _plain(made)
+
+
+def _hint(node: Node) -> str:
+    name = str(node.target)
+    if any(word in name for word in ("bernoulli", "rand", "aten.empty")):
+        return "draw random numbers outside and give them as inputs"
+    return "docs/torch.md lists what is"
+
+
+def _plain(size: Dim) -> Dim | int:
+    return int(size) if size.is_static else size
+
+
+def _constant(b: Build, node: Node, tensor: torch.Tensor) -> Value:
+    b.loc = location(node)
+    if tensor.dtype not in DTYPES or tensor.numel() > LARGEST_CONSTANT:
+        what = f"a constant of {tensor.numel()} elements of {tensor.dtype}"
+        raise CompileError(b.loc, f"{what} is made here", "make it outside")
+    return b.constant(tensor.detach().cpu().numpy(), DTYPES[tensor.dtype])

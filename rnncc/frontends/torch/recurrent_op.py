@@ -1,0 +1,126 @@
+# pyright: basic, reportMissingImports=false
+"""`rnncc::recurrent`: what nn.LSTM, nn.GRU and nn.RNN call, as one operator of a graph.
+
+PyTorch's own operators fall apart into as many steps as the example has while they are traced.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import partial, wraps
+from typing import Any
+
+import torch
+import torch._dynamo
+import torch._VF as _VF
+from torch._subclasses.fake_tensor import is_fake
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.packed import Lengths, pack, unpack
+
+KINDS = ("lstm", "gru", "rnn_tanh", "rnn_relu")
+SCHEMA = (
+    "recurrent(Tensor x, Tensor? lengths, Tensor[] hx, Tensor[] weights, str kind, bool biases, "
+    "int layers, float dropout, bool both, bool batch_first) -> (Tensor, Tensor, Tensor)"
+)
+_library = torch.library.Library("rnncc", "DEF")
+_library.define(SCHEMA)
+_lock = threading.Lock()
+
+
+@torch.library.register_fake("rnncc::recurrent", lib=_library)
+def _shapes(
+    x: torch.Tensor,
+    lengths: torch.Tensor | None,
+    hx: Sequence[torch.Tensor],
+    weights: Sequence[torch.Tensor],
+    kind: str,
+    biases: bool,
+    layers: int,
+    dropout: float,
+    both: bool,
+    batch_first: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Y, the last h, and the last c, which only an LSTM has."""
+    width = hx[0].shape[2] * (2 if both else 1)
+    last = hx[1] if kind == "lstm" else x.new_empty(0)
+    return x.new_empty(*x.shape[:2], width), torch.empty_like(hx[0]), torch.empty_like(last)
+
+
+class _Own(threading.local):
+    depth = 0
+
+
+_own = _Own()
+_patched: dict[str, Callable[..., Any]] = {}
+
+
+@contextmanager
+def kept_whole() -> Generator[None]:
+    """While it lasts, recurrent layers that this thread traces become one operator each."""
+    with _lock:
+        if not _patched:
+            _patch()
+    _own.depth += 1
+    try:
+        yield
+    finally:
+        _own.depth -= 1
+
+
+def _patch() -> None:
+    """Put functions into PyTorch that do what its own do, unless they are to be kept whole."""
+    for kind in KINDS:
+        _patched[kind] = _instead(getattr(_VF, kind), partial(call_whole, kind))
+        setattr(_VF, kind, _patched[kind])
+    for name, ours in (("_pack_padded_sequence", pack), ("_pad_packed_sequence", unpack)):
+        setattr(_VF, name, _instead(getattr(_VF, name), ours))
+    own = torch.nn.RNNBase.check_forward_args
+
+    def check_forward_args(self: Any, input: Any, hidden: Any, batch_sizes: Any) -> None:
+        if not isinstance(batch_sizes, Lengths):
+            own(self, input, hidden, batch_sizes)
+
+    torch.nn.RNNBase.check_forward_args = check_forward_args
+
+
+def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:
+    """Ours for what a thread traces to be kept whole, else theirs."""
+
+    @wraps(theirs)
+    def call(x: torch.Tensor, *given: Any) -> Any:
+        return (ours if _own.depth and is_fake(x) else theirs)(x, *given)
+
+    kept: Any = torch._dynamo.allow_in_graph(call)
+    return kept
+
+
+def recurrent_kind(target: Any) -> str | None:
+    """The kind of layer that a function of PyTorch is, if it is one."""
+    for kind in KINDS:
+        if target in (getattr(torch, kind), _patched.get(kind)):
+            return kind
+    return None
+
+
+def call_whole(kind: str, x: torch.Tensor, *given: Any) -> Any:
+    """A layer as one operator, of padded sequences or of packed ones.
+
+    Raises:
+        CompileError: the sequences were packed while nothing was kept whole.
+    """
+    lengths, batch_first = None, False
+    if isinstance(given[2], bool):  # hx, weights, biases, ...
+        hx, weights, biases, layers, dropout, train, both, batch_first = given
+    else:
+        lengths, hx, weights, biases, layers, dropout, train, both = given
+        if not isinstance(lengths, Lengths):
+            raise CompileError(kind, "packed sequences are not supported here", "pad them")
+    states = list(hx) if kind == "lstm" else [hx]
+    dropped = float(dropout) if train else 0.0
+    settings = (kind, biases, layers, dropped, both, batch_first)
+    known = None if lengths is None else lengths.of
+    y, h, c = torch.ops.rnncc.recurrent(x, known, states, list(weights), *settings)
+    return (y, h, c) if kind == "lstm" else (y, h)

@@ -1,0 +1,146 @@
+# pyright: basic, reportMissingImports=false
+"""Where one aten operator is translated: the builder, the operator's result, refusals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import torch
+from torch.fx import Node
+from xdsl.ir import SSAValue
+
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.torch.types import DTYPES, ORDER, type_name
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of, dtype_of
+
+Value = SSAValue
+Number = float | int | bool
+Operand = SSAValue | Number
+Dims = tuple[Dim, ...]
+SEED = "seed"
+_LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
+
+
+class Random:
+    """Where random numbers of a net come from: its input `seed`, and a stream for each use."""
+
+    def __init__(self, b: Build | None) -> None:
+        self._net, self._seed, self._streams = b, None, 0
+
+    @property
+    def used(self) -> bool:
+        """Whether the net has a seed."""
+        return self._seed is not None
+
+    def seed(self) -> Value:
+        """The seed, i32 of rank 0; raises `CompileError` where the net can have none."""
+        if self._net is None:
+            hint = "draw random numbers outside and give them as inputs"
+            raise CompileError("", "random numbers within a step are not supported", hint)
+        if self._seed is None:
+            self._seed = self._net.input(SEED, [], "i32")
+        return self._seed
+
+    def stream(self) -> int:
+        """The number of the next use."""
+        self._streams += 1
+        return self._streams
+
+
+class Site:
+    """What a translation needs besides its operands.
+
+    Args:
+        b: appends ops.
+        node: the operator's node; its meta has the result as a fake tensor.
+        size: a size of a fake tensor as a `Dim`.
+        random: where random numbers come from.
+    """
+
+    def __init__(self, b: Build, node: Node, size: Callable[[Any], Dim], random: Random) -> None:
+        self.b, self.node, self.size, self.random = b, node, size, random
+        b.loc = location(node)
+
+    @property
+    def dims(self) -> Dims:
+        """The result's shape; the first one's, of several."""
+        return self.shape(self._result)
+
+    @property
+    def dtype(self) -> str:
+        """The result's element type; the first one's, of several."""
+        return self.dtype_name(self._result.dtype)
+
+    @property
+    def _result(self) -> torch.Tensor:
+        found = self.node.meta["val"]
+        return found[0] if isinstance(found, (tuple, list)) else found
+
+    def shape(self, tensor: torch.Tensor) -> Dims:
+        """A fake tensor's shape."""
+        return tuple(self.size(size) for size in tensor.shape)
+
+    def dtype_name(self, dtype: torch.dtype) -> str:
+        """The element type of that name in `rnn`; refuses what it has none for."""
+        if dtype not in DTYPES:
+            self.refuse(f"{type_name(dtype)} is not supported", "cast to float32")
+        return DTYPES[dtype]
+
+    def value(self, x: Operand, dtype: str | None = None) -> Value:
+        """An operand of an element type; a number becomes a fill of rank 0."""
+        kind = self.dtype if dtype is None else dtype
+        return self.b.cast(x, kind) if isinstance(x, SSAValue) else self.b.fill(float(x), (), kind)
+
+    def common(self, *operands: Operand) -> list[Value]:
+        """Operands of the element type that comparisons and choices bring them to."""
+        kind = max((_kind(x) for x in operands), key=ORDER.index)
+        return [self.value(x, kind) for x in operands]
+
+    def widened(self, x: Value) -> Value:
+        """An operand as large as the result."""
+        rank = len(self.dims)
+        return self.b.broadcast(x, self.dims, range(rank - rank_of(x), rank))
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front."""
+        return axis + rank if axis < 0 else axis
+
+    def refuse(self, what: str, hint: str | None = None) -> NoReturn:
+        """Raise `CompileError` where the operator stands in the user's program."""
+        raise CompileError(self.b.loc, what, hint)
+
+
+def location(node: Node) -> Location:
+    """The user's line, where PyTorch knows it, and the operator."""
+    lines = _LINE.findall(node.meta.get("stack_trace") or "")
+    target = node.target if isinstance(node.target, str) else str(node.target)
+    return Location(":".join(lines[-1]) if lines else "", target)
+
+
+def rank_of(x: Value) -> int:
+    """The number of axes."""
+    return len(dims_of(x))
+
+
+def last_axes(x: Value, count: int) -> list[int]:
+    """The last axes of a value."""
+    return list(range(rank_of(x) - count, rank_of(x)))
+
+
+def _kind(x: Operand) -> str:
+    if isinstance(x, SSAValue):
+        return dtype_of(x)
+    return "i1" if isinstance(x, bool) else "i64" if isinstance(x, int) else "f32"
+
+
+Translation = Callable[..., Any]
+Table = dict[str, Translation]
+
+
+def as_list(x: int | Sequence[int] | None) -> list[int]:
+    """One axis or several."""
+    return [] if x is None else [x] if isinstance(x, int) else list(x)

@@ -1,0 +1,70 @@
+# pyright: basic, reportMissingImports=false
+"""From a graph of PyTorch calls to one of aten operators without side effects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from functools import cache
+from typing import Any
+
+import torch
+import torch._decomp
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import GraphModule, Interpreter
+from torch.fx import traceback as fx_traceback
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.lower import translation_of
+from rnncc.frontends.torch.recurrent_op import call_whole, recurrent_kind
+from rnncc.frontends.torch.site import location
+
+
+def aten_graph(
+    module: GraphModule, examples: Sequence[Any], mode: FakeTensorMode | None = None
+) -> GraphModule:
+    """The same function over aten operators; nodes know the user's lines, and results' shapes.
+
+    Args:
+        examples: tensors and sizes as the module takes them; tensors' values do not matter.
+        mode: where the examples are fakes, the mode that they are of.
+    """
+
+    def run(*tensors: Any) -> Any:
+        return _Whole(module).run(*tensors)
+
+    tracing: Any = "fake" if mode is None else "real"
+    inside = nullcontext() if mode is None else mode
+    with inside, torch.no_grad(), fx_traceback.preserve_node_meta():
+        trace = make_fx(torch.func.functionalize(run), decompositions(), tracing)
+        made = trace(*examples)
+    _refuse_changes(made)
+    made.graph.eliminate_dead_code()
+    return made
+
+
+@cache
+def decompositions() -> dict[Any, Any]:
+    """How PyTorch takes operators apart, of those that have no translation."""
+    known = torch._decomp.core_aten_decompositions().items()
+    return {op: function for op, function in known if translation_of(op) is None}
+
+
+class _Whole(Interpreter):
+    """Recurrent layers become one operator each."""
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        kind = recurrent_kind(target)
+        if kind is not None:
+            return call_whole(kind, *args, **kwargs)
+        return super().call_function(target, args, kwargs)
+
+
+def _refuse_changes(module: GraphModule) -> None:
+    """What was changed in place has become a copy to an input, at the end."""
+    for node in module.graph.nodes:
+        if node.target is torch.ops.aten.copy_.default:
+            what = "a tensor that is given from outside is changed in place"
+            hint = "return it as part of the state"
+            raise CompileError(location(node.args[1]), what, hint)

@@ -1,0 +1,32 @@
+# pyright: basic, reportMissingImports=false
+"""What PyTorch calls dtypes and sizes, in the terms of `rnn`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rnncc.ir.dims import Dim
+
+DTYPES = {
+    torch.float32: "f32",
+    torch.float64: "f32",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.bool: "i1",
+}
+"""Element types. A float64 graph is written as f32 too, and interpreted in float64."""
+
+ORDER = ("i1", "i32", "i64", "f32")
+"""Each may become any that follows it."""
+
+
+def type_name(dtype: torch.dtype) -> str:
+    """A dtype as messages show it: float32."""
+    return str(dtype).removeprefix("torch.")
+
+
+def fixed_size(size: Any) -> Dim:
+    """The size of a graph that has no symbols."""
+    return Dim.of(int(size))

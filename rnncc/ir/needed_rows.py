@@ -1,0 +1,175 @@
+"""Which rows of a value anything reads: where a mask selects, the other branch's rows are unread.
+
+In: a block of `rnn` ops. Out: its values of which only some rows are read. A mask is one bool a
+row; a loop's body sees a row of it, and outside of the loop it is a sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.base import Elementwise, get_ints
+from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.elementwise import Select
+from rnncc.ir.ops.linear import Matmul, Reduce
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
+from rnncc.ir.types import dims_of, dtype_of
+
+Axes = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a value: those for which `mask` is `where`.
+
+    Attributes:
+        axes: of the value, one for each axis of the mask that is not of size 1, in order.
+    """
+
+    mask: SSAValue
+    axes: Axes
+    where: bool = True
+
+
+Needed = dict[SSAValue, Rows]
+
+
+def row_masks(scan: Scan) -> list[SSAValue]:
+    """The arguments of a loop's body that tell one bool a row."""
+    if scan.gate is not None:
+        return []
+    rows = scan.groups[2]
+    return [row for row in rows if dtype_of(row) == "i1" and len(wide_axes(dims_of(row))) == 1]
+
+
+def needed_rows(block: Block, masks: Iterable[SSAValue]) -> Needed:
+    """The values of a block of which only some rows are read.
+
+    Args:
+        masks: values of the block, one bool a row, whose choices count.
+    """
+    found, known, inner = Needed(), set(masks), dict[Scan, Needed]()
+    if not known and not any(isinstance(op, Scan) and row_masks(op) for op in block.ops):
+        return found
+    results = [v for op in reversed(list(block.ops)) for v in op.results]
+    for value in (*results, *block.args):
+        shares = {_share(use.operation, use.index, found, known, inner) for use in value.uses}
+        share = shares.pop() if len(shares) == 1 else None
+        if share is not None:
+            found[value] = share
+    return found
+
+
+def chosen_by(op: Operation, masks: Iterable[SSAValue]) -> Rows | None:
+    """The rows of a select's result that come from its first branch, where a mask tells."""
+    rows = _mask_of(op.condition) if isinstance(op, Select) else None
+    return rows if rows is not None and rows.mask in masks else None
+
+
+def wide_axes(dims: Sequence[Dim]) -> Axes:
+    """The axes that are not of size 1."""
+    return tuple(axis for axis, size in enumerate(dims) if size != 1)
+
+
+def _share(
+    op: Operation, number: int, found: Needed, masks: set[SSAValue], inner: dict[Scan, Needed]
+) -> Rows | None:
+    """What an op reads of its operand of that number; None for all of it."""
+    if isinstance(op, Scan):
+        return _share_of_scan(op, number, inner)
+    if number > 0 and (rows := chosen_by(op, masks)) is not None:
+        return Rows(rows.mask, rows.axes, number == 1)
+    rows = found.get(op.results[0]) if len(op.results) == 1 else None
+    if rows is None:
+        return None
+    moved = _axes_of_operand(op, number, rows.axes)
+    return None if moved is None else Rows(rows.mask, moved, rows.where)
+
+
+def _share_of_scan(scan: Scan, number: int, inner: dict[Scan, Needed]) -> Rows | None:
+    """Of a sequence whose rows a loop reads: a row of the mask tells of a row of the sequence."""
+    number -= len(scan.consts) + len(scan.inits)
+    if number < 0 or not (masks := row_masks(scan)):
+        return None
+    if scan not in inner:
+        inner[scan] = needed_rows(scan.body.block, masks)
+    args = list(scan.groups[2])
+    rows = inner[scan].get(args[number])
+    if rows is None or scan.steps == 1:
+        return None
+    axes = (0, *(axis + 1 for axis in rows.axes))
+    return Rows(scan.xs[args.index(rows.mask)], axes, rows.where)
+
+
+def _mask_of(condition: SSAValue) -> Rows | None:
+    """The value that a condition repeats, and where its axes are."""
+    op, dims = condition.owner, dims_of(condition)
+    if isinstance(op, Broadcast | Reshape | Transpose):
+        rows = _mask_of(op.x)
+        axes = None if rows is None else _axes_of_result(op, rows.axes)
+        return None if rows is None or axes is None else Rows(rows.mask, axes)
+    return Rows(condition, wide_axes(dims))
+
+
+def _axes_of_result(op: Broadcast | Reshape | Transpose, axes: Axes) -> Axes | None:
+    """Where axes of a view's operand are in its result."""
+    match op:
+        case Broadcast():
+            return tuple(get_ints(op.axes)[axis] for axis in axes)
+        case Transpose():
+            return tuple(get_ints(op.perm).index(axis) for axis in axes)
+        case Reshape():
+            return _reshaped(dims_of(op.x), dims_of(op.y), axes)
+
+
+def _axes_of_operand(op: Operation, number: int, axes: Axes) -> Axes | None:
+    """Where rows of a result are in an operand of which nothing else is needed for them."""
+    match op:
+        case Elementwise():
+            return axes
+        case Broadcast():
+            places = get_ints(op.axes)
+            same = [a in places and dims_of(op.x)[places.index(a)] != 1 for a in axes]
+            return tuple(places.index(a) for a in axes) if all(same) else None
+        case Transpose():
+            return tuple(get_ints(op.perm)[axis] for axis in axes)
+        case Reshape():
+            return _reshaped(dims_of(op.y), dims_of(op.x), axes)
+        case Slice() | Concat():
+            return None if op.axis.data in axes else axes
+        case Reduce():
+            kept = [a for a in range(len(dims_of(op.x))) if a not in get_ints(op.axes)]
+            return tuple(kept[axis] for axis in axes)
+        case Matmul():
+            return _factor(op, number, axes)
+        case _:
+            return None
+
+
+def _factor(op: Matmul, number: int, axes: Axes) -> Axes | None:
+    """Rows of a product's left operand; of the right one only those of a stack."""
+    stacked, last = len(dims_of(op.y)) - 2, len(dims_of(op.y)) - 1
+    if any(axis >= (last if number == 0 else stacked) for axis in axes):
+        return None
+    if number == 1:
+        return axes if len(dims_of(op.b)) > 2 else None
+    return tuple(last if axis == stacked and op.transpose_a else axis for axis in axes)
+
+
+def _reshaped(old: Sequence[Dim], new: Sequence[Dim], axes: Axes) -> Axes | None:
+    """Where axes are after a reshape that keeps each: with as many elements before it."""
+    starts = {product(new[:axis]): axis for axis in reversed(wide_axes(new))}
+    places = [starts.get(product(old[:axis])) for axis in axes]
+    kept = [
+        p for p, axis in zip(places, axes, strict=True) if p is not None and new[p] == old[axis]
+    ]
+    return tuple(kept) if len(kept) == len(axes) else None
+
+
+def rows_lead(rows: Rows, dims: Sequence[Dim]) -> bool:
+    """Whether the axes of rows are a value's first ones."""
+    return wide_axes(dims)[: len(rows.axes)] == rows.axes

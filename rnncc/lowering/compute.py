@@ -1,0 +1,181 @@
+"""Kernels for values of one shape: a map, or a product with an epilogue; of some rows, or of all.
+
+Where a mask decides for whole rows which branch of a select is taken, two kernels write one place:
+one for each branch, for the rows that take it. What nobody reads of other rows is not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Block, SSAValue
+
+from rnncc.ir import kernels
+from rnncc.ir.access import Access
+from rnncc.ir.dims import Dim
+from rnncc.ir.needed_rows import Rows, chosen_by, rows_lead, wide_axes
+from rnncc.ir.ops.elementwise import Select
+from rnncc.ir.ops.linear import Matmul
+from rnncc.ir.some_rows import SomeRows
+from rnncc.ir.types import dims_of
+from rnncc.lowering.groups import Group, Item
+from rnncc.lowering.listed_rows import Ahead, list_of
+from rnncc.lowering.maps import ZERO, Placed, aligned
+from rnncc.lowering.region import CannotFuse
+
+if TYPE_CHECKING:
+    from rnncc.lowering.lower import Lowering
+
+Outs = Sequence[tuple[SSAValue, Placed]]
+
+
+def emit(
+    lowering: Lowering,
+    product: Matmul | None,
+    outs: Outs,
+    dims: Sequence[Dim],
+    ahead: Ahead | None = None,
+) -> None:
+    """The kernel of a group, or one for each branch; `ahead`: the steps that are computed."""
+    for part in _parts(lowering, product, outs, ahead):
+        some = None if part.rows is None else _some(lowering, part.rows, dims, ahead)
+        if part.product is None:
+            emit_map(lowering, part.outs, dims, ahead, some)
+        else:
+            emit_product(lowering, part.product, part.outs, dims, ahead, some)
+
+
+def emit_map(
+    lowering: Lowering,
+    outs: Outs,
+    dims: Sequence[Dim],
+    ahead: Ahead | None = None,
+    some: SomeRows | None = None,
+) -> None:
+    """An elementwise kernel."""
+    first, domain = _domain(dims, ahead)
+    region = lowering.region(len(dims))
+    values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
+    stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
+    lowering.builder.insert(kernels.Map(domain, region.ins, stores, region.finish(values), some))
+
+
+def emit_product(
+    lowering: Lowering,
+    op: Matmul,
+    outs: Outs,
+    dims: Sequence[Dim],
+    ahead: Ahead | None = None,
+    some: SomeRows | None = None,
+) -> None:
+    """A product with its epilogue; apart from each other where they do not fit together."""
+    first, domain = _domain(dims, ahead)
+    rows = dims_of(op.y)[:-1]
+    region = lowering.region(len(dims), (op, aligned(dims[:-1], rows, first)))
+    try:
+        values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
+    except CannotFuse:
+        lowering.emit_group(Group(0, dims_of(op.y), [Item(op.y)], op, alone=True))
+        emit_map(lowering, outs, dims, ahead, some)
+        return
+    stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
+    place = lowering.place(op.a)
+    *leading, m, k = place.access.strides
+    m, k = (k, m) if op.transpose_a else (m, k)
+    by_row = Placed(place.buffer, Access(place.access.offset, (*leading, m)))
+    row_access = by_row.over(aligned(dims[:-1], rows, first), len(dims) - 1)
+    a = (place.buffer, Access(row_access.offset, (*row_access.strides, k)))
+    packed = lowering.weights.packed(op, region.slots, int(dims[-1]))
+    body, shape = region.finish(values), (packed.buffer, packed.geometry)
+    lowering.builder.insert(
+        kernels.Gemm(domain, a, *shape, region.ins, stores, body, packed.converted, some)
+    )
+
+
+def some_rows(lowering: Lowering, value: SSAValue, dims: Sequence[Dim]) -> SomeRows | None:
+    """The rows that are needed of a value, the first axes of a kernel's domain; None for all."""
+    rows = lowering.needed.get(value)
+    if rows is None or not rows_lead(rows, dims_of(value)):
+        return None
+    return _some(lowering, rows, dims, None)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A kernel: its product if it has one, what it writes, for which rows."""
+
+    product: Matmul | None
+    outs: Outs
+    rows: Rows | None = None
+
+
+def _parts(
+    lowering: Lowering, product: Matmul | None, outs: Outs, ahead: Ahead | None
+) -> list[_Part]:
+    """The kernels of a group: one, or one for the rows of each branch."""
+    whole = [_Part(product, outs)]
+    rows = _rows_of(lowering, outs[0][0]) if outs else None
+    if rows is None or list_of(lowering, rows.mask, ahead) is None:
+        return whole
+    if product is not None and len(rows.axes) != len(wide_axes(dims_of(product.y)[:-1])):
+        return whole
+    branches: dict[bool, list[tuple[SSAValue, Placed]]] = {True: [], False: []}
+    for value, dest in outs:
+        found = _rows_of(lowering, value)
+        if found is None or found.mask != rows.mask:
+            return whole
+        if lowering.needed.get(value) == found:
+            branches[found.where].append((value, dest))
+        else:
+            op = value.owner
+            assert isinstance(op, Select)
+            branches[True].append((op.a, dest))
+            branches[False].append((op.b, dest))
+    readers = [w for w, some in branches.items() if product and _reach(lowering, some, product.y)]
+    if product is not None and len(readers) != 1:
+        return whole
+    return [
+        _Part(product if where in readers else None, some, Rows(rows.mask, rows.axes, where))
+        for where, some in branches.items()
+        if some
+    ]
+
+
+def _rows_of(lowering: Lowering, value: SSAValue) -> Rows | None:
+    """The rows of a value that are needed, or those that a select takes from its first branch."""
+    rows, op = lowering.needed.get(value), value.owner
+    if rows is None and not isinstance(op, Block):
+        rows = chosen_by(op, lowering.masks)
+    if rows is None or len(rows.axes) == len(wide_axes(dims_of(value))):
+        return None  # a row is one element, too little for a kernel of its own
+    return rows if rows_lead(rows, dims_of(value)) else None
+
+
+def _reach(lowering: Lowering, outs: Outs, wanted: SSAValue) -> bool:
+    """Whether values are computed from another one."""
+    todo, seen = [value for value, _ in outs], set[SSAValue]()
+    while todo:
+        value = todo.pop()
+        if value is wanted:
+            return True
+        if value in seen or isinstance(value.owner, Block) or lowering.find(value) is not None:
+            continue
+        seen.add(value)
+        todo += value.owner.operands
+    return False
+
+
+def _some(
+    lowering: Lowering, rows: Rows, dims: Sequence[Dim], ahead: Ahead | None
+) -> SomeRows | None:
+    """The listed rows of a domain whose first axes are those of rows."""
+    listed = list_of(lowering, rows.mask, ahead)
+    last = wide_axes(dims)[len(rows.axes) - 1]
+    return None if listed is None else SomeRows(listed, last + 1, rows.where)
+
+
+def _domain(dims: Sequence[Dim], ahead: Ahead | None) -> tuple[Dim, list[Dim]]:
+    """The first index along time, and the domain, of all steps or of some ahead."""
+    return (ahead.first, [ahead.steps, *dims[1:]]) if ahead else (ZERO, list(dims))

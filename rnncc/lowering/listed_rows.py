@@ -1,0 +1,83 @@
+"""Lists of the rows that a mask keeps: for a step, for the steps computed ahead, or for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from xdsl.ir import Block, SSAValue
+
+from rnncc.ir import kernels
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of
+from rnncc.lowering.maps import identity
+
+if TYPE_CHECKING:
+    from rnncc.lowering.lower import Lowering
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Steps of a loop that are computed before it takes them.
+
+    Attributes:
+        first, steps: the first of them, and how many.
+        target, rows: how many rows they make together, about, and a step's.
+    """
+
+    first: Dim
+    steps: Dim
+    target: int
+    rows: Dim
+
+    def room(self, per_step: Dim) -> Dim:
+        """The most elements that they have, given those of a step."""
+        width = per_step.divide(self.rows)  # there are fewer than rows + target rows
+        return per_step * (self.target + 1) if width is None else (self.rows + self.target) * width
+
+
+def list_of(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> SSAValue | None:
+    """The list of a mask's rows, made where it is first asked for.
+
+    None where the mask is still to be computed, or is not read element by element.
+    """
+    key = (mask, ahead)
+    if key not in lowering.lists and _is_known(lowering, mask, ahead):
+        block = mask.owner if isinstance(mask.owner, Block) else mask.owner.parent
+        assert block is not None
+        with lowering.at(block) if ahead is None else nullcontext():
+            lowering.lists[key] = _listed(lowering, mask, ahead)
+    return lowering.lists.get(key)
+
+
+def _is_known(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> bool:
+    """Whether a mask can be read: where it is made ahead, only of those steps."""
+    if mask in lowering.outer:
+        return True
+    place = lowering.find(mask)
+    everywhere = place is not None and place.access.offset.symbols <= {*lowering.result.symbols}
+    return place is not None and (everywhere or ahead is not None)
+
+
+def _listed(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> SSAValue:
+    """A new list."""
+    dims, place = dims_of(mask), lowering.place(mask)
+    rows, domain, index = product(dims), list(dims), identity(dims)
+    if ahead is not None:
+        rows, domain = ahead.room(product(dims[1:])), [ahead.steps, *dims[1:]]
+        index = identity(dims, ahead.first)
+    dtype = "i32" if _are_few(dims if ahead is None else dims[1:], ahead) else "i64"
+    buffer = lowering.declare("rows", "scratch", dtype, [rows + 1]).buffer
+    flags = place.buffer, place.over(index, len(dims))
+    lowering.builder.insert(kernels.ListRows(domain, flags, buffer))
+    return buffer
+
+
+def _are_few(dims: Sequence[Dim], ahead: Ahead | None) -> bool:
+    """Whether 32 bits number all rows: those along one axis of a size that is a symbol, or some
+    steps' if they are no more than that, or than are wanted ahead."""
+    whole = product(dims)
+    plain = whole.is_static or whole in (Dim.of(symbol) for symbol in whole.symbols)
+    return plain and (ahead is None or ahead.rows == whole)

@@ -1,0 +1,78 @@
+"""Makes loops' masks for all steps at once, so that lowering knows which rows are computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.needed_rows import chosen_by, needed_rows, wide_axes
+from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.control import Net, Scan
+from rnncc.ir.ops.elementwise import Select
+from rnncc.ir.ops.linear import Matmul
+from rnncc.ir.rewriting import Loop, NetPass, Rows, remove_dead, run_all, scans_of
+from rnncc.ir.types import dims_of
+from rnncc.passes.bulk import can_do_in_bulk
+from rnncc.passes.dependence import Kind, kinds_of
+from rnncc.passes.outside import Outside
+
+
+@dataclass(frozen=True)
+class MaskRows(NetPass):
+    """A mask that keeps rows of a product from being read becomes a sequence that its loop reads.
+
+    It is one bool a row, depends on consts and rows of xs alone (t < lengths), and a select by it
+    is all that reads some product of the body. Loops behind a gate stay as they are.
+    """
+
+    name = "rnn-mask-rows"
+
+    def rewrite(self, net: Net) -> bool:
+        return run_all(_rewrite(scan) for scan in scans_of(net.body.block))
+
+
+def _rewrite(scan: Scan) -> bool:
+    if scan.gate is not None or scan.steps == 1 or not isinstance(scan.parent_op(), Net):
+        return False
+    kinds = kinds_of(scan)
+    masks = _useful(scan, _candidates(scan, kinds))
+    if not masks:
+        return False
+    loop = Loop(scan)
+    consts = {c.arg: c.outer for c in loop.consts}
+    outside = Outside(scan, loop.steps, kinds, consts, {x.arg: x.outer for x in loop.xs})
+    for mask in masks:
+        row = loop.add_arg(mask.type)
+        loop.xs.append(Rows(outside.all_steps(mask), row))
+        loop.swap(mask, row)
+    remove_dead(loop.body)
+    loop.drop_unused()
+    loop.rebuild()
+    return True
+
+
+def _candidates(scan: Scan, kinds: dict[SSAValue, Kind]) -> list[SSAValue]:
+    """Values by which the body selects rows, and that can be had for all steps at once."""
+    consts, _, rows = scan.groups
+    able = {*consts, *rows}
+    found: list[SSAValue] = []
+    ops = scan.body.block.ops
+    for op in (op for op in ops if isinstance(op, RnnOp)):
+        bulk = kinds[op.y] == Kind.CONST or can_do_in_bulk(op, kinds)
+        if bulk and able.issuperset(op.operands):
+            able.add(op.y)
+    values = [v for op in ops for v in op.results]
+    selecting = (chosen_by(op, values) for op in ops if isinstance(op, Select))
+    for mask in (rows.mask for rows in selecting if rows is not None):
+        if mask in able and kinds[mask] == Kind.ROW and len(wide_axes(dims_of(mask))) == 1:
+            found.append(mask)
+    return list(dict.fromkeys(found))
+
+
+def _useful(scan: Scan, masks: list[SSAValue]) -> list[SSAValue]:
+    """Those that keep rows of a product from being read."""
+    needed = needed_rows(scan.body.block, masks)
+    products = [op.y for op in scan.body.block.ops if isinstance(op, Matmul)]
+    kept = {needed[y].mask for y in products if y in needed}
+    return [mask for mask in masks if mask in kept]

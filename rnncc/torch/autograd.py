@@ -1,0 +1,56 @@
+# pyright: basic, reportMissingImports=false
+"""A net as a function of PyTorch's autograd."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from rnncc.torch.nets import TorchNet
+
+
+def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The net's outputs, which know their gradients where some input wants one."""
+    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+        return list(_Net.apply(net, *tensors))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    return net.infer(tensors)
+
+
+class _Net(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, net: TorchNet, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs, tape = net.forward(tensors)
+        ctx.set_materialize_grads(False)
+        ctx.net, ctx.tapes = net, [tape]
+        ctx.mark_non_differentiable(*(o for o in outputs if not o.is_floating_point()))
+        ctx.save_for_backward(*tensors)
+        return tuple(outputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        tensors: tuple[torch.Tensor, ...] = ctx.saved_tensors  # an error if they were changed
+        wanted = ctx.needs_input_grad[1:]
+        if all(grad is None for grad in grads):
+            return (None,) * (1 + len(tensors))
+        with torch.no_grad():
+            try:
+                tape = ctx.tapes.pop()  # one thread alone gets it
+            except IndexError:  # the graph was retained: forward leaves the same tape again
+                tape = ctx.net.forward(tensors)[1]
+            made = ctx.net.backward(tape, grads, tensors, wanted)
+        if torch.is_grad_enabled():  # to differentiate the gradients again is an error, no zero
+            made = _Once.apply(*(g if g is None else g.requires_grad_() for g in made))
+        return (None, *made)
+
+
+class _Once(torch.autograd.Function):
+    """Gradients whose own gradients are not there."""
+
+    @staticmethod
+    def forward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        return grads
+
+    @staticmethod
+    def backward(ctx: Any, *_: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        raise RuntimeError("rnncc: a compiled net has first derivatives alone")

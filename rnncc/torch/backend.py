@@ -1,0 +1,88 @@
+# pyright: basic, reportMissingImports=false
+"""The back end `rnncc` of torch.compile: graphs with recurrent layers or cells are compiled.
+
+Everything else stays with PyTorch, which is said once for each reason.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.fx import GraphModule
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.lower import lower_graph
+from rnncc.frontends.torch.recurrent_op import recurrent_kind
+from rnncc.frontends.torch.site import Random
+from rnncc.frontends.torch.sizes import Sizes
+from rnncc.frontends.torch.trace import aten_graph
+from rnncc.frontends.torch.types import DTYPES, type_name
+from rnncc.ir.build import Build
+from rnncc.torch.autograd import apply
+from rnncc.torch.nets import TorchNet, check_tensor, is_wide
+
+MOST_CELLS = 16
+"""Calls of cells in one graph; more are a loop that was unrolled, for which `scan` is the way."""
+CELLS = (torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell)
+
+_said: set[str] = set()
+
+
+def backend(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    """A graph's compiled form, or the graph itself where it is left to PyTorch."""
+    targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
+    layers = sum(recurrent_kind(target) is not None for target in targets)
+    cells = sum(target in CELLS for target in targets)
+    if not layers and not cells:
+        return _left(module, "a graph holds no recurrent layer or cell")
+    if cells > MOST_CELLS:
+        return _left(module, f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop")
+    try:
+        return _compiled(module)
+    except CompileError as error:
+        return _left(module, str(error))
+
+
+def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
+    if reason not in _said:
+        _said.add(reason)
+        warnings.warn(f"rnncc leaves it to PyTorch: {reason}", stacklevel=2)
+    return module.forward
+
+
+def _compiled(module: GraphModule) -> Callable[..., Any]:
+    fakes = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
+    for fake in fakes:
+        if isinstance(fake, torch.Tensor):
+            check_tensor(fake)
+    mode = next((f.fake_mode for f in fakes if isinstance(f, FakeTensor)), None)
+    graph = aten_graph(module, fakes, mode)
+    b, sizes = Build.net("graph"), Sizes()
+    values: list[Any] = []
+    for number, fake in enumerate(fakes):
+        if not isinstance(fake, torch.Tensor):
+            values.append(sizes(fake))
+            continue
+        if fake.dtype not in DTYPES:
+            raise CompileError("", f"{type_name(fake.dtype)} is not supported")
+        dims = [sizes(size) for size in fake.shape]
+        values.append(b.input(f"x{number}", dims, DTYPES[fake.dtype]))
+    random = Random(b)
+    made = lower_graph(graph, b, values, sizes, random)
+    if not all(hasattr(value, "type") for value in made):
+        raise CompileError("", "a graph gives what is no tensor")
+    program = b.finish({f"y{i}": value for i, value in enumerate(made)})
+    found = [*fakes, *(node.meta.get("val") for node in graph.graph.nodes)]
+    net = TorchNet.of(program, is_wide(found))
+
+    def run(*given: Any) -> list[torch.Tensor]:
+        tensors = [x for x in given if isinstance(x, torch.Tensor)]
+        if random.used:
+            tensors.append(torch.randint(2**31 - 1, (), dtype=torch.int32))
+        return apply(net, tensors)
+
+    return run

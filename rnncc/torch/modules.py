@@ -1,0 +1,209 @@
+# pyright: basic, reportMissingImports=false
+"""`compile` and `build`: modules of PyTorch, by way of `torch.export`."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch._dynamo.exc import TorchDynamoException
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+import rnncc
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.exported import Exported, held_tensor, import_exported
+from rnncc.frontends.torch.recurrent_op import kept_whole
+from rnncc.packaging.compiled import Artifacts
+from rnncc.torch.autograd import apply
+from rnncc.torch.nets import TorchNet, check_tensor, is_wide
+
+
+def compile(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    train: bool | None = None,
+    frozen: bool = False,
+) -> CompiledModule:
+    """Compile a module: whole sequences or one step, for inference and training.
+
+    Args:
+        module: compiled as it is at that moment, in `train()` or `eval()` mode.
+        args, kwargs: an example of what it is called with; sizes stay as they are in it, but for
+            dynamic ones.
+        dynamic_shapes: as for `torch.export.export`: {"x": {0: Dim("T"), 1: Dim("N")}}.
+        train: compile at once for calls with gradients, or for those without; by default each kind
+            is compiled when it is first called for.
+        frozen: whether the parameters' values are packed into the code, for inference alone;
+            else they are read where the module has them, at every call.
+
+    Returns:
+        A module with the parameters of the given one, to be called as that is.
+
+    Raises:
+        CompileError: the module cannot be exported, or does what is not supported.
+    """
+    if train and frozen:
+        raise CompileError("", "a frozen module has no gradients", "train=False")
+    exported = export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+    names = _symbol_names(exported, module, (args, dict(kwargs or {})), dynamic_shapes)
+    net = import_exported(exported, names=names, packed=frozen)
+    made = CompiledModule(module, exported, net, frozen)
+    if train is not None:
+        made.prepare(train)
+    return made
+
+
+def build(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+    out: str | Path = ".",
+    name: str = "net",
+    products: Iterable[str] = ("so", "h", "py"),
+    **options: Any,
+) -> Artifacts:
+    """Compile a module into files that need neither PyTorch nor rnncc.
+
+    Args:
+        module, args, kwargs, dynamic_shapes: as for `compile`.
+        out, name, products, options: as for `rnncc.build`.
+
+    Raises:
+        CompileError: as for `compile` and `rnncc.build`.
+    """
+    exported = export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+    names = _symbol_names(exported, module, (args, dict(kwargs or {})), dynamic_shapes)
+    program = import_exported(exported, name, names, packed=True).program
+    return rnncc.build(program, out=out, name=name, products=products, **options)
+
+
+class CompiledModule(torch.nn.Module):
+    """A module whose forward is compiled; its parameters are those of the one it came from.
+
+    Attributes:
+        module: the one it came from.
+    """
+
+    def __init__(
+        self, module: torch.nn.Module, exported: ExportedProgram, net: Exported, frozen: bool
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.train(module.training)
+        self._frozen, self._net = frozen, net
+        self._code = TorchNet.of(net.program, is_wide(net.tensors))
+        self._owners = [_owner(module, exported, target) for target in net.held]
+        self._changed = [_owner(module, exported, target) for target in net.changed]
+        self._in, self._out = exported.call_spec.in_spec, exported.call_spec.out_spec
+        self._outputs = [output.name for output in self._code.outputs]
+        self._seeded = len(self._code.inputs) > net.given + len(net.held)
+
+    def prepare(self, train: bool) -> None:
+        """Compile now for calls with gradients, or for those without."""
+        self._code.code.prepare(train)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes."""
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        if spec != self._in:
+            raise CompileError("", f"called with {spec}, compiled for {self._in}")
+        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        tensors += [getattr(owner, name) for owner, name in self._owners]
+        for tensor in tensors:
+            check_tensor(tensor)
+        if self._seeded:
+            tensors.append(torch.randint(2**31 - 1, (), dtype=torch.int32))
+        if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+            raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
+        named = dict(zip(self._outputs, apply(self._code, tensors), strict=True))
+        with torch.no_grad():
+            for (owner, name), new in zip(self._changed, named.values(), strict=False):
+                getattr(owner, name).copy_(new)
+        results = [named[r] if isinstance(r, str) else r for r in self._net.results]
+        assert self._out is not None
+        return pytree.tree_unflatten(results, self._out)
+
+
+def export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    dynamic_shapes: Any = None,
+) -> ExportedProgram:
+    """`torch.export.export`, but recurrent layers stay whole: for `rnncc.compile` and `build`.
+
+    Raises:
+        CompileError: the module cannot be exported.
+    """
+    if torch.is_autocast_enabled("cpu"):
+        raise CompileError("", "autocast is on, and compiled nets compute in float32")
+    try:
+        with kept_whole(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
+            given = dict(kwargs or {})
+            return torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
+    except (TorchDynamoException, RuntimeError, ValueError, TypeError) as error:
+        reason = str(error).strip().split("\n\n")[0]
+        raise CompileError(type(module).__name__, f"torch.export: {reason}") from error
+
+
+def _symbol_names(
+    exported: ExportedProgram, module: torch.nn.Module, given: Any, shapes: Any
+) -> dict[str, str]:
+    """What the user calls the symbols, from the place of each `Dim`."""
+    names, users = dict[str, str](), set(exported.graph_signature.user_inputs)
+    if not shapes:
+        return names
+    args, kwargs = given
+    arguments = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+    places = exported.graph.find_nodes(op="placeholder")
+    nodes = iter([node for node in places if node.name in users])
+    for number, (name, value) in enumerate(arguments.items()):
+        spec = shapes.get(name) if isinstance(shapes, dict) else shapes[number]
+        _name(value, spec, nodes, names)
+    return names
+
+
+def _name(value: Any, spec: Any, nodes: Any, names: dict[str, str]) -> None:
+    if isinstance(value, (list, tuple)):
+        for part, own in zip(value, spec or [None] * len(value), strict=True):
+            _name(part, own, nodes, names)
+        return
+    if isinstance(value, dict):
+        for key, part in value.items():
+            _name(part, (spec or {}).get(key), nodes, names)
+        return
+    node = next(nodes)
+    axes = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
+    for axis, dim in axes:
+        if str(getattr(dim, "__name__", "")).isidentifier() and isinstance(
+            node.meta["val"], torch.Tensor
+        ):
+            names.setdefault(str(node.meta["val"].shape[axis]), dim.__name__)
+
+
+def _owner(module: torch.nn.Module, exported: ExportedProgram, target: str) -> tuple[Any, str]:
+    """The module that has a tensor, and the tensor's name there."""
+    path, _, name = target.rpartition(".")
+    try:
+        owner = module.get_submodule(path)
+        getattr(owner, name)
+    except AttributeError:  # a tensor that the module's code closes over
+        return _Constant(held_tensor(exported, target)), "value"
+    return owner, name
+
+
+class _Constant:
+    def __init__(self, value: torch.Tensor) -> None:
+        self.value = value

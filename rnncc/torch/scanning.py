@@ -1,0 +1,113 @@
+# pyright: basic, reportMissingImports=false
+"""`scan`: a cell of one's own as a compiled loop over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch._higher_order_ops.scan import scan as exported_scan
+from torch._subclasses.fake_tensor import is_fake
+from torch.utils import _pytree as pytree
+
+from rnncc.errors import CompileError
+from rnncc.torch.autograd import apply
+from rnncc.torch.nets import TorchNet, check_tensor
+from rnncc.torch.tracing import Reading, read
+
+_Type = tuple[torch.Size, torch.dtype]
+
+
+@torch.compiler.disable(reason="rnncc compiles the loop")
+def scan(
+    cell: Callable[[Any, Any], tuple[Any, Any]], xs: Any, state: Any, *, reverse: bool = False
+) -> tuple[Any, Any]:
+    """Run a cell over time as one compiled loop: `y_t, state = cell(x_t, state)`.
+
+    Args:
+        cell: a module or a function of tensors, read once as a graph; whatever tensors it reads
+            besides (parameters, what it closes over) get their gradients too.
+        xs: tensors of T rows, in any nest of tuples, lists and dicts; the cell gets a row of each.
+        state: tensors before the first step, in any such nest; the cell gives the next ones, of the
+            same shapes.
+        reverse: whether the last row comes first.
+
+    Returns:
+        The ys, each with T rows, and the state after the last step.
+
+    Raises:
+        CompileError: the cell cannot be read, or does what is not supported; the message names the
+            user's line where PyTorch knows it.
+    """
+    if torch.is_autocast_enabled("cpu"):
+        hint = "call scan under torch.autocast('cpu', enabled=False)"
+        raise CompileError("", "autocast is on, and compiled loops compute in float32", hint)
+    sequences, row_spec = _leaves(xs, "xs")
+    states, state_spec = _leaves(state, "the state")
+    if any(is_fake(tensor) for tensor in (*sequences, *states)):
+        return _exported_scan(cell, xs, state, reverse)
+    kinds = [*_row_types(sequences), *((x.shape, x.dtype) for x in states)]
+    stand_ins = _stand_ins(kinds)
+    rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
+
+    def run(loop: TorchNet, held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
+        return apply(loop, [*sequences, *states, *held])
+
+    ys, finals = read(
+        cell,
+        pytree.tree_unflatten(rows, row_spec),
+        pytree.tree_unflatten(starts, state_spec),
+        Reading(rows, starts, reverse, run),
+    )
+    after = pytree.tree_structure(finals)
+    if after != state_spec:
+        raise CompileError("", f"the state is {state_spec} before a step and {after} after it")
+    return ys, finals
+
+
+def _exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> Any:
+    """PyTorch's operator for loops, for `torch.export`; it wants results that share no memory."""
+
+    def step(state: Any, rows: Any) -> tuple[Any, Any]:
+        y, new = cell(rows, state)
+        return pytree.tree_map(torch.clone, new), pytree.tree_map(torch.clone, y)
+
+    finals, ys = exported_scan(step, state, xs, reverse=reverse)
+    return ys, finals
+
+
+def _leaves(tree: Any, name: str) -> tuple[list[torch.Tensor], pytree.TreeSpec]:
+    leaves, spec = pytree.tree_flatten(tree)
+    for leaf in leaves:
+        if not isinstance(leaf, torch.Tensor):
+            raise CompileError("", f"{name}: a {type(leaf).__name__} stands where a tensor should")
+        check_tensor(leaf)
+    return leaves, spec
+
+
+def _row_types(xs: Sequence[torch.Tensor]) -> list[_Type]:
+    """Of one row of each; all have as many."""
+    if not xs:
+        raise CompileError("", "xs holds no tensor, so the number of steps is not known")
+    for x in xs:
+        if x.dim() == 0 or len(x) != len(xs[0]):
+            shapes = ", ".join(str(list(x.shape)) for x in xs)
+            raise CompileError("", f"xs have shapes {shapes}: the first sizes must be one T")
+    return [(x.shape[1:], x.dtype) for x in xs]
+
+
+def _stand_ins(types: Iterable[_Type]) -> list[torch.Tensor]:
+    """A tensor of each type; all differ, and the same call gets the same ones."""
+    seen, made = Counter[_Type](), list[torch.Tensor]()
+    for kind in types:
+        made.append(_stand_in(*kind, seen[kind]))
+        seen[kind] += 1
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _stand_in(shape: torch.Size, dtype: torch.dtype, number: int) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype)

@@ -1,0 +1,43 @@
+"""Operators of other domains that a user's functions of numbers are."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+onnx: Any = pytest.importorskip("onnx")
+pytest.importorskip("numba")
+
+import rnncc  # noqa: E402
+from rnncc import CompileError  # noqa: E402
+from tests.frontends.onnx.models import info, model, node  # noqa: E402
+
+
+@rnncc.elementwise
+def bent(x: float, a: float) -> float:
+    return math.log1p(x) if x > 0 else a * x
+
+
+def with_own_operator() -> Any:
+    made = model(
+        [node("Bent", "x a", "y", domain="my.own"), node("Neg", "y", "z")],
+        [info("x", ["N", 3]), info("a", [3])],
+        [info("z", ["N", 3])],
+    )
+    made.opset_import.append(onnx.helper.make_opsetid("my.own", 1))
+    return made
+
+
+def test_own_operators() -> None:
+    x = np.array([[1.0, -2.0, 0.5], [3.0, 0.0, -1.0]], np.float32)
+    a = np.array([0.5, 0.25, 2.0], np.float32)
+    got = rnncc.compile(with_own_operator(), functions={"my.own.Bent": bent}).run({"x": x, "a": a})
+    np.testing.assert_allclose(got["z"], -bent(x, a), 1e-6)
+
+
+def test_without_the_function() -> None:
+    with pytest.raises(CompileError, match=r"operator my\.own\.Bent is not supported"):
+        rnncc.compile(with_own_operator())

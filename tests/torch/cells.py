@@ -1,0 +1,113 @@
+"""Cells that no library has, in plain PyTorch, and the loop that they are compared with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch: Any = pytest.importorskip("torch")
+nn: Any = torch.nn
+F: Any = torch.nn.functional
+
+
+def zeros(count: int, batch: int, units: int) -> tuple[Any, ...]:
+    return tuple(torch.zeros(batch, units) for _ in range(count))
+
+
+def lstm_states(z: Any, c: Any) -> tuple[Any, Any]:
+    i, f, g, o = z.chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(c), c
+
+
+class MultiplicativeLstm(nn.Module):
+    def __init__(self, width: int, units: int, batch: int) -> None:
+        super().__init__()
+        self.w = nn.Linear(width, 4 * units, bias=False)
+        self.u = nn.Linear(units, 4 * units, bias=False)
+        self.factors = nn.Parameter(torch.full((3, 4 * units), 0.7))
+        self.bias = nn.Parameter(torch.zeros(4 * units))
+        self.start = zeros(2, batch, units)
+
+    def forward(self, x: Any, state: Any) -> Any:
+        u, v = self.w(x), self.u(state[0])
+        alpha, beta, gamma = self.factors
+        h, c = lstm_states(alpha * u * v + beta * u + gamma * v + self.bias, state[1])
+        return h, (h, c)
+
+
+class NormalisedLstm(nn.Module):
+    def __init__(self, width: int, units: int, batch: int) -> None:
+        super().__init__()
+        self.w = nn.Linear(width, 4 * units, bias=False)
+        self.u = nn.Linear(units, 4 * units, bias=False)
+        self.norm = nn.LayerNorm(4 * units)
+        self.start = zeros(2, batch, units)
+
+    def forward(self, x: Any, state: Any) -> Any:
+        h, c = lstm_states(self.norm(self.w(x) + self.u(state[0])), state[1])
+        return h, (h, c)
+
+
+class MinimalGated(nn.Module):
+    def __init__(self, width: int, units: int, batch: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width + units, units)
+        self.new = nn.Linear(width + units, units)
+        self.start = zeros(1, batch, units)[0]
+
+    def forward(self, x: Any, h: Any) -> Any:
+        f = torch.sigmoid(self.gate(torch.cat([x, h], -1)))
+        h = (1 - f) * h + f * torch.tanh(self.new(torch.cat([x, f * h], -1)))
+        return h, h
+
+
+class ExponentialLstm(nn.Module):
+    """Exponential gates, held by a running maximum."""
+
+    def __init__(self, width: int, units: int, batch: int) -> None:
+        super().__init__()
+        self.w = nn.Linear(width, 4 * units)
+        self.u = nn.Linear(units, 4 * units, bias=False)
+        self.start = zeros(4, batch, units)
+
+    def forward(self, x: Any, state: Any) -> Any:
+        h, c, n, m = state
+        z, i, f, o = (self.w(x) + self.u(h)).chunk(4, -1)
+        kept = F.logsigmoid(f) + m
+        most = torch.maximum(kept, i)
+        i, f = torch.exp(i - most), torch.exp(kept - most)
+        c, n = f * c + i * torch.tanh(z), f * n + i
+        h = torch.sigmoid(o) * c / n
+        return h, (h, c, n, most)
+
+
+class Attention(nn.Module):
+    """Looks up a memory at each step."""
+
+    def __init__(self, width: int, units: int, batch: int) -> None:
+        super().__init__()
+        self.w = nn.Linear(width, 4 * units)
+        self.u = nn.Linear(2 * units, 4 * units, bias=False)
+        self.memory = nn.Parameter(torch.randn(6, batch, units))
+        self.start = zeros(2, batch, units)
+
+    def forward(self, x: Any, state: Any) -> Any:
+        weights = torch.softmax(torch.einsum("snh,nh->sn", self.memory, state[0]), 0)
+        read = torch.einsum("sn,snh->nh", weights, self.memory)
+        z = self.w(x) + self.u(torch.cat([state[0], read], 1))
+        h, c = lstm_states(z, state[1])
+        return h, (h, c)
+
+
+CELLS = [MultiplicativeLstm, NormalisedLstm, MinimalGated, ExponentialLstm, Attention]
+
+
+def loop(cell: Any, xs: Any, state: Any, reverse: bool = False) -> tuple[Any, Any]:
+    """What `scan` computes, one step after another."""
+    ys: list[Any] = []
+    for x in reversed(xs) if reverse else xs:
+        y, state = cell(x, state)
+        ys.append(y)
+    return torch.stack(ys[::-1] if reverse else ys), state

@@ -1,0 +1,92 @@
+"""The back end of torch.compile: what goes to rnncc, and what is left to PyTorch."""
+
+from __future__ import annotations
+
+import tomllib
+import warnings
+from collections.abc import Generator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torch.cells import nn, torch
+
+made: Any = pytest.importorskip("rnncc.torch.backend")
+pytestmark = pytest.mark.peers
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+
+
+@pytest.fixture(autouse=True)
+def anew(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    torch._dynamo.reset()
+    monkeypatch.setattr(made, "_said", set())
+    with torch._dynamo.config.patch(allow_rnn=True):
+        yield
+
+
+def gradients(net: Any, *given: Any) -> list[Any]:
+    net.zero_grad()
+    y = net(*given)[0]
+    torch.autograd.backward(y, torch.linspace(-1, 1, y.numel()).view(y.shape))
+    return [y, *(p.grad for p in net.parameters())]
+
+
+def test_entry_point() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    module, _, name = project["entry-points"]["torch_dynamo_backends"]["rnncc"].partition(":")
+    assert getattr(import_module(module), name) is made.backend
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_layer(kind: str) -> None:
+    net = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), getattr(nn, kind)(4, 5, bidirectional=True))
+    compiled = torch.compile(net, backend=made.backend)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for batch in (2, 3, 4):
+            x = torch.randn(6, batch, 3)
+            torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
+
+
+def test_cell() -> None:
+    net = nn.LSTMCell(3, 4)
+    compiled = torch.compile(net, backend=made.backend, fullgraph=True)
+    x = torch.randn(2, 3)
+    torch.testing.assert_close(gradients(compiled, x), gradients(net, x), **CLOSE)
+
+
+def test_the_rest_stays_with_pytorch() -> None:
+    net = nn.Linear(3, 4)
+    with pytest.warns(UserWarning, match="leaves it to PyTorch: a graph holds no recurrent"):
+        y = torch.compile(net, backend=made.backend)(torch.ones(2, 3))
+    assert torch.equal(y, net(torch.ones(2, 3)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        torch.compile(nn.Linear(5, 4), backend=made.backend)(torch.ones(2, 5))
+
+
+def test_what_is_not_supported_stays_with_pytorch() -> None:
+    layer = nn.GRU(3, 3)
+
+    def net(x: Any) -> Any:
+        return torch.linalg.svd(layer(x)[0][0])[1]
+
+    x = torch.randn(2, 3, 3)
+    with pytest.warns(UserWarning, match="svd.default: operator is not supported"):
+        y = torch.compile(net, backend=made.backend)(x)
+    torch.testing.assert_close(y, net(x))
+
+
+def test_unrolled_loop_stays_with_pytorch() -> None:
+    cell = nn.GRUCell(3, 3)
+
+    def net(xs: Any) -> Any:
+        h = torch.zeros(2, 3)
+        for x in xs:
+            h = cell(x, h)
+        return h
+
+    with pytest.warns(UserWarning, match="20 calls of cells: rnncc.torch.scan is a loop"):
+        torch.compile(net, backend=made.backend)(torch.randn(20, 2, 3))

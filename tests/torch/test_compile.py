@@ -1,0 +1,337 @@
+"""Whole modules: outputs and gradients equal PyTorch's, for sizes other than the example's."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rnncc_runtime
+
+import rnncc
+from rnncc import CompileError
+from tests.torch.cells import ExponentialLstm, F, MinimalGated, nn, torch
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+Dim = torch.export.Dim
+leaves_of: Any = torch.utils._pytree.tree_leaves
+T, N = Dim("T"), Dim("N")
+rnn: Any = torch.nn.utils.rnn
+CLOSE = {"rtol": 1e-4, "atol": 3e-5}
+
+
+class Labelled(nn.Module):
+    """Words in, a score for each place out, batch first."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 4, padding_idx=2)
+        self.lstm = nn.LSTM(4, 6, 2, batch_first=True, bidirectional=True, proj_size=3)
+        self.norm = nn.LayerNorm(6)
+        self.out = nn.Linear(6, 3)
+
+    def forward(self, words: Any) -> Any:
+        y, (h, c) = self.lstm(self.words(words))
+        return {"scores": F.log_softmax(self.out(self.norm(y)), -1), "last": (h, c)}
+
+
+class Stepped(nn.Module):
+    """One step, its state an argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.LSTMCell(3, 4), nn.GRUCell(4, 5)
+        self.third = nn.RNNCell(5, 2, nonlinearity="relu")
+
+    def forward(self, x: Any, state: Any) -> Any:
+        h, c = self.first(x, state[:2])
+        g = self.second(h, state[2])
+        return self.third(g).sigmoid(), (h, c, g)
+
+
+class Wrapped(nn.Module):
+    """A layer that gives its y alone, and some arithmetic."""
+
+    def __init__(self, layer: Any) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Any) -> Any:
+        y, last = self.layer(x * 0.5 + 1)
+        return torch.cat([y, x.mean(-1, keepdim=True)], -1), last
+
+
+def check(module: Any, make: Any, shapes: Any, sizes: list[tuple[int, int]]) -> None:
+    """Compare for several sizes; the first are the example's."""
+    compiled = rt.compile(module, make(*sizes[0]), dynamic_shapes=shapes)
+    peer = copy.deepcopy(module)
+    for size in sizes:
+        given = make(*size)
+        found = [_outputs_and_gradients(net, given) for net in (compiled, peer)]
+        torch.testing.assert_close(*found, **CLOSE)
+
+
+def _outputs_and_gradients(net: Any, given: Any) -> list[Any]:
+    given = torch.utils._pytree.tree_map(_leaf, given)
+    net.zero_grad()
+    outputs = leaves_of(net(*given))
+    weights = [torch.linspace(-1, 1, o.numel()).view(o.shape) for o in outputs]
+    floats = [(o, w) for o, w in zip(outputs, weights, strict=True) if o.requires_grad]
+    torch.autograd.backward(*zip(*floats, strict=True))
+    sources = [*leaves_of(given), *net.parameters()]
+    return [*outputs, *(s.grad for s in sources)]
+
+
+def _leaf(x: Any) -> Any:
+    return x.clone().requires_grad_(x.is_floating_point())
+
+
+def sequence(width: int) -> Any:
+    return lambda t, n: (torch.randn(t, n, width),)
+
+
+LAYERS = {
+    "lstm": lambda: nn.LSTM(3, 4),
+    "lstm, no bias": lambda: nn.LSTM(3, 4, bias=False, bidirectional=True),
+    "lstm, projected": lambda: nn.LSTM(3, 4, 2, proj_size=2),
+    "gru": lambda: nn.GRU(3, 4, 2),
+    "gru, both": lambda: nn.GRU(3, 4, bidirectional=True),
+    "rnn": lambda: nn.RNN(3, 4),
+    "rnn, relu": lambda: nn.RNN(3, 4, 2, nonlinearity="relu", bias=False),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers(name: str) -> None:
+    torch.manual_seed(0)
+    check(Wrapped(LAYERS[name]()), sequence(3), ({0: T, 1: N},), [(4, 3), (6, 2), (1, 1)])
+
+
+def test_words() -> None:
+    torch.manual_seed(0)
+    check(
+        Labelled(),
+        lambda t, n: (torch.randint(0, 9, (n, t)),),
+        {"words": {0: N, 1: T}},
+        [(4, 3), (5, 2)],
+    )
+
+
+def test_one_step() -> None:
+    torch.manual_seed(0)
+
+    def make(_: int, n: int) -> Any:
+        return torch.randn(n, 3), tuple(torch.randn(n, units) for units in (4, 4, 5))
+
+    check(Stepped(), make, ({0: N}, ({0: N},) * 3), [(1, 3), (1, 2)])
+
+
+def test_convolution() -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(
+        nn.Conv1d(3, 4, 3, padding=2, dilation=2),
+        nn.BatchNorm1d(4),
+        nn.SiLU(),
+        nn.Conv1d(4, 6, 2, stride=2, groups=2, bias=False),
+    )
+    module.eval()
+    check(module, lambda t, n: (torch.randn(n, 3, 2 * t),), ({0: N, 2: 2 * T},), [(4, 3), (3, 2)])
+    check(module[0], lambda t, _: (torch.randn(3, 2 * t),), None, [(4, 1)])
+
+
+def test_normalisation_in_training() -> None:
+    """Batch norm counts its batches and keeps its averages."""
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Conv1d(3, 4, 1), nn.BatchNorm1d(4))
+    peer = copy.deepcopy(module)
+    compiled = rt.compile(module, (torch.randn(4, 3, 5),), dynamic_shapes=({0: N},))
+    for _ in range(2):
+        x = torch.randn(6, 3, 5)
+        torch.testing.assert_close(compiled(x), peer(x), **CLOSE)
+    torch.testing.assert_close(module.state_dict(), peer.state_dict(), **CLOSE)
+
+
+class PackedNet(nn.Module):
+    def __init__(self, kind: str, in_order: bool) -> None:
+        super().__init__()
+        self.layer = getattr(nn, kind)(3, 4, 2, batch_first=True, bidirectional=True)
+        self.in_order = in_order
+
+    def forward(self, x: Any, lengths: Any) -> Any:
+        packed = rnn.pack_padded_sequence(x, lengths, True, enforce_sorted=self.in_order)
+        packed, last = self.layer(packed)
+        y, again = rnn.pad_packed_sequence(packed, True, padding_value=0.5)
+        return y * 2, last, again
+
+
+@pytest.mark.parametrize(("kind", "in_order"), [("LSTM", False), ("GRU", True)])
+def test_packed_sequences(kind: str, in_order: bool) -> None:
+    torch.manual_seed(0)
+
+    def make(t: int, n: int) -> Any:
+        lengths = torch.tensor([t, 2, t - 1, 1, t][:n])
+        return torch.randn(n, t, 3), lengths.sort(descending=True)[0] if in_order else lengths
+
+    net = PackedNet(kind, in_order)
+    check(net, make, ({0: N, 1: T}, {0: N}), [(4, 3), (5, 5), (3, 2)])
+
+
+def test_without_dynamic_sizes() -> None:
+    check(Wrapped(nn.GRU(3, 4)), sequence(3), None, [(4, 2)])
+
+
+def test_unbatched() -> None:
+    check(Wrapped(nn.LSTM(3, 4)), lambda t, _: (torch.randn(t, 3),), ({0: T},), [(4, 1), (3, 1)])
+
+
+def test_parameters_are_the_modules_own() -> None:
+    layer = Wrapped(nn.GRU(3, 4))
+    compiled = rt.compile(layer, (torch.ones(2, 1, 3),))
+    assert {id(p) for p in compiled.parameters()} == {id(p) for p in layer.parameters()}
+    with torch.no_grad():
+        layer.layer.weight_ih_l0.add_(0.5)
+    x = torch.randn(2, 1, 3)
+    torch.testing.assert_close(compiled(x), layer(x), **CLOSE)
+    layer.layer.bias_hh_l0 = nn.Parameter(torch.ones(12))
+    torch.testing.assert_close(compiled(x), layer(x), **CLOSE)
+
+
+def test_compiled_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = Wrapped(nn.GRU(3, 4)), torch.randn(2, 1, 3)
+    compiled = rt.compile(layer, (x,), train=True)
+    monkeypatch.setattr(rnncc, "compile", None)
+    compiled(x)[0].sum().backward()
+    with pytest.raises(CompileError, match="frozen"):
+        rt.compile(layer, (x,), train=True, frozen=True)
+
+
+def test_frozen() -> None:
+    layer = Wrapped(nn.GRU(3, 4))
+    x = torch.randn(2, 1, 3)
+    want = [y.detach().clone() for y in layer(x)]
+    compiled = rt.compile(layer, (x,), frozen=True)
+    with torch.no_grad():
+        layer.layer.weight_ih_l0.zero_()
+    torch.testing.assert_close(list(compiled(x)), want, **CLOSE)
+    with pytest.raises(CompileError, match="frozen"):
+        compiled(x.requires_grad_())
+
+
+def test_dropout() -> None:
+    """Follows PyTorch's seed, keeps the mean, and backward drops what forward dropped."""
+    module = nn.Sequential(nn.Dropout(0.25), nn.Identity())
+    compiled = rt.compile(module, (torch.ones(4, 4),), dynamic_shapes=({0: N},))
+    x = torch.ones(1000, 4, requires_grad=True)
+    torch.manual_seed(3)
+    y = compiled(x)
+    y.sum().backward()
+    assert y.unique().tolist() == pytest.approx([0, 4 / 3])
+    assert y.mean().item() == pytest.approx(1, abs=0.05)
+    assert torch.equal(x.grad, y)
+    other = compiled(x)
+    assert not torch.equal(other, y)
+    torch.manual_seed(3)
+    assert torch.equal(compiled(x), y)
+    still = rt.compile(module.eval(), (torch.ones(4, 4),))
+    assert torch.equal(still(torch.ones(4, 4)), torch.ones(4, 4))
+
+
+def test_dropout_between_layers() -> None:
+    layer = nn.LSTM(3, 4, 2, dropout=0.5)
+    compiled = rt.compile(layer, (torch.ones(3, 2, 3),))
+    first, second = (compiled(torch.ones(3, 2, 3))[0] for _ in range(2))
+    assert not torch.equal(first, second)
+
+
+def test_buffers_that_change() -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("total", torch.zeros(2))
+
+        def forward(self, x: Any) -> Any:
+            self.total.add_(x.sum(0))
+            return x * self.total
+
+    module = Counting()
+    compiled = rt.compile(module, (torch.ones(3, 2),), dynamic_shapes=({0: N},))
+    compiled(torch.ones(4, 2))
+    assert compiled(torch.ones(2, 2)).tolist() == [[6, 6], [6, 6]]
+    assert module.total.tolist() == [6, 6]
+
+
+def test_double() -> None:
+    module = Wrapped(nn.GRU(2, 2)).double()
+    compiled = rt.compile(module, (torch.ones(2, 1, 2).double(),), dynamic_shapes=({0: T},))
+    x = torch.randn(3, 1, 2, dtype=torch.double, requires_grad=True)
+    assert torch.autograd.gradcheck(compiled, (x,))
+
+
+def test_files(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = Labelled()
+    words = torch.randint(0, 9, (2, 5))
+    shapes = {"words": {0: N, 1: T}}
+    made = rt.build(module, (words,), dynamic_shapes=shapes, out=tmp_path, name="labels")
+    words = torch.randint(0, 9, (3, 4))
+    outputs = rnncc_runtime.load(made.library).run({"words": words.numpy()})
+    want = leaves_of(module(words))
+    for ours, theirs in zip(outputs.values(), want, strict=True):
+        np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=1e-4, atol=3e-5)
+
+
+def test_exported_program() -> None:
+    module = Wrapped(nn.RNN(3, 4))
+    exported = rt.export(module, (torch.ones(3, 2, 3),), dynamic_shapes=({0: T, 1: N},))
+    x = torch.randn(5, 4, 3)
+    outputs = rnncc.compile(exported).run({"x": x.numpy()})
+    torch.testing.assert_close(torch.from_numpy(outputs["y0"]), module(x)[0].detach(), **CLOSE)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reverse"),
+    [(MinimalGated, True), pytest.param(ExponentialLstm, False, marks=pytest.mark.slow)],
+)
+def test_custom_cell(kind: Any, reverse: bool, tmp_path: Path) -> None:
+    """A loop of `scan` within a module: with gradients, and as a library."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell, self.out = kind(3, 4, 2), nn.Linear(4, 2)
+
+        def forward(self, x: Any) -> Any:
+            state = torch.utils._pytree.tree_map(
+                lambda s: torch.zeros(x.shape[1], 4), self.cell.start
+            )
+            return self.out(rt.scan(self.cell, x, state, reverse=reverse)[0]).relu()
+
+    torch.manual_seed(0)
+    net, shapes = Net(), ({0: T, 1: N},)
+    check(net, sequence(3), shapes, [(4, 3), (5, 2)])
+    made = rt.build(net, (torch.ones(4, 2, 3),), dynamic_shapes=shapes, out=tmp_path)
+    x = torch.randn(6, 3, 3)
+    (y,) = rnncc_runtime.load(made.library).run({"x": x.numpy()}).values()
+    torch.testing.assert_close(torch.from_numpy(y), net(x).detach(), **CLOSE)
+
+
+def test_another_structure() -> None:
+    compiled = rt.compile(Wrapped(nn.GRU(3, 4)), (torch.ones(2, 1, 3),))
+    with pytest.raises(CompileError, match="compiled for"):
+        compiled([torch.ones(2, 1, 3)])
+    with pytest.raises(rnncc_runtime.ArrayError, match="axis 0 is 5, expected 2"):
+        compiled(torch.ones(5, 1, 3))
+
+
+def test_unsupported() -> None:
+    class Strange(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return torch.linalg.svd(x)[0]
+
+    with pytest.raises(CompileError, match=r"test_compile.py:\d+: aten.*svd"):
+        rt.compile(Strange(), (torch.ones(3, 3),))
+    with pytest.raises(CompileError, match=r"Strange: torch.export: "):
+        rt.compile(Strange(), (torch.ones(3),))

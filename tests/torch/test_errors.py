@@ -1,0 +1,131 @@
+"""What a scan refuses: one line that names the user's line, where there is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rnncc import CompileError
+from tests.torch.cells import MinimalGated, torch
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+X, H = torch.zeros(3, 2, 4), torch.zeros(2, 4)
+BUFFER = torch.zeros(4)
+KEPT: list[Any] = []
+
+
+def unsupported(x: Any, h: Any) -> Any:
+    return torch.linalg.svd(h)[0], h
+
+
+def branches(x: Any, h: Any) -> Any:
+    return (h, h) if h.sum() > 0 else (h, h * 2)
+
+
+def drops(x: Any, h: Any) -> Any:
+    return torch.nn.functional.dropout(h, 0.5, True), h
+
+
+def switches(x: Any, h: Any) -> Any:
+    with torch.no_grad():
+        h = h * 2
+    return h, h
+
+
+def changes(x: Any, h: Any) -> Any:
+    BUFFER.add_(1)
+    return h, h
+
+
+def reads(x: Any, h: Any) -> Any:
+    return h * h.sum().item(), h
+
+
+def raises(x: Any, h: Any) -> Any:
+    raise ValueError("my own words")
+
+
+def mismatched(x: Any, h: Any) -> Any:
+    return x @ h, h
+
+
+def shrinks(x: Any, h: Any) -> Any:
+    return h, h[:1]
+
+
+def widens(x: Any, h: Any) -> Any:
+    return h, h.double()
+
+
+def doubles(x: Any, h: Any) -> Any:
+    return h, (h, h)
+
+
+def alone(x: Any, h: Any) -> Any:
+    return (h,)
+
+
+def number(x: Any, h: Any) -> Any:
+    return 3, h
+
+
+def keeps(x: Any, h: Any) -> Any:
+    KEPT.append(h * 2)
+    return h, h
+
+
+CELLS = {
+    keeps: "a tensor leaves the cell by other ways than its result",
+    unsupported: r"test_errors.py:\d+: aten._linalg_svd.default: operator is not supported",
+    branches: r"test_errors.py:\d+: branches: Data-dependent branching",
+    drops: r"test_errors.py:\d+: .*draw random numbers outside and give them as inputs",
+    switches: "must not switch gradients",
+    changes: r"test_errors.py:\d+: .*: a tensor that is given from outside is changed in place",
+    reads: "not supported",
+    raises: r"test_errors.py:\d+: raises: ValueError\('my own words'\)",
+    mismatched: r"test_errors.py:\d+: mismatched: .*same reduction dim",
+    shrinks: "state 0 is f32 2 x 4 before a step and f32 1 x 4 after it",
+    widens: "float32, float64 in one graph",
+    doubles: "the state has 1 tensors before a step and 2 after it",
+    alone: r"alone: ValueError\('not enough values to unpack",
+    number: "'int' object",
+}
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_cell(cell: Any) -> None:
+    with pytest.raises(CompileError, match=CELLS[cell]) as caught:
+        rt.scan(cell, X, H)
+    assert "\n" not in str(caught.value)
+
+
+GIVEN = {
+    "xs: a int stands where a tensor should": (3, H),
+    "the state: a NoneType stands": (X, None),
+    "xs holds no tensor": ((), H),
+    "the first sizes must be one T": ((X, X[:2]), H),
+    "bfloat16, float32 in one graph": (X.bfloat16(), H),
+    "float32, float64 in one graph": (X, H.double()),
+    "complex64": (X.to(torch.complex64), H),
+    "only dense ones on the CPU": (X.to("meta"), H),
+}
+
+
+@pytest.mark.parametrize("message", GIVEN)
+def test_tensors(message: str) -> None:
+    xs, state = GIVEN[message]
+    with pytest.raises(CompileError, match=message):
+        rt.scan(lambda x, h: (h, h), xs, state)
+
+
+def test_autocast() -> None:
+    cell = MinimalGated(4, 4, 2)
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(CompileError, match="autocast is on"):
+        rt.scan(cell, X, H)
+
+
+def test_another_structure() -> None:
+    with pytest.raises(CompileError, match=r"before a step and .* after it"):
+        rt.scan(lambda x, s: (x, {"b": s["a"]}), X, {"a": H})

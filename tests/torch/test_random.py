@@ -1,0 +1,61 @@
+"""Random cells and layers: forward and backward equal PyTorch's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.torch.cells import loop, torch
+from tests.torch.strategies import UNITS, cells, layers
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = [pytest.mark.peers, pytest.mark.slow]
+CALM = settings(
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+
+
+def compare(one: list[Any], other: list[Any]) -> None:
+    for ours, theirs in zip(one, other, strict=True):
+        scale = theirs.abs().max().clamp(min=1.0) if theirs.numel() else 1.0
+        torch.testing.assert_close(ours / scale, theirs / scale, rtol=1e-3, atol=1e-4)
+
+
+def results(run: Any, sources: list[Any]) -> list[Any]:
+    """Outputs, and the gradients of the sources."""
+    outputs = torch.utils._pytree.tree_leaves(run())
+    weights = [torch.linspace(-1, 1, o.numel()).view(o.shape) for o in outputs]
+    total = sum((o * w).sum() for o, w in zip(outputs, weights, strict=True))
+    grads = torch.autograd.grad(total, sources, allow_unused=True)
+    zeros = (torch.zeros_like(s) if g is None else g for s, g in zip(sources, grads, strict=True))
+    return [*(o.detach() for o in outputs), *zeros]
+
+
+@CALM
+@given(cells(), st.integers(1, 4), st.integers(1, 3), st.booleans())
+def test_cells(cell: Any, steps: int, batch: int, reverse: bool) -> None:
+    xs = torch.randn(steps, batch, UNITS, requires_grad=True)
+    state = tuple(torch.randn(batch, UNITS, requires_grad=True) for _ in range(2))
+    sources = [xs, *state, *cell.parameters()]
+    ours = results(lambda: rt.scan(cell, xs, state, reverse=reverse), sources)
+    compare(ours, results(lambda: loop(cell, xs, state, reverse), sources))
+
+
+@CALM
+@given(layers(), st.integers(2, 4), st.integers(2, 3), st.booleans())
+def test_layers(layer: Any, steps: int, batch: int, with_state: bool) -> None:
+    first, second = (batch, steps) if layer.batch_first else (steps, batch)
+    x = torch.randn(first, second, 3, requires_grad=True)
+    count = layer.num_layers * (2 if layer.bidirectional else 1)
+    width = getattr(layer, "proj_size", 0) or UNITS
+    h = torch.randn(count, batch, width, requires_grad=True)
+    c = torch.randn(count, batch, UNITS, requires_grad=True)
+    state: Any = (h, c) if isinstance(layer, torch.nn.LSTM) else h
+    args = (x, state) if with_state else (x,)
+    compiled = rt.compile(layer, args)
+    sources = [*torch.utils._pytree.tree_leaves(args), *layer.parameters()]
+    ours = results(lambda: compiled(*args), sources)
+    compare(ours, results(lambda: layer(*args), sources))

@@ -1,0 +1,310 @@
+"""Loops of custom cells: outputs and gradients equal those of PyTorch's loop."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+import rnncc
+from tests.torch.cells import CELLS, MinimalGated, MultiplicativeLstm, loop, torch
+
+rt: Any = pytest.importorskip("rnncc.torch")
+nets: Any = pytest.importorskip("rnncc.torch.nets")
+pytestmark = pytest.mark.peers
+leaves_of: Any = torch.utils._pytree.tree_leaves
+WIDTH, UNITS = 8, 8
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+
+
+def made(kind: Any, batch: int = 3) -> Any:
+    torch.manual_seed(0)
+    return kind(WIDTH, UNITS, batch)
+
+
+def sequence(steps: int, batch: int = 3) -> Any:
+    return torch.randn(steps, batch, WIDTH, generator=torch.Generator().manual_seed(1))
+
+
+def results(run: Any, cell: Any, xs: Any, state: Any, **options: Any) -> list[Any]:
+    """Outputs, then the gradients of xs, the state and all parameters."""
+    xs = xs.clone().requires_grad_()
+    state = torch.utils._pytree.tree_map(lambda s: s.clone().requires_grad_(), state)
+    cell.zero_grad()
+    ys, finals = run(cell, xs, state, **options)
+    outputs = [ys, *leaves_of(finals)]
+    weights = [torch.linspace(-1, 1, o.numel(), dtype=o.dtype).view(o.shape) for o in outputs]
+    torch.autograd.backward(outputs, weights)
+    return [*outputs, *(t.grad for t in (xs, *leaves_of(state), *cell.parameters()))]
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_equals_loop(kind: Any) -> None:
+    cell = made(kind)
+    for steps in (5, 2):
+        given = (cell, sequence(steps), cell.start)
+        torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_gradcheck(kind: Any) -> None:
+    cell = made(kind, 1).double()
+    start = torch.utils._pytree.tree_map(lambda s: s.double() + 0.1, cell.start)
+    xs = sequence(2, 1).double().requires_grad_()
+    values = {name: p.detach().requires_grad_() for name, p in cell.named_parameters()}
+
+    def run(xs: Any, *parameters: Any) -> Any:
+        given = dict(zip(values, parameters, strict=True))
+        return torch.func.functional_call(_Whole(cell, start), _prefixed(given), (xs,))
+
+    assert torch.autograd.gradcheck(run, (xs, *values.values()), fast_mode=True)
+
+
+class _Whole(torch.nn.Module):
+    def __init__(self, cell: Any, start: Any) -> None:
+        super().__init__()
+        self.cell, self.start = cell, start
+
+    def forward(self, xs: Any) -> Any:
+        return rt.scan(self.cell, xs, self.start)[0]
+
+
+def _prefixed(parameters: dict[str, Any]) -> dict[str, Any]:
+    return {f"cell.{name}": value for name, value in parameters.items()}
+
+
+def test_reverse() -> None:
+    cell = made(MinimalGated)
+    given = (cell, sequence(4), cell.start)
+    ours = results(rt.scan, *given, reverse=True)
+    torch.testing.assert_close(ours, results(loop, *given, reverse=True), **CLOSE)
+
+
+def test_inference_has_the_same_outputs() -> None:
+    cell = made(MultiplicativeLstm)
+    xs = sequence(4)
+    want = loop(cell, xs, cell.start)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            ours = rt.scan(cell, xs, cell.start)
+            assert not ours[0].requires_grad
+            torch.testing.assert_close(ours, want, **CLOSE)
+
+
+def test_no_steps() -> None:
+    cell = made(MultiplicativeLstm)
+    ys, finals = rt.scan(cell, sequence(0), cell.start)
+    assert ys.shape == (0, 3, UNITS)
+    torch.testing.assert_close(finals, cell.start)
+
+
+def test_what_a_function_closes_over_has_gradients() -> None:
+    weights = torch.nn.Parameter(torch.randn(WIDTH, UNITS))
+
+    def cell(x: Any, h: Any) -> Any:
+        h = torch.tanh(x @ weights + h)
+        return h, h
+
+    xs, start = sequence(3), torch.zeros(3, UNITS)
+    (want,) = torch.autograd.grad(loop(cell, xs, start)[0].sum(), weights)
+    (grad,) = torch.autograd.grad(rt.scan(cell, xs, start)[0].sum(), weights)
+    torch.testing.assert_close(grad, want, **CLOSE)
+
+
+def test_sees_what_changes_outside() -> None:
+    """Settings are guarded, tensors are read anew."""
+    settings: dict[str, Any] = {"factor": 2.0, "bias": torch.ones(1)}
+
+    def cell(x: Any, h: Any) -> Any:
+        h = h + settings["factor"] * x + settings["bias"]
+        return h, h
+
+    xs, start = torch.ones(3, 1), torch.zeros(1)
+    assert rt.scan(cell, xs, start)[1].item() == 9
+    settings["factor"] = 3.0
+    assert rt.scan(cell, xs, start)[1].item() == 12
+    settings["bias"] = torch.zeros(1)
+    assert rt.scan(cell, xs, start)[1].item() == 9
+
+
+def test_nests_of_tensors() -> None:
+    """Rows that are not read, a state that stays, two of one tensor, nothing in a place of ys."""
+
+    def cell(rows: Any, state: Any) -> Any:
+        h = state["h"] + rows["a"][0]
+        return {"twice": (h * 2, None)}, {"h": h, "same": state["same"], "other": state["h"]}
+
+    xs, one = sequence(3), torch.zeros(3, WIDTH)
+    ys, state = rt.scan(cell, {"a": [xs], "unread": xs}, {"h": one, "same": one, "other": one})
+    torch.testing.assert_close(ys["twice"][0], 2 * xs.cumsum(0))
+    assert ys["twice"][1] is None
+    assert torch.equal(state["same"], one)
+    torch.testing.assert_close(state["other"], xs[:2].sum(0))
+
+
+def test_unread_rows_of_other_types() -> None:
+    """What a cell does not read may differ from call to call."""
+
+    def cell(x: Any, h: Any) -> Any:
+        return h, h + 1
+
+    for xs in (torch.zeros(3, 2), torch.zeros(2, 5), torch.zeros(4, 2, dtype=torch.int64)):
+        assert rt.scan(cell, xs, torch.zeros(2))[1].tolist() == [len(xs)] * 2
+
+
+def test_changes_within_a_step() -> None:
+    def cell(x: Any, h: Any) -> Any:
+        h = h + x
+        h[:, 0] = 1.0
+        h[:, 1:3] *= x[:, 1:3]
+        h.mul_(0.5)
+        return h, h
+
+    xs, start = sequence(4), torch.ones(3, WIDTH)
+    torch.testing.assert_close(rt.scan(cell, xs, start), loop(cell, xs, start), **CLOSE)
+
+
+def test_whole_numbers() -> None:
+    """A counter and a mask beside floats."""
+
+    def cell(x: Any, state: Any) -> Any:
+        count, h = state
+        h = torch.where((count < 2).unsqueeze(-1), h + x, h)
+        return (h, count), (count + 1, h)
+
+    xs, start = sequence(4), (torch.tensor([0, 1, 5]), torch.zeros(3, WIDTH))
+    ys, finals = rt.scan(cell, xs, start)
+    assert finals[0].tolist() == [4, 5, 9]
+    torch.testing.assert_close(finals[1][0], xs[:2, 0].sum(0))
+    torch.testing.assert_close(finals[1][1], xs[0, 1])
+    assert ys[1].dtype == torch.int64
+
+
+def test_retained_graph() -> None:
+    cell = made(MultiplicativeLstm)
+    ys, _ = rt.scan(cell, sequence(4), cell.start)
+    first = torch.autograd.grad(ys.sum(), cell.bias, retain_graph=True)
+    assert torch.equal(first[0], torch.autograd.grad(ys.sum(), cell.bias)[0])
+    with pytest.raises(RuntimeError, match="second time"):
+        torch.autograd.grad(ys.sum(), cell.bias)
+
+
+def test_second_derivatives_are_refused() -> None:
+    cell = made(MultiplicativeLstm)
+    ys, _ = rt.scan(cell, sequence(4), cell.start)
+    (grad,) = torch.autograd.grad(ys.sum(), cell.bias, create_graph=True)
+    with pytest.raises(RuntimeError, match="first derivatives alone"):
+        (grad * grad).sum().backward()
+
+
+def test_parameters_changed_before_backward() -> None:
+    cell = made(MultiplicativeLstm)
+    ys, _ = rt.scan(cell, sequence(4), cell.start)
+    with torch.no_grad():
+        cell.bias.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        ys.sum().backward()
+
+
+def test_training() -> None:
+    """The same losses as the loop's, with Adam."""
+    losses: list[list[float]] = []
+    for run in (loop, rt.scan):
+        cell, xs = made(MultiplicativeLstm), sequence(5)
+        optimiser = torch.optim.Adam(cell.parameters(), 0.01)
+        losses.append([])
+        for _ in range(5):
+            optimiser.zero_grad()
+            loss = (run(cell, xs, cell.start)[0] - xs).square().mean()
+            loss.backward()
+            optimiser.step()
+            losses[-1].append(loss.item())
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert losses[0][-1] < losses[0][0]
+
+
+def test_threads() -> None:
+    cell = made(MinimalGated)
+    want = results(loop, copy.deepcopy(cell), sequence(6), cell.start)
+    found: list[Any] = []
+
+    def work() -> None:
+        own = copy.deepcopy(cell)
+        for _ in range(5):
+            found.append(results(rt.scan, own, sequence(6), cell.start))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 20
+    for one in found:
+        torch.testing.assert_close(one, want, **CLOSE)
+
+
+def test_other_lengths_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = made(MinimalGated)
+    rt.scan(cell, sequence(4), cell.start)[0].sum().backward()
+    monkeypatch.setattr(rnncc, "compile", None)
+    for steps in (1, 3, 9):
+        rt.scan(cell, sequence(steps), cell.start)[0].sum().backward()
+        rt.scan(copy.deepcopy(cell), sequence(steps), cell.start)
+
+
+def test_tensors_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code reads and writes the tensors' own memory, forward and backward."""
+    seen: list[int] = []
+    for name in ("forward", "backward"):
+        real = getattr(nets.CompiledCode, name)
+
+        def spy(self: Any, *groups: Any, real: Any = real) -> Any:
+            arrays = [a for g in groups if isinstance(g, dict) for a in g.values()]
+            seen.extend(array.ctypes.data for array in arrays)
+            return real(self, *groups)
+
+        monkeypatch.setattr(nets.CompiledCode, name, spy)
+    cell, xs = made(MinimalGated), sequence(4).requires_grad_()
+    ys, last = rt.scan(cell, xs, cell.start)
+    weights = torch.ones_like(ys)
+    grads = torch.autograd.grad(ys, [xs, *cell.parameters()], weights)
+    for tensor in (xs, cell.start, *cell.parameters(), ys, last, weights, *grads):
+        assert tensor.data_ptr() in seen
+
+
+def test_the_tape_goes_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    tapes: list[Any] = []
+    real = nets.CompiledCode.forward
+
+    def spy(self: Any, *groups: Any) -> Any:
+        tape = real(self, *groups)
+        tapes.append(weakref.ref(tape))
+        return tape
+
+    monkeypatch.setattr(nets.CompiledCode, "forward", spy)
+    cell = made(MinimalGated)
+    gc.collect()
+    gc.disable()
+    try:
+        ys, last = rt.scan(cell, sequence(4), cell.start)
+        assert tapes[0]() is not None
+        del ys, last
+        assert tapes[0]() is None
+        rt.scan(cell, sequence(4), cell.start)[0].sum().backward()
+        assert tapes[1]() is None
+    finally:
+        gc.enable()
+
+
+def test_inside_torch_compile() -> None:
+    cell, xs = made(MinimalGated), sequence(3)
+
+    def whole(xs: Any) -> Any:
+        return rt.scan(cell, xs * 2, cell.start)[0] + 1
+
+    ours = torch.compile(whole, backend="eager")(xs)
+    torch.testing.assert_close(ours, loop(cell, xs * 2, cell.start)[0] + 1, **CLOSE)
