@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 from rnncc.errors import CompileError
 
 if TYPE_CHECKING:
+    from onnx import ModelProto
     from rnncc_runtime import Model, TrainableModel
     from torch.export import ExportedProgram
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from rnncc.packaging.compiled import Artifacts
     from rnncc.scalar import elementwise as elementwise
 
-    Source = str | Path | bytes | NetDef | Program | ExportedProgram
+    Source = str | Path | bytes | NetDef | ModelProto | Program | ExportedProgram
 
 __version__ = "0.1.0"
 __all__ = ["CompileError", "__version__", "build", "cells", "compile", "elementwise"]

@@ -1,4 +1,4 @@
-"""docs/onnx.md: its program prints what it says, its example runs, its links lead somewhere."""
+"""docs/onnx.md: its links lead somewhere, and the example beside it runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/onnx.md").read_text()
-BLOCKS = dict(re.findall(r"```(\w+)\n(.*?)```", TEXT, re.DOTALL))
-
-
-def test_program() -> None:
-    command = [sys.executable, "-c", BLOCKS["python"]]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-    assert done.stdout == BLOCKS["text"]
 
 
 def test_links() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -124,3 +125,40 @@ def test_frames_through_c(tmp_path: Path) -> None:
     stream = rnncc.compile(case.path, state={given: following}).stream()
     want = [stream.step({case.x[0]: frame})["activation_2"] for frame in frames(case)]
     np.testing.assert_array_equal(np.frombuffer(made, np.float32), np.ravel(want))
+
+
+LEAST = {"dtln_1": 2.0, "dtln_2": 1.5, "silero_16k_op15": 1.5}
+"""How many times as fast as ONNX Runtime a frame is at least."""
+
+
+@there
+@pytest.mark.slow
+@pytest.mark.peers
+@each
+def test_speed_beside_onnxruntime(case: Published) -> None:
+    """Both in turn on one core, arrays made before; medians of many rounds."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    session = onnxruntime.InferenceSession(case.path, options, providers=["CPUExecutionProvider"])
+    given, shape, _ = case.state
+    model = rnncc.compile(case.path, shapes=case.shapes)
+    inputs = {case.x[0]: frames(case)[0], given: np.zeros(shape, np.float32), **case.fixed}
+    outputs = model.run(inputs)
+    binding = session.io_binding()
+    for name, array in inputs.items():
+        binding.bind_cpu_input(name, array)
+    for name, array in outputs.items():
+        place = array.ctypes.data
+        binding.bind_output(name, "cpu", 0, np.float32, array.shape, place)
+    sides = (lambda: model.run(inputs, outputs), lambda: session.run_with_iobinding(binding))
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(60):
+        for side, spent in zip(sides, times, strict=True):
+            start = perf_counter()
+            for _ in range(100):
+                side()
+            spent.append(perf_counter() - start)
+    ours, theirs = (float(np.median(spent[10:])) * 1e4 for spent in times)
+    print(f"{case.name}: rnncc {ours:.1f} us, ONNX Runtime {theirs:.1f} us a frame")
+    assert theirs / ours >= LEAST[case.name]
