@@ -171,19 +171,22 @@ def _content(source: Any) -> bytes | None:
 
 
 def _beside(source: Any) -> bytes | None:
-    """What the tensors of an ONNX file hold that lie in other files: sizes and times of these."""
+    """What else an ONNX model's meaning depends on: the standard's package, and the sizes and times
+    of the files that its tensors lie in."""
+    from importlib import metadata
+
     from rnncc.errors import CompileError
     from rnncc.frontends.onnx.reading import external_files, is_onnx, load
 
-    if not isinstance(source, (str, Path)) or not is_onnx(source):
+    if not is_onnx(source):
         return b""
-
     try:
-        if b"location" not in Path(source).read_bytes():
-            return b""
-        files = external_files(load(source), source)
-        told = [(str(f), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
-    except (CompileError, OSError):
+        told: list[Any] = [metadata.version("onnx")]
+        if isinstance(source, (str, Path)) and b"location" in Path(source).read_bytes():
+            for file in external_files(load(source), source):
+                status = file.stat()
+                told.append((str(file), status.st_size, status.st_mtime_ns))
+    except (CompileError, OSError, metadata.PackageNotFoundError):
         return None  # the importer says why
     return repr(told).encode()
 
