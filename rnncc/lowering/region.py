@@ -92,7 +92,26 @@ class Region:
             case _:
                 if is_view(op) and (inner := through_view(op, index)) is not None:
                     return self.value(op.x, inner)
+                if self._reads_product(value):  # which has no place yet
+                    raise CannotFuse
                 return self._load(self._place(value), index)
+
+    def _reads_product(self, value: SSAValue) -> bool:
+        """Whether a value without a place is computed from the kernel's own product."""
+        if self._product is None:
+            return False
+        left, seen = [value], set[SSAValue]()
+        while left:
+            one = left.pop()
+            if one == self._product.y:
+                return True
+            op = one.owner
+            if one in seen or self._find(one) is not None:
+                continue
+            seen.add(one)
+            if isinstance(op, Elementwise) or is_view(op):
+                left += op.operands
+        return False
 
     def _position(self, at: AxisIndex, dtype: str) -> SSAValue:
         """An axis index as a number."""

@@ -7,14 +7,27 @@ from typing import Any
 
 import torch
 
+from rnncc.errors import CompileError
 from rnncc.torch.nets import TorchNet
 
 
 def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The net's outputs, which know their gradients where some input wants one."""
+    """The net's outputs, which know their gradients where some input wants one.
+
+    Raises:
+        CompileError: autocast is on.
+    """
+    check_mode()
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return list(_Net.apply(net, *tensors))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     return net.infer(tensors)
+
+
+def check_mode() -> None:
+    """Refuse autocast."""
+    if torch.is_autocast_enabled("cpu"):
+        hint = "torch.autocast('cpu', enabled=False)"
+        raise CompileError("", "autocast is on, and compiled nets compute in float32", hint)
 
 
 class _Net(torch.autograd.Function):

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch._dynamo.exc import TorchDynamoException
 from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
@@ -19,7 +18,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.exported import Exported, held_tensor, import_exported
 from rnncc.frontends.torch.recurrent_op import kept_whole
 from rnncc.packaging.compiled import Artifacts
-from rnncc.torch.autograd import apply
+from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.nets import TorchNet, check_tensor, is_wide
 
 
@@ -146,14 +145,15 @@ def export(
     Raises:
         CompileError: the module cannot be exported.
     """
-    if torch.is_autocast_enabled("cpu"):
-        raise CompileError("", "autocast is on, and compiled nets compute in float32")
+    check_mode()
     try:
-        with kept_whole(), warnings.catch_warnings():
+        with kept_whole(), torch.enable_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
             given = dict(kwargs or {})
             return torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
-    except (TorchDynamoException, RuntimeError, ValueError, TypeError) as error:
+    except CompileError:
+        raise
+    except Exception as error:  # the module's own as well as PyTorch's
         reason = str(error).strip().split("\n\n")[0]
         raise CompileError(type(module).__name__, f"torch.export: {reason}") from error
 
@@ -184,13 +184,12 @@ def _name(value: Any, spec: Any, nodes: Any, names: dict[str, str]) -> None:
         for key, part in value.items():
             _name(part, (spec or {}).get(key), nodes, names)
         return
-    node = next(nodes)
+    shape = getattr(next(nodes).meta["val"], "shape", ())
     axes = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
     for axis, dim in axes:
-        if str(getattr(dim, "__name__", "")).isidentifier() and isinstance(
-            node.meta["val"], torch.Tensor
-        ):
-            names.setdefault(str(node.meta["val"].shape[axis]), dim.__name__)
+        name = str(getattr(dim, "__name__", ""))
+        if name.isidentifier() and axis < len(shape):
+            names.setdefault(str(shape[axis]), name)
 
 
 def _owner(module: torch.nn.Module, exported: ExportedProgram, target: str) -> tuple[Any, str]:

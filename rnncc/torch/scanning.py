@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
-from rnncc.torch.autograd import apply
+from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.nets import TorchNet, check_tensor
 from rnncc.torch.tracing import Reading, read
 
@@ -42,9 +42,7 @@ def scan(
         CompileError: the cell cannot be read, or does what is not supported; the message names the
             user's line where PyTorch knows it.
     """
-    if torch.is_autocast_enabled("cpu"):
-        hint = "call scan under torch.autocast('cpu', enabled=False)"
-        raise CompileError("", "autocast is on, and compiled loops compute in float32", hint)
+    check_mode()
     sequences, row_spec = _leaves(xs, "xs")
     states, state_spec = _leaves(state, "the state")
     if any(is_fake(tensor) for tensor in (*sequences, *states)):

@@ -164,7 +164,6 @@ class _Captured:
 def _step_of(module: GraphModule, tensors: Tensors, reading: Reading, ys: int) -> Step:
     for tensor in tensors:
         check_tensor(tensor)
-    _check_modes(module)
     places = {id(tensor): i for i, tensor in enumerate(tensors)}
     rows = [places.get(id(x)) for x in reading.rows]
     states = [places.get(id(x)) for x in reading.states]
@@ -194,13 +193,6 @@ def _unmark(module: GraphModule) -> tuple[list[int], int]:
         graph.erase_node(node)
     module.recompile()
     return [order.index(i) for i in range(len(nodes))], sum(n.target is _row for n in nodes)
-
-
-def _check_modes(module: GraphModule) -> None:
-    for node in module.graph.nodes:
-        if "set_grad_enabled" in str(node.target) or "autocast" in str(node.target):
-            what = "a cell must not switch gradients or autocast on or off"
-            raise CompileError(location(node), what, "x.detach() stops a gradient")
 
 
 def _where(cell: Any, text: str) -> Location:

@@ -318,6 +318,46 @@ def test_custom_cell(kind: Any, reverse: bool, tmp_path: Path) -> None:
     torch.testing.assert_close(torch.from_numpy(y), net(x).detach(), **CLOSE)
 
 
+class Switching(nn.Module):
+    """Parts without gradients, and one that is detached."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        with torch.no_grad():
+            fixed = self.inner(x) * 2
+        with torch.autocast("cpu", enabled=False):
+            fixed = fixed + 1
+        y = fixed * self.inner(x)
+        return y, y.detach() * self.inner(x)
+
+
+@pytest.mark.parametrize("outside", [torch.no_grad, torch.enable_grad])
+def test_parts_without_gradients(outside: Any) -> None:
+    torch.manual_seed(0)
+    net, x = Switching(), torch.randn(2, 3)
+    with outside():
+        compiled = rt.compile(net, (x,))
+    found = [_outputs_and_gradients(run, (x,)) for run in (compiled, net)]
+    torch.testing.assert_close(*found, **CLOSE)
+
+
+def test_autocast() -> None:
+    class Mixed(nn.Module):
+        def forward(self, x: Any) -> Any:
+            with torch.autocast("cpu", torch.bfloat16):
+                return x @ x
+
+    x = torch.ones(2, 2)
+    with pytest.raises(CompileError, match="autocast is switched on"):
+        rt.compile(Mixed(), (x,))
+    compiled = rt.compile(nn.Linear(2, 2), (x,))
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(CompileError, match="autocast is on"):
+        compiled(x)
+
+
 def test_another_structure() -> None:
     compiled = rt.compile(Wrapped(nn.GRU(3, 4)), (torch.ones(2, 1, 3),))
     with pytest.raises(CompileError, match="compiled for"):

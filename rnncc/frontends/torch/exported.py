@@ -16,6 +16,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph, translation_of
+from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.site import SEED, Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.types import DTYPES, type_name
@@ -63,6 +64,7 @@ def import_exported(
     Raises:
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
+    settle_modes(exported)
     plain = _decomposed(exported)
     signature, sizes = plain.graph_signature, Sizes(names)
     nodes = {node.name: node for node in plain.graph.find_nodes(op="placeholder")}

@@ -29,11 +29,15 @@ def aten_graph(
     Args:
         examples: tensors and sizes as the module takes them; tensors' values do not matter.
         mode: where the examples are fakes, the mode that they are of.
+
+    Raises:
+        CompileError: an input is changed in place, or gradients are switched on or off.
     """
 
     def run(*tensors: Any) -> Any:
         return _Whole(module).run(*tensors)
 
+    _refuse_modes(module)
     tracing: Any = "fake" if mode is None else "real"
     inside = nullcontext() if mode is None else mode
     with inside, torch.no_grad(), fx_traceback.preserve_node_meta():
@@ -59,6 +63,14 @@ class _Whole(Interpreter):
         if kind is not None:
             return call_whole(kind, *args, **kwargs)
         return super().call_function(target, args, kwargs)
+
+
+def _refuse_modes(module: GraphModule) -> None:
+    """A trace would forget them."""
+    for node in module.graph.nodes:
+        if "set_grad_enabled" in str(node.target) or "autocast" in str(node.target):
+            what = "gradients or autocast must not be switched on or off here"
+            raise CompileError(location(node.next), what, "x.detach() stops a gradient")
 
 
 def _refuse_changes(module: GraphModule) -> None:

@@ -1,0 +1,50 @@
+"""Products whose results are rearranged in ways that no index of the product tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir import kern_interpreter
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.interpreter import run
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.codegen.test_random import as_it_is
+
+T = Dim.of("T")
+
+
+def swapped(b: Build, x: SSAValue) -> SSAValue:
+    """[T, 1, 4] with its columns 0, 2, 1, 3."""
+    pairs = b.transpose(b.reshape(x, (T, 1, 2, 2)), [0, 1, 3, 2])
+    return b.reshape(pairs, (T, 1, 4))
+
+
+MAKES: dict[str, Callable[[Build, SSAValue], SSAValue]] = {
+    "the product": swapped,
+    "a function of it": lambda b, x: swapped(b, b.mul(x, x)),
+    "beside the product": lambda b, x: b.add(x, swapped(b, x)),
+    "a function of both": lambda b, x: b.mul(swapped(b, b.neg(x)), swapped(b, x)),
+}
+
+
+@pytest.mark.parametrize("name", MAKES)
+def test_rearranged(name: str) -> None:
+    b = Build.net("made")
+    x, w = b.input("x", (T, 1, 4)), b.input("w", (4, 4))
+    program = b.finish({"y": MAKES[name](b, b.matmul(x, w))})
+    rng = np.random.default_rng(0)
+    inputs = {n: rng.standard_normal(s, np.float32) for n, s in (("x", (5, 1, 4)), ("w", (4, 4)))}
+    want = run(program, inputs)["y"]
+    made = as_it_is(program)
+    found = kern_interpreter.run(made, inputs, {"T": 5})["y"]
+    np.testing.assert_allclose(found, want, 1e-5, 1e-6)
+    with guards(True) as memory:
+        code = Bare(made, resolve_target()).run(inputs, {"T": 5, "N": 1}, memory)["y"]
+    np.testing.assert_allclose(code, want, 1e-5, 1e-6)
