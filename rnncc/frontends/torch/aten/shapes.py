@@ -158,6 +158,21 @@ def _flipped(at: Site, x: Value, axis: int) -> Value:
     return b.transpose(b.reshape(turned, (size, *rest)), [there.index(i) for i in range(rank)])
 
 
+def roll(at: Site, x: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
+    """What leaves an axis at its end comes back at its start"""
+    if not dims:
+        at.refuse("roll without dims is not supported", "name the axes")
+    for shift, dim in zip(shifts, dims, strict=True):
+        axis = at.axis(dim, rank_of(x))
+        size = dims_of(x)[axis]
+        if not size.is_static or isinstance(shift, Dim):
+            at.refuse(f"roll along an axis of size {size} is not supported")
+        back = shift % int(size) if int(size) else 0
+        parts = (at.b.slice(x, axis, int(size) - back, back), at.b.slice(x, axis, 0, size - back))
+        x = at.b.concat(parts, axis) if back else x
+    return x
+
+
 def _from_start(x: Value, axis: int, index: Size) -> Dim:
     at = Dim.of(index)
     return dims_of(x)[axis] + at if at.is_static and int(at) < 0 else at
@@ -205,4 +220,5 @@ OPERATORS: Table = {
     "repeat": repeat,
     "constant_pad_nd": pad,
     "flip": flip,
+    "roll": roll,
 }
