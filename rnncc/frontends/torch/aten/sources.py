@@ -22,6 +22,11 @@ def full(at: Site, like: Any, value: Operand, **_: Any) -> Value:
     return at.widened(at.value(value))
 
 
+def new_full(at: Site, like: Value, size: Any, value: Operand, **_: Any) -> Value:
+    """The same, in another shape than that of x"""
+    return full(at, size, value)
+
+
 def copy(at: Site, x: Value, new: Value, *_: Any) -> Value:
     """New values in x's shape"""
     return at.widened(at.value(new))
@@ -47,7 +52,8 @@ def arange(at: Site, *bounds: Any, **_: Any) -> Value:
 OPERATORS: Table = {
     **dict.fromkeys("zeros zeros_like new_zeros empty empty_like new_empty".split(), filled(0)),
     **dict.fromkeys("ones ones_like new_ones".split(), filled(1)),
-    **dict.fromkeys("full full_like new_full fill".split(), full),
+    **dict.fromkeys("full full_like fill".split(), full),
+    "new_full": new_full,
     "copy": copy,
     "scalar_tensor": scalar_tensor,
     "arange": arange,
