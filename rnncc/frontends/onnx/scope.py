@@ -16,12 +16,12 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.functions import definition_of, inlined
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, TEXT, Node, Operator, Unsupported
-from rnncc.frontends.onnx.reading import Tensors, graphs_of, onnx_package
+from rnncc.frontends.onnx.reading import Tensors, onnx_package
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
 from rnncc.frontends.onnx.values import Array, Rows, Value
 from rnncc.ir.build import Build
-from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import dims_of, dtype_of, shape_text
+from rnncc.ir.dims import product
+from rnncc.ir.types import shape_text
 from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ LITERAL = 16
 """Numbers that stand in the code rather than among the parameters."""
 EXACT = 2**53
 """Up to here a float64 holds every whole number, as the attributes of ops are."""
-CAPTURED = 64
-"""Known numbers that a graph inside reads stay known up to so many."""
 
 
 @dataclass
@@ -318,20 +316,6 @@ class Scope:
         return found
 
 
-def captured(graphs: Sequence[GraphProto], given: Sequence[str] = ()) -> list[str]:
-    """The names of outer graphs that some graphs read, in order."""
-    found = dict[str, None]()
-    for graph in graphs:
-        own = {*given, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
-        for node in graph.node:
-            inside = list(graphs_of(_Only(node)))
-            read = [*node.input, *captured(inside)]
-            found.update((name, None) for name in read if name and name not in own)
-            own.update(node.output)
-        found.update((o.name, None) for o in graph.output if o.name not in own)
-    return list(found)
-
-
 def _applied(function: Scalar) -> Operator:
     """An operator that a user's function of numbers is."""
 
@@ -339,47 +323,6 @@ def _applied(function: Scalar) -> Operator:
         return n.b.apply(function, *(n.x(i, FLOATS) for i in range(len(n.inputs))))
 
     return Operator(build)
-
-
-class _Only:
-    """A graph of one node, for `graphs_of`."""
-
-    def __init__(self, node: NodeProto) -> None:
-        self.node = [node]
-
-
-class Captures:
-    """What graphs inside read of the scope around: small known numbers stay known, the rest are
-    values that the loop or branch is handed.
-
-    Attributes:
-        consts: those values.
-    """
-
-    def __init__(self, scope: Scope, graphs: Sequence[GraphProto]) -> None:
-        self._scope = scope
-        self._known, self._names = dict[str, Value](), list[str]()
-        self.consts = list[SSAValue]()
-        for name in captured(graphs):
-            value = scope.find(name)
-            if value is None or isinstance(value, Rows):
-                continue  # the node inside that reads it says so
-            array = value.known
-            small = array is not None and (array.dtype == object or array.size <= CAPTURED)
-            if small or value.dtype not in COMPUTED:
-                self._known[name] = value
-            else:
-                self._names.append(name)
-                self.consts.append(scope.ssa(value))
-
-    def inside(self, b: Build, consts: Sequence[SSAValue]) -> Scope:
-        """The scope of a block that takes the consts."""
-        inner = Scope(self._scope.model, b)
-        inner.opsets = self._scope.opsets
-        inner.names = dict(self._known)
-        for name, value in zip(self._names, consts, strict=True):
-            inner.names[name] = Value.computed(value)
-        return inner
 
 
 @lru_cache(maxsize=4096)
@@ -407,6 +350,3 @@ def _hint(name: str) -> str:
 def _is_uniform(array: Array) -> bool:
     first = array.reshape(-1)[0]
     return bool((array == first).all()) and not (first == 0 and np.signbit(array).any())
-
-
-__all__ = ["Captures", "Dim", "Model", "Scope", "captured", "dims_of", "dtype_of", "schema_of"]

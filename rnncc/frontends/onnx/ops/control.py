@@ -17,7 +17,7 @@ from rnncc.ir.types import dims_of, dtype_of, shape_text, tensor
 if TYPE_CHECKING:
     from onnx import GraphProto
 
-    from rnncc.frontends.onnx.scope import Captures
+    from rnncc.frontends.onnx.captures import Captures
 
 
 def _if(n: Node) -> list[Any]:
@@ -87,7 +87,7 @@ class Inside:
 
 def captures_of(n: Node, graph: GraphProto) -> Captures:
     """What a graph reads of those around it."""
-    from rnncc.frontends.onnx.scope import Captures
+    from rnncc.frontends.onnx.captures import Captures
 
     return Captures(n.scope, [graph])
 

@@ -19,7 +19,8 @@ from rnncc.ir.types import dims_of, tensor
 if TYPE_CHECKING:
     from onnx import GraphProto
 
-    from rnncc.frontends.onnx.scope import Captures, Scope
+    from rnncc.frontends.onnx.captures import Captures
+    from rnncc.frontends.onnx.scope import Scope
 
 
 DEFAULT_LIMIT = 100_000
