@@ -1,6 +1,6 @@
-"""Published ONNX models, frame by frame, beside ONNX Runtime: `taskset -c 1 python -m benchmarks.published`
+"""Published ONNX models beside ONNX Runtime: `taskset -c 1 python -m benchmarks.published`
 
-Both take turns on one core, with arrays that are there before; the medians of many rounds.
+Frame by frame, both take turns on one core, with arrays that are there before; the medians of many rounds.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ PUBLISHED = [
 
 
 def frames(case: Published) -> np.ndarray[Any, Any]:
+    """Random ones."""
     shape = (FRAMES, *case.x[1])
     return (np.random.default_rng(0).standard_normal(shape) * 0.3).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Pages in docs/: their programs, one after another, print what stands behind them; links lead on."""
+"""Pages in docs/: their programs in turn print what stands behind them; links lead on."""
 
 from __future__ import annotations
 
