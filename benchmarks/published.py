@@ -1,6 +1,6 @@
 """Published ONNX models beside ONNX Runtime: `taskset -c 1 python -m benchmarks.published`
 
-Frame by frame, both take turns on one core, with arrays that are there before; the medians of many rounds.
+Frame by frame, both in turn on one core, with arrays that are there before; medians of many rounds.
 """
 
 from __future__ import annotations
