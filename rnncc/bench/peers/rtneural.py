@@ -84,15 +84,21 @@ def _compile(case: Case, folder: Path, compiler: str) -> Any:
     kind = "EIGEN" if eigen.is_dir() else "STL"
     defined |= {f"RTNEURAL_USE_{kind}": 1, "RTNEURAL_DEFAULT_ALIGNMENT": 64}
     with tempfile.TemporaryDirectory() as made:
-        source, library = Path(made) / "layer.cpp", Path(made) / "layer.so"
+        source, code, library = (Path(made) / f"layer.{end}" for end in ("cpp", "o", "so"))
         source.write_text(SOURCE)
-        flags = ["-std=c++17", "-O3", "-march=native", "-ffast-math", "-fPIC", "-shared"]
+        flags = ["-std=c++17", "-O3", "-march=native", "-ffast-math", "-fPIC"]
         flags += [f"-D{name}={value}" for name, value in defined.items()]
-        flags += [f"-I{folder}", f"-I{eigen}", str(source), "-o", str(library)]
-        done = subprocess.run([compiler, *flags], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise ImportError(f"RTNeural does not compile: {done.stderr.strip()[:200]}")
+        flags += [f"-I{folder}", f"-I{eigen}"]
+        _call([compiler, *flags, "-c", str(source), "-o", str(code)])
+        # linked without -ffast-math, with which gcc has loading it change all arithmetic here
+        _call([compiler, "-shared", str(code), "-o", str(library)])
         return ctypes.CDLL(str(library))
+
+
+def _call(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ImportError(f"RTNeural does not compile: {done.stderr.strip()[:200]}")
 
 
 def _weights(case: Case) -> list[Array]:
