@@ -68,22 +68,24 @@ def frames(case: Published) -> np.ndarray[Any, Any]:
 
 
 def sides(case: Published) -> tuple[Callable[[], object], Callable[[], object]]:
-    """A frame by rnncc and by ONNX Runtime."""
+    """A frame by a stream of rnncc, which keeps the state, and by ONNX Runtime, with bound arrays."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     session = onnxruntime.InferenceSession(case.path, options, providers=["CPUExecutionProvider"])
-    given, shape, _ = case.state
-    model = rnncc.compile(case.path, shapes=case.shapes)
-    inputs = {case.x[0]: frames(case)[0], given: np.zeros(shape, np.float32), **case.fixed}
-    outputs = model.run(inputs)
+    given, shape, following = case.state
+    new = {case.x[0]: frames(case)[0], **case.fixed}
+    inputs = {**new, given: np.zeros(shape, np.float32)}
+    outputs = rnncc.compile(case.path, shapes=case.shapes).run(inputs)
+    stream = rnncc.compile(case.path, shapes=case.shapes, state={given: following}).stream()
+    out = {name: array for name, array in outputs.items() if name in stream.outputs}
     binding = session.io_binding()
     for name, array in inputs.items():
         binding.bind_cpu_input(name, array)
     for name, array in outputs.items():
         binding.bind_output(name, "cpu", 0, np.float32, array.shape, array.ctypes.data)
-    return lambda: model.run(inputs, outputs), lambda: session.run_with_iobinding(binding)
+    return lambda: stream.step(new, out=out), lambda: session.run_with_iobinding(binding)
 
 
 def main() -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MIN_ROWS, MAX_ROWS = 12, 192
 """Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""
+FAR_WEIGHTS, MIN_ROWS_OF_FAR = 1 << 21, 96
+"""Weights beyond the second-level cache, in elements: they are read for each chunk, and drive those
+of the steps out, so that chunks are larger."""
 
 
 @dataclass(eq=False)
@@ -109,7 +112,9 @@ def _chunk_size(lowering: Lowering, groups: list[Group]) -> tuple[int, Dim]:
     rows = product(max((g.dims[1:-1] for g in groups), key=len))
     width = sum(int(d) if (d := g.dims[-1]).is_static else 64 for g in groups for _ in g.items)
     fit = lowering.target.cache // 2 // (4 * max(width, 1))
-    return min(max(fit // 12 * 12, MIN_ROWS), MAX_ROWS), rows
+    weights = (product(dims_of(g.product.b)) for g in groups if g.product is not None)
+    far = any(size.is_static and int(size) > FAR_WEIGHTS for size in weights)
+    return min(max(fit // 12 * 12, MIN_ROWS_OF_FAR if far else MIN_ROWS), MAX_ROWS), rows
 
 
 def _masks_first(groups: list[Group], scan: Scan) -> list[Group]:
