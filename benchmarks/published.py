@@ -68,7 +68,7 @@ def frames(case: Published) -> np.ndarray[Any, Any]:
 
 
 def sides(case: Published) -> tuple[Callable[[], object], Callable[[], object]]:
-    """A frame by a stream of rnncc, which keeps the state, and by ONNX Runtime, with bound arrays."""
+    """A frame by a stream of rnncc, and by ONNX Runtime with arrays that are bound before."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
