@@ -29,7 +29,7 @@ MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8, "bf16": I16, "i8": I8, "u8": I8
 OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX = range(6)
 """What generated code returns: the error codes of include/rnncc.h."""
 
-SUMS = 192
+SUMS = 24
 """Vectors of sums that products may keep on the stack."""
 
 Value = Any
@@ -64,6 +64,8 @@ class Emit:
         self.team: Team | None = None
         self.turn: Value | None = None
         """The number of the innermost loop's turn."""
+        self.step: Value = I64(1)
+        """From an index of the last `shared` loop to its next one: 1, or -1 on the way back."""
         self._stack: Pointer | None = None
 
     @staticmethod
@@ -178,9 +180,8 @@ class Emit:
         b, first, mine = self.b, None, count
         if self.team is not None:
             first, mine = self.team.share(count)
-        back = None
-        if to_and_fro and self.turn is not None:
-            back = b.trunc(self.turn, I1)
+        back = b.trunc(self.turn, I1) if to_and_fro and self.turn is not None else None
+        self.step = I64(1) if back is None else b.select(back, I64(-1), I64(1))
 
         def turn(i: Value, carried: list[Value]) -> Sequence[Value]:
             if back is not None:

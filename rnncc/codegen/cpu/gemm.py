@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 from llvmlite import ir
 
@@ -16,16 +17,16 @@ from rnncc.codegen.cpu.gemm_terms import Left, Terms
 from rnncc.codegen.cpu.gemm_whole import WholeTerms
 from rnncc.codegen.cpu.nest import indexed_axes, make_nest
 from rnncc.codegen.cpu.row_list import RowList
-from rnncc.codegen.emit import I64, SUMS, Emit, Pointer, Value
+from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 
 NEAR_BYTES = 16 * 1024
-"""Of a panel of weights that several tiles of rows read: half of the smallest first-level cache."""
-LINE, LINES = 64, 4
-"""Bytes of a line of the cache, and how many tiles of rows share the fetching of the next run."""
+"""Of weights that stay near from step to step: half of the smallest first-level cache."""
+LINE, LINES = 64, 2
+"""Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
 CHAINS = 8
 """Independent sums that keep the multiply-add units busy when there is one row."""
 
@@ -150,7 +151,7 @@ class _GemmCode:
                 self._tile(outer, I64(0), 1, [I64(full)], width)
 
     def _tiles(self, outer: list[Value], count: Value) -> None:
-        """Many rows: a panel at a time, in tiles of rows, then in smaller ones."""
+        """Many rows: a panel at a time."""
         emit = self.emit
         full, width = divmod(self.op.units, self.panel)
 
@@ -169,95 +170,30 @@ class _GemmCode:
         return self.terms.size(self.op.units) > NEAR_BYTES
 
     def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
-        """All rows: at once, or where the panel is too large to stay near, in groups of rows."""
-        if self.terms.size(width) <= NEAR_BYTES:
-            self._cut(
-                I64(0), count, width, lambda row, rows: self._tile(outer, row, rows, [panel], width)
-            )
-            return
-        b = self.emit.b
-        most = I64(SUMS // self._vectors(width))
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            start = b.mul(i, most)
-            rest = b.sub(count, start)
-            size = b.select(b.icmp_signed("<", rest, most), rest, most)
-            self._group(outer, start, size, panel, width)
-            return []
-
-        self.emit.loop(b.sdiv(b.add(count, b.sub(most, I64(1))), most), turn)
-
-    def _group(
-        self, outer: list[Value], start: Value, count: Value, panel: Value, width: int
-    ) -> None:
-        """Some rows: a run of k at a time, which stays near, while the sums wait on the stack."""
-        emit, b, stack, vectors = self.emit, self.emit.b, self._stack, self._vectors(width)
-        words = self.terms.words
-        runs = -(-self.terms.size(width) // NEAR_BYTES)
-        run = -(-words // runs)
-
-        def clear(i: Value, carried: list[Value]) -> list[Value]:
-            none = self.terms.start(self._row(outer, b.add(start, i)))
-            for n in range(vectors):
-                at = b.add(b.mul(i, I64(vectors)), I64(n))
-                emit.store(none, self._on_stack(stack, at), self.lanes)
-            return []
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            first = b.mul(i, I64(run))
-            rest = b.sub(I64(words), first)
-            size = b.select(b.icmp_signed("<", rest, I64(run)), rest, I64(run))
-
-            def tile(row: Value, rows: int) -> None:
-                here = self._on_stack(stack, b.mul(row, I64(vectors)))
-                known = [
-                    emit.load(self._on_stack(here, I64(n)), self.lanes)
-                    for n in range(rows * vectors)
-                ]
-                lefts = b.add(start, row)
-                line = b.mul(b.and_(b.sdiv(row, I64(rows)), I64(LINES - 1)), I64(LINE))
-                next_run = b.add(line, I64(run * self.terms.bytes * width))
-                part = (first, size, known, next_run)
-                sums = self._sums(outer, lefts, rows, [panel], width, part)
-                for n, value in enumerate(v for of_row in sums for v in of_row[0]):
-                    emit.store(value, self._on_stack(here, I64(n)), self.lanes)
-
-            self._cut(I64(0), count, width, tile)
-            return []
-
-        emit.loop(count, clear)
-        emit.loop(I64(runs), turn)
-        self._epilogues(outer, start, count, panel, width)
-
-    def _vectors(self, width: int) -> int:
-        """Vectors of sums that a row of a panel takes."""
-        return self.slots * -(-width // self.lanes)
-
-    def _cut(
-        self, start: Value, count: Value, width: int, tile: Callable[[Value, int], None]
-    ) -> None:
-        """Cut rows into tiles: as many large ones as fit, then smaller ones."""
-        emit, done = self.emit, start
+        """All rows: as many large tiles as fit, then smaller ones."""
+        b, done = self.emit.b, cast(Value, I64(0))
 
         def column(rows: int, first: Value, tiles: Value) -> None:
             def turn(i: Value, carried: list[Value]) -> list[Value]:
-                tile(emit.b.add(first, emit.b.mul(i, I64(rows))), rows)
+                self._tile(outer, b.add(first, b.mul(i, I64(rows))), rows, [panel], width)
                 return []
 
-            emit.loop(tiles, turn)
+            self.emit.loop(tiles, turn)
 
         for rows in _tile_sizes(self.terms.tile_rows, self.slots, width, self.lanes):
-            tiles = self._tile_count(emit.b.sub(count, done), rows)
+            tiles = self._tile_count(b.sub(count, done), rows)
             column(rows, done, tiles)
-            done = emit.b.add(done, emit.b.mul(tiles, I64(rows)))
+            done = b.add(done, b.mul(tiles, I64(rows)))
 
     def _tile_count(self, rest: Value, rows: int) -> Value:
-        """As many tiles as fit; one fewer where that leaves two pairs rather than a single row."""
+        """As many tiles as fit; one fewer where that leaves too few rows to be worth a tile."""
         b = self.emit.b
         if rows >= 3:
-            single = b.icmp_signed("==", b.srem(rest, I64(rows)), I64(1))
+            few = 2 if rows > 4 else 1
+            left = b.srem(rest, I64(rows))
+            poor = b.and_(b.icmp_signed(">", left, I64(0)), b.icmp_signed("<=", left, I64(few)))
             enough = b.icmp_signed(">", rest, I64(rows))
-            spared = b.select(b.and_(single, enough), I64(rows + 1), I64(0))
+            spared = b.select(b.and_(poor, enough), I64(rows), I64(0))
             rest = b.sub(rest, spared)
         return b.sdiv(rest, I64(rows))
 
@@ -269,17 +205,9 @@ class _GemmCode:
         if rows == 1:
             self._finish(outer, row, panels, width, lambda p, n: sums[0][p][n])
             return
-        stack = self._stack
-        flat = [v for of_row in sums for v in of_row[0]]
-        for i, value in enumerate(flat):
+        stack, vectors = self._stack, len(sums[0][0])
+        for i, value in enumerate(v for of_row in sums for v in of_row[0]):
             self.emit.store(value, self._on_stack(stack, I64(i)), self.lanes)
-        self._epilogues(outer, row, I64(rows), panels[0], width)
-
-    def _epilogues(
-        self, outer: list[Value], row: Value, rows: Value, panel: Value, width: int
-    ) -> None:
-        """The epilogue of rows whose sums are on the stack."""
-        stack, vectors = self._stack, self._vectors(width)
 
         def turn(r: Value, carried: list[Value]) -> list[Value]:
             here = self._on_stack(stack, self.emit.b.mul(r, I64(vectors)))
@@ -287,10 +215,10 @@ class _GemmCode:
             def saved(_: int, number: int) -> Value:
                 return self.emit.load(self._on_stack(here, I64(number)), self.lanes)
 
-            self._finish(outer, self.emit.b.add(row, r), [panel], width, saved)
+            self._finish(outer, self.emit.b.add(row, r), panels, width, saved)
             return []
 
-        self.emit.loop(rows, turn)
+        self.emit.loop(I64(rows), turn)
 
     def _finish(
         self,
@@ -318,30 +246,19 @@ class _GemmCode:
                 self.epilogue.run(state, panel, j, width, slots)
 
     def _sums(
-        self,
-        outer: list[Value],
-        row: Value,
-        rows: int,
-        panels: list[Value],
-        width: int,
-        part: tuple[Value, Value, list[Value], Value] | None = None,
+        self, outer: list[Value], row: Value, rows: int, panels: list[Value], width: int
     ) -> list[list[list[Value]]]:
-        """sums[row][panel][slot · vectors + j] over all k, or over a part of them.
-
-        `part`: the first k, how many, the sums so far, and how many bytes ahead of each word's
-        weights a line is fetched.
-        """
+        """sums[row][panel][slot · vectors + j] over all k."""
         emit, b, terms = self.emit, self.emit.b, self.terms
         lefts = [self._row(outer, b.add(row, I64(r))) for r in range(rows)]
         rights = [terms.panel(p, self.panel) for p in panels]
         vectors = -(-width // self.lanes)
         offsets = [s * width + j * self.lanes for s in range(self.slots) for j in range(vectors)]
-        start, count, known, ahead = part or (I64(0), I64(terms.words), None, None)
+        ahead = self._ahead(row, rows, width) if rows > 1 and self._is_far else []
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            word = b.add(start, i)
-            if ahead is not None:
-                emit.fetch(terms.word(rights[0], word, width, 0), ahead)
+        def turn(word: Value, carried: list[Value]) -> list[Value]:
+            for line in ahead:
+                emit.fetch(terms.word(rights[0], word, width, 0), line)
             wide = [terms.left(left, word) for left in lefts]
             sums = list(carried)
             for p, right in enumerate(rights):
@@ -353,12 +270,20 @@ class _GemmCode:
             return sums
 
         own = len(rights) * len(offsets)
-        before = known or [none for left in lefts for none in [terms.start(left)] * own]
-        flat = emit.loop(count, turn, before)
+        none = [none for left in lefts for none in [terms.start(left)] * own]
+        flat = emit.loop(I64(terms.words), turn, none)
         n = len(offsets)
         return [
             [flat[(r * len(rights) + p) * n :][:n] for p in range(len(rights))] for r in range(rows)
         ]
+
+    def _ahead(self, row: Value, rows: int, width: int) -> list[Value]:
+        """Bytes from a word of weights to lines of the next panel's: tiles take turns."""
+        b = self.emit.b
+        turn = b.and_(b.sdiv(row, I64(rows)), I64(1))
+        next_panel = b.mul(self.emit.step, I64(self.terms.size(width)))
+        first = b.add(b.mul(turn, I64(LINES * LINE)), next_panel)
+        return [b.add(first, I64(n * LINE)) for n in range(LINES)]
 
     def _on_stack(self, stack: Pointer, number: Value) -> Pointer:
         return self.emit.at(stack, self.emit.b.mul(number, I64(self.lanes)))
@@ -392,7 +317,7 @@ def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...]]:
 
 
 def _tile_sizes(rows: int, slots: int, width: int, lanes: int) -> list[int]:
-    """Rows of the tiles for a panel, largest first, ending in 1: 6, 3, 2, 1 at most."""
+    """Rows of the tiles for a panel, largest first, ending in 1: 6, 4, 3, 2, 1 at most."""
     vectors = slots * -(-width // lanes)
     most = max(1, rows * 4 // max(vectors, 4))
-    return [most, *(size for size in (3, 2, 1) if size < most)]
+    return [most, *(size for size in (4, 3, 2, 1) if size < most)]
