@@ -44,38 +44,44 @@ def test_frames_with_state(case: Published) -> None:
 MAIN = """
 #include <stdio.h>
 #include <stdlib.h>
-#include "dtln_1.h"
+#include "model.h"
 
 int main(void) {
-    static float x[257], y[257];
-    void *state = aligned_alloc(64, dtln_1_state_bytes(1));
-    void *workspace = aligned_alloc(64, dtln_1_workspace_bytes(1, 1));
-    dtln_1_inputs inputs = {.input_2 = x};
-    dtln_1_outputs outputs = {.activation_2 = y};
-    float zeros[512] = {0};
-    inputs.input_3 = zeros;
-    int code = dtln_1_state_init(&inputs, state, workspace, 1);
-    inputs.input_3 = 0;
+    static float x[X_SIZE], y[Y_SIZE], zeros[STATE_SIZE];
+    static const int64_t rate = 16000;
+    void *state = aligned_alloc(64, model_state_bytes(1));
+    void *workspace = aligned_alloc(64, model_workspace_bytes(1, 1));
+    model_inputs inputs = {.X = x, .STATE = zeros FIXED};
+    model_outputs outputs = {.Y = y};
+    int code = model_state_init(&inputs, state, workspace, 1);
+    inputs.STATE = 0;
     while (!code && fread(x, sizeof x, 1, stdin) == 1) {
-        code = dtln_1_step(&inputs, &outputs, state, workspace, 1, 1);
+        code = model_step(&inputs, &outputs, state, workspace, 1, 1);
         fwrite(y, sizeof y, 1, stdout);
     }
+    (void)rate;
     return code;
 }
 """
 
 
 @there
-def test_frames_through_c(tmp_path: Path) -> None:
-    case = PUBLISHED[0]
-    given, _, following = case.state
-    rnncc.build(case.path, out=tmp_path, products=["a", "h"], state={given: following})
+@each
+def test_frames_through_c(case: Published, tmp_path: Path) -> None:
+    given, shape, following = case.state
+    options = {"shapes": case.shapes, "state": {given: following}}
+    rnncc.build(case.path, out=tmp_path, name="model", products=["a", "h"], **options)
+    stream = rnncc.compile(case.path, **options).stream()
+    [shown] = [name for name in stream.outputs if name != following]
+    want = [stream.step({case.x[0]: frame, **case.fixed})[shown] for frame in frames(case)]
+    words = {"X": case.x[0], "Y": shown, "STATE": given, "X_SIZE": np.prod(case.x[1])}
+    words |= {"Y_SIZE": want[0].size, "STATE_SIZE": np.prod(shape)}
+    words["FIXED"] = "".join(f", .{name} = &rate" for name in case.fixed)
     (tmp_path / "main.c").write_text(MAIN)
-    command = ["cc", "-O1", "-o", "main", "main.c", "libdtln_1.a", "-lm"]
+    defined = [f"-D{word}={value}" for word, value in words.items()]
+    command = ["cc", "-O1", *defined, "-o", "main", "main.c", "libmodel.a", "-lm"]
     subprocess.run(command, cwd=tmp_path, check=True)
     made = subprocess.run(
         [tmp_path / "main"], input=frames(case).tobytes(), capture_output=True, check=True
     ).stdout
-    stream = rnncc.compile(case.path, state={given: following}).stream()
-    want = [stream.step({case.x[0]: frame})["activation_2"] for frame in frames(case)]
     np.testing.assert_array_equal(np.frombuffer(made, np.float32), np.ravel(want))
