@@ -20,7 +20,8 @@ from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, Pack, Reverse
+from rnncc.ir.kernels import Contract, Gemm, Kernel
+from rnncc.ir.moves import Gather, Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.planning.uses import accesses

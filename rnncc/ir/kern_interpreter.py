@@ -19,7 +19,8 @@ from rnncc.ir.interpreter import LimitError
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kern_memory import POISON, Memory, lay_out
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gather, Gemm, Index, Kernel, ListRows, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Reduce
+from rnncc.ir.moves import Gather, ListRows, Pack, Reverse
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import add_products, add_rows

@@ -58,8 +58,9 @@ def emit_map(
     first, domain = _domain(dims, ahead)
     region = lowering.region(len(dims))
     values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
-    stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
-    lowering.builder.insert(kernels.Map(domain, region.ins, stores, region.finish(values), some))
+    lowering.builder.insert(
+        kernels.Map(domain, region.ins, _stores(outs, dims), region.finish(values), some)
+    )
 
 
 def emit_product(
@@ -80,7 +81,7 @@ def emit_product(
         lowering.emit_group(Group(0, dims_of(op.y), [Item(op.y)], op, alone=True))
         emit_map(lowering, outs, dims, ahead, some)
         return
-    stores = [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
+    stores = _stores(outs, dims)
     place = lowering.place(op.a)
     *leading, m, k = place.access.strides
     m, k = (k, m) if op.transpose_a else (m, k)
@@ -92,6 +93,11 @@ def emit_product(
     lowering.builder.insert(
         kernels.Gemm(domain, a, *shape, region.ins, stores, body, packed.converted, some)
     )
+
+
+def _stores(outs: Outs, dims: Sequence[Dim]) -> list[tuple[SSAValue, Access]]:
+    """Where a kernel over a domain puts its values."""
+    return [(d.buffer, d.over(aligned(dims, dims_of(v)), len(dims))) for v, d in outs]
 
 
 def some_rows(lowering: Lowering, value: SSAValue, dims: Sequence[Dim]) -> SomeRows | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir import kernels
+from rnncc.ir import moves
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import identity
@@ -71,7 +71,7 @@ def _listed(lowering: Lowering, mask: SSAValue, ahead: Ahead | None) -> SSAValue
     dtype = "i32" if _are_few(dims if ahead is None else dims[1:], ahead) else "i64"
     buffer = lowering.declare("rows", "scratch", dtype, [rows + 1]).buffer
     flags = place.buffer, place.over(index, len(dims))
-    lowering.builder.insert(kernels.ListRows(domain, flags, buffer))
+    lowering.builder.insert(moves.ListRows(domain, flags, buffer))
     return buffer
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rnncc.ir import kernels
+from rnncc.ir import moves
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.indexing import Gather
@@ -39,7 +39,7 @@ def emit_reverse(lowering: Lowering, op: ReverseSegments) -> None:
     dest = lowering.alone(op.y)
     steps, columns, *rest = dims_of(op.x)
     dims = (steps, columns, product(rest))
-    lowering.builder.insert(kernels.Reverse(x, lengths, dest.buffer, dims))
+    lowering.builder.insert(moves.Reverse(x, lengths, dest.buffer, dims))
 
 
 def emit_gather(lowering: Lowering, op: Gather) -> None:
@@ -47,4 +47,4 @@ def emit_gather(lowering: Lowering, op: Gather) -> None:
     x, index = lowering.pointer(op.x), lowering.pointer(op.index)
     dest, dims, axis = lowering.alone(op.y), dims_of(op.x), op.axis.data
     sizes = product(dims[:axis]), product(dims_of(op.index)), product(dims[axis + 1 :])
-    lowering.builder.insert(kernels.Gather(x, index, dest.buffer, sizes, dims[axis]))
+    lowering.builder.insert(moves.Gather(x, index, dest.buffer, sizes, dims[axis]))

@@ -10,7 +10,7 @@ from xdsl.builder import Builder
 from xdsl.ir import Block, SSAValue
 
 from rnncc.codegen.converted_rows import ConvertedRows
-from rnncc.ir import kernels
+from rnncc.ir import moves
 from rnncc.ir.access import Access, buffer_dtype, packed_elements
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
@@ -167,7 +167,7 @@ class Weights:
         lowering = self._lowering
         size = packed_elements(len(sources), units, depth, lowering.target.lanes)
         place = lowering.declare("packed", "scratch", buffer_dtype(buffer), [Dim.of(size)])
-        op = kernels.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
+        op = moves.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
         (home or lowering.builder).insert(op)
         return place.buffer
 

@@ -15,7 +15,8 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.access import Access, buffer_dtype, dense, get_access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, ListRows, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
+from rnncc.ir.moves import Gather, ListRows, Pack, Reverse
 from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.ir.packing import GROUP, packed_depth
 from rnncc.planning.footprint import Footprint

@@ -13,7 +13,8 @@ from rnncc.codegen.llvm import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import ListRows, Map, Reduce
+from rnncc.ir.kernels import Map, Reduce
+from rnncc.ir.moves import ListRows
 from rnncc.ir.some_rows import SomeRows
 from rnncc.planning.layout import plan
 from tests.codegen.compiled import Bare

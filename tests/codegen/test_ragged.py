@@ -16,7 +16,8 @@ from rnncc.codegen.llvm import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Gemm, ListRows
+from rnncc.ir.kernels import Gemm
+from rnncc.ir.moves import ListRows
 from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.cells import STATES, cell

@@ -9,7 +9,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kern_interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Index, Pack, Reduce, Reverse, ShiftedRows
+from rnncc.ir.kernels import Contract, Index, Reduce, ShiftedRows
+from rnncc.ir.moves import Pack, Reverse
 from rnncc.ir.packing import unpack
 from rnncc.planning.layout import plan
 from tests.kern_samples import Kern, N, T, lstm, port, region, row_major, strided

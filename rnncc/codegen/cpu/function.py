@@ -39,7 +39,8 @@ from rnncc.errors import CompileError
 from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gather, Gemm, Kernel, ListRows, Map, Pack, Reduce, Reverse
+from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
+from rnncc.ir.moves import Gather, ListRows, Pack, Reverse
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 

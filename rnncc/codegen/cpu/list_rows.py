@@ -8,7 +8,7 @@ from rnncc.codegen.cpu.nest import make_nest
 from rnncc.codegen.emit import I64, VALUE, Emit, Pointer, Value, vector_type
 from rnncc.ir.access import get_access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kernels import ListRows
+from rnncc.ir.moves import ListRows
 
 
 def emit_list_rows(emit: Emit, op: ListRows, flags: Pointer, out: Pointer) -> None:

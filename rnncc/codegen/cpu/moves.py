@@ -7,7 +7,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from rnncc.codegen.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Emit, Pointer, Value
-from rnncc.ir.kernels import Gather, Pack, Reverse
+from rnncc.ir.moves import Gather, Pack, Reverse
 from rnncc.ir.ops.base import get_dim, get_dims
 
 Pair = tuple[Value, Value]

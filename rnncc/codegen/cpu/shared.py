@@ -19,7 +19,8 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.codegen.emit import I1, I64, POINTER, Emit, Pointer
 from rnncc.ir.kern import For
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Pack
+from rnncc.ir.kernels import Contract, Gemm
+from rnncc.ir.moves import Pack
 
 Write = Callable[[Emit, Operation, Mapping[SSAValue, Pointer]], None]
 

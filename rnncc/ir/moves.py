@@ -1,0 +1,134 @@
+"""The kernels of the `kern` dialect that move numbers, or list rows, and compute none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.ir import SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, var_operand_def
+
+from rnncc.ir.access import Access, BufferType, access_attr, get_access
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
+
+
+@irdl_op_definition
+class Pack(IRDLOperation):
+    """Weights in the order in which `kern.gemm` reads them.
+
+    Source s gives weights[s, u, k] over the axes (u, k). The units are cut into panels of
+    `panel` units, the last one as wide as what is left; a panel holds, for each k, for each slot,
+    its units side by side. One vector of slack follows the last panel.
+    """
+
+    name = "kern.pack"
+    ins = var_operand_def(BufferType)
+    out = operand_def(BufferType)
+    depth = prop_def(IntAttr)
+    units = prop_def(IntAttr)
+    panel = prop_def(IntAttr)
+    accesses = prop_def(ArrayAttr)
+
+    def __init__(
+        self,
+        sources: Sequence[tuple[SSAValue, Access]],
+        out: SSAValue,
+        depth: int,
+        units: int,
+        panel: int,
+    ) -> None:
+        super().__init__(
+            operands=[[b for b, _ in sources], out],
+            properties={
+                "depth": IntAttr(depth),
+                "units": IntAttr(units),
+                "panel": IntAttr(panel),
+                "accesses": ArrayAttr(access_attr(a) for _, a in sources),
+            },
+        )
+
+    @property
+    def in_accesses(self) -> list[Access]:
+        return [get_access(a) for a in self.accesses.data]
+
+
+@irdl_op_definition
+class Reverse(IRDLOperation):
+    """out[t, n, i] = x[len[n] - 1 - t, n, i] for t < len[n], else x[t, n, i]; all dense
+
+    A length outside 0..T ends the call with error 3.
+    """
+
+    name = "kern.reverse"
+    x = operand_def(BufferType)
+    lengths = operand_def(BufferType)
+    out = operand_def(BufferType)
+    dims = prop_def(ArrayAttr)
+
+    def __init__(
+        self, x: SSAValue, lengths: SSAValue, out: SSAValue, dims: tuple[Dim, Dim, Dim]
+    ) -> None:
+        super().__init__(operands=[x, lengths, out], properties={"dims": dims_attr(dims)})
+
+
+@irdl_op_definition
+class Gather(IRDLOperation):
+    """out[a, j, c] = x[a, index[j], c] over `dims`, x having `size` rows for each a; all dense
+
+    An index outside of 0..size - 1 ends the call with error 5.
+    """
+
+    name = "kern.gather"
+    x = operand_def(BufferType)
+    index = operand_def(BufferType)
+    out = operand_def(BufferType)
+    dims = prop_def(ArrayAttr)
+    size = prop_def(StringAttr)
+
+    def __init__(
+        self,
+        x: SSAValue,
+        index: SSAValue,
+        out: SSAValue,
+        dims: tuple[Dim, Dim, Dim],
+        size: Dim,
+    ) -> None:
+        super().__init__(
+            operands=[x, index, out],
+            properties={"dims": dims_attr(dims), "size": dim_attr(size)},
+        )
+
+    @property
+    def shapes(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
+        """Of x and of out."""
+        outer, count, inner = get_dims(self.dims)
+        return (outer, get_dim(self.size), inner), (outer, count, inner)
+
+
+@irdl_op_definition
+class ListRows(IRDLOperation):
+    """out = how many flags are true, the numbers of those, the numbers of the others, last first
+
+    Rows are numbered row-major over the domain. out has one element more than there are rows, of
+    i32 or i64. A kernel takes such a list of its domain's first `row_axes` axes as `rows`, and
+    computes the rows whose flag is `where`: of others nothing is read, and nothing written.
+    """
+
+    name = "kern.list_rows"
+    flags = operand_def(BufferType)
+    out = operand_def(BufferType)
+    domain = prop_def(ArrayAttr)
+    access = prop_def(ArrayAttr)
+
+    def __init__(
+        self, domain: Sequence[Dim], flags: tuple[SSAValue, Access], out: SSAValue
+    ) -> None:
+        super().__init__(
+            operands=[flags[0], out],
+            properties={"domain": dims_attr(domain), "access": access_attr(flags[1])},
+        )
+
+    @property
+    def dims(self) -> tuple[Dim, ...]:
+        return get_dims(self.domain)
