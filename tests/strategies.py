@@ -288,8 +288,16 @@ def _gathered(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.gather(x, b.sub(b.size(size - 1), b.iota([size], 0, "i64")), axis)
 
 
+def _scattered(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+    """Rows added to themselves, last to first."""
+    x = _pick(draw, pool, 1)
+    axis = draw(st.integers(0, len(dims_of(x)) - 1))
+    size = dims_of(x)[axis]
+    return b.scatter(x, x, b.sub(b.size(size - 1), b.iota([size], 0, "i64")), axis)
+
+
 MAKERS = [_unary, _unary, _binary, _binary, _with_constant, _choose, _slice, _concat]
-MAKERS += [_windows, _gathered]
+MAKERS += [_windows, _gathered, _scattered]
 MAKERS += [_tame, _positions, _masked, _literal, _drawn, _shift]
 MAKERS += [_contract, _sum_rows]
 MAKERS += [_reshape, _reshape, _transpose, _broadcast, _matmul, _matmul, _reduce]

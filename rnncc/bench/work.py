@@ -21,7 +21,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel
-from rnncc.ir.moves import Gather, Pack, Reverse
+from rnncc.ir.moves import ByIndex, Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.planning.uses import accesses
@@ -113,7 +113,7 @@ class _Walk:
                 self._vectors[op] = instructions(op.body.block, self.target)
             extents = [d.evaluate(sizes) for d in op.dims] or [1]
             return prod(extents[:-1]) * -(-extents[-1] // self.target.lanes) * self._vectors[op]
-        if isinstance(op, Pack | Reverse | Gather):
+        if isinstance(op, Pack | Reverse | ByIndex):
             return sum(use.elements for use in _uses(op, sizes) if use.written) // self.target.lanes
         return 0
 
@@ -181,7 +181,7 @@ def _uses(op: Operation, sizes: Sizes) -> list[_Use]:
             continue
         moving = [d for d, s in zip(dims, access.strides, strict=True) if s != 0]
         elements = prod(d.evaluate(sizes) for d in moving)
-        if isinstance(op, Gather):  # of the rows that there are it reads those that it writes
+        if isinstance(op, ByIndex):  # of the rows that there are it touches those with a number
             elements = min(elements, prod(d.evaluate(sizes) for d in get_dims(op.dims)))
         weights = isinstance(op, Gemm) and value is op.weights
         uses.append(_Use(value, elements, written, weights, access.offset))

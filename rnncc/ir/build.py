@@ -28,7 +28,7 @@ from rnncc.ir.ops.apply import Apply, FunctionAttr
 from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
 from rnncc.ir.ops.functions import Cos, Expm1, Log1p, Round, Sin
-from rnncc.ir.ops.indexing import Gather, Windows
+from rnncc.ir.ops.indexing import Gather, Scatter, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift, Slice, Transpose
@@ -262,6 +262,10 @@ class Build:
     def gather(self, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
         """x's rows along an axis that whole numbers choose; one outside of x is an error."""
         return self._op(Gather, x, index, axis=IntAttr(axis))
+
+    def scatter(self, init: SSAValue, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
+        """init with rows of x added along an axis where whole numbers say; one outside errs."""
+        return self._op(Scatter, init, x, index, axis=IntAttr(axis))
 
     def windows(
         self,

@@ -20,9 +20,10 @@ from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kern_memory import POISON, Memory, lay_out
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Reduce
-from rnncc.ir.moves import Gather, ListRows, Pack, Reverse
+from rnncc.ir.moves import ByIndex, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
+from rnncc.ir.ops.indexing import add_by_index, check_index
 from rnncc.ir.ops.linear import add_products, add_rows
 from rnncc.ir.packing import GROUP, OFFSET, pack, packed_depth, unpack
 from rnncc.ir.precision import from_bf16, to_bf16, whole_product
@@ -104,8 +105,8 @@ class _Machine:
                 self._run_pack(op)
             case Reverse():
                 self._run_reverse(op)
-            case Gather():
-                self._run_gather(op)
+            case ByIndex():
+                self._run_by_index(op)
             case Contract():
                 self._run_contract(op)
             case ListRows():
@@ -275,16 +276,19 @@ class _Machine:
         for n, length in enumerate(lengths):
             out[:length, n] = x[:length, n][::-1]
 
-    def _run_gather(self, op: Gather) -> None:
-        (source, target), views = op.shapes, list[Array]()
-        for value, dims in ((op.x, source), (op.out, target)):
-            access = Access(Dim.of(0), dense(dims))
-            views.append(self._view(value, access, self.context.shape(dims)))
-        x, out = views
-        index = self._flat(op.index, out.shape[1])
-        if ((index < 0) | (index >= x.shape[1])).any():
-            raise ValueError(f"an index outside 0..{x.shape[1] - 1}")
+    def _run_by_index(self, op: ByIndex) -> None:
+        rows, numbered = get_dims(op.dims), op.numbered
+        _, count, _ = self.context.shape(rows)
+        index = self._flat(op.index, count)
+        if isinstance(op, Scatter):
+            x, out = self._dense(op.x, rows), self._dense(op.out, numbered)
+            _check_apart(out, [x, index])
+            out[...] = 0 if op.init is None else self._dense(op.init, numbered)
+            add_by_index(out, x, index, 1)
+            return
+        x, out = self._dense(op.x, numbered), self._dense(op.out, rows)
         _check_apart(out, [x, index])
+        check_index(index, x.shape[1])
         out[...] = np.take(x, index, 1)
 
     def _run_list_rows(self, op: ListRows) -> None:
@@ -296,6 +300,9 @@ class _Machine:
         out[...] = [chosen.size, *chosen, *others[::-1]]
 
     # Memory
+
+    def _dense(self, value: SSAValue, dims: Sequence[Dim]) -> Array:
+        return self._view(value, Access(Dim.of(0), dense(dims)), self.context.shape(dims))
 
     def _size(self, attribute: Attribute) -> int:
         return get_dim(attribute).evaluate(self.sizes)

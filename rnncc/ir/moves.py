@@ -6,7 +6,14 @@ from collections.abc import Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, prop_def, var_operand_def
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    prop_def,
+    var_operand_def,
+)
 
 from rnncc.ir.access import Access, BufferType, access_attr, get_access
 from rnncc.ir.dims import Dim
@@ -72,14 +79,9 @@ class Reverse(IRDLOperation):
         super().__init__(operands=[x, lengths, out], properties={"dims": dims_attr(dims)})
 
 
-@irdl_op_definition
-class Gather(IRDLOperation):
-    """out[a, j, c] = x[a, index[j], c] over `dims`, x having `size` rows for each a; all dense
+class ByIndex(IRDLOperation):
+    """What kernels share whose `index` numbers rows: `size` of them, for each of `dims`' first."""
 
-    An index outside of 0..size - 1 ends the call with error 5.
-    """
-
-    name = "kern.gather"
     x = operand_def(BufferType)
     index = operand_def(BufferType)
     out = operand_def(BufferType)
@@ -87,23 +89,45 @@ class Gather(IRDLOperation):
     size = prop_def(StringAttr)
 
     def __init__(
-        self,
-        x: SSAValue,
-        index: SSAValue,
-        out: SSAValue,
-        dims: tuple[Dim, Dim, Dim],
-        size: Dim,
+        self, buffers: Sequence[SSAValue | None], dims: tuple[Dim, Dim, Dim], size: Dim
     ) -> None:
+        """`buffers`: those of the op alone, then x, index and out."""
         super().__init__(
-            operands=[x, index, out],
+            operands=buffers,
             properties={"dims": dims_attr(dims), "size": dim_attr(size)},
         )
 
     @property
-    def shapes(self) -> tuple[tuple[Dim, ...], tuple[Dim, ...]]:
-        """Of x and of out."""
-        outer, count, inner = get_dims(self.dims)
-        return (outer, get_dim(self.size), inner), (outer, count, inner)
+    def numbered(self) -> tuple[Dim, ...]:
+        """The sizes of what has the rows that numbers choose among."""
+        outer, _, inner = get_dims(self.dims)
+        return outer, get_dim(self.size), inner
+
+
+@irdl_op_definition
+class Gather(ByIndex):
+    """out[a, j, c] = x[a, index[j], c] over `dims`, x having `size` rows for each a; all dense
+
+    An index outside of 0..size - 1 ends the call with error 5.
+    """
+
+    name = "kern.gather"
+
+
+@irdl_op_definition
+class Scatter(ByIndex):
+    """out = init, then out[a, index[j], c] += x[a, j, c] over `dims`, j upwards; all dense
+
+    out has `size` rows for each a; without init it starts at zero. Both may be the same memory.
+    An index outside of 0..size - 1 ends the call with error 5.
+    """
+
+    name = "kern.scatter"
+    init = opt_operand_def(BufferType)
+
+    @property
+    def outs(self) -> tuple[SSAValue]:
+        return (self.out,)
 
 
 @irdl_op_definition

@@ -18,8 +18,8 @@ from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.costs import COSTLY
-from rnncc.ir.ops.indexing import Gather, Windows
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
+from rnncc.ir.ops.indexing import Gather, GoesOn, Scatter, Windows
+from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, is_zero
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
@@ -246,7 +246,8 @@ class _Scheduler:
 def is_anchor(op: Operation) -> bool:
     """Whether an op stands alone rather than as an expression inside a kernel."""
     return isinstance(
-        op, Matmul | Reduce | Contract | SumRows | Scan | Chunks | Concat | ReverseSegments | Gather
+        op,
+        Matmul | Reduce | GoesOn | Scan | Chunks | Concat | ReverseSegments | Gather,
     )
 
 
@@ -284,10 +285,10 @@ def _addressed(op: Operation) -> list[SSAValue]:
     match op:
         case Matmul():
             return [op.a, op.b]
-        case Contract():
-            return [op.a, op.b] if starts_at_zero(op) else [op.a, op.b, op.init]
+        case Contract() | Scatter():
+            return [v for v in op.operands if v is not op.init or not is_zero(v)]
         case SumRows():
-            return [] if starts_at_zero(op) else [op.init]
+            return [] if is_zero(op.init) else [op.init]
         case Scan():
             return list(op.inits)
         case ReverseSegments():

@@ -22,7 +22,7 @@ from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.needed_rows import Needed, needed_rows, row_masks
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
-from rnncc.ir.ops.indexing import Gather
+from rnncc.ir.ops.indexing import Gather, GoesOn, Scatter
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
 from rnncc.ir.ops.source import Constant, Param
@@ -152,15 +152,15 @@ class Lowering:
         A sum that goes on where another ends, which nothing else reads, goes on in place.
         """
         op = value.owner
-        alone = isinstance(op, Concat | Reduce | ReverseSegments | Gather | Contract | SumRows)
+        alone = isinstance(op, Concat | Reduce | ReverseSegments | Gather | GoesOn)
         sequence = isinstance(op, Scan) and value in op.ys
         once = sequence and isinstance(op.parent_op(), Net | Chunks)
         if not (alone or once or isinstance(op, Chunks)) or value in self.output_of:
             return False
         self.output_of[value] = dest
-        if isinstance(op, Contract | SumRows) and op.init.has_one_use():
+        if isinstance(op, GoesOn) and op.init.has_one_use():
             before = op.init.owner
-            if isinstance(before, Contract | SumRows) and before.parent is op.parent:
+            if isinstance(before, GoesOn) and before.parent is op.parent:
                 self.direct(op.init, dest)
         return True
 
@@ -327,6 +327,8 @@ class Lowering:
                 moves.emit_reverse(self, op)
             case Gather():
                 moves.emit_gather(self, op)
+            case Scatter():
+                moves.emit_scatter(self, op)
             case _:
                 raise AssertionError(f"{op.name} stands alone and has no kernel")
 

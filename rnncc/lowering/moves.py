@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+from xdsl.ir import SSAValue
 
 from rnncc.ir import moves
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import Elementwise
-from rnncc.ir.ops.indexing import Gather
+from rnncc.ir.ops.indexing import Gather, Scatter
+from rnncc.ir.ops.linear import is_zero
 from rnncc.ir.ops.shape import Concat, ReverseSegments
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import ZERO, Placed
@@ -46,5 +50,19 @@ def emit_gather(lowering: Lowering, op: Gather) -> None:
     """Rows along one axis, by number."""
     x, index = lowering.pointer(op.x), lowering.pointer(op.index)
     dest, dims, axis = lowering.alone(op.y), dims_of(op.x), op.axis.data
-    sizes = product(dims[:axis]), product(dims_of(op.index)), product(dims[axis + 1 :])
-    lowering.builder.insert(moves.Gather(x, index, dest.buffer, sizes, dims[axis]))
+    sizes = _around(dims, op.index, axis)
+    lowering.builder.insert(moves.Gather([x, index, dest.buffer], sizes, dims[axis]))
+
+
+def emit_scatter(lowering: Lowering, op: Scatter) -> None:
+    """Rows added along one axis, by number."""
+    init = None if is_zero(op.init) else lowering.pointer(op.init)
+    x, index = lowering.pointer(op.x), lowering.pointer(op.index)
+    dest, dims, axis = lowering.alone(op.y), dims_of(op.y), op.axis.data
+    sizes = _around(dims, op.index, axis)
+    lowering.builder.insert(moves.Scatter([init, x, index, dest.buffer], sizes, dims[axis]))
+
+
+def _around(dims: Sequence[Dim], index: SSAValue, axis: int) -> tuple[Dim, Dim, Dim]:
+    """How many elements there are in front of an axis, how many numbers, how many in each row."""
+    return product(dims[:axis]), product(dims_of(index)), product(dims[axis + 1 :])

@@ -10,6 +10,7 @@ from collections import defaultdict
 
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernels import Contract, Gemm, Map, Reduce
+from rnncc.ir.moves import Scatter
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.uses import Timeline, Use
 
@@ -39,7 +40,7 @@ def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buf
 
 def _reads_own_points(use: Use) -> bool:
     """Whether each point reads its own elements alone; other points read a product's factors."""
-    if isinstance(use.op, Contract | Reduce):
+    if isinstance(use.op, Contract | Reduce | Scatter):
         return use.value is use.op.init
     return isinstance(use.op, Map | Gemm) and use.value in use.op.ins
 

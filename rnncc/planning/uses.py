@@ -16,7 +16,7 @@ from rnncc.ir.access import Access, buffer_dtype, dense, get_access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
-from rnncc.ir.moves import Gather, ListRows, Pack, Reverse
+from rnncc.ir.moves import ByIndex, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim, get_dims
 from rnncc.ir.packing import GROUP, packed_depth
 from rnncc.planning.footprint import Footprint
@@ -100,11 +100,8 @@ def accesses(op: Operation) -> Iterator[Touch]:
             yield op.x, False, Access(ZERO, dense(dims)), dims
             yield _flat(op.lengths, False, dims[1])
             yield op.out, True, Access(ZERO, dense(dims)), dims
-        case Gather():
-            source, target = op.shapes
-            yield op.x, False, Access(ZERO, dense(source)), source
-            yield _flat(op.index, False, target[1])
-            yield op.out, True, Access(ZERO, dense(target)), target
+        case ByIndex():
+            yield from _indexed_accesses(op)
         case ListRows():
             yield op.flags, False, get_access(op.access), op.dims
             yield _flat(op.out, True, product(op.dims) + 1)
@@ -136,6 +133,17 @@ def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
         if isinstance(op, Reduce) and op.init is not None:
             yield op.init, False, here, kept
         yield value, True, here, kept
+
+
+def _indexed_accesses(op: ByIndex) -> Iterator[Touch]:
+    rows = product(get_dims(op.dims))
+    numbered = product(op.numbered)
+    adds = isinstance(op, Scatter)
+    yield _flat(op.x, False, rows if adds else numbered)
+    yield _flat(op.index, False, get_dims(op.dims)[1])
+    if adds and op.init is not None:
+        yield _flat(op.init, False, numbered)
+    yield _flat(op.out, True, numbered if adds else rows)
 
 
 def _contract_accesses(op: Contract) -> Iterator[Touch]:

@@ -94,6 +94,38 @@ def test_gather(axis: int, index: list[Any], dtype: str) -> None:
     check(table(axis, index, dtype, of_sums=True), inputs)
 
 
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+@pytest.mark.parametrize(
+    ("axis", "index"), [(0, [T, N]), (1, [6]), (2, [2, 3]), (1, []), (0, [0])], ids=str
+)
+def test_scatter(axis: int, index: list[Any], dtype: str) -> None:
+    """Rows that have the same number add up, from zero and from something."""
+    dims: list[Any] = [4, 5, 37]
+    rng = np.random.default_rng(1)
+    for start in (0.0, None):
+        b = Build.net("sums")
+        z, i = b.input("z", dims), b.input("i", index, dtype)
+        x = b.input("x", [*dims[:axis], *index, *dims[axis + 1 :]])
+        init = b.sin(z) if start is None else b.full_like(z, start)
+        program = b.finish({"y": b.scatter(init, b.add(x, x), i, axis)})
+        shape = [Dim.of(d).evaluate(SIZES) for d in index]
+        numbers = rng.integers(0, dims[axis], shape).astype({"i32": "i4", "i64": "i8"}[dtype])
+        rows = [*dims[:axis], *shape, *dims[axis + 1 :]]
+        arrays = {"x": rng.standard_normal(rows), "z": rng.standard_normal(dims)}
+        check(program, {"i": numbers, **{n: a.astype(np.float32) for n, a in arrays.items()}})
+
+
+@pytest.mark.parametrize("bad", [-1, 4, 2**40])
+def test_nothing_is_added_to_a_row_that_is_not_there(bad: int) -> None:
+    b = Build.net("sums")
+    x, i = b.input("x", [N, 5]), b.input("i", [N], "i64")
+    program = b.finish({"y": b.scatter(b.fill(0.0, [4, 5]), x, i, 0)})
+    model = pipeline.compile_in_memory(program, None, Options.of(program, {}))
+    inputs = {"x": np.zeros((2, 5), np.float32), "i": np.array([1, bad])}
+    with pytest.raises(ModelError, match="an index is outside of its table"):
+        model.run(inputs)
+
+
 @pytest.mark.parametrize("bad", [-1, 4, 2**40])
 def test_a_row_that_is_not_there_ends_the_call(bad: int) -> None:
     program = table(0, [N])
@@ -103,7 +135,7 @@ def test_a_row_that_is_not_there_ends_the_call(bad: int) -> None:
         model.run(inputs)
     with pytest.raises(ValueError, match=r"an index outside of 0..3"):
         run(program, inputs)
-    with pytest.raises(ValueError, match=r"an index outside 0..3"):
+    with pytest.raises(ValueError, match=r"an index outside of 0..3"):
         kern_interpreter.run(as_it_is(program), inputs, {"N": 2})
 
 
@@ -134,6 +166,50 @@ def test_rows_by_number_leave_a_loop() -> None:
         np.testing.assert_allclose(array, want[name], 1e-5, 1e-6)
     optimised = pipeline.optimise(program.copy(), Options(name="embedding"))
     assert "rnn.matmul" in str(optimised.module).split("rnn.scan")[0]
+
+
+def test_gradient_of_rows_that_a_loop_chooses() -> None:
+    """Each step reads the row that the step before chose: its gradient is added in place."""
+
+    def body(b: Build, ks: Any, carry: Any, rows: Any) -> Any:
+        h = b.tanh(b.add(b.gather(ks[0], carry[1], 0), b.add(carry[0], rows[0])))
+        total = b.reduce("sum", h, [1])
+        chosen = b.add(b.cast(b.compare("lt", b.full_like(total, 0.0), total), "i64"), carry[1])
+        return [h, b.sub(chosen, b.cast(b.compare("lt", b.full_like(chosen, 4), chosen), "i64"))], [
+            h
+        ]
+
+    b = Build.net("decoder")
+    consts = [b.param("e", [6, 5])]
+    inits = [b.input("h", [N, 5]), b.input("i", [N], "i64")]
+    _, ys = b.scan(consts, inits, [b.input("x", [T, N, 5])], body)
+    program = b.finish({"y": ys[0]})
+    rng = np.random.default_rng(2)
+    program.arrays["e"] = rng.standard_normal((6, 5)).astype(np.float32)
+    inputs: Arrays = {
+        "x": rng.standard_normal((7, 3, 5)).astype(np.float32),
+        "h": rng.standard_normal((3, 5)).astype(np.float32),
+        "i": np.array([0, 3, 3]),
+    }
+    dy = {"y": rng.standard_normal((7, 3, 5)).astype(np.float32)}
+    options = Options(name="decoder", train=True)
+    text = str(pipeline.emit(program.copy(), None, options, "kern"))
+    assert text.count("kern.scatter") == 1
+    model = pipeline.compile_in_memory(program, None, options)
+    _, tape = model.forward(inputs)
+    grads = model.backward(tape, dy)
+    taken = np.zeros(3)
+    for n, row in enumerate(inputs["i"]):
+        bump = 1e-2 * rng.standard_normal(5).astype(np.float32)
+        e = model.parameters["e"]
+        e[row] += bump
+        after, _ = model.forward(inputs)
+        e[row] -= 2 * bump
+        before, _ = model.forward(inputs)
+        e[row] += bump
+        taken[n] = ((after["y"] - before["y"]) * dy["y"]).sum() / 2
+        np.testing.assert_allclose(taken[n], grads["e"][row] @ bump, 2e-2, 2e-4)
+    np.testing.assert_array_equal(grads["e"][5], 0)
 
 
 ELEMENTWISE: dict[str, Make] = {

@@ -92,6 +92,10 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
         lambda b, x: b.gather(x, b.constant(np.array([[2, 0, 2]]), "i64"), 1),
         [["N", 3, 2]],
     ),
+    "scatter": (
+        lambda b, y, x: b.scatter(y, x, b.constant(np.array([[2, 0, 2]]), "i64"), 1),
+        [["N", 3, 2], ["N", 1, 3, 2]],
+    ),
     "concat": (lambda b, x, y: b.concat([x, y, x], 1), [["N", 3], ["N", 2]]),
     "reverse_segments": (
         lambda b, x: b.reverse_segments(x, b.input("lengths", ["N"], "i32")),

@@ -16,7 +16,7 @@ from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.gemm import emit_gemm
 from rnncc.codegen.cpu.list_rows import emit_list_rows
 from rnncc.codegen.cpu.map import emit_map
-from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse
+from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import bad_size
@@ -40,7 +40,7 @@ from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
-from rnncc.ir.moves import Gather, ListRows, Pack, Reverse
+from rnncc.ir.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 
@@ -180,7 +180,7 @@ class _Body:
 
     def _guarded(self, op: Operation) -> None:
         """A kernel; skipped when nothing that it writes is wanted."""
-        outs = self._all(op.outs) if isinstance(op, Kernel | Contract) else []
+        outs = self._all(op.outs) if isinstance(op, Kernel | Contract | Scatter) else []
         absent = [p.absent for p in outs if p.skippable and p.absent is not None]
         if absent and len(absent) == len(outs):
             with self.emit.when(self.emit.b.not_(reduce(self.emit.b.and_, absent))):
@@ -196,6 +196,10 @@ class _Body:
         elif isinstance(op, Gather):
             x, index, out = self._all([op.x, op.index, op.out])
             emit_gather(self.emit, op, x, index, out, self._fail)
+        elif isinstance(op, Scatter):
+            x, index, out = self._all([op.x, op.index, op.out])
+            init = None if op.init is None else self.pointers[op.init]
+            emit_scatter(self.emit, op, x, index, out, init, self._fail)
         elif not self.shared.call(self.emit, op, self.pointers):
             emit_kernel(self.emit, op, self.pointers)
 

@@ -1,4 +1,4 @@
-"""`kern.pack`, `kern.reverse` and `kern.gather`: kernels that only move elements."""
+"""`kern.pack`, `kern.reverse`, `kern.gather` and `kern.scatter`: kernels that move elements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from llvmlite import ir
 
 from rnncc.codegen.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Emit, Pointer, Value
-from rnncc.ir.moves import Gather, Pack, Reverse
+from rnncc.ir.moves import ByIndex, Gather, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim, get_dims
 
 Pair = tuple[Value, Value]
@@ -69,37 +69,90 @@ def emit_reverse(
 def emit_gather(
     emit: Emit, op: Gather, x: Pointer, index: Pointer, out: Pointer, fail: Callable[[int], None]
 ) -> None:
-    """Copy rows by number, once all numbers are known to be of rows."""
-    b = emit.b
-    outer, count, inner = (emit.dim(d) for d in get_dims(op.dims))
-    size = emit.dim(get_dim(op.size))
-
-    def number(j: Value) -> Value:
-        found = emit.load(emit.at(index, j))
-        return found if index.dtype == "i64" else b.sext(found, I64)
-
-    def check(j: Value, carried: list[Value]) -> list[Value]:
-        row = number(j)
-        bad = b.or_(b.icmp_signed("<", row, I64(0)), b.icmp_signed(">=", row, size))
-        with emit.when(bad):
-            fail(BAD_INDEX)
-        return []
+    """Copy rows by number."""
+    places = _Places(emit, op, index, fail)
+    lanes = emit.target.lanes
 
     def copy(indices: list[Value]) -> None:
-        a, j = indices
-        source = emit.at(x, b.mul(b.add(b.mul(a, size), number(j)), inner))
-        target = emit.at(out, b.mul(b.add(b.mul(a, count), j), inner))
+        numbered, row = places.of(*indices)
 
         def part(start: Value, mask: Value | None) -> None:
-            lanes = emit.target.lanes
-            emit.store(
-                emit.load(emit.at(source, start), lanes, mask), emit.at(target, start), lanes, mask
-            )
+            value = emit.load(emit.at(emit.at(x, numbered), start), lanes, mask)
+            emit.store(value, emit.at(emit.at(out, row), start), lanes, mask)
 
-        emit.in_vectors(inner, emit.target.lanes, part)
+        emit.in_vectors(places.inner, lanes, part)
 
-    emit.loop(count, check)
-    emit.nest([outer, count], copy, shared=True)
+    emit.nest([places.outer, places.count], copy, shared=True)
+
+
+def emit_scatter(
+    emit: Emit,
+    op: Scatter,
+    x: Pointer,
+    index: Pointer,
+    out: Pointer,
+    init: Pointer | None,
+    fail: Callable[[int], None],
+) -> None:
+    """Add rows by number; by one thread, as several rows may have one place."""
+    places, b = _Places(emit, op, index, fail), emit.b
+    lanes = emit.target.lanes
+    whole = b.mul(places.outer, b.mul(places.size, places.inner))
+
+    def begin(start: Value, mask: Value | None) -> None:
+        zero = emit.vector.splat(0.0)
+        value = zero if init is None else emit.load(emit.at(init, start), lanes, mask)
+        emit.store(value, emit.at(out, start), lanes, mask)
+
+    def add(indices: list[Value]) -> None:
+        numbered, row = places.of(*indices)
+
+        def part(start: Value, mask: Value | None) -> None:
+            place = emit.at(emit.at(out, numbered), start)
+            term = emit.load(emit.at(emit.at(x, row), start), lanes, mask)
+            emit.store(b.fadd(emit.load(place, lanes, mask), term), place, lanes, mask)
+
+        emit.in_vectors(places.inner, lanes, part)
+
+    with emit.alone():
+        if init is None:
+            emit.in_vectors(whole, lanes, begin)
+        else:
+            with emit.when(b.icmp_unsigned("!=", init.base, out.base)):
+                emit.in_vectors(whole, lanes, begin)
+        emit.nest([places.outer, places.count], add)
+
+
+class _Places:
+    """Where rows are that have numbers, once all numbers are known to be of rows."""
+
+    def __init__(
+        self, emit: Emit, op: ByIndex, index: Pointer, fail: Callable[[int], None]
+    ) -> None:
+        self.emit, self.index = emit, index
+        self.outer, self.count, self.inner = (emit.dim(d) for d in get_dims(op.dims))
+        self.size = emit.dim(get_dim(op.size))
+        b = emit.b
+
+        def check(j: Value, carried: list[Value]) -> list[Value]:
+            row = self._number(j)
+            bad = b.or_(b.icmp_signed("<", row, I64(0)), b.icmp_signed(">=", row, self.size))
+            with emit.when(bad):
+                fail(BAD_INDEX)
+            return []
+
+        emit.loop(self.count, check)
+
+    def of(self, a: Value, j: Value) -> tuple[Value, Value]:
+        """The first element of the row that the j-th number names, and of the j-th row."""
+        b = self.emit.b
+        numbered = b.add(b.mul(a, self.size), self._number(j))
+        row = b.add(b.mul(a, self.count), j)
+        return b.mul(numbered, self.inner), b.mul(row, self.inner)
+
+    def _number(self, j: Value) -> Value:
+        found = self.emit.load(self.emit.at(self.index, j))
+        return found if self.index.dtype == "i64" else self.emit.b.sext(found, I64)
 
 
 class _Copy:

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import (
     Array,
     Context,
@@ -17,10 +17,12 @@ from rnncc.ir.ops.base import (
     Properties,
     RnnOp,
     expect,
+    expect_float,
     get_dim,
     get_int,
 )
-from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
+from rnncc.ir.ops.linear import Contract, SumRows
+from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
     from rnncc.ir.build import Build
@@ -41,32 +43,81 @@ class Gather(RnnOp):
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         x, index = types
-        expect(
-            dtype_of(index) in ("i32", "i64"), f"index is {dtype_of(index)}, expected i32 or i64"
-        )
-        dims, axis = dims_of(x), get_int(properties["axis"])
-        expect(0 <= axis < len(dims), f"axis {axis} of a tensor of rank {len(dims)}")
-        return tensor([*dims[:axis], *dims_of(index), *dims[axis + 1 :]], dtype_of(x))
+        return tensor(_chosen(x, index, get_int(properties["axis"])), dtype_of(x))
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         x, index = arrays
-        size = x.shape[self.axis.data]
-        if ((index < 0) | (index >= size)).any():
-            raise ValueError(f"an index outside of 0..{size - 1}")
+        check_index(index, x.shape[self.axis.data])
         return np.take(x, index, self.axis.data)
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
-        """dx[a, i, c] = Σⱼ [index[j] = i] · dy[a, j, c], a product with rows of zeros and ones."""
-        dims, axis = dims_of(self.x), self.axis.data
-        outer, inner = product(dims[:axis]), product(dims[axis + 1 :])
-        count = product(dims_of(self.index))
-        index = b.reshape(self.index, (1, count))
-        number = b.iota((dims[axis], 1), 0, dtype_of(index))
-        chosen = b.cast(b.compare("eq", number, index), dtype_of(dy))
-        rows = b.transpose(b.reshape(dy, (outer, count, inner)), (1, 0, 2))
-        sums = b.matmul(chosen, b.reshape(rows, (count, outer * inner)))
-        by_outer = b.transpose(b.reshape(sums, (dims[axis], outer, inner)), (1, 0, 2))
-        return [b.reshape(by_outer, dims), None]
+        """Every row of dy, to where it was taken."""
+        zeros = b.full_like(self.x, 0.0)
+        return [b.scatter(zeros, dy, self.index, self.axis.data), None]
+
+
+@irdl_op_definition
+class Scatter(RnnOp):
+    """y = init, to which y[a..., index[j...], c...] += x[a..., j..., c...], one j after another
+
+    An index outside of y is an error. `axis` is that of y.
+    """
+
+    name = "rnn.scatter"
+    init = operand_def()
+    x = operand_def()
+    index = operand_def()
+    axis = prop_def(IntAttr)
+
+    @classmethod
+    def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
+        init, x, index = types
+        expect_float(init)
+        expect(dtype_of(init) == dtype_of(x), "element types differ")
+        rows = tuple(_chosen(init, index, get_int(properties["axis"])))
+        shapes = f"{shape_text(dims_of(x))} and {shape_text(rows)}"
+        expect(dims_of(x) == rows, f"{shapes}: rows and their places differ")
+        return init
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        init, x, index = arrays
+        y = np.array(init)
+        add_by_index(y, x, index, self.axis.data)
+        return y
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """dInit = dY; every row's is that of its place."""
+        return [dy, b.gather(dy, self.index, self.axis.data), None]
+
+
+def add_by_index(y: Array, x: Array, index: Array, axis: int) -> None:
+    """y[a..., index[j...], c...] += x[a..., j..., c...], one j after another.
+
+    Raises:
+        ValueError: an index is outside of y.
+    """
+    check_index(index, y.shape[axis])
+    front = range(index.ndim)
+    rows = np.moveaxis(x, [axis + j for j in front], front)
+    np.add.at(np.moveaxis(y, axis, 0), index, rows)
+
+
+def check_index(index: Array, size: int) -> None:
+    """Refuse rows that are not there.
+
+    Raises:
+        ValueError: an index is outside of 0..size - 1.
+    """
+    if ((index < 0) | (index >= size)).any():
+        raise ValueError(f"an index outside of 0..{size - 1}")
+
+
+def _chosen(x: Tensor, index: Tensor, axis: int) -> list[Dim]:
+    """The sizes of what an index chooses along an axis of x."""
+    expect(dtype_of(index) in ("i32", "i64"), f"index is {dtype_of(index)}, expected i32 or i64")
+    dims = dims_of(x)
+    expect(0 <= axis < len(dims), f"axis {axis} of a tensor of rank {len(dims)}")
+    return [*dims[:axis], *dims_of(index), *dims[axis + 1 :]]
 
 
 @irdl_op_definition
@@ -142,4 +193,6 @@ def overlap_add(
     return sums
 
 
-OPS = [Gather, Windows]
+GoesOn = Contract | SumRows | Scatter
+"""Ops whose result is `init` and what they add to it."""
+OPS = [Gather, Scatter, Windows]
