@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rnncc_runtime import ModelError
+from rnncc_runtime import ModelError, TrainableModel
 from xdsl.ir import SSAValue
 
 from rnncc import pipeline
@@ -196,6 +196,7 @@ def test_gradient_of_rows_that_a_loop_chooses() -> None:
     text = str(pipeline.emit(program.copy(), None, options, "kern"))
     assert text.count("kern.scatter") == 1
     model = pipeline.compile_in_memory(program, None, options)
+    assert isinstance(model, TrainableModel)
     _, tape = model.forward(inputs)
     grads = model.backward(tape, dy)
     taken = np.zeros(3)
