@@ -27,6 +27,8 @@ NEAR_BYTES = 16 * 1024
 """Of weights that stay near from step to step: half of the smallest first-level cache."""
 LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
+NEAREST_BYTES = 32 * 1024
+"""The first-level cache."""
 CHAINS = 8
 """Independent sums that keep the multiply-add units busy when there is one row."""
 
@@ -132,8 +134,7 @@ class _GemmCode:
         """One row: several panels side by side, for independent chains of sums."""
         emit = self.emit
         full, width = divmod(self.op.units, self.panel)
-        vectors = self.slots * -(-self.panel // self.lanes)
-        together = min(max(1, CHAINS // vectors), max(full, 1))
+        together = min(self._side_by_side(), max(full, 1))
 
         def panels(first: Value, count: int) -> None:
             numbers = [emit.b.add(first, I64(i)) for i in range(count)]
@@ -149,6 +150,13 @@ class _GemmCode:
                 panels(I64(full - full % together), full % together)
             if width:
                 self._tile(outer, I64(0), 1, [I64(full)], width)
+
+    def _side_by_side(self) -> int:
+        """How many panels give chains enough; one, where it alone is still near on the way back."""
+        chains = self.slots * -(-self.panel // self.lanes)
+        several, size = max(1, CHAINS // chains), self.terms.size(self.panel)
+        one_stays = size <= NEAREST_BYTES <= several * size
+        return 1 if one_stays and chains >= self.terms.chains else several
 
     def _tiles(self, outer: list[Value], count: Value) -> None:
         """Many rows: a panel at a time."""

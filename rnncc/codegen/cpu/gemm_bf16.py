@@ -41,7 +41,9 @@ class WidenedTerms(Terms):
 
 
 class DotTerms(RowTerms):
-    """Rows are rounded to bf16 as they come; one instruction adds the two products of a word."""
+    """Rows are rounded to bf16 as they come; one instruction, of some time, adds a word's products."""
+
+    chains = 8
 
     def convert(self, source: Pointer, row: Pointer) -> None:
         """The nearest bf16 of each value, ties to even; NaN stays NaN: see `ir/precision.py`."""

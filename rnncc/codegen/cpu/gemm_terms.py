@@ -45,10 +45,12 @@ class Terms:
         bytes: of a word, of all slots of one unit.
         sums: the type of a sum while terms are added to it.
         most_rows: how many rows are prepared at a time; 0 where none has to be.
+        chains: independent sums that keep up with the reading of weights.
     """
 
     sums = "f32"
     most_rows = 0
+    chains = 3
 
     def __init__(self, emit: Emit, op: Gemm, left: Left, weights: Pointer) -> None:
         self.emit, self.a, self.weights = emit, left, weights
