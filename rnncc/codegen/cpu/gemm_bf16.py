@@ -41,7 +41,7 @@ class WidenedTerms(Terms):
 
 
 class DotTerms(RowTerms):
-    """Rows are rounded to bf16 as they come; one instruction, of some time, adds a word's products."""
+    """Rows are rounded to bf16 as they come; one slow instruction adds the products of a word."""
 
     chains = 8
 
