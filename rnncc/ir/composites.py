@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.ir.build import Build
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 
 MOST_FACTORS = 64
@@ -17,8 +17,17 @@ MOST_FACTORS = 64
 
 def softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
     """exp(x - max x) / sum exp(x - max x) along one axis; a row of -inf alone gives NaN."""
-    exps = b.exp(b.sub(x, _keep(b, "max", x, axis)))
-    return b.div(exps, _keep(b, "sum", exps, axis))
+    exps = b.exp(b.sub(x, keep(b, "max", x, [axis])))
+    return b.div(exps, keep(b, "sum", exps, [axis]))
+
+
+def log_softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
+    """x - max x - ln sum exp(x - max x) along one axis.
+
+    The maximum cancels out of the sum, so that no gradient needs to go through it.
+    """
+    centred = b.sub(x, b.stop_gradient(keep(b, "max", x, [axis])))
+    return b.sub(centred, b.log(keep(b, "sum", b.exp(centred), [axis])))
 
 
 def layer_norm(
@@ -26,32 +35,42 @@ def layer_norm(
     x: SSAValue,
     scale: SSAValue | None,
     bias: SSAValue | None,
-    axis: int,
+    axes: Sequence[int],
     epsilon: float,
 ) -> tuple[SSAValue, SSAValue, SSAValue]:
-    """Normalise along one axis: y = (x - mean) / std * scale + bias, std = sqrt(var + epsilon).
+    """Normalise along some axes: y = (x - mean) / std * scale + bias, std = sqrt(var + epsilon).
 
     Args:
         scale, bias: of a shape that broadcasts against x; None for 1 and 0.
     Returns:
-        y like x; mean and std like x with size 1 along the axis. The variance is the biased one.
+        y like x; mean and std like x with size 1 along the axes. The variance is the biased one.
     """
-    size = dims_of(x)[axis]
-    static = size.is_static
-    count = b.fill(int(size), (), dtype_of(x)) if static else b.cast(b.size(size), dtype_of(x))
-    mean = b.div(_keep(b, "sum", x, axis), count)
+    size = count(b, x, axes)
+    mean = b.div(keep(b, "sum", x, axes), size)
     centred = b.sub(x, mean)
-    variance = b.div(_keep(b, "sum", b.mul(centred, centred), axis), count)
+    variance = b.div(keep(b, "sum", b.mul(centred, centred), axes), size)
     std = b.sqrt(b.add(variance, b.fill(epsilon, (), dtype_of(x))))
     y = b.div(centred, std)
     y = y if scale is None else b.mul(y, scale)
     return (y if bias is None else b.add(y, bias)), mean, std
 
 
-def _keep(b: Build, kind: str, x: SSAValue, axis: int) -> SSAValue:
-    """Reduce along an axis that stays, with size 1."""
-    dims = dims_of(x)
-    return b.reshape(b.reduce(kind, x, [axis]), (*dims[:axis], 1, *dims[axis + 1 :]))
+def keep(b: Build, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """Reduce along axes that stay, with size 1."""
+    return b.reshape(b.reduce(kind, x, axes), kept_dims(x, axes))
+
+
+def kept_dims(x: SSAValue, axes: Sequence[int]) -> list[Dim]:
+    """The shape of x with size 1 along some axes."""
+    return [Dim.of(1) if axis in axes else size for axis, size in enumerate(dims_of(x))]
+
+
+def count(b: Build, x: SSAValue, axes: Sequence[int], less: int = 0) -> SSAValue:
+    """How many elements each sum along some axes has, less a number, in x's type."""
+    size = product(dims_of(x)[axis] for axis in axes) - less
+    if size.is_static:
+        return b.fill(int(size), (), dtype_of(x))
+    return b.cast(b.size(size), dtype_of(x))
 
 
 def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:

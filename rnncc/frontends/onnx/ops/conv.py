@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.ops.reduce import mean
-from rnncc.ir.composites import convolution, window_count
+from rnncc.ir.composites import convolution, kept_dims, power, window_count
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of, shape_text
@@ -264,8 +264,6 @@ def _lp_pool(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    from rnncc.ir.composites import power
-
     x, geometry = _pooled(n)
     p = n.integer("p", 2)
     windows, taps = _windows(n, x, geometry, 0.0)
@@ -275,10 +273,10 @@ def _lp_pool(n: Node) -> SSAValue:
 
 def _global(kind: str, formula: str) -> Any:
     def build(n: Node) -> SSAValue:
-        x, dims = n.x(0, FLOATS), n.dims()
-        axes = list(range(2, len(dims)))
+        x = n.x(0, FLOATS)
+        axes = list(range(2, len(dims_of(x))))
         y = mean(n.b, x, axes) if kind == "mean" else n.b.reduce(kind, x, axes)
-        return n.b.reshape(y, (*dims[:2], *[1] * len(axes)))
+        return n.b.reshape(y, kept_dims(x, axes))
 
     build.__doc__ = f"{formula} of each channel.\n\nRefused: elements other than float32."
     return build

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
 from rnncc.frontends.onnx.values import Array, as_objects
+from rnncc.ir import composites
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
@@ -32,13 +33,12 @@ def _extremum_place(kind: str, order: str) -> Any:
 def place_of(n: Node, x: SSAValue, axis: int, kind: str, last: bool, keep: bool) -> SSAValue:
     """Where along an axis an extremum stands, as int64."""
     b, dims = n.b, dims_of(x)
-    kept = (*dims[:axis], Dim.of(1), *dims[axis + 1 :])
-    best = b.reshape(b.reduce(kind, x, [axis]), kept)
-    here, number = b.compare("eq", x, best), b.iota(dims, axis, "i32")
+    here = b.compare("eq", x, composites.keep(b, kind, x, [axis]))
+    number = b.iota(dims, axis, "i32")
     none = b.fill(-1, (), "i32") if last else b.size(dims[axis], "i32")
     place = b.reduce("max" if last else "min", b.select(here, number, none), [axis])
     place = b.cast(place, "i64")
-    return b.reshape(place, kept) if keep else place
+    return b.reshape(place, composites.kept_dims(x, [axis])) if keep else place
 
 
 MAX_RANKED = 4096
