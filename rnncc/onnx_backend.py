@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 import numpy as np
 
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.importer import import_model
-from rnncc.frontends.onnx.node import NeedsValue, Unsupported
 from rnncc.frontends.onnx.reading import load, onnx_package
 from rnncc.options import Options
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rnncc.ir.program import Program
 
-onnx_package()
+onnx_package()  # before the others: where the package is missing, its error says what to install
 
 from onnx.backend.base import (  # noqa: E402
     Backend as _Backend,

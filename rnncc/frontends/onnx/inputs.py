@@ -11,7 +11,8 @@ from operator import index
 from typing import Any
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.onnx.node import COMPUTED, TEXT, Unsupported
+from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.frontends.onnx.node import COMPUTED, TEXT
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import NAMES, Dims
 from rnncc.ir.dims import Dim
