@@ -8,6 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.build import Build
+from rnncc.ir.composites import gelu, soft_sign
 
 Function = Callable[[Build, SSAValue], SSAValue]
 Activation = str | Function
@@ -42,11 +43,6 @@ def rectified_tanh(b: Build, x: SSAValue) -> SSAValue:
     return b.relu(b.tanh(x))
 
 
-def soft_sign(b: Build, x: SSAValue) -> SSAValue:
-    """x / (1 + |x|)"""
-    return b.div(x, b.add(b.full_like(x, 1.0), b.abs(x)))
-
-
 def soft_plus(b: Build, x: SSAValue) -> SSAValue:
     """ln(1 + eˣ) = (x + |x|) / 2 + ln(1 + e^-|x|), which overflows nowhere; smooth at 0"""
     size = b.abs(x)
@@ -78,12 +74,6 @@ def selu(b: Build, x: SSAValue) -> SSAValue:
 def swish(b: Build, x: SSAValue) -> SSAValue:
     """x · sigmoid x"""
     return b.mul(x, b.sigmoid(x))
-
-
-def gelu(b: Build, x: SSAValue) -> SSAValue:
-    """x/2 · (1 + erf(x/√2))"""
-    grown = b.add(b.full_like(x, 1.0), b.erf(_times(b, x, 0.5**0.5)))
-    return b.mul(_times(b, x, 0.5), grown)
 
 
 def mish(b: Build, x: SSAValue) -> SSAValue:

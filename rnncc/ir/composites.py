@@ -73,6 +73,32 @@ def count(b: Build, x: SSAValue, axes: Sequence[int], less: int = 0) -> SSAValue
     return b.cast(b.size(size), dtype_of(x))
 
 
+def move_axis(b: Build, x: SSAValue, source: int, target: int) -> SSAValue:
+    """x with one axis, counted from the front, at another place; the others keep their order."""
+    order = [axis for axis in range(len(dims_of(x))) if axis != source]
+    order.insert(target, source)
+    return b.transpose(x, order)
+
+
+def soft_sign(b: Build, x: SSAValue) -> SSAValue:
+    """x / (1 + |x|)"""
+    return b.div(x, b.add(b.full_like(x, 1.0), b.abs(x)))
+
+
+def gelu(b: Build, x: SSAValue, by_tanh: bool = False) -> SSAValue:
+    """x/2 · (1 + erf(x/√2)); or with tanh(√(2/π) · (x + 0.044715 x³)) in the place of erf"""
+
+    def times(y: SSAValue, factor: float) -> SSAValue:
+        return b.mul(y, b.full_like(y, factor))
+
+    if by_tanh:
+        cube = b.mul(b.mul(x, x), x)
+        inner = b.tanh(times(b.add(x, times(cube, 0.044715)), math.sqrt(2 / math.pi)))
+    else:
+        inner = b.erf(times(x, math.sqrt(0.5)))
+    return b.mul(times(x, 0.5), b.add(b.full_like(x, 1.0), inner))
+
+
 def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     """x to a power, of floats; a number as exponent is cheaper, whole ones and halves exact.
 

@@ -10,15 +10,22 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import COMPUTED, FLOATS, TEXT, Fold, Node, Operator
-from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
+from rnncc.frontends.onnx.node import (
+    COMPUTED,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    TEXT,
+    FoldOne,
+    Node,
+    Operator,
+)
+from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Array, Value, as_objects
 from rnncc.ir.build import Build
 from rnncc.ir.types import NUMPY, dtype_of
 
 Unary = Callable[[Build, SSAValue], SSAValue]
-
-
 FLOAT_ONLY = "\n\nRefused: elements other than float32."
 
 
@@ -47,7 +54,7 @@ def of_floats(function: Unary, formula: str) -> Any:
     return build
 
 
-def folded(numpy: Callable[[Array], Any]) -> Fold:
+def folded(numpy: Callable[[Array], Any]) -> FoldOne:
     """Folding by NumPy, of numbers."""
     return lambda n, arrays: None if arrays[0].dtype == object else np.asarray(numpy(arrays[0]))
 
@@ -71,10 +78,14 @@ def _abs(n: Node) -> SSAValue:
 
     Refused: elements other than float32, int32, int64.
     """
-    x = n.x(0, NUMBERS)
+    return absolute(n.b, n.x(0, NUMBERS))
+
+
+def absolute(b: Build, x: SSAValue) -> SSAValue:
+    """|x| of any numbers."""
     if dtype_of(x) == "f32":
-        return n.b.abs(x)
-    return n.b.maximum(x, n.b.sub(n.full(0, x), x))
+        return b.abs(x)
+    return b.maximum(x, b.sub(b.fill(0, (), dtype_of(x)), x))
 
 
 def _sign(n: Node) -> SSAValue:
@@ -171,8 +182,7 @@ def _cast(n: Node) -> SSAValue | Value:
 
     Refused: to and from types other than float32, int32, int64, bool, but of constants.
     """
-    dtype = dtype_name(n.integer("to"))
-    return _cast_to(n, dtype)
+    return _cast_to(n, dtype_name(n.integer("to")))
 
 
 def _cast_like(n: Node) -> SSAValue | Value:
@@ -190,19 +200,15 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
 
 
 def _fold_cast(n: Node, arrays: list[Array]) -> Array | None:
-    from rnncc.frontends.onnx.reading import onnx_package
-
-    x = arrays[0]
+    x, kind = arrays[0], n.integer("to")
+    dtype = dtype_name(kind)
     if x.dtype == object:
-        integer = dtype_name(n.integer("to")) in ("i32", "i64")
-        return x if integer else None
-    helper = onnx_package().helper
-    dtype = dtype_name(n.integer("to"))
+        return x if dtype in INTEGERS else None
     if dtype == "text":
         raise n.unsupported("casts to text, which is not supported")
     if dtype not in NUMPY and n.given("saturate"):
         return None
-    return x.astype(helper.tensor_dtype_to_np_dtype(n.integer("to")))
+    return x.astype(onnx_package().helper.tensor_dtype_to_np_dtype(kind))
 
 
 def _identity(n: Node) -> Value:

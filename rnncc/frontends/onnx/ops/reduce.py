@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
+from rnncc.frontends.onnx.ops.elementwise import absolute
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
 from rnncc.ir.composites import count, kept_dims
@@ -80,12 +80,6 @@ def _product(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
     return finals[0]
 
 
-def _absolute(b: Build, x: SSAValue) -> SSAValue:
-    if dtype_of(x) == "f32":
-        return b.abs(x)
-    return b.maximum(x, b.sub(b.fill(0, (), dtype_of(x)), x))
-
-
 def _log_sum_exp(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
     """max + ln Σ e^(x - max)"""
     if not axes:
@@ -98,7 +92,7 @@ def _log_sum_exp(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
     return b.add(sums, held)
 
 
-def _fold(numpy: Callable[..., Any]) -> Any:
+def _fold(numpy: Callable[..., Any]) -> FoldOne:
     def fold(n: Node, arrays: list[Array]) -> Array | None:
         axes = tuple(reduced_axes(n))
         if arrays[0].dtype == object and numpy not in (np.sum, np.prod):
@@ -121,7 +115,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceMin": Operator(_reduction(_extremum("min"), "The smallest", EXTREMA), _fold(np.min)),
     "ReduceProd": Operator(_reduction(_product, "The product"), _fold(np.prod)),
     "ReduceL1": Operator(
-        _reduction(lambda b, x, axes: total(b, _absolute(b, x), axes), "The sum of |X|")
+        _reduction(lambda b, x, axes: total(b, absolute(b, x), axes), "The sum of |X|")
     ),
     "ReduceL2": Operator(
         _reduction(lambda b, x, axes: b.sqrt(_squares(b, x, axes)), "√ of the sum of X²", FLOATS)
