@@ -94,6 +94,11 @@ class Node:
             if attribute.required and name not in self._attributes:
                 raise self.error(f"lacks the attribute {name!r}")
 
+    @property
+    def inside(self) -> str:
+        """What messages say before a node of a graph in this one."""
+        return f"{self.location.node}: "
+
     # Errors
 
     def error(self, what: str, hint: str | None = None) -> CompileError:

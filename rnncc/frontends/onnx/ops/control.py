@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Attribute, Block, SSAValue
 
-from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
+from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.build import Body, Build
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto
 
     from rnncc.frontends.onnx.captures import Captures
+    from rnncc.frontends.onnx.scope import Scope
 
 
 def _if(n: Node) -> list[Any]:
@@ -35,7 +36,7 @@ def _if(n: Node) -> list[Any]:
     for graph in branches:
         captures = captures_of(n, graph)
         inside = Inside(n, captures, [tensor((), "i1")])
-        results = inside.run(graph)
+        results = results_of(n, inside.scope, graph)
         if not values:
             values = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in results]
         _check_branches(n, values, results)
@@ -59,31 +60,24 @@ class Inside:
 
     def __init__(self, n: Node, captures: Captures, types: Sequence[Attribute]) -> None:
         block = Block(arg_types=[*(v.type for v in captures.consts), *types])
-        self._n, self.b = n, Build(block, n.b.loc)
+        self.b = Build(block, n.b.loc)
         count = len(captures.consts)
         self.scope = captures.inside(self.b, list(block.args)[:count])
         self.given: Sequence[SSAValue] = list(block.args)[count:]
 
-    def run(self, graph: GraphProto) -> list[SSAValue]:
-        """Build a graph; its results, which are tensors."""
-        found = self.values(graph)
-        for value in found:
-            if value.dtype not in COMPUTED:
-                what = f"has a result of type {value.dtype}, which is not supported"
-                raise self._n.unsupported(what)
-        return [self.scope.ssa(value) for value in found]
-
-    def values(self, graph: GraphProto) -> list[Value]:
-        """Build a graph; its results."""
-        return self.scope.run(graph, f"{self._n.location.node}: ")
-
-    def constant(self, index: int, value: SSAValue) -> SSAValue:
-        """One more value of outside, as the argument of that number."""
-        return self.b.block.insert_arg(value.type, index)
-
-    def argument(self, type_: Any) -> SSAValue:
+    def argument(self, type_: Attribute) -> SSAValue:
         """One more argument."""
         return self.b.block.insert_arg(type_, len(self.b.block.args))
+
+
+def results_of(n: Node, scope: Scope, graph: GraphProto) -> list[SSAValue]:
+    """Build a graph in a block of its own; its results, which are tensors."""
+    found = scope.run(graph, n.inside)
+    for value in found:
+        if value.dtype not in COMPUTED:
+            shown = TEXT.get(value.dtype, value.dtype)
+            raise n.unsupported(f"has a result of type {shown}, which is not supported")
+    return [scope.ssa(value) for value in found]
 
 
 def captures_of(n: Node, graph: GraphProto) -> Captures:
@@ -99,7 +93,7 @@ def inline(n: Node, graph: GraphProto, arguments: dict[str, Value]) -> list[Valu
 
     scope = Scope(n.scope.model, n.b, n.scope)
     scope.names.update(arguments)
-    return scope.run(graph, f"{n.location.node}: ")
+    return scope.run(graph, n.inside)
 
 
 def _check_branches(n: Node, one: Sequence[SSAValue], other: Sequence[SSAValue]) -> None:
@@ -160,7 +154,7 @@ def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
         scope = captures.inside(inner, consts)
         for info, value in zip(graph.input, (*carry, *rows), strict=True):
             scope.names[info.name] = Value.computed(value)
-        made = [scope.ssa(v) for v in scope.run(graph, f"{n.location.node}: ")]
+        made = results_of(n, scope, graph)
         return made[: len(carry)], made[len(carry) :]
 
     return body
