@@ -10,10 +10,11 @@ import numpy as np
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.functions import function_key
-from rnncc.frontends.onnx.inputs import Inputs, Sizes
+from rnncc.frontends.onnx.inputs import Inputs
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Model, Scope
 from rnncc.frontends.onnx.values import NAMES, Array, Value
+from rnncc.frontends.shapes import Sizes
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
 from rnncc.scalar import Scalar

@@ -14,18 +14,15 @@ import numpy as np
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.sources import check_name, read_bytes
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-MAX_BYTES = 1 << 31
-"""The format's own limit on the size of a message."""
 MAX_STORED = 1 << 31
 """How many elements one tensor may have."""
-MAX_NAME = 1000
-"""How many characters a name may have."""
 MAX_DEPTH = 24
 """How many graphs may stand inside each other."""
 OLDEST_OPSET = 7
@@ -85,7 +82,8 @@ def load(source: object) -> ModelProto:
     onnx = onnx_package()
     name = str(source) if isinstance(source, (str, Path)) else "<model>"
     if isinstance(source, (str, Path, bytes)):
-        model = _parse(onnx, _bytes(source, name), name)
+        data = source if isinstance(source, bytes) else read_bytes(Path(source))
+        model = _parse(onnx, data, name)
     else:
         model = cast("ModelProto", source)
     if not model.HasField("graph"):
@@ -94,20 +92,6 @@ def load(source: object) -> ModelProto:
         _check_depth(graph, name)
     _check_opset(onnx, model, name)
     return model
-
-
-def _bytes(source: str | Path | bytes, name: str) -> bytes:
-    if isinstance(source, bytes):
-        return source
-    path = Path(source)
-    try:
-        if path.is_file() and path.stat().st_size >= MAX_BYTES:
-            raise CompileError(name, f"is larger than {MAX_BYTES} bytes")
-        return path.read_bytes()
-    except OSError as error:
-        raise CompileError(name, error.strerror or str(error)) from error
-    except ValueError as error:
-        raise CompileError(repr(name), str(error)) from error
 
 
 def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
@@ -142,12 +126,7 @@ def _check_text(graph: Any, name: str) -> None:
         entries = getattr(graph, part, ())
         lists.append([e if isinstance(e, (str, bytes)) else e.name for e in entries])
     for text in (text for names in lists for text in names):
-        # protobuf hands bytes out where a string field is not UTF-8
-        if isinstance(text, bytes):
-            raise CompileError(name, f"the name {text[:40]!r} is not UTF-8")
-        if len(text) > MAX_NAME or not text.isprintable():
-            what = "is too long" if len(text) > MAX_NAME else "holds a control character"
-            raise CompileError(name, f"the name {text[:40]!r} {what}")
+        check_name(text, name)
 
 
 def graphs_of(graph: Any) -> Iterator[GraphProto]:
