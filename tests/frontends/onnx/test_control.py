@@ -23,6 +23,7 @@ from tests.frontends.onnx.models import (
     model,
     node,
 )
+from tests.frontends.onnx.random_scans import Case, scans, scans_8
 
 EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "20"))
 STATE, FLAG, COUNT = info("h", ["N", 3]), info("c", [], "i1"), info("n", [], "i64")
@@ -179,44 +180,8 @@ random = settings(
 )
 
 
-@st.composite
-def scans(draw: st.DrawFn) -> tuple[Any, Arrays]:
-    """Scan over any axes in any directions, with states and values of outside."""
-    steps, rng = draw(st.integers(1, 4)), np.random.default_rng(draw(st.integers(0, 99)))
-    states, rows = draw(st.integers(0, 2)), draw(st.integers(1, 2))
-    axes = [draw(st.integers(-2, 1)) for _ in range(rows)]
-    arrays: Arrays = {f"s{i}": rng.standard_normal(3).astype("f4") for i in range(states)}
-    for i, axis in enumerate(axes):
-        shape = (steps, 3) if axis in (0, -2) else (3, steps)
-        arrays[f"x{i}"] = rng.standard_normal(shape).astype("f4")
-    arrays["w"] = rng.standard_normal(3).astype("f4")
-    names = [f"s{i}" for i in range(states)] + [f"x{i}" for i in range(rows)]
-    inner, total = list[Any](), "w"
-    for i, name in enumerate(names):
-        inner.append(node("Add", f"{total} in_{name}", f"t{i}"))
-        total = f"t{i}"
-    inner += [node("Tanh", total, f"out_s{i}") for i in range(states)]
-    inner += [node("Sin", total, "y0"), node("Neg", total, "y1")]
-    outputs = [f"out_s{i}" for i in range(states)] + ["y0", "y1"]
-    inside = graph(inner, [info(f"in_{n}", [3]) for n in names], [info(n, [3]) for n in outputs])
-    attributes = {
-        "num_scan_inputs": rows,
-        "scan_input_axes": axes,
-        "scan_input_directions": [draw(st.integers(0, 1)) for _ in range(rows)],
-        "scan_output_axes": [draw(st.integers(-2, 1)) for _ in range(2)],
-        "scan_output_directions": [draw(st.integers(0, 1)) for _ in range(2)],
-    }
-    results = [f"l{i}" for i in range(states)] + ["ya", "yb"]
-    made = model(
-        [node("Scan", " ".join(names), " ".join(results), body=inside, **attributes)],
-        [info(n, list(a.shape)) for n, a in arrays.items()],
-        [info(n, None) for n in results],
-    )
-    return made, arrays
-
-
 @pytest.mark.peers
 @random
-@given(scans())
-def test_scan(case: tuple[Any, Arrays]) -> None:
-    check(*case)
+@given(st.one_of(scans(), scans_8()))
+def test_scan(case: Case) -> None:
+    check(case.model, case.inputs)
