@@ -58,11 +58,14 @@ def import_model(
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     b = Build.net(name or stem or message.graph.name or "net")
     scope = Scope(model, b)
-    arrays = _add_inputs(scope, message, shapes or {}, values or {})
+    defaults = _add_inputs(scope, message, shapes or {}, values or {})
     results = scope.run(message.graph)
     b.loc = Location(file)
     outputs = {o.name: scope.ssa(v) for o, v in zip(message.graph.output, results, strict=True)}
-    return b.finish(outputs, {**model.arrays, **arrays}, file)
+    program = b.finish(outputs, {**model.arrays, **defaults}, file)
+    named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
+    program.arrays = {name: array for name, array in program.arrays.items() if name in named}
+    return program
 
 
 def _check_outputs(graph: Any, file: str) -> None:

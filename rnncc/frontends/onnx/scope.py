@@ -290,12 +290,14 @@ class Scope:
         inner.outer = None  # it shares the constants made so far, but sees its arguments alone
         inner.opsets = {**self.opsets, **opsets_of(function)}
         inner.names = self._arguments(op, function, location)
-        for index, inside in enumerate(inlined(op, function)):
-            inner.run_node(inside, index, f"{place}: ")
+        try:
+            for index, inside in enumerate(inlined(op, function)):
+                inner.run_node(inside, index, f"{place}: ")
+        finally:  # a loop that cannot be a scan is built again, turn by turn
+            self.model.calls -= 1
         for name, outer in zip(function.output, op.output, strict=False):
             if outer:
                 self.define(outer, inner.output(name, f"{place}: "), location)
-        self.model.calls -= 1
 
     def _arguments(self, op: NodeProto, function: Any, location: Location) -> dict[str, Value]:
         """What a function's inputs stand for."""

@@ -136,6 +136,38 @@ def test_loop_whose_value_grows_is_built_turn_by_turn() -> None:
     assert "rnn.scan" not in str(imported(made))
 
 
+def test_loops_that_call_functions_whose_shapes_a_turn_decides() -> None:
+    """Each is built twice, as a scan and by turns: neither calls nor parameters add up."""
+    from onnx import parser
+
+    body = """(int64 i, bool c, float[N] v) => (bool d, float[M] w) {
+        d = Identity (c)
+        w = own.f (v, i)
+    }"""
+    loops = [f"v{k + 1} = Loop (once, yes, v{k}) <body = b{k} {body}>" for k in range(30)]
+    made = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+        g (float[1] v0) => (float[M] v30) {{
+            once = Constant <value = int64 {{1}}> ()
+            yes = Constant <value = bool {{1}}> ()
+            {" ".join(loops)}
+        }}
+        <domain: "own", opset_import: ["" : 17]>
+        f (v, i) => (w) {{
+            row = Constant <value_floats = [{", ".join(f"{k}.0" for k in range(20))}]> ()
+            square = MatMul (row, row)
+            one = Constant <value_ints = [1]> ()
+            turn = Reshape (i, one)
+            count = Add (turn, one)
+            sum = Add (v, square)
+            w = Expand (sum, count)
+        }}
+    """)
+    program = imported(made)
+    assert len(program.arrays) == 30
+    assert interpreted(made, {"v0": np.zeros(1, np.float32)})["v30"] == [30 * 2470]
+
+
 @pytest.mark.peers
 def test_loop_over_rows_of_a_sequence() -> None:
     """The way in which exporters write a cell of their own: x[i], and the outputs as rows."""
