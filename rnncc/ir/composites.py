@@ -15,6 +15,16 @@ MOST_FACTORS = 64
 """The largest whole power that is a product of squares."""
 
 
+def times(b: Build, x: SSAValue, number: float) -> SSAValue:
+    """x · number"""
+    return b.mul(x, b.full_like(x, number))
+
+
+def plus(b: Build, x: SSAValue, number: float) -> SSAValue:
+    """x + number"""
+    return b.add(x, b.full_like(x, number))
+
+
 def softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
     """exp(x - max x) / sum exp(x - max x) along one axis; a row of -inf alone gives NaN."""
     exps = b.exp(b.sub(x, keep(b, "max", x, [axis])))
@@ -49,7 +59,7 @@ def layer_norm(
     mean = b.div(keep(b, "sum", x, axes), size)
     centred = b.sub(x, mean)
     variance = b.div(keep(b, "sum", b.mul(centred, centred), axes), size)
-    std = b.sqrt(b.add(variance, b.fill(epsilon, (), dtype_of(x))))
+    std = b.sqrt(plus(b, variance, epsilon))
     y = b.div(centred, std)
     y = y if scale is None else b.mul(y, scale)
     return (y if bias is None else b.add(y, bias)), mean, std
@@ -82,21 +92,17 @@ def move_axis(b: Build, x: SSAValue, source: int, target: int) -> SSAValue:
 
 def soft_sign(b: Build, x: SSAValue) -> SSAValue:
     """x / (1 + |x|)"""
-    return b.div(x, b.add(b.full_like(x, 1.0), b.abs(x)))
+    return b.div(x, plus(b, b.abs(x), 1.0))
 
 
 def gelu(b: Build, x: SSAValue, by_tanh: bool = False) -> SSAValue:
     """x/2 · (1 + erf(x/√2)); or with tanh(√(2/π) · (x + 0.044715 x³)) in the place of erf"""
-
-    def times(y: SSAValue, factor: float) -> SSAValue:
-        return b.mul(y, b.full_like(y, factor))
-
     if by_tanh:
         cube = b.mul(b.mul(x, x), x)
-        inner = b.tanh(times(b.add(x, times(cube, 0.044715)), math.sqrt(2 / math.pi)))
+        inner = b.tanh(times(b, b.add(x, times(b, cube, 0.044715)), math.sqrt(2 / math.pi)))
     else:
-        inner = b.erf(times(x, math.sqrt(0.5)))
-    return b.mul(times(x, 0.5), b.add(b.full_like(x, 1.0), inner))
+        inner = b.erf(times(b, x, math.sqrt(0.5)))
+    return b.mul(times(b, x, 0.5), plus(b, inner, 1.0))
 
 
 def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:

@@ -6,10 +6,10 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
-from rnncc.frontends.onnx.ops.elementwise import folded, of_floats, plus, times
+from rnncc.frontends.onnx.ops.elementwise import folded, of_floats
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
-from rnncc.ir.composites import gelu, soft_sign
+from rnncc.ir.composites import gelu, plus, soft_sign, times
 from rnncc.ir.types import dtype_of
 
 

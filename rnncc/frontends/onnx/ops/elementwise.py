@@ -23,25 +23,11 @@ from rnncc.frontends.onnx.node import (
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Array, Value, as_objects
 from rnncc.ir.build import Build
+from rnncc.ir.composites import plus, times
 from rnncc.ir.types import NUMPY, dtype_of
 
 Unary = Callable[[Build, SSAValue], SSAValue]
 FLOAT_ONLY = "\n\nRefused: elements other than float32."
-
-
-def one(b: Build, x: SSAValue) -> SSAValue:
-    """1 of x's type."""
-    return b.fill(1.0, (), dtype_of(x))
-
-
-def times(b: Build, x: SSAValue, number: float) -> SSAValue:
-    """x · number"""
-    return b.mul(x, b.fill(number, (), dtype_of(x)))
-
-
-def plus(b: Build, x: SSAValue, number: float) -> SSAValue:
-    """x + number"""
-    return b.add(x, b.fill(number, (), dtype_of(x)))
 
 
 def of_floats(function: Unary, formula: str) -> Any:
@@ -119,7 +105,7 @@ def _acosh(b: Build, x: SSAValue) -> SSAValue:
 
 
 def _atanh(b: Build, x: SSAValue) -> SSAValue:
-    return times(b, b.log(b.div(plus(b, x, 1.0), b.sub(one(b, x), x))), 0.5)
+    return times(b, b.log(b.div(plus(b, x, 1.0), b.sub(b.full_like(x, 1.0), x))), 0.5)
 
 
 # Odd terms of arctan on [0, tan(π/8)] beyond the first, each the exact 1/(2k + 1) or close to it.
@@ -129,7 +115,7 @@ ATAN = (1.0, -1 / 3, 1 / 5, -1 / 7, 1 / 9, -1 / 11, 1 / 13, -1 / 15)
 def _atan(b: Build, x: SSAValue) -> SSAValue:
     """By 1/x above 1, then by arctan x = π/4 + arctan((x - 1)/(x + 1)) above tan(π/8)."""
     size = b.abs(x)
-    above = b.compare("gt", size, one(b, x))
+    above = b.compare("gt", size, b.full_like(x, 1.0))
     r = b.select(above, b.div(b.full_like(x, 1.0), size), size)
     middle = b.compare("gt", r, b.fill(math.tan(math.pi / 8), ()))
     s = b.select(middle, b.div(plus(b, r, -1.0), plus(b, r, 1.0)), r)
@@ -145,13 +131,13 @@ def _atan(b: Build, x: SSAValue) -> SSAValue:
 
 def _asin(b: Build, x: SSAValue) -> SSAValue:
     """2 · arctan(x / (1 + √(1 - x²)))"""
-    root = b.sqrt(b.mul(b.sub(one(b, x), x), plus(b, x, 1.0)))
+    root = b.sqrt(b.mul(b.sub(b.full_like(x, 1.0), x), plus(b, x, 1.0)))
     return times(b, _atan(b, b.div(x, plus(b, root, 1.0))), 2.0)
 
 
 def _acos(b: Build, x: SSAValue) -> SSAValue:
     """2 · arctan(√(1 - x) / √(1 + x))"""
-    ratio = b.div(b.sqrt(b.sub(one(b, x), x)), b.sqrt(plus(b, x, 1.0)))
+    ratio = b.div(b.sqrt(b.sub(b.full_like(x, 1.0), x)), b.sqrt(plus(b, x, 1.0)))
     return times(b, _atan(b, ratio), 2.0)
 
 

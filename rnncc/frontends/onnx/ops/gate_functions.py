@@ -8,9 +8,8 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops import activations as act
-from rnncc.frontends.onnx.ops.elementwise import plus, times
 from rnncc.ir.build import Build
-from rnncc.ir.composites import soft_sign
+from rnncc.ir.composites import plus, soft_sign, times
 
 Function = Callable[[Build, SSAValue], SSAValue]
 

@@ -6,10 +6,9 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.elementwise import plus
 from rnncc.frontends.onnx.ops.ranking import place_of
 from rnncc.frontends.onnx.ops.reduce import mean
-from rnncc.ir.composites import keep, kept_dims, layer_norm, log_softmax, softmax
+from rnncc.ir.composites import keep, kept_dims, layer_norm, log_softmax, plus, softmax
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 
