@@ -63,19 +63,10 @@ class Node:
         self.b: Build = scope.b
         self._schema = schema
         self._attributes = {a.name: a for a in op.attribute}
-        self.inputs: list[Value | None] = [self._read(name) for name in op.input]
+        self.inputs = [scope.read(name, self.location) if name else None for name in op.input]
         while self.inputs and self.inputs[-1] is None:
             self.inputs.pop()
         self._check()
-
-    def _read(self, name: str) -> Value | None:
-        if not name:
-            return None
-        value = self.scope.find(name)
-        if value is None:
-            what = f'reads "{name}", which no earlier node, input or initialiser gives'
-            raise self.error(what, "nodes stand in the order in which they run")
-        return value
 
     def _check(self) -> None:
         """Number of inputs and outputs, and the attributes that there must be."""

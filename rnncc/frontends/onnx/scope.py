@@ -117,6 +117,14 @@ class Scope:
             return self.names.get(name)
         return self.outer.find(name)
 
+    def read(self, name: str, location: Location) -> Value:
+        """What a name stands for; raises `CompileError` if that is nothing."""
+        value = self.find(name)
+        if value is None:
+            what = f'reads "{name}", which no earlier node, input or initialiser gives'
+            raise CompileError(location, what, "nodes stand in the order in which they run")
+        return value
+
     def define(self, name: str, value: Value, location: Location | str) -> None:
         """Give a name its value, once."""
         if name in self.names:
@@ -306,13 +314,8 @@ class Scope:
             what = f"has {len(op.input)} inputs, its function takes {len(function.input)}"
             raise CompileError(location, what)
         for name, given in zip(function.input, op.input, strict=False):
-            if not given:
-                continue
-            value = self.find(given)
-            if value is None:
-                what = f'reads "{given}", which no earlier node, input or initialiser gives'
-                raise CompileError(location, what)
-            found[name] = value
+            if given:
+                found[name] = self.read(given, location)
         return found
 
 

@@ -57,12 +57,12 @@ class Layer(ABC):
         self.n, self.b, self.weights = n, n.b, weights
         self.direction = n.one_of("direction", DIRECTIONS, "forward")
         self.directions = 2 if self.direction == "bidirectional" else 1
-        self.batch_first = bool(n.integer("layout", 0)) if n.opset >= 14 else False
+        self.batch_first = n.opset >= 14 and bool(n.integer("layout", 0))
         self.x = self._sequence()
         self.hidden = self._check_weights()
-        self.limit = n.real("clip", 0.0) if n.given("clip") else 0.0
+        self.limit = n.real("clip", 0.0)
         self.functions = gate_functions(n, self.activations, self.directions)
-        self.lengths = self._lengths(LENGTHS)
+        self.lengths = self._lengths()
         self.starts = [self._start(STARTS + k) for k in range(self.states)]
 
     @property
@@ -101,8 +101,8 @@ class Layer(ABC):
             raise self.n.error(what)
         return int(hidden)
 
-    def _lengths(self, index: int) -> SSAValue | None:
-        lengths = self.n.maybe(index, ("i32",))
+    def _lengths(self) -> SSAValue | None:
+        lengths = self.n.maybe(LENGTHS, ("i32",))
         if lengths is not None and dims_of(lengths) != (self.batch,):
             shown = shape_text(dims_of(lengths))
             what = f"has sequence_lens of shape {shown} for a batch of {self.batch}"
@@ -118,9 +118,8 @@ class Layer(ABC):
         made = self.b.transpose(given, (1, 0, 2)) if self.batch_first else given
         if dims_of(made) != want:
             shown = shape_text(dims_of(given))
-            raise self.n.error(
-                f"has an initial state of shape {shown}, expected {shape_text(want)}"
-            )
+            what = f"has an initial state of shape {shown}, expected {shape_text(want)}"
+            raise self.n.error(what)
         return made
 
     def run(self) -> list[SSAValue]:
