@@ -172,24 +172,14 @@ def convolution(
     Returns:
         [N, windows of each axis..., M].
     """
-    rank = len(strides)
-    taps = [int(d) for d in dims_of(weights)[2:]]
-    counts = list[Dim]()
-    for i in range(rank):
-        axis = 1 + 2 * i  # each axis before has become two
-        size = dims_of(x)[axis] + sum(pads[i])
-        x = b.pad(x, axis, pads[i][0], size, 0.0)
-        counts.append(window_count(size, taps[i], strides[i], dilations[i]))
-        x = b.windows(x, axis, 0, counts[i], strides[i], taps[i], dilations[i])
-    places = [1 + 2 * i for i in range(rank)]
-    x = b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
-    batch, depth = dims_of(x)[0], math.prod(taps)
-    channels, outputs = int(dims_of(weights)[1]), int(dims_of(weights)[0]) // groups
+    rank, taps = len(strides), [int(d) for d in dims_of(weights)[2:]]
+    x = _windows(b, x, taps, strides, pads, dilations)
+    batch, *counts = dims_of(x)[: rank + 1]
+    depth, channels = math.prod(taps), int(dims_of(weights)[1])
+    outputs = int(dims_of(weights)[0]) // groups
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
-    if groups == 1:
-        return b.matmul(b.reshape(x, (batch, *counts, depth * channels)), rows, transpose_b=True)
-    if channels == outputs == 1:
+    if channels == outputs == 1 < groups:
         kernel = b.transpose(b.reshape(rows, (groups, depth)), (1, 0))
         flat = b.reshape(x, (batch, *counts, depth, groups))
         return b.reduce("sum", b.mul(flat, kernel), [rank + 1])
@@ -200,6 +190,26 @@ def convolution(
         flat = b.reshape(some, (batch, *counts, depth * channels))
         parts.append(b.matmul(flat, own, transpose_b=True))
     return b.concat(parts, rank + 1)
+
+
+def _windows(
+    b: Build,
+    x: SSAValue,
+    taps: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    dilations: Sequence[int],
+) -> SSAValue:
+    """x [N, sizes..., C], with pads, as [N, windows of each axis..., taps of each axis..., C]."""
+    rank = len(strides)
+    for i in range(rank):
+        axis = 1 + 2 * i  # each axis before has become two
+        size = dims_of(x)[axis] + sum(pads[i])
+        x = b.pad(x, axis, pads[i][0], size, 0.0)
+        count = window_count(size, taps[i], strides[i], dilations[i])
+        x = b.windows(x, axis, 0, count, strides[i], taps[i], dilations[i])
+    places = [1 + 2 * i for i in range(rank)]
+    return b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
 
 
 def window_count(size: Dim, taps: int, stride: int, dilation: int = 1) -> Dim:

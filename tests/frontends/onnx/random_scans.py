@@ -49,18 +49,10 @@ def scans(draw: st.DrawFn) -> Case:
     if where == "input":
         arrays["w"] = w
 
-    attributes: dict[str, Any] = {"num_scan_inputs": count}
-    lists = {
-        "scan_input_axes": axes,
-        "scan_input_directions": _directions(draw, count),
-        "scan_output_axes": [draw(st.integers(-len(wide) - 1, len(wide))) for _ in range(outputs)],
-        "scan_output_directions": _directions(draw, outputs),
-    }
-    for name, numbers in lists.items():
-        if any(numbers) or (numbers and draw(st.booleans())):
-            attributes[name] = numbers
+    output_axes = [draw(st.integers(-len(wide) - 1, len(wide))) for _ in range(outputs)]
     results = [f"l{i}" for i in range(states)] + [f"r{i}" for i in range(outputs)]
     names = [f"s{i}" for i in range(states)] + [f"x{i}" for i in range(count)]
+    attributes = _attributes(draw, axes, output_axes)
     made = model(
         [node("Scan", " ".join(names), " ".join(results), body=inside, **attributes)],
         [info(n, dims.get(n, list(a.shape))) for n, a in arrays.items()],
@@ -104,6 +96,18 @@ def scans_8(draw: st.DrawFn) -> Case:
         opset=8,
     )
     return Case(made, arrays)
+
+
+def _attributes(draw: st.DrawFn, axes: list[int], output_axes: list[int]) -> dict[str, Any]:
+    """Those of opset 9 and later; lists of zeros may be left out."""
+    lists = {
+        "scan_input_axes": axes,
+        "scan_input_directions": _directions(draw, len(axes)),
+        "scan_output_axes": output_axes,
+        "scan_output_directions": _directions(draw, len(output_axes)),
+    }
+    kept = {n: v for n, v in lists.items() if any(v) or (v and draw(st.booleans()))}
+    return {"num_scan_inputs": len(axes), **kept}
 
 
 def _directions(draw: st.DrawFn, count: int) -> list[int]:
