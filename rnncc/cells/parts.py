@@ -38,7 +38,7 @@ def normalised(b: Build, z: SSAValue, norm: list[SSAValue]) -> SSAValue:
     if not norm:
         return z
     gain, bias = norm
-    return layer_norm(b, z, gain, bias, [len(dims_of(z)) - 1], EPSILON)[0]
+    return layer_norm(b, z, gain, bias, len(dims_of(z)) - 1, EPSILON)[0]
 
 
 def cut(b: Build, z: SSAValue, units: int) -> list[SSAValue]:

@@ -45,20 +45,20 @@ def layer_norm(
     x: SSAValue,
     scale: SSAValue | None,
     bias: SSAValue | None,
-    axes: Sequence[int],
+    axis: int,
     epsilon: float,
 ) -> tuple[SSAValue, SSAValue, SSAValue]:
-    """Normalise along some axes: y = (x - mean) / std * scale + bias, std = sqrt(var + epsilon).
+    """Normalise along one axis: y = (x - mean) / std * scale + bias, std = sqrt(var + epsilon).
 
     Args:
         scale, bias: of a shape that broadcasts against x; None for 1 and 0.
     Returns:
-        y like x; mean and std like x with size 1 along the axes. The variance is the biased one.
+        y like x; mean and std like x with size 1 along the axis. The variance is the biased one.
     """
-    size = count(b, x, axes)
-    mean = b.div(keep(b, "sum", x, axes), size)
+    size = count(b, x, [axis])
+    mean = b.div(keep(b, "sum", x, [axis]), size)
     centred = b.sub(x, mean)
-    variance = b.div(keep(b, "sum", b.mul(centred, centred), axes), size)
+    variance = b.div(keep(b, "sum", b.mul(centred, centred), [axis]), size)
     std = b.sqrt(plus(b, variance, epsilon))
     y = b.div(centred, std)
     y = y if scale is None else b.mul(y, scale)
@@ -75,9 +75,9 @@ def kept_dims(x: SSAValue, axes: Sequence[int]) -> list[Dim]:
     return [Dim.of(1) if axis in axes else size for axis, size in enumerate(dims_of(x))]
 
 
-def count(b: Build, x: SSAValue, axes: Sequence[int], less: int = 0) -> SSAValue:
-    """How many elements each sum along some axes has, less a number, in x's type."""
-    size = product(dims_of(x)[axis] for axis in axes) - less
+def count(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """How many elements each sum along some axes has, in x's type."""
+    size = product(dims_of(x)[axis] for axis in axes)
     if size.is_static:
         return b.fill(int(size), (), dtype_of(x))
     return b.cast(b.size(size), dtype_of(x))

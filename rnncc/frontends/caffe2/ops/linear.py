@@ -248,7 +248,7 @@ class LayerNorm(Operator):
         size = product(dims[axis:])
         rows = e.b.reshape(e[self.xs[0]], (*dims[:axis], size))
         affine = [e.b.reshape(e[x], (size,)) for x in self.xs[1:]] if self.affine else [None, None]
-        y, *statistics = layer_norm(e.b, rows, affine[0], affine[1], [axis], self.epsilon)
+        y, *statistics = layer_norm(e.b, rows, affine[0], affine[1], axis, self.epsilon)
         e[self.ys[0]] = e.b.reshape(y, dims)
         for blob, value in zip(self.ys[1:], statistics, strict=False):
             e[blob] = e.b.reshape(value, (*dims[:axis], 1))

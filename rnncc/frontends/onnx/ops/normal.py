@@ -62,7 +62,7 @@ def _layer_norm(n: Node) -> list[SSAValue]:
     size = product(dims[axis:])
     rows = b.reshape(x, (*dims[:axis], size))
     scale, bias = n.x(1, FLOATS), n.maybe(2, FLOATS)
-    y, average, std = layer_norm(b, rows, None, None, [axis], n.real("epsilon", 1e-5))
+    y, average, std = layer_norm(b, rows, None, None, axis, n.real("epsilon", 1e-5))
     y = b.mul(b.reshape(y, dims), scale)
     y = y if bias is None else b.add(y, bias)
     kept = kept_dims(x, range(axis, len(dims)))
@@ -99,7 +99,7 @@ def _instance_norm(n: Node) -> SSAValue:
     """
     b, x, dims = n.b, n.x(0, FLOATS), n.dims()
     rows = b.reshape(x, (*dims[:2], product(dims[2:])))
-    y, _, _ = layer_norm(b, rows, None, None, [2], n.real("epsilon", 1e-5))
+    y, _, _ = layer_norm(b, rows, None, None, 2, n.real("epsilon", 1e-5))
     scale, bias = (_by_channel(n, n.x(i, FLOATS)) for i in (1, 2))
     return b.add(b.mul(b.reshape(y, dims), scale), bias)
 

@@ -35,7 +35,7 @@ def native_layer_norm(
     """The same; the mean, and 1 over the root"""
     axes, b = last_axes(x, len(shape)), at.b
     if len(axes) == 1:
-        y, mean, std = build_layer_norm(b, x, weight, bias, axes, float(epsilon))
+        y, mean, std = build_layer_norm(b, x, weight, bias, axes[0], float(epsilon))
         return y, mean, b.div(at.value(1), std)
     size = count(at, x, axes)
     mean = b.div(keep(at, "sum", x, axes), size)
