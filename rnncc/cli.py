@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,50 +18,12 @@ from rnncc import CompileError, __version__
 from rnncc.commands.bench import bench
 from rnncc.commands.help import example
 from rnncc.commands.netdef import netdef
+from rnncc.commands.options import JSON, MEMORY_BUDGET, NET, RECOMPUTE, options_of, source_options
 from rnncc.errors import InternalError
-from rnncc.options import Options
 from rnncc.packaging.products import DEFAULT_KINDS, KINDS
 
 TEXTS = ("rnn", "kern", "llvm", "asm")
 EMITTED = (*TEXTS, "obj", "so")
-
-NET = click.argument("net", type=click.Path(path_type=Path))
-MEMORY_BUDGET = click.option(
-    "--memory-budget",
-    metavar="BYTES",
-    help="With --train: what tape and workspace may take together at the sizes of --plan-for,"
-    " such as 64M; checkpoints along time make room.",
-)
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-
-def source_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The options of every command that reads a net."""
-    for option in (
-        click.option("--cpu", metavar="CPU", help="native, or a CPU that LLVM knows."),
-        click.option("--target", metavar="TRIPLE", help="The machine, if not this one."),
-        click.option(
-            "--max-iterations",
-            type=int,
-            metavar="K",
-            help="The most turns of a While loop whose number of turns the net does not show.",
-        ),
-        click.option(
-            "--state",
-            multiple=True,
-            metavar="INPUT=OUTPUT",
-            help="An input that keeps what an output gave in the call before, as in a stream.",
-        ),
-        click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
-        click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
-        click.option(
-            "--shape", "shapes", multiple=True, metavar="BLOB=T,N,40", help="An input's shape."
-        ),
-        click.option("--name", help="NAME; the file's stem without it."),
-        click.option("--init", type=click.Path(path_type=Path), help="The net of parameters."),
-    ):
-        function = option(function)
-    return function
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -132,7 +94,7 @@ def compile(
 
     before, started = time.process_time(), time.perf_counter()
     kinds = check_kinds(["so"] if emit else _words(products) or DEFAULT_KINDS)
-    chosen = _options(net, options)
+    chosen = options_of(net, options)
     if chosen.time_passes:
         show("start", before)  # Python itself and the command line
     with working(f"compiling {net}"):
@@ -181,7 +143,7 @@ def run(
     else:
         from rnncc import pipeline
 
-        chosen = _options(net_or_library, {**options, "threads": threads > 1})
+        chosen = options_of(net_or_library, {**options, "threads": threads > 1})
         model = pipeline.compile_in_memory(net_or_library, init, chosen)
     results = running.compute(model, given, threads)
     if out is None:
@@ -198,7 +160,7 @@ def inspect(net: Path, init: Path | None, as_json: bool, **options: Any) -> None
     """Show a net's operators, blobs, versions, shapes and parameters."""
     from rnncc.commands import inspection
 
-    report = inspection.inspect(net, init, _options(net, options))
+    report = inspection.inspect(net, init, options_of(net, options))
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:
@@ -214,7 +176,7 @@ def inspect(net: Path, init: Path | None, as_json: bool, **options: Any) -> None
 @NET
 @source_options
 @click.option("--train", is_flag=True, help="Plan forward and backward.")
-@click.option("--recompute", metavar="WHAT", help="In backward: auto, none, all, or blobs' names.")
+@RECOMPUTE
 @MEMORY_BUDGET
 @click.option("--plan-for", metavar="T,N", help="Sizes for figures and budget, or T=100,N=4.")
 @click.option("--html", type=click.Path(path_type=Path), help="A page that draws the plan.")
@@ -231,7 +193,7 @@ def plan(
     from rnncc.commands import planning
 
     options["plan_for"] = plan_for
-    report = planning.report_of(net, init, _options(net, options), plan_for)
+    report = planning.report_of(net, init, options_of(net, options), plan_for)
     if html is not None:
         from rnncc.planning.drawing import draw
 
@@ -251,7 +213,7 @@ def plan(
 @click.argument("init_net", metavar="[INIT]", required=False, type=click.Path(path_type=Path))
 @source_options
 @click.option("--for", "at", metavar="T,N", help="The sizes, or T=7,N=3; 7,3 without it.")
-@click.option("--recompute", metavar="WHAT", help="In backward: auto, none, all, or blobs' names.")
+@RECOMPUTE
 @click.option(
     "-i",
     "--input",
@@ -281,7 +243,7 @@ def check(
 
     given = read_arrays(inputs)
     with working(f"checking {net}"):
-        chosen = _options(net, {**options, "train": options["precision"] in (None, "fp32")})
+        chosen = options_of(net, {**options, "train": options["precision"] in (None, "fp32")})
         report = checking.check(net, init_net or init, chosen, at, given)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
@@ -338,23 +300,13 @@ def _emit(
     """Write one form of the net to a file; texts without a file to stdout."""
     from rnncc import pipeline
 
-    chosen = _options(net, options)
+    chosen = options_of(net, options)
     made = pipeline.emit(net, init, chosen, kind)
     if isinstance(made, bytes) or out is not None:
         path = out or Path(f"{chosen.name}.o")
         path.write_bytes(made if isinstance(made, bytes) else made.encode())
     else:
         click.echo(made)
-
-
-def _options(net: Path, given: dict[str, Any]) -> Options:
-    shapes: dict[str, str] = {}
-    for text in given.pop("shapes", ()):
-        blob, equals, shape = text.rpartition("=")
-        if not equals or not blob:
-            raise CompileError("--shape", f"{text!r} is not of the form BLOB=T,N,40")
-        shapes[blob] = shape
-    return Options.of(net, {**given, "shapes": shapes})
 
 
 def _words(text: str | None) -> list[str]:

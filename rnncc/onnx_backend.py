@@ -9,23 +9,22 @@ which is compiled anew where they change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import numpy as np
 
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.importer import import_model
-from rnncc.frontends.onnx.node import NeedsValue, Unsupported
 from rnncc.frontends.onnx.reading import load, onnx_package
 from rnncc.options import Options
 
 if TYPE_CHECKING:
-    from rnncc_runtime import Model
-
     from rnncc.ir.program import Program
 
-onnx_package()
+onnx_package()  # before the others: where the package is missing, its error says what to install
 
 from onnx.backend.base import (  # noqa: E402
     Backend as _Backend,
@@ -35,6 +34,7 @@ from onnx.backend.base import namedtupledict  # noqa: E402
 from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt  # noqa: E402
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Compute = Callable[[Mapping[str, Array]], Mapping[str, Array]]
 MAX_KEPT = 16
 """For how many values of such inputs a compiled model is kept."""
 
@@ -52,9 +52,10 @@ class Prepared(_BackendRep):
         held = {t.name for t in self._message.graph.initializer}
         self._inputs = [i.name for i in self._message.graph.input if i.name not in held]
         self._constant: list[str] = []
-        self._made = dict[tuple[bytes, ...], Any]()
+        self._first: Program | None = None
+        self._made = dict[tuple[bytes, ...], tuple[list[str], Compute]]()
         try:
-            self._import({})
+            self._first = self._import({})
         except NeedsValue as error:
             if not error.inputs:
                 raise
@@ -88,26 +89,31 @@ class Prepared(_BackendRep):
         arrays = cast(Sequence[Any], inputs if several else [inputs])
         return {n: np.asarray(a) for n, a in zip(self._inputs, arrays, strict=False)}
 
-    def _call(self, values: Mapping[str, Array], given: Mapping[str, Array]) -> dict[str, Array]:
+    def _call(self, values: Mapping[str, Array], given: Mapping[str, Array]) -> Mapping[str, Array]:
         key = tuple(array.tobytes() + str(array.shape).encode() for array in values.values())
         if key not in self._made:
             while len(self._made) >= MAX_KEPT:
                 self._made.pop(next(iter(self._made)))
-            self._made[key] = self._compile(self._import(values))
-        program, model = self._made[key]
-        wanted = {name: array for name, array in given.items() if name in program.net.inputs}
-        if model is None:
+            imported, self._first = self._first, None
+            if imported is None or values:
+                imported = self._import(values)
+            self._made[key] = list(imported.net.inputs), self._runs(imported)
+        inputs, run = self._made[key]
+        return run({name: array for name, array in given.items() if name in inputs})
+
+    def _runs(self, program: Program) -> Compute:
+        """What computes a program's outputs."""
+        if self._interpret:
             from rnncc.ir.interpreter import run
 
-            return run(program, wanted)
-        return model.run(wanted)
+            return partial(run, program)
+        from rnncc_runtime import Model
 
-    def _compile(self, program: Program) -> tuple[Program, Model | None]:
-        if self._interpret:
-            return program, None
         from rnncc.pipeline import compile_in_memory
 
-        return program, compile_in_memory(program, None, Options.of(program, {}))  # type: ignore[return-value]
+        model = compile_in_memory(program, None, Options.of(program, {}))
+        assert isinstance(model, Model), "it is not compiled for training"
+        return model.run
 
     def _import(self, values: Mapping[str, Array]) -> Program:
         return import_model(self._message, values=values)

@@ -15,6 +15,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.gates import repeat, when
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
@@ -333,11 +334,10 @@ def _when(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> No
     """A conditional over some of the pool's values, or two of opposite conditions."""
     gate, consts, inits = _condition(draw, b, pool), _some(draw, pool), _some(draw, pool)
     body = _branch(draw, lengths, depth)
-    finals = b.when(gate, [*consts, lengths], inits, body)
+    finals = when(b, gate, [*consts, lengths], inits, body)
     if draw(st.booleans()):
-        other = b.when(
-            b.logical_not(gate), [*consts, lengths], finals, _branch(draw, lengths, depth)
-        )
+        opposite = b.logical_not(gate)
+        other = when(b, opposite, [*consts, lengths], finals, _branch(draw, lengths, depth))
         finals = draw(st.sampled_from([other, [*finals, *other]]))
     pool += finals
 
@@ -360,7 +360,7 @@ def _while(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> N
         return [go, count, *new]
 
     go = b.compare("lt", zero, last)
-    finals = b.repeat([*consts, lengths, last], [go, zero, *inits], body, 4, limited=False)
+    finals = repeat(b, [*consts, lengths, last], [go, zero, *inits], body, 4, limited=False)
     pool += finals[2:]
 
 

@@ -6,35 +6,13 @@ import inspect
 from pathlib import Path
 from types import ModuleType
 
+from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation
 
 from rnncc.ir import kern
-from rnncc.ir.ops import (
-    apply,
-    chunks,
-    control,
-    elementwise,
-    functions,
-    indexing,
-    linear,
-    random,
-    shape,
-    source,
-)
+from rnncc.ir.rnn import FAMILIES
 
 PATH = Path(__file__).parents[1] / "docs" / "ir.md"
-FAMILIES: list[tuple[str, ModuleType]] = [
-    ("Sources", source),
-    ("Elementwise", elementwise),
-    ("Functions of floats", functions),
-    ("Functions of users", apply),
-    ("Random numbers", random),
-    ("Shapes", shape),
-    ("Elements by number or distance", indexing),
-    ("Sums", linear),
-    ("Control", control),
-    ("Runs of steps", chunks),
-]
 HEAD = """# The IR
 
 Written by `tools/write_ir_reference.py` from the docstrings of the ops; do not edit.
@@ -49,7 +27,7 @@ sizes: `tensor<?x?x40xf32, ["T", "N", "40"]>`. Sizes are polynomials over symbol
 def reference() -> str:
     """The whole page."""
     parts = [HEAD, "\n## The rnn dialect: what is computed\n"]
-    for title, module in FAMILIES:
+    for title, module in FAMILIES.items():
         parts.append(f"\n### {title}\n\n{_about(module)}\n\n")
         parts += [_entry(op) for op in module.OPS]
     parts.append(f"\n## The kern dialect: how it is computed\n\n{_about(kern)}\n\n")
@@ -61,7 +39,8 @@ def _about(module: ModuleType) -> str:
     return inspect.cleandoc(module.__doc__ or "")
 
 
-def _entry(op: type[IRDLOperation]) -> str:
+def _entry(op: type[Operation]) -> str:
+    assert issubclass(op, IRDLOperation)
     fields = op.get_irdl_definition()
     names = [name for name, _ in fields.operands]
     properties = [name for name in fields.properties if not name.endswith("SegmentSizes")]

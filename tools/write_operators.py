@@ -1,15 +1,21 @@
-"""Writes docs/operators.md from the importer's own table: python tools/write_operators.py"""
+"""Writes docs/operators.md and docs/onnx_operators.md from the importers' own tables.
+
+python tools/write_operators.py
+"""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from rnncc.frontends.caffe2 import REFUSED
-from rnncc.frontends.caffe2.reference import Entry, entries
+from rnncc.frontends import caffe2
+from rnncc.frontends.caffe2 import reference as caffe2_reference
+from rnncc.frontends.onnx import reference as onnx_reference
+from rnncc.frontends.onnx import table as onnx_table
 
-PATH = Path(__file__).parents[1] / "docs" / "operators.md"
-HEAD = """# The Caffe2 operators
+DOCS = Path(__file__).parents[1] / "docs"
+CAFFE2_HEAD = """# The Caffe2 operators
 
 Written by `tools/write_operators.py` from the docstrings of the importer's classes; do not edit.
 `rnncc ops` prints the same.
@@ -22,29 +28,61 @@ an error that names the operator. Of a gradient operator `x0` is the first input
 whose gradient it is, `x*` are all its inputs, `y0` is its first output, `dx0` and `dy0` their
 gradients.
 """
+ONNX_HEAD = """# The ONNX operators
+
+Written by `tools/write_operators.py` from the docstrings of the importer's functions; do not
+edit. `rnncc ops --onnx` prints the same.
+
+X, Y, A, B and C stand for the inputs in their order. All forms of opset 7 to the newest are read,
+but for those that stand behind *Refused*: each is an error that names the node.
+"""
 
 
-def page() -> str:
-    """The whole page."""
-    parts = [HEAD]
-    for family, operators in entries().items():
-        parts.append(f"\n## {family}\n\n")
-        parts += [_line(entry) for entry in operators]
+def caffe2_page() -> str:
+    """docs/operators.md"""
+    lines = {
+        family: [_caffe2_line(e) for e in es] for family, es in caffe2_reference.entries().items()
+    }
+    return _page(CAFFE2_HEAD, lines, caffe2.REFUSED)
+
+
+def onnx_page() -> str:
+    """docs/onnx_operators.md"""
+    lines = {family: _onnx_lines(es) for family, es in onnx_reference.entries().items()}
+    return _page(ONNX_HEAD, lines, onnx_table.REFUSED)
+
+
+def _page(head: str, families: Mapping[str, Sequence[str]], refused: Mapping[str, str]) -> str:
+    parts = [head]
+    for family, lines in families.items():
+        parts += [f"\n## {family}\n\n", *lines]
     parts.append("\n## Refused altogether\n\n")
     reasons: dict[str, list[str]] = {}
-    for kind, reason in REFUSED.items():
+    for kind, reason in refused.items():
         reasons.setdefault(reason, []).append(kind)
     parts += [f"- {_names(kinds)}: {reason}.\n" for reason, kinds in reasons.items()]
     return "".join(parts)
 
 
-def _line(entry: Entry) -> str:
+def _caffe2_line(entry: caffe2_reference.Entry) -> str:
     counts = f"{_count(entry.inputs, 'input')}, {_count(entry.outputs, 'output')}"
-    line = f"- {_names(entry.kinds)} ({counts}): {_plain(entry.about)}"
-    return line + (f" *Refused*: {'; '.join(entry.refused)}.\n" if entry.refused else "\n")
+    return _line(f"{_names(entry.kinds)} ({counts})", entry.about, entry.refused)
 
 
-def _names(kinds: list[str] | tuple[str, ...]) -> str:
+def _onnx_lines(entries: Sequence[onnx_reference.Entry]) -> list[str]:
+    """Operators of which the same is said share a line."""
+    same: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for entry in entries:
+        same.setdefault((entry.about, entry.refused), []).append(entry.name)
+    return [_line(_names(names), *said) for said, names in same.items()]
+
+
+def _line(names: str, about: str, refused: Sequence[str]) -> str:
+    line = f"- {names}: {_plain(about)}"
+    return line + (f" *Refused*: {'; '.join(refused)}.\n" if refused else "\n")
+
+
+def _names(kinds: Sequence[str]) -> str:
     return ", ".join(f"**`{kind}`**" for kind in kinds)
 
 
@@ -61,4 +99,5 @@ def _plain(text: str) -> str:
 
 
 if __name__ == "__main__":
-    PATH.write_text(page())
+    (DOCS / "operators.md").write_text(caffe2_page())
+    (DOCS / "onnx_operators.md").write_text(onnx_page())

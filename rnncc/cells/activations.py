@@ -8,6 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.build import Build
+from rnncc.ir.composites import gelu, plus, soft_sign, times
 
 Function = Callable[[Build, SSAValue], SSAValue]
 Activation = str | Function
@@ -16,7 +17,7 @@ Activation = str | Function
 
 def hard_sigmoid(b: Build, x: SSAValue) -> SSAValue:
     """0.2 x + 0.5, held within 0 and 1"""
-    return _clamp(b, b.add(_times(b, x, 0.2), b.full_like(x, 0.5)), 0.0, 1.0)
+    return _clamp(b, plus(b, times(b, x, 0.2), 0.5), 0.0, 1.0)
 
 
 def hard_tanh(b: Build, x: SSAValue) -> SSAValue:
@@ -29,12 +30,12 @@ def rational_tanh(b: Build, x: SSAValue) -> SSAValue:
 
     Computed as u · (1 + |u| + 1.41645 |u|³) / (1 + |u| + u² + 1.41645 u⁴), smooth at 0.
     """
-    u = _times(b, x, 2 / 3)
+    u = times(b, x, 2 / 3)
     size = b.abs(u)
-    rest = b.add(size, _times(b, b.mul(size, b.mul(u, u)), 1.41645))
-    factor = b.add(b.full_like(x, 1.0), rest)
-    whole = b.add(b.full_like(x, 1.0), b.mul(size, factor))
-    return _times(b, b.div(b.mul(u, factor), whole), 1.7159)
+    rest = b.add(size, times(b, b.mul(size, b.mul(u, u)), 1.41645))
+    factor = plus(b, rest, 1.0)
+    whole = plus(b, b.mul(size, factor), 1.0)
+    return times(b, b.div(b.mul(u, factor), whole), 1.7159)
 
 
 def rectified_tanh(b: Build, x: SSAValue) -> SSAValue:
@@ -42,21 +43,16 @@ def rectified_tanh(b: Build, x: SSAValue) -> SSAValue:
     return b.relu(b.tanh(x))
 
 
-def soft_sign(b: Build, x: SSAValue) -> SSAValue:
-    """x / (1 + |x|)"""
-    return b.div(x, b.add(b.full_like(x, 1.0), b.abs(x)))
-
-
 def soft_plus(b: Build, x: SSAValue) -> SSAValue:
     """ln(1 + eˣ) = (x + |x|) / 2 + ln(1 + e^-|x|), which overflows nowhere; smooth at 0"""
     size = b.abs(x)
-    small = b.log(b.add(b.full_like(x, 1.0), b.exp(b.neg(size))))
-    return b.add(_times(b, b.add(x, size), 0.5), small)
+    small = b.log(plus(b, b.exp(b.neg(size)), 1.0))
+    return b.add(times(b, b.add(x, size), 0.5), small)
 
 
 def leaky_relu(b: Build, x: SSAValue) -> SSAValue:
     """x above 0, 0.01 x below"""
-    return b.select(_positive(b, x), x, _times(b, x, 0.01))
+    return b.select(_positive(b, x), x, times(b, x, 0.01))
 
 
 def relu6(b: Build, x: SSAValue) -> SSAValue:
@@ -72,18 +68,12 @@ def elu(b: Build, x: SSAValue) -> SSAValue:
 def selu(b: Build, x: SSAValue) -> SSAValue:
     """1.0507 x above 0, 1.0507 · 1.6733 · (eˣ - 1) below (Klambauer et al., 2017)"""
     scale, alpha = 1.0507009873554805, 1.6732632423543772
-    return _times(b, b.select(_positive(b, x), x, _times(b, _below(b, x), alpha)), scale)
+    return times(b, b.select(_positive(b, x), x, times(b, _below(b, x), alpha)), scale)
 
 
 def swish(b: Build, x: SSAValue) -> SSAValue:
     """x · sigmoid x"""
     return b.mul(x, b.sigmoid(x))
-
-
-def gelu(b: Build, x: SSAValue) -> SSAValue:
-    """x/2 · (1 + erf(x/√2))"""
-    grown = b.add(b.full_like(x, 1.0), b.erf(_times(b, x, 0.5**0.5)))
-    return b.mul(_times(b, x, 0.5), grown)
 
 
 def mish(b: Build, x: SSAValue) -> SSAValue:
@@ -143,10 +133,6 @@ def _find(option: str, activation: Activation, known: dict[str, Function]) -> Fu
     if activation not in known:
         raise CompileError("", f"{option} {activation!r} is not one of {', '.join(known)}")
     return known[activation]
-
-
-def _times(b: Build, x: SSAValue, factor: float) -> SSAValue:
-    return b.mul(x, b.full_like(x, factor))
 
 
 def _clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:

@@ -8,13 +8,13 @@ from pathlib import Path
 import click
 
 from rnncc.commands.help import example
+from rnncc.commands.options import JSON
 from rnncc.errors import CompileError
 
 PATH = click.Path(path_type=Path, allow_dash=True)
 NET = click.argument("net", type=PATH)
 INIT = click.option("--init", type=PATH, help="The net of parameters.")
 INIT_OUT = click.option("--init-out", type=PATH, help="Where the new net of parameters goes.")
-JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 OUT = click.option(
     "-o", "--out", type=PATH, help="A file; its suffix (.pb, .pbtxt) tells the form."
 )

@@ -39,7 +39,6 @@ from rnncc.scalar import Scalar
 
 Values = Sequence[SSAValue]
 Body = Callable[["Build", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
-Branch = Callable[["Build", list[SSAValue], list[SSAValue]], Values]
 DTYPES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
 
 
@@ -366,35 +365,6 @@ class Build:
             raise CompileError(self.loc, str(error)) from error
         self.place(scan)
         return list(scan.finals), list(scan.ys)
-
-    def when(self, gate: SSAValue, consts: Values, inits: Values, body: Branch) -> list[SSAValue]:
-        """`body(inner, consts, inits)` if a bool of rank 0 holds, else `inits` as they are."""
-
-        def step(
-            inner: Build, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
-        ) -> tuple[Values, Values]:
-            return body(inner, given[1:], carry), []
-
-        return self.scan([gate, *consts], inits, [], step, length=Dim.of(1), gate=0)[0]
-
-    def repeat(
-        self, consts: Values, inits: Values, body: Branch, limit: int, limited: bool = True
-    ) -> list[SSAValue]:
-        """While the carry's first, a bool of rank 0, holds: carry = body(inner, consts, carry).
-
-        Args:
-            limit: the most turns that there can be.
-            limited: whether more are an error of the run; without, the loop just ends.
-        """
-
-        def step(
-            inner: Build, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
-        ) -> tuple[Values, Values]:
-            return body(inner, given, carry), []
-
-        return self.scan(
-            consts, inits, [], step, length=Dim.of(limit), gate=len(consts), limited=limited
-        )[0]
 
     def place(self, scan: Scan) -> None:
         """Append a scan that is made already, unchecked."""

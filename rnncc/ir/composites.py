@@ -8,17 +8,36 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.ir.build import Build
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 
 MOST_FACTORS = 64
 """The largest whole power that is a product of squares."""
 
 
+def times(b: Build, x: SSAValue, number: float) -> SSAValue:
+    """x · number"""
+    return b.mul(x, b.full_like(x, number))
+
+
+def plus(b: Build, x: SSAValue, number: float) -> SSAValue:
+    """x + number"""
+    return b.add(x, b.full_like(x, number))
+
+
 def softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
     """exp(x - max x) / sum exp(x - max x) along one axis; a row of -inf alone gives NaN."""
-    exps = b.exp(b.sub(x, _keep(b, "max", x, axis)))
-    return b.div(exps, _keep(b, "sum", exps, axis))
+    exps = b.exp(b.sub(x, keep(b, "max", x, [axis])))
+    return b.div(exps, keep(b, "sum", exps, [axis]))
+
+
+def log_softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
+    """x - max x - ln sum exp(x - max x) along one axis.
+
+    The maximum cancels out of the sum, so that no gradient needs to go through it.
+    """
+    centred = b.sub(x, b.stop_gradient(keep(b, "max", x, [axis])))
+    return b.sub(centred, b.log(keep(b, "sum", b.exp(centred), [axis])))
 
 
 def layer_norm(
@@ -36,22 +55,54 @@ def layer_norm(
     Returns:
         y like x; mean and std like x with size 1 along the axis. The variance is the biased one.
     """
-    size = dims_of(x)[axis]
-    static = size.is_static
-    count = b.fill(int(size), (), dtype_of(x)) if static else b.cast(b.size(size), dtype_of(x))
-    mean = b.div(_keep(b, "sum", x, axis), count)
+    size = count(b, x, [axis])
+    mean = b.div(keep(b, "sum", x, [axis]), size)
     centred = b.sub(x, mean)
-    variance = b.div(_keep(b, "sum", b.mul(centred, centred), axis), count)
-    std = b.sqrt(b.add(variance, b.fill(epsilon, (), dtype_of(x))))
+    variance = b.div(keep(b, "sum", b.mul(centred, centred), [axis]), size)
+    std = b.sqrt(plus(b, variance, epsilon))
     y = b.div(centred, std)
     y = y if scale is None else b.mul(y, scale)
     return (y if bias is None else b.add(y, bias)), mean, std
 
 
-def _keep(b: Build, kind: str, x: SSAValue, axis: int) -> SSAValue:
-    """Reduce along an axis that stays, with size 1."""
-    dims = dims_of(x)
-    return b.reshape(b.reduce(kind, x, [axis]), (*dims[:axis], 1, *dims[axis + 1 :]))
+def keep(b: Build, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """Reduce along axes that stay, with size 1."""
+    return b.reshape(b.reduce(kind, x, axes), kept_dims(x, axes))
+
+
+def kept_dims(x: SSAValue, axes: Sequence[int]) -> list[Dim]:
+    """The shape of x with size 1 along some axes."""
+    return [Dim.of(1) if axis in axes else size for axis, size in enumerate(dims_of(x))]
+
+
+def count(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """How many elements each sum along some axes has, in x's type."""
+    size = product(dims_of(x)[axis] for axis in axes)
+    if size.is_static:
+        return b.fill(int(size), (), dtype_of(x))
+    return b.cast(b.size(size), dtype_of(x))
+
+
+def move_axis(b: Build, x: SSAValue, source: int, target: int) -> SSAValue:
+    """x with one axis, counted from the front, at another place; the others keep their order."""
+    order = [axis for axis in range(len(dims_of(x))) if axis != source]
+    order.insert(target, source)
+    return b.transpose(x, order)
+
+
+def soft_sign(b: Build, x: SSAValue) -> SSAValue:
+    """x / (1 + |x|)"""
+    return b.div(x, plus(b, b.abs(x), 1.0))
+
+
+def gelu(b: Build, x: SSAValue, by_tanh: bool = False) -> SSAValue:
+    """x/2 · (1 + erf(x/√2)); or with tanh(√(2/π) · (x + 0.044715 x³)) in the place of erf"""
+    if by_tanh:
+        cube = b.mul(b.mul(x, x), x)
+        inner = b.tanh(times(b, b.add(x, times(b, cube, 0.044715)), math.sqrt(2 / math.pi)))
+    else:
+        inner = b.erf(times(b, x, math.sqrt(0.5)))
+    return b.mul(times(b, x, 0.5), plus(b, inner, 1.0))
 
 
 def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
@@ -121,24 +172,14 @@ def convolution(
     Returns:
         [N, windows of each axis..., M].
     """
-    rank = len(strides)
-    taps = [int(d) for d in dims_of(weights)[2:]]
-    counts = list[Dim]()
-    for i in range(rank):
-        axis = 1 + 2 * i  # each axis before has become two
-        size = dims_of(x)[axis] + sum(pads[i])
-        x = b.pad(x, axis, pads[i][0], size, 0.0)
-        counts.append(window_count(size, taps[i], strides[i], dilations[i]))
-        x = b.windows(x, axis, 0, counts[i], strides[i], taps[i], dilations[i])
-    places = [1 + 2 * i for i in range(rank)]
-    x = b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
-    batch, depth = dims_of(x)[0], math.prod(taps)
-    channels, outputs = int(dims_of(weights)[1]), int(dims_of(weights)[0]) // groups
+    rank, taps = len(strides), [int(d) for d in dims_of(weights)[2:]]
+    x = _windows(b, x, taps, strides, pads, dilations)
+    batch, *counts = dims_of(x)[: rank + 1]
+    depth, channels = math.prod(taps), int(dims_of(weights)[1])
+    outputs = int(dims_of(weights)[0]) // groups
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
-    if groups == 1:
-        return b.matmul(b.reshape(x, (batch, *counts, depth * channels)), rows, transpose_b=True)
-    if channels == outputs == 1:
+    if channels == outputs == 1 < groups:
         kernel = b.transpose(b.reshape(rows, (groups, depth)), (1, 0))
         flat = b.reshape(x, (batch, *counts, depth, groups))
         return b.reduce("sum", b.mul(flat, kernel), [rank + 1])
@@ -149,6 +190,26 @@ def convolution(
         flat = b.reshape(some, (batch, *counts, depth * channels))
         parts.append(b.matmul(flat, own, transpose_b=True))
     return b.concat(parts, rank + 1)
+
+
+def _windows(
+    b: Build,
+    x: SSAValue,
+    taps: Sequence[int],
+    strides: Sequence[int],
+    pads: Sequence[tuple[int, int]],
+    dilations: Sequence[int],
+) -> SSAValue:
+    """x [N, sizes..., C], with pads, as [N, windows of each axis..., taps of each axis..., C]."""
+    rank = len(strides)
+    for i in range(rank):
+        axis = 1 + 2 * i  # each axis before has become two
+        size = dims_of(x)[axis] + sum(pads[i])
+        x = b.pad(x, axis, pads[i][0], size, 0.0)
+        count = window_count(size, taps[i], strides[i], dilations[i])
+        x = b.windows(x, axis, 0, count, strides[i], taps[i], dilations[i])
+    places = [1 + 2 * i for i in range(rank)]
+    return b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
 
 
 def window_count(size: Dim, taps: int, stride: int, dilation: int = 1) -> Dim:

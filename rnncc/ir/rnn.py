@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 from xdsl.ir import Dialect, Operation
 
 from rnncc.ir.ops import (
@@ -17,8 +19,19 @@ from rnncc.ir.ops import (
     source,
 )
 
-OPS: list[type[Operation]] = [
-    *(*source.OPS, *elementwise.OPS, *functions.OPS, *apply.OPS, *random.OPS),
-    *(*shape.OPS, *indexing.OPS, *linear.OPS, *control.OPS, *chunks.OPS),
-]
+FAMILIES: dict[str, ModuleType] = {
+    "Sources": source,
+    "Elementwise": elementwise,
+    "Functions of floats": functions,
+    "Functions of users": apply,
+    "Random numbers": random,
+    "Shapes": shape,
+    "Elements by number or distance": indexing,
+    "Sums": linear,
+    "Control": control,
+    "Runs of steps": chunks,
+}
+"""The ops by family, each a module with a list `OPS`."""
+
+OPS: list[type[Operation]] = [op for family in FAMILIES.values() for op in family.OPS]
 RNN = Dialect("rnn", OPS, apply.ATTRIBUTES)

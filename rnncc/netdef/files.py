@@ -10,15 +10,10 @@ from google.protobuf.message import DecodeError
 
 from rnncc.errors import CompileError, Location
 from rnncc.netdef.netdef_pb2 import Argument, NetDef
-
-MAX_BYTES = 1 << 31
-"""The format's own limit on the size of a message."""
+from rnncc.sources import check_name, read_bytes
 
 MAX_NESTING = 64
 """How many braces of a text may be open at once."""
-
-MAX_NAME = 1000
-"""How many characters a name may have."""
 
 _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _TEXT_START = re.compile(rb"(\s|#.*\n)*\w+\s*[:{<]")
@@ -41,7 +36,7 @@ def load(source: str | Path | bytes | Message | object, name: str = "<bytes>") -
         CompileError: no such file, damaged, a syntax error (with its line), names not in UTF-8.
     """
     if isinstance(source, (str, Path)):
-        name, data = str(source), _read(Path(source))
+        name, data = str(source), read_bytes(Path(source))
     elif isinstance(source, bytes):
         data = source
     elif isinstance(source, NetDef):
@@ -93,27 +88,11 @@ def check_text(net: NetDef, location: Location | str, depth: int = 0) -> None:
                 check_text(inner, location, depth + 1)
     for strings in lists:
         for text in strings:
-            # protobuf hands bytes out where a string field is not UTF-8
-            if isinstance(text, bytes):
-                raise CompileError(location, f"the name {text!r} is not UTF-8")
-            if len(text) > MAX_NAME or not text.isprintable():
-                what = "is too long" if len(text) > MAX_NAME else "holds a control character"
-                raise CompileError(location, f"the name {text[:40]!r} {what}")
+            check_name(text, location)
 
 
 def _nets(arg: Argument) -> list[NetDef]:
     return [*([arg.n] if arg.HasField("n") else []), *arg.nets]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.is_file() and path.stat().st_size >= MAX_BYTES:
-            raise CompileError(str(path), f"is larger than {MAX_BYTES} bytes")
-        return path.read_bytes()
-    except OSError as error:
-        raise CompileError(str(path), error.strerror or str(error)) from error
-    except ValueError as error:
-        raise CompileError(repr(str(path)), str(error)) from error
 
 
 def _parse(data: bytes, name: str) -> NetDef:

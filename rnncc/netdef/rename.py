@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from rnncc.errors import NetError
 from rnncc.netdef.checks import check_index, check_net, copy_of, locate
-from rnncc.netdef.files import MAX_NAME
 from rnncc.netdef.inside import rename_operator
 from rnncc.netdef.nested import CONTROL, expose, names_in
 from rnncc.netdef.netdef_pb2 import NetDef
 from rnncc.netdef.versions import Steps, Value, consumers_of, producers_of, ssa
+from rnncc.sources import MAX_NAME
 
 
 def rename_input(

@@ -35,7 +35,8 @@ def compile_scalar(scalar: Scalar) -> Code:
     Raises:
         CompileError: numba cannot type it, or the code may raise or calls what rnncc has not.
     """
-    location, signature = f"function {scalar.name!r}", (_signature(scalar, types.float32),)
+    location = f"function {scalar.name!r}"
+    signature = (types.UniTuple(types.float32, scalar.count),)
     entry = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **rules.OPTIONS)(
         _entry(scalar)
     )
@@ -75,10 +76,6 @@ SUPPORTED = "+ - * / **, comparisons, min, max, abs, " + ", ".join(
     if getattr(operation, "__module__", "") == "math"
 )
 _NO_NAME = re.compile(r"\W")
-
-
-def _signature(scalar: Scalar, real: Any) -> Any:
-    return types.UniTuple(real, scalar.count)
 
 
 def _entry(scalar: Scalar) -> Callable[..., Any]:

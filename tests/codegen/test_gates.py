@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 from rnncc import pipeline
 from rnncc.codegen.llvm import resolve_target
 from rnncc.ir.build import Build
+from rnncc.ir.gates import repeat, when
 from rnncc.ir.interpreter import LimitError, run
 from rnncc.ir.program import Program
 from rnncc.options import Options
@@ -58,9 +59,9 @@ def test_conditionals_in_each_other(first: bool, second: bool) -> None:
 
     def branch(inner: Build, consts: Values, carry: Values) -> Values:
         started = [inner.exp(carry[0]), carry[0]]
-        return inner.when(consts[0], [], started, inner_branch)
+        return when(inner, consts[0], [], started, inner_branch)
 
-    y, z = b.when(p, [q], [x, x], branch)
+    y, z = when(b, p, [q], [x, x], branch)
     inputs = {"x": drawn(2, 4), "p": np.array(first), "q": np.array(second)}
     check(b.finish({"y": y, "z": z}, {}), inputs)
 
@@ -73,7 +74,7 @@ def test_a_conditional_in_a_loop_over_time() -> None:
         return [inner.tanh(inner.add(carry[0], consts[0]))]
 
     def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
-        new = inner.when(inner.logical_not(rows[1]), [rows[0]], carry, step)
+        new = when(inner, inner.logical_not(rows[1]), [rows[0]], carry, step)
         return new, new
 
     _, (ys,) = b.scan([], [h], [x, skip], body)
@@ -94,7 +95,7 @@ def test_loops_end_at_their_limit(turns: int) -> None:
     def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         zero = inner.full_like(consts[0], 0)
         start = [inner.compare("lt", zero, consts[0]), zero, rows[0]]
-        return [], [inner.repeat([consts[0]], start, turn, 5)[2]]
+        return [], [repeat(inner, [consts[0]], start, turn, 5)[2]]
 
     _, (ys,) = b.scan([k], [], [x], body)
     program = b.finish({"ys": ys}, {})

@@ -10,16 +10,23 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from google.protobuf import text_format
 
 from rnncc.frontends.caffe2 import OPERATORS, import_net
 from rnncc.netdef import NetDef, OperatorDef, load
-from tests.fuzz.harness import Report, main, mutate_bytes
+from tests.fuzz.harness import (
+    FLOATS,
+    VALUES,
+    Report,
+    change_number,
+    change_one,
+    change_order,
+    main,
+    mutate_bytes,
+)
 from tests.golden import GOLDEN
-
-VALUES = [-(1 << 63), -(1 << 31), -100, -2, -1, 0, 1, 2, 3, 5, 24, 1 << 20, 1 << 31, 1 << 62]
-FLOATS = [float("nan"), float("inf"), -1.0, 0.0, 1e-40, 0.5, 1e38]
 
 Mutation = Callable[[random.Random, NetDef], None]
 
@@ -51,19 +58,13 @@ def change_type(rng: random.Random, net: NetDef) -> None:
 def change_name(rng: random.Random, net: NetDef) -> None:
     """Another blob, read or written."""
     op = rng.choice(every_operator(net))
-    names = rng.choice([op.input, op.output])
-    if names:
-        names[rng.randrange(len(names))] = rng.choice(_names(net))
+    change_one(rng, rng.choice([op.input, op.output]), lambda: _names(net))
 
 
 def change_count(rng: random.Random, net: NetDef) -> None:
     """One operand fewer or more."""
     op = rng.choice(every_operator(net))
-    names = rng.choice([op.input, op.output])
-    if names and rng.random() < 0.5:
-        del names[rng.randrange(len(names))]
-    else:
-        names.append(rng.choice(_names(net)))
+    change_number(rng, rng.choice([op.input, op.output]), lambda: _names(net))
 
 
 def change_argument(rng: random.Random, net: NetDef) -> None:
@@ -84,41 +85,21 @@ def change_argument(rng: random.Random, net: NetDef) -> None:
         case 5:
             arg.name = rng.choice(args).name
         case _:
-            _change_list(rng, arg.ints if arg.ints else arg.strings, bool(arg.ints))
+            if arg.ints:
+                change_number(rng, arg.ints, lambda: VALUES)
+            else:
+                change_number(rng, arg.strings, lambda: [b"nothing"])
 
 
-def _change_list(rng: random.Random, values: object, ints: bool) -> None:
-    """One element fewer, or one twice."""
-    assert hasattr(values, "append")
-    assert hasattr(values, "__len__")
-    if len(values) and rng.random() < 0.5:  # type: ignore[arg-type]
-        del values[rng.randrange(len(values))]  # type: ignore[attr-defined]
-    else:
-        values.append(rng.choice(VALUES) if ints else b"nothing")  # type: ignore[attr-defined]
-
-
-def change_order(rng: random.Random, net: NetDef) -> None:
+def change_operators(rng: random.Random, net: NetDef) -> None:
     """An operator moved, doubled or gone."""
     nets = [net, *(arg.n for op in every_operator(net) for arg in op.arg if arg.HasField("n"))]
-    chosen = rng.choice([n for n in nets if n.op])
-    op = OperatorDef()
-    op.CopyFrom(rng.choice(chosen.op))
-    match rng.randrange(3):
-        case 0:
-            del chosen.op[rng.randrange(len(chosen.op))]
-        case 1:
-            chosen.op.insert(rng.randrange(len(chosen.op) + 1), op)
-        case _:
-            rng.choice(chosen.op).CopyFrom(op)
+    change_order(rng, rng.choice([n for n in nets if n.op]).op)
 
 
 def change_interface(rng: random.Random, net: NetDef) -> None:
     """Another external input or output."""
-    names = rng.choice([net.external_input, net.external_output])
-    if names and rng.random() < 0.5:
-        del names[rng.randrange(len(names))]
-    else:
-        names.append(rng.choice(_names(net)))
+    change_number(rng, rng.choice([net.external_input, net.external_output]), lambda: _names(net))
 
 
 def agree(net: NetDef) -> None:
@@ -137,7 +118,7 @@ MUTATIONS: list[Mutation] = [
     change_count,
     change_argument,
     change_argument,
-    change_order,
+    change_operators,
     change_interface,
 ]
 
@@ -177,7 +158,7 @@ def run(count: int, seed: int = 0, progress: bool = False) -> Report:
             data, init = cases[which][0].SerializeToString(), mutant(rng, inits[which])
         elif rng.random() < 0.1:
             init = None
-        report.attempt(f"seed {seed} {index}", lambda: import_net(data, init))  # noqa: B023
+        report.attempt(f"seed {seed} {index}", partial(import_net, data, init))
         report.show(index, progress)
     return report
 

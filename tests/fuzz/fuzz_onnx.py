@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import onnx
@@ -18,10 +18,17 @@ from onnx import helper, parser
 
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS
-from tests.fuzz.harness import Report, main, mutate_bytes
+from tests.fuzz.harness import (
+    FLOATS,
+    VALUES,
+    Report,
+    change_number,
+    change_one,
+    change_order,
+    main,
+    mutate_bytes,
+)
 
-VALUES = [-(1 << 63), -(1 << 31), -100, -2, -1, 0, 1, 2, 3, 5, 24, 1 << 20, 1 << 31, 1 << 62]
-FLOATS = [float("nan"), float("inf"), -1.0, 0.0, 1e-40, 0.5, 1e38]
 TEXTS = [b"", b"x", b"\xff", b"reverse", b"SAME_UPPER", b"ij,jk->ik", b"edge"]
 NESTED = """
 <ir_version: 8, opset_import: ["" : 17, "own" : 1]>
@@ -82,28 +89,29 @@ def change_type(rng: random.Random, model: Any) -> None:
 def change_name(rng: random.Random, model: Any) -> None:
     """Another value, read or written."""
     node = rng.choice(_nodes(model))
-    names = rng.choice([node.input, node.output])
-    if names:
-        names[rng.randrange(len(names))] = rng.choice(_names(model))
+    change_one(rng, rng.choice([node.input, node.output]), lambda: _names(model))
 
 
 def change_count(rng: random.Random, model: Any) -> None:
     """One operand fewer or more."""
     node = rng.choice(_nodes(model))
-    names = rng.choice([node.input, node.output])
-    if names and rng.random() < 0.5:
-        del names[rng.randrange(len(names))]
-    else:
-        names.append(rng.choice(_names(model)))
+    change_number(rng, rng.choice([node.input, node.output]), lambda: _names(model))
+
+
+@cache
+def _attributes() -> dict[str, list[str]]:
+    """Operator -> the names of its attributes in all versions."""
+    found: dict[str, list[str]] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        found.setdefault(schema.name, []).extend(schema.attributes)
+    return found
 
 
 def change_attribute(rng: random.Random, model: Any) -> None:
     """Another value, of the same kind or of another; or none."""
     node = rng.choice(_nodes(model))
-    known = onnx.defs.get_all_schemas_with_history()
-    names = [n for s in known if s.name == node.op_type for n in s.attributes]
     if not node.attribute or rng.random() < 0.2:
-        name = rng.choice(names or ["axis"])
+        name = rng.choice(_attributes().get(node.op_type) or ["axis"])
         value = rng.choice([rng.choice(VALUES), rng.choice(FLOATS), rng.choice(TEXTS), [1, -1]])
         node.attribute.append(helper.make_attribute(name, value))
         return
@@ -165,18 +173,9 @@ def change_input(rng: random.Random, model: Any) -> None:
             model.graph.initializer.append(tensor)
 
 
-def change_order(rng: random.Random, model: Any) -> None:
+def change_nodes(rng: random.Random, model: Any) -> None:
     """A node moved, doubled or gone."""
-    graph = rng.choice([g for g in graphs(model) if g.node])
-    node = onnx.NodeProto()
-    node.CopyFrom(rng.choice(graph.node))
-    match rng.randrange(3):
-        case 0:
-            del graph.node[rng.randrange(len(graph.node))]
-        case 1:
-            graph.node.insert(rng.randrange(len(graph.node) + 1), node)
-        case _:
-            rng.choice(graph.node).CopyFrom(node)
+    change_order(rng, rng.choice([g for g in graphs(model) if g.node]).node)
 
 
 def change_version(rng: random.Random, model: Any) -> None:
@@ -187,7 +186,7 @@ def change_version(rng: random.Random, model: Any) -> None:
 
 MUTATIONS: list[Mutation] = [
     *(change_type, change_name, change_count, change_attribute, change_attribute),
-    *(change_tensor, change_tensor, change_input, change_order, change_version),
+    *(change_tensor, change_tensor, change_input, change_nodes, change_version),
 ]
 
 
@@ -209,7 +208,7 @@ def run(count: int, seed: int = 0, progress: bool = False) -> Report:
     for index in range(count):
         rng = random.Random(f"{seed} {index}")
         data = mutant(rng, rng.choice(cases))
-        report.attempt(f"seed {seed} {index}", lambda: import_model(data))  # noqa: B023
+        report.attempt(f"seed {seed} {index}", partial(import_model, data))
         report.show(index, progress)
     return report
 

@@ -9,15 +9,18 @@ import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import process_time
+from typing import Any
 
 from rnncc.errors import CompileError
 from rnncc.ir.program import Program
 
 LIMIT_SECONDS = 2
 LIMIT_BYTES = 4 << 30
+VALUES = [-(1 << 63), -(1 << 31), -100, -2, -1, 0, 1, 2, 3, 5, 24, 1 << 20, 1 << 31, 1 << 62]
+FLOATS = [float("nan"), float("inf"), -1.0, 0.0, 1e-40, 0.5, 1e38]
 
 
 @dataclass
@@ -87,6 +90,34 @@ def mutate_bytes(rng: random.Random, data: bytes) -> bytes:
             case _:
                 del made[max(at, len(made) // 2) :]
     return bytes(made)
+
+
+def change_one(rng: random.Random, values: Any, others: Callable[[], Sequence[Any]]) -> None:
+    """Another value in the place of one of a list."""
+    if values:
+        values[rng.randrange(len(values))] = rng.choice(others())
+
+
+def change_number(rng: random.Random, values: Any, others: Callable[[], Sequence[Any]]) -> None:
+    """One value of a list fewer or more."""
+    if values and rng.random() < 0.5:
+        del values[rng.randrange(len(values))]
+    else:
+        values.append(rng.choice(others()))
+
+
+def change_order(rng: random.Random, messages: Any) -> None:
+    """A message of a list moved, doubled or gone."""
+    chosen = rng.choice(messages)
+    copied = type(chosen)()
+    copied.CopyFrom(chosen)
+    match rng.randrange(3):
+        case 0:
+            del messages[rng.randrange(len(messages))]
+        case 1:
+            messages.insert(rng.randrange(len(messages) + 1), copied)
+        case _:
+            rng.choice(messages).CopyFrom(copied)
 
 
 def main(run: Callable[[int, int, bool], Report], about: str) -> int:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from operator import index
 from pathlib import Path
 
 from rnncc.errors import CompileError, Location
@@ -19,16 +17,13 @@ from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.frontends.caffe2.solve import solve, walk
 from rnncc.frontends.caffe2.table import GRADIENTS, OPERATORS, REFUSED
 from rnncc.frontends.caffe2.trip_count import Loops
+from rnncc.frontends.shapes import Sizes, parse_shape
 from rnncc.ir.build import Build
-from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.netdef import Argument, Fill, NetDef, declared_fills, load, ssa
 from rnncc.netdef.files import Message
 
 Source = str | Path | bytes | Message
-Sizes = Mapping[str, Sequence[int | str | None] | str]
-
-_SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 
 
 def import_net(
@@ -190,12 +185,13 @@ class Graph:
                 small = len(fill.shape) == 1 and fill.shape[0] <= MAX_VECTOR
                 if small and fill.dtype.kind == "i":
                     s.expect_value(blob, fill.array(0).tolist(), NAMES[fill.dtype.name])
-        for name, sizes in shapes.items():
+        for name, shape in shapes.items():
             s.location = Location(self.location.file, f"--shape {name}")
             if name not in self.starts:
                 known = ", ".join(self.starts)
                 raise CompileError(s.location, "is no input of the net", f"inputs: {known}")
-            s.expect(self.starts[name], [_size(s, size) for size in _split(sizes)])
+            given = parse_shape(shape, s.location)
+            s.expect(self.starts[name], [s.fresh() if size is None else size for size in given])
 
     def emit(self, s: Shapes, name: str, seed: int) -> Program:
         """Build the program."""
@@ -262,25 +258,3 @@ def _external_inputs(net: NetDef) -> list[str]:
         return list(net.external_input)
     read = [value for inputs, _ in ssa(net)[0] for value in inputs]
     return list(dict.fromkeys(name for name, version in read if version == 0))
-
-
-def _split(sizes: Sequence[int | str | None] | str) -> Sequence[int | str | None]:
-    if isinstance(sizes, str):
-        return [part.strip() for part in sizes.split(",")] if sizes.strip() else []
-    return sizes
-
-
-def _size(s: Shapes, size: int | str | None) -> Dim:
-    """A number, a symbol, or None or `?` for what is to be inferred."""
-    if size is None or size == "?":
-        return s.fresh()
-    if isinstance(size, str) and _SYMBOL.match(size):
-        return Dim.of(size)
-    try:
-        number = int(size) if isinstance(size, str) else index(size)
-    except (TypeError, ValueError):
-        number = -1
-    if number < 1:
-        what = f"{size!r} is no size"
-        raise CompileError(s.location, what, "sizes are numbers from 1, names such as N, or ?")
-    return Dim.of(number)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import COMPUTED
-from rnncc.frontends.onnx.reading import graphs_of
+from rnncc.frontends.onnx.reading import graphs_in
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.values import Rows, Value
 from rnncc.ir.build import Build
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+    from onnx import GraphProto
 
 CAPTURED = 64
 """Known numbers that a graph inside reads stay known up to so many."""
@@ -26,19 +26,11 @@ def captured(graphs: Sequence[GraphProto], given: Sequence[str] = ()) -> list[st
     for graph in graphs:
         own = {*given, *(i.name for i in graph.input), *(t.name for t in graph.initializer)}
         for node in graph.node:
-            inside = list(graphs_of(_Only(node)))
-            read = [*node.input, *captured(inside)]
+            read = [*node.input, *captured(list(graphs_in(node)))]
             found.update((name, None) for name in read if name and name not in own)
             own.update(node.output)
         found.update((o.name, None) for o in graph.output if o.name not in own)
     return list(found)
-
-
-class _Only:
-    """A graph of one node, for `graphs_of`."""
-
-    def __init__(self, node: NodeProto) -> None:
-        self.node = [node]
 
 
 class Captures:

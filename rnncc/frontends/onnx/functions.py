@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rnncc.errors import CompileError, Location
-from rnncc.frontends.onnx.reading import onnx_package
+from rnncc.frontends.onnx.reading import onnx_package, plain_domain
 from rnncc.frontends.onnx.values import Value
 
 if TYPE_CHECKING:
@@ -17,13 +16,22 @@ KINDS = {"f32": 1, "i32": 6, "i64": 7, "i1": 9, "f64": 11}
 """The numbers of element types in ONNX."""
 
 
-def inlined(op: NodeProto, function: Any, location: Location) -> list[NodeProto]:
+FunctionKey = tuple[str, str, str]
+
+
+def function_key(message: Any, name: str) -> FunctionKey:
+    """What tells a model's functions apart: of a function, or of a node that calls one."""
+    return plain_domain(message.domain), name, getattr(message, "overload", "")
+
+
+def inlined(op: NodeProto, function: Any) -> list[NodeProto]:
     """A function's nodes, with the attributes of the call in the place of their names."""
     given = {a.name: a for a in function.attribute_proto} | {a.name: a for a in op.attribute}
-    return [_bound(node, given, location) for node in function.node]
+    return [_bound(node, given) for node in function.node]
 
 
-def _bound(node: Any, given: dict[str, Any], location: Location) -> Any:
+def _bound(node: Any, given: dict[str, Any]) -> Any:
+    """A node with given attributes in the place of their names, in the graphs that it holds too."""
     made = type(node)()
     made.CopyFrom(node)
     del made.attribute[:]
@@ -37,7 +45,7 @@ def _bound(node: Any, given: dict[str, Any], location: Location) -> Any:
         kept = made.attribute.add()
         kept.CopyFrom(attribute)
         if kept.HasField("g"):
-            nodes = [_bound(inner, given, location) for inner in kept.g.node]
+            nodes = [_bound(inner, given) for inner in kept.g.node]
             del kept.g.node[:]
             kept.g.node.extend(nodes)
     return made
@@ -49,13 +57,12 @@ def definition_of(node: Node, schema: Any) -> Any:
     Raises:
         CompileError: it has none for them.
     """
-    onnx = onnx_package()
-    made = onnx.FunctionProto()
+    made = onnx_package().FunctionProto()
     if schema is not None and schema.has_function:
         body = schema.function_body
         made.CopyFrom(body)
     elif schema is not None and schema.has_context_dependent_function:
-        types = [_type(onnx, value) for value in node.inputs]
+        types = [_type(node, value) for value in node.inputs]
         text = schema.get_context_dependent_function(node.op.SerializeToString(), types)
         made.ParseFromString(text)
     if not made.node:
@@ -72,12 +79,12 @@ def _add_defaults(function: Any, schema: Any) -> None:
             function.attribute_proto.add().CopyFrom(attribute.default_value)
 
 
-def _type(onnx: Any, value: Value | None) -> bytes:
+def _type(node: Node, value: Value | None) -> bytes:
     """A value's type as the standard's functions want it."""
     if value is None:
         return b""
     shape = [int(d) if d.is_static else str(d) for d in value.dims]
     kind = KINDS.get(value.dtype)
     if kind is None:
-        raise CompileError("", f"a value of type {value.dtype} in a function")
-    return onnx.helper.make_tensor_type_proto(kind, shape).SerializeToString()
+        raise node.unsupported(f"reads {value.dtype}, which its definition does not take")
+    return onnx_package().helper.make_tensor_type_proto(kind, shape).SerializeToString()

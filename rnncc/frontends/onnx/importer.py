@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.onnx.inputs import Inputs, Sizes
-from rnncc.frontends.onnx.reading import Tensors, load
+from rnncc.frontends.onnx.functions import function_key
+from rnncc.frontends.onnx.inputs import Inputs
+from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Model, Scope
 from rnncc.frontends.onnx.values import NAMES, Array, Value
+from rnncc.frontends.shapes import Sizes
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
 from rnncc.scalar import Scalar
@@ -49,18 +51,21 @@ def import_model(
     """
     message = load(source)
     file = str(source) if isinstance(source, (str, Path)) else "<model>"
-    opsets = {"" if e.domain == "ai.onnx" else e.domain: e.version for e in message.opset_import}
-    own = {("" if f.domain == "ai.onnx" else f.domain, f.name): f for f in message.functions}
-    model = Model(file, Tensors(source), opsets, own, max_iterations, training, functions or {})
+    _check_outputs(message.graph, file)
+    own = {function_key(f, f.name): f for f in message.functions}
+    opsets, tensors = opsets_of(message), Tensors(source)
+    model = Model(file, tensors, opsets, own, max_iterations, training, functions or {})
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     b = Build.net(name or stem or message.graph.name or "net")
     scope = Scope(model, b)
-    arrays = _add_inputs(scope, message, shapes or {}, values or {})
+    defaults = _add_inputs(scope, message, shapes or {}, values or {})
     results = scope.run(message.graph)
     b.loc = Location(file)
     outputs = {o.name: scope.ssa(v) for o, v in zip(message.graph.output, results, strict=True)}
-    _check_outputs(message.graph, file)
-    return b.finish(outputs, {**model.arrays, **arrays}, file)
+    program = b.finish(outputs, {**model.arrays, **defaults}, file)
+    named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
+    program.arrays = {name: array for name, array in program.arrays.items() if name in named}
+    return program
 
 
 def _check_outputs(graph: Any, file: str) -> None:
@@ -90,7 +95,8 @@ def _add_inputs(
     for info in infos:
         name = info.name
         if name in values:
-            scope.define(name, _fixed(values[name], found.dtype(name), name), model.file)
+            place = Location(model.file, f'input "{name}"')
+            scope.define(name, _fixed(values[name], found.dtype(name), name, place), model.file)
             continue
         dims = defaults[name].dims if name in defaults else found.dims(name)
         made = scope.b.input(name, dims, found.dtype(name))
@@ -100,18 +106,17 @@ def _add_inputs(
     return {name: np.asarray(v.known) for name, v in defaults.items() if name not in values}
 
 
-def _fixed(array: Array, dtype: str, name: str) -> Value:
+def _fixed(array: Array, dtype: str, name: str, place: Location) -> Value:
     """A constant in the place of an input."""
     made = np.asarray(array)
     if NAMES.get(made.dtype) != dtype:
-        raise CompileError("", f'input "{name}" holds {dtype}, the constant {made.dtype}')
+        raise CompileError(place, f"holds {dtype}, the constant for it {made.dtype}")
     return Value.of(made, name)
 
 
 def _check_names(infos: Any, file: str) -> None:
     names = [info.name for info in infos]
-    for name in names:
-        if not name or len(name) > 1000 or not name.isprintable():
-            raise CompileError(file, f"has an input named {name[:40]!r}")
+    if not all(names):
+        raise CompileError(file, "has an input without a name")
     if len(set(names)) < len(names):
         raise CompileError(file, "lists an input twice")

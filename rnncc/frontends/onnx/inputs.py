@@ -5,22 +5,19 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from operator import index
+from collections.abc import Sequence
 from typing import Any
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.onnx.node import COMPUTED, TEXT, Unsupported
+from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.frontends.onnx.node import COMPUTED, TEXT
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import NAMES, Dims
+from rnncc.frontends.shapes import Shape, Sizes, parse_shape
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import shape_text
 from rnncc.packaging.names import c_name
 
-Sizes = Mapping[str, Sequence[int | str | None] | str]
-
-_SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 _TAKEN = ("inputs", "outputs", "workspace", "state", "part", "parameters", "tape", "grads")
 """Names of arguments in the C interface."""
 
@@ -41,8 +38,8 @@ class Inputs:
         for info in infos:
             self._open[info.name], self._types[info.name] = self._declared(info)
         self._replaced = dict[str, Dim | int]()
-        for name, sizes in shapes.items():
-            self._give(name, sizes)
+        for name, shape in shapes.items():
+            self._give(name, shape)
 
     def dtype(self, name: str) -> str:
         """An input's element type."""
@@ -95,13 +92,13 @@ class Inputs:
             self._symbols[text] = chosen
         return self._symbols[text]
 
-    def _give(self, name: str, sizes: Sequence[int | str | None] | str) -> None:
+    def _give(self, name: str, shape: Shape) -> None:
         place = Location(self.file, f"--shape {name}")
         if name not in self._open:
             raise CompileError(
                 place, "is no input of the model", f"inputs: {', '.join(self._open)}"
             )
-        given = [self._size(size, place) for size in _split(sizes)]
+        given = parse_shape(shape, place)
         held = self._open[name]
         if held is None:
             names = [Dim.of(self._symbol(f"{name}_{axis}")) for axis in range(len(given))]
@@ -124,21 +121,6 @@ class Inputs:
             }
             self._replaced[symbol] = new
 
-    def _size(self, size: int | str | None, place: Location) -> Dim | None:
-        """A number, a symbol, or None or `?` for what the file says."""
-        if size is None or size == "?":
-            return None
-        if isinstance(size, str) and _SYMBOL.match(size):
-            return Dim.of(size)
-        try:
-            number = int(size) if isinstance(size, str) else index(size)
-        except (TypeError, ValueError):
-            number = -1
-        if number < 1:
-            what = f"{size!r} is no size"
-            raise CompileError(place, what, "sizes are numbers from 1, names such as N, or ?")
-        return Dim.of(number)
-
 
 def dtype_name(kind: int) -> str:
     """Our name of one of ONNX's element types, else NumPy's."""
@@ -150,9 +132,3 @@ def dtype_name(kind: int) -> str:
     if kind == onnx.TensorProto.STRING:
         return "text"
     return NAMES.get(dtype, str(dtype))
-
-
-def _split(sizes: Sequence[int | str | None] | str) -> Sequence[int | str | None]:
-    if isinstance(sizes, str):
-        return [part.strip() for part in sizes.split(",")] if sizes.strip() else []
-    return sizes

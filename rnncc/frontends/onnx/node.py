@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     from rnncc.frontends.onnx.scope import Scope
 
 FLOATS = ("f32",)
-COMPUTED = ("f32", "i32", "i64", "i1")
+INTEGERS = ("i32", "i64")
+NUMBERS = (*FLOATS, *INTEGERS)
+COMPUTED = (*NUMBERS, "i1")
 """The types that compiled code computes in."""
 TEXT = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
-
+ATTRIBUTES = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8}
+"""Field of an attribute -> the type of attributes whose value it holds."""
 
 Result = SSAValue | Value | Array | None
 Function = Callable[["Node"], Result | Sequence[Result]]
-Fold = Callable[["Node", list[Array]], Array | Sequence[Array] | None]
+FoldOne = Callable[["Node", list[Array]], Array | None]
+Fold = FoldOne | Callable[["Node", list[Array]], Sequence[Array] | None]
 
 
 @dataclass(frozen=True)
@@ -59,19 +63,10 @@ class Node:
         self.b: Build = scope.b
         self._schema = schema
         self._attributes = {a.name: a for a in op.attribute}
-        self.inputs: list[Value | None] = [self._read(name) for name in op.input]
+        self.inputs = [scope.read(name, self.location) if name else None for name in op.input]
         while self.inputs and self.inputs[-1] is None:
             self.inputs.pop()
         self._check()
-
-    def _read(self, name: str) -> Value | None:
-        if not name:
-            return None
-        value = self.scope.find(name)
-        if value is None:
-            what = f'reads "{name}", which no earlier node, input or initialiser gives'
-            raise self.error(what, "nodes stand in the order in which they run")
-        return value
 
     def _check(self) -> None:
         """Number of inputs and outputs, and the attributes that there must be."""
@@ -80,20 +75,20 @@ class Node:
             return
         count = len(self.op.input)
         if not schema.min_input <= count <= schema.max_input:
-            raise self.error(f"has {count} inputs, expected {_range(schema, 'input')}")
+            raise self.error(f"has {count} inputs, expected {_range(schema)}")
         if len(self.op.output) > schema.max_output:
             raise self.error(f"has {len(self.op.output)} outputs, at most {schema.max_output}")
-        for index, formal in enumerate(schema.inputs):
-            needed = formal.option.name == "Single" and index < max(schema.min_input, 1)
-            if (
-                needed
-                and schema.min_input
-                and (self.inputs[index : index + 1] or [None])[0] is None
-            ):
+        for index, formal in enumerate(schema.inputs[: schema.min_input]):
+            if formal.option.name == "Single" and not self.has(index):
                 raise self.error(f"lacks its input {formal.name!r}")
         for name, attribute in schema.attributes.items():
             if attribute.required and name not in self._attributes:
                 raise self.error(f"lacks the attribute {name!r}")
+
+    @property
+    def inside(self) -> str:
+        """What messages say before a node of a graph in this one."""
+        return f"{self.location.node}: "
 
     # Errors
 
@@ -113,18 +108,20 @@ class Node:
 
     def value(self, index: int) -> Value:
         """An input that must be there."""
-        if not self.has(index):
+        found = self.inputs[index] if index < len(self.inputs) else None
+        if found is None:
             raise self.error(f"lacks its input {index}")
-        found = self.inputs[index]
-        assert found is not None
         return found
+
+    def _shown(self, index: int) -> str:
+        return f'input "{self.op.input[index]}"'
 
     def x(self, index: int = 0, dtypes: Sequence[str] = COMPUTED) -> SSAValue:
         """An input as a computed value of one of some types."""
         value = self.value(index)
         if value.dtype not in dtypes:
             name, allowed = TEXT.get(value.dtype, value.dtype), [TEXT[d] for d in dtypes]
-            what = f'input "{self.op.input[index]}" is {name}, supported: {", ".join(allowed)}'
+            what = f"{self._shown(index)} is {name}, supported: {', '.join(allowed)}"
             raise self.unsupported(what)
         return self.scope.ssa(value)
 
@@ -136,14 +133,14 @@ class Node:
         """The shape of an input."""
         value = self.value(index)
         if isinstance(value, Rows):
-            raise self.unsupported(f'input "{self.op.input[index]}" is a list of tensors')
+            raise self.unsupported(f"{self._shown(index)} is a list of tensors")
         return value.dims
 
     def static(self, index: int = 0) -> list[int]:
         """The shape of an input, in numbers."""
         dims = self.dims(index)
         if not all(d.is_static for d in dims):
-            what = f'input "{self.op.input[index]}" of shape {shape_text(dims)} has open sizes'
+            what = f"{self._shown(index)} of shape {shape_text(dims)} has open sizes"
             raise self.unsupported(what, "--shape gives an input's sizes")
         return [int(d) for d in dims]
 
@@ -152,7 +149,7 @@ class Node:
         value = self.value(index)
         if value.known is None:
             inputs = self.scope.model.inputs_behind(value)
-            what = f'input "{self.op.input[index]}" is computed by the model, and must be known'
+            what = f"{self._shown(index)} is computed by the model, and must be known"
             raise NeedsValue(
                 self.location, what, "it decides the shape or form of the result", inputs
             )
@@ -163,7 +160,7 @@ class Node:
         array = self.known(index)
         if array.dtype == object:
             sizes = ", ".join(str(d) for d in array.reshape(-1))
-            what = f'input "{self.op.input[index]}" holds open sizes: {sizes}'
+            what = f"{self._shown(index)} holds open sizes: {sizes}"
             raise self.unsupported(what, "--shape gives an input's sizes")
         return array
 
@@ -171,21 +168,19 @@ class Node:
         """A vector of sizes."""
         array = self.known(index)
         if array.ndim > 1 or (array.dtype != object and array.dtype.kind not in "iu"):
-            raise self.error(f'input "{self.op.input[index]}" is no vector of integers')
+            raise self.error(f"{self._shown(index)} is no vector of integers")
         return [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
 
     def whole(self, index: int) -> list[int]:
         """A vector of integers."""
-        array = self.numbers(index)
-        if array.dtype.kind not in "iu" or array.ndim > 1:
-            raise self.error(f'input "{self.op.input[index]}" is no vector of integers')
-        return [int(v) for v in array.reshape(-1)]
+        self.numbers(index)
+        return [int(size) for size in self.sizes(index)]
 
     def scalar(self, index: int) -> Any:
         """One number."""
         array = self.numbers(index)
         if array.size != 1:
-            raise self.error(f'input "{self.op.input[index]}" holds {array.size} numbers, not one')
+            raise self.error(f"{self._shown(index)} holds {array.size} numbers, not one")
         return array.reshape(-1)[0].item()
 
     # Attributes
@@ -196,56 +191,51 @@ class Node:
 
     def integer(self, name: str, default: int | None = None) -> int:
         """A whole number; the standard's default unless one is given."""
-        return self._get(name, 2, "i", default)
+        return self._get(name, "i", default)
 
     def real(self, name: str, default: float | None = None) -> float:
         """A number."""
-        return self._get(name, 1, "f", default)
+        return self._get(name, "f", default)
 
     def text(self, name: str, default: str | None = None) -> str:
         """A word."""
-        found = self._get(name, 3, "s", default)
-        return found.decode(errors="replace") if isinstance(found, bytes) else found
+        return _decoded(self._get(name, "s", default))
 
     def integers(self, name: str, default: Sequence[int] | None = None) -> list[int]:
-        """Whole numbers."""
-        return list(self._get(name, 7, "ints", default))
+        """Whole numbers; none where the standard has no default."""
+        return list(self._get(name, "ints", default))
 
     def reals(self, name: str, default: Sequence[float] | None = None) -> list[float]:
         """Numbers."""
-        return list(self._get(name, 6, "floats", default))
+        return list(self._get(name, "floats", default))
 
     def texts(self, name: str, default: Sequence[str] | None = None) -> list[str]:
         """Words."""
-        found = self._get(name, 8, "strings", default)
-        return [t.decode(errors="replace") if isinstance(t, bytes) else t for t in found]
+        return [_decoded(text) for text in self._get(name, "strings", default)]
 
     def tensor(self, name: str) -> Array:
         """Numbers with a shape."""
-        tensor = self._get(name, 4, "t", None)
-        return self.scope.model.tensors.array(tensor, self.location)
+        return self.scope.model.tensors.array(self._get(name, "t"), self.location)
 
     def graph(self, name: str) -> GraphProto:
         """A graph."""
-        return self._get(name, 5, "g", None)
+        return self._get(name, "g")
 
-    def _get(self, name: str, kind: int, part: str, default: Any) -> Any:
+    def _get(self, name: str, field: str, default: Any = None) -> Any:
         found = self._attributes.get(name)
         if found is None:
-            if default is None:
-                return self._default(name, part)
-            return default
-        if found.type not in (kind, 0):
+            return self._default(name, field) if default is None else default
+        if found.type not in (ATTRIBUTES[field], 0):
             raise self.error(f"attribute {name!r} is of another type than it should be")
-        return getattr(found, part)
+        return getattr(found, field)
 
-    def _default(self, name: str, part: str) -> Any:
+    def _default(self, name: str, field: str) -> Any:
         schema = self._schema.attributes.get(name) if self._schema is not None else None
         if schema is None or not schema.default_value.name:
-            if part in ("ints", "floats", "strings"):
+            if field in ("ints", "floats", "strings"):
                 return []
             raise self.error(f"lacks the attribute {name!r}")
-        return getattr(schema.default_value, part)
+        return getattr(schema.default_value, field)
 
     def one_of(self, name: str, choices: Sequence[str], default: str | None = None) -> str:
         """A word among some."""
@@ -275,8 +265,13 @@ class Node:
         return self.b.fill(value, (), like if isinstance(like, str) else dtype_of(like))
 
 
-def _range(schema: Any, what: str) -> str:
-    least, most = getattr(schema, f"min_{what}"), getattr(schema, f"max_{what}")
+def _range(schema: Any) -> str:
+    """How many inputs there may be."""
+    least, most = schema.min_input, schema.max_input
     if least == most:
         return str(least)
     return f"at least {least}" if most > 1000 else f"{least} to {most}"
+
+
+def _decoded(text: str | bytes) -> str:
+    return text.decode(errors="replace") if isinstance(text, bytes) else text

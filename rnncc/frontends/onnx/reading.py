@@ -8,28 +8,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.sources import check_name, read_bytes
 
 if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, TensorProto
+    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
-MAX_BYTES = 1 << 31
-"""The format's own limit on the size of a message."""
-MAX_DATA = 1 << 32
-"""How many bytes one tensor may take."""
-MAX_NAME = 1000
-"""How many characters a name may have."""
+MAX_STORED = 1 << 31
+"""How many elements one tensor may have."""
 MAX_DEPTH = 24
 """How many graphs may stand inside each other."""
 OLDEST_OPSET = 7
+"""From here on broadcasting is NumPy's."""
 EXTERNAL = 1
+"""The `data_location` of tensors whose data lies in another file."""
 SUFFIX = ".onnx"
 
 
@@ -82,29 +81,17 @@ def load(source: object) -> ModelProto:
     """
     onnx = onnx_package()
     name = str(source) if isinstance(source, (str, Path)) else "<model>"
-    model: ModelProto = source  # type: ignore[assignment]
     if isinstance(source, (str, Path, bytes)):
-        model = _parse(onnx, _bytes(source, name), name)
+        data = source if isinstance(source, bytes) else read_bytes(Path(source))
+        model = _parse(onnx, data, name)
+    else:
+        model = cast("ModelProto", source)
     if not model.HasField("graph"):
         raise CompileError(name, "holds no graph", "is it an ONNX model?")
     for graph in (model.graph, *model.functions):
         _check_depth(graph, name)
     _check_opset(onnx, model, name)
     return model
-
-
-def _bytes(source: str | Path | bytes, name: str) -> bytes:
-    if isinstance(source, bytes):
-        return source
-    path = Path(source)
-    try:
-        if path.is_file() and path.stat().st_size >= MAX_BYTES:
-            raise CompileError(name, f"is larger than {MAX_BYTES} bytes")
-        return path.read_bytes()
-    except OSError as error:
-        raise CompileError(name, error.strerror or str(error)) from error
-    except ValueError as error:
-        raise CompileError(repr(name), str(error)) from error
 
 
 def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
@@ -139,26 +126,26 @@ def _check_text(graph: Any, name: str) -> None:
         entries = getattr(graph, part, ())
         lists.append([e if isinstance(e, (str, bytes)) else e.name for e in entries])
     for text in (text for names in lists for text in names):
-        # protobuf hands bytes out where a string field is not UTF-8
-        if isinstance(text, bytes):
-            raise CompileError(name, f"the name {text[:40]!r} is not UTF-8")
-        if len(text) > MAX_NAME or not text.isprintable():
-            what = "is too long" if len(text) > MAX_NAME else "holds a control character"
-            raise CompileError(name, f"the name {text[:40]!r} {what}")
+        check_name(text, name)
 
 
 def graphs_of(graph: Any) -> Iterator[GraphProto]:
     """The graphs that a graph's or function's nodes hold."""
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield attribute.g
-            yield from attribute.graphs
+        yield from graphs_in(node)
+
+
+def graphs_in(node: NodeProto) -> Iterator[GraphProto]:
+    """The graphs that a node holds."""
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
 
 
 def _check_opset(onnx: Any, model: ModelProto, name: str) -> None:
     newest = onnx.defs.onnx_opset_version()
-    opset = opset_of(model, "")
+    opset = opsets_of(model).get("")
     if opset is None and any(not node.domain for node in model.graph.node):
         raise CompileError(name, "does not say which opset its operators are of")
     if opset is not None and not OLDEST_OPSET <= opset <= newest:
@@ -166,12 +153,14 @@ def _check_opset(onnx: Any, model: ModelProto, name: str) -> None:
         raise Unsupported(name, what, "onnx.version_converter changes it")
 
 
-def opset_of(model: Any, domain: str) -> int | None:
-    """The version of a domain's operators that a model or function is written in."""
-    for entry in model.opset_import:
-        if ("" if entry.domain == "ai.onnx" else entry.domain) == domain:
-            return entry.version
-    return None
+def opsets_of(model: Any) -> dict[str, int]:
+    """Domain -> the version of its operators that a model or function is written in."""
+    return {plain_domain(entry.domain): entry.version for entry in model.opset_import}
+
+
+def plain_domain(domain: str) -> str:
+    """A domain; the standard's, which has two names, is empty."""
+    return "" if domain == "ai.onnx" else domain
 
 
 class Tensors:
@@ -201,7 +190,7 @@ class Tensors:
         dims = list(tensor.dims)
         if min(dims, default=0) < 0:
             raise CompileError(location, f"{shown} has the shape {dims}")
-        if prod(dims) * 16 > MAX_DATA * 8:
+        if prod(dims) > MAX_STORED:
             raise CompileError(location, f"{shown} of shape {dims} is too large")
         if tensor.data_location == EXTERNAL:
             return self._external(tensor, location, shown)
@@ -211,8 +200,9 @@ class Tensors:
             raise CompileError(location, f"{shown} is damaged: {error}") from error
 
     def _external(self, tensor: TensorProto, location: Location | str, shown: str) -> Array:
-        entries = {entry.key: entry.value for entry in tensor.external_data}
-        if not all(isinstance(text, str) for pair in entries.items() for text in pair):  # type: ignore[reportUnnecessaryIsInstance]
+        entries: dict[Any, Any] = {entry.key: entry.value for entry in tensor.external_data}
+        # protobuf hands bytes out where a string field is not UTF-8
+        if not all(isinstance(text, str) for pair in entries.items() for text in pair):
             raise CompileError(location, f"{shown} has damaged external data")
         path = self._inside(entries.get("location", ""), location, shown)
         helper = onnx_package().helper

@@ -14,9 +14,10 @@ import numpy as np
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.onnx.functions import definition_of, inlined
-from rnncc.frontends.onnx.node import COMPUTED, FLOATS, TEXT, Node, Operator, Unsupported
-from rnncc.frontends.onnx.reading import Tensors, onnx_package
+from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_key, inlined
+from rnncc.frontends.onnx.node import COMPUTED, FLOATS, TEXT, Node, Operator
+from rnncc.frontends.onnx.reading import Tensors, onnx_package, opsets_of, plain_domain
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
 from rnncc.frontends.onnx.values import Array, Rows, Value
 from rnncc.ir.build import Build
@@ -50,7 +51,7 @@ class Model:
     Attributes:
         file: for messages.
         opsets: domain -> version.
-        functions: (domain, name) -> the model's own function.
+        functions: the model's own.
         arrays: the parameters so far.
         taken: names of parameters and inputs.
         inputs: what the model's inputs were built as -> name.
@@ -62,7 +63,7 @@ class Model:
     file: str
     tensors: Tensors
     opsets: Mapping[str, int]
-    functions: Mapping[tuple[str, str], Any]
+    functions: Mapping[FunctionKey, Any]
     max_iterations: int | None = None
     training: bool = False
     scalars: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
@@ -115,6 +116,14 @@ class Scope:
         if name in self.names or self.outer is None:
             return self.names.get(name)
         return self.outer.find(name)
+
+    def read(self, name: str, location: Location) -> Value:
+        """What a name stands for; raises `CompileError` if that is nothing."""
+        value = self.find(name)
+        if value is None:
+            what = f'reads "{name}", which no earlier node, input or initialiser gives'
+            raise CompileError(location, what, "nodes stand in the order in which they run")
+        return value
 
     def define(self, name: str, value: Value, location: Location | str) -> None:
         """Give a name its value, once."""
@@ -195,12 +204,11 @@ class Scope:
         if self.model.nodes > MAX_NODES:
             raise CompileError(location, f"is one of more than {MAX_NODES} nodes")
         before, self.b.loc = self.b.loc, location
-        domain = "" if op.domain == "ai.onnx" else op.domain
-        function = self.model.functions.get((domain, op.op_type))
+        function = self.model.functions.get(function_key(op, op.op_type))
         if function is not None:
             self._call(op, function, place)
         else:
-            self._run_operator(op, domain, place)
+            self._run_operator(op, plain_domain(op.domain), place)
         self.b.loc = before
 
     def _run_operator(self, op: NodeProto, domain: str, place: str) -> None:
@@ -287,32 +295,27 @@ class Scope:
         if self.model.calls > MAX_CALLS:
             raise CompileError(location, f"calls functions more than {MAX_CALLS} deep")
         inner = Scope(self.model, self.b, self)
-        inner.opsets = {**self.opsets, **{e.domain: e.version for e in function.opset_import}}
-        nodes = inlined(op, function, location)
-        inner.names = dict(self._arguments(op, function, location))
-        inner.outer = None
-        for index, inside in enumerate(nodes):
-            inner.run_node(inside, index, f"{place}: ")
+        inner.outer = None  # it shares the constants made so far, but sees its arguments alone
+        inner.opsets = {**self.opsets, **opsets_of(function)}
+        inner.names = self._arguments(op, function, location)
+        try:
+            for index, inside in enumerate(inlined(op, function)):
+                inner.run_node(inside, index, f"{place}: ")
+        finally:  # a loop that cannot be a scan is built again, turn by turn
+            self.model.calls -= 1
         for name, outer in zip(function.output, op.output, strict=False):
             if outer:
                 self.define(outer, inner.output(name, f"{place}: "), location)
-        self.model.calls -= 1
 
-    def _arguments(
-        self, op: NodeProto, function: Any, location: Location
-    ) -> list[tuple[str, Value]]:
-        found = list[tuple[str, Value]]()
+    def _arguments(self, op: NodeProto, function: Any, location: Location) -> dict[str, Value]:
+        """What a function's inputs stand for."""
+        found = dict[str, Value]()
         if len(op.input) > len(function.input):
             what = f"has {len(op.input)} inputs, its function takes {len(function.input)}"
             raise CompileError(location, what)
         for name, given in zip(function.input, op.input, strict=False):
-            if not given:
-                continue
-            value = self.find(given)
-            if value is None:
-                what = f'reads "{given}", which no earlier node, input or initialiser gives'
-                raise CompileError(location, what)
-            found.append((name, value))
+            if given:
+                found[name] = self.read(given, location)
         return found
 
 

@@ -10,8 +10,6 @@ import numpy as np
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.dims import Dim
 
-Decided = bool | None
-
 
 class Undecided(Exception):
     """The answer depends on what a symbol is, or has no formula."""

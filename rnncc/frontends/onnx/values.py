@@ -72,6 +72,13 @@ def sizes_value(dims: Sequence[Dim | int]) -> Value:
     return Value.of(array)
 
 
+def size_value(dim: Dim) -> Value:
+    """One size, without an axis."""
+    array = np.empty((), object)
+    array[()] = dim
+    return Value.of(array)
+
+
 def as_objects(array: Array) -> Array:
     """An array of `Dim`s."""
     made: Array = np.empty(array.shape, object)

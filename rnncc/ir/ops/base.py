@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -192,6 +192,12 @@ def get_int(attribute: Attribute) -> int:
     """The number in an IntAttr."""
     assert isinstance(attribute, IntAttr)
     return cast(IntAttr, attribute).data
+
+
+def expect_kind(properties: Properties, known: Collection[str]) -> None:
+    """Raise `VerifyException` unless an op's kind is one of some."""
+    kind = get_text(properties["kind"])
+    expect(kind in known, f"kind {kind!r} is not one of {', '.join(known)}")
 
 
 def get_text(attribute: Attribute) -> str:

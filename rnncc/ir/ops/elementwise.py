@@ -19,6 +19,7 @@ from rnncc.ir.ops.base import (
     Properties,
     Unary,
     expect,
+    expect_kind,
     get_text,
 )
 from rnncc.ir.types import FLOATS, Tensor, dims_of, dtype_of, tensor
@@ -265,8 +266,7 @@ class Compare(Binary):
 
     @classmethod
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
-        kind = get_text(properties["kind"])
-        expect(kind in COMPARISONS, f"kind {kind!r} is not one of {', '.join(COMPARISONS)}")
+        expect_kind(properties, COMPARISONS)
         super().infer_element(properties, *types)
         return tensor(dims_of(types[0]), "i1")
 
@@ -286,8 +286,7 @@ class Logical(Binary):
 
     @classmethod
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
-        kind = get_text(properties["kind"])
-        expect(kind in LOGIC, f"kind {kind!r} is not one of {', '.join(LOGIC)}")
+        expect_kind(properties, LOGIC)
         expect(dtype_of(types[0]) == "i1", f"operand is {dtype_of(types[0])}, expected i1")
         return super().infer_element(properties, *types)
 

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def
 
-from rnncc.ir.ops.base import Array, Context, Grads, Properties, Unary, expect, get_text
+from rnncc.ir.ops.base import Array, Context, Grads, Properties, Unary, expect_kind
 from rnncc.ir.types import Tensor
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ class Round(Unary):
 
     @classmethod
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
-        kind = get_text(properties["kind"])
-        expect(kind in ROUNDINGS, f"kind {kind!r} is not one of {', '.join(ROUNDINGS)}")
+        expect_kind(properties, ROUNDINGS)
         return super().infer_element(properties, *types)
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:

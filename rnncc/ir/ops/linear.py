@@ -19,8 +19,8 @@ from rnncc.ir.ops.base import (
     RnnOp,
     expect,
     expect_float,
+    expect_kind,
     get_ints,
-    get_text,
 )
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
@@ -91,9 +91,8 @@ class Reduce(RnnOp):
 
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
-        kind, axes = get_text(properties["kind"]), get_ints(properties["axes"])
-        expect(kind in REDUCTIONS, f"kind {kind!r} is not one of {', '.join(REDUCTIONS)}")
-        dims = dims_of(types[0])
+        expect_kind(properties, REDUCTIONS)
+        axes, dims = get_ints(properties["axes"]), dims_of(types[0])
         expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
         expect(list(axes) == sorted(set(axes)), f"axes {axes} do not increase")
         expect(all(0 <= axis < len(dims) for axis in axes), f"axes {axes} of rank {len(dims)}")

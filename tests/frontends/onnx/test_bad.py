@@ -145,6 +145,10 @@ CASES: dict[str, tuple[Any, str]] = {
         one("Softmax", axis=5),
         "node 'y' (Softmax): axis 5 of a tensor of rank 2",
     ),
+    "transform of the axis of parts": (
+        model([node("DFT", "v _ axis", "y")], [info("v", [2, 2])], [Y], {"axis": np.array(1)}, 20),
+        "node 'y' (DFT): transforms the axis of real and imaginary parts",
+    ),
     "sizes that differ": (
         one("MatMul", "x w", {"w": np.ones((3, 2), np.float32)}),
         "node 'y' (MatMul): product of N x 4 and 3 x 2: inner sizes are 4 and 3",

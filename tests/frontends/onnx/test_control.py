@@ -23,6 +23,7 @@ from tests.frontends.onnx.models import (
     model,
     node,
 )
+from tests.frontends.onnx.random_scans import Case, scans, scans_8
 
 EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "20"))
 STATE, FLAG, COUNT = info("h", ["N", 3]), info("c", [], "i1"), info("n", [], "i64")
@@ -135,6 +136,38 @@ def test_loop_whose_value_grows_is_built_turn_by_turn() -> None:
     assert "rnn.scan" not in str(imported(made))
 
 
+def test_loops_that_call_functions_whose_shapes_a_turn_decides() -> None:
+    """Each is built twice, as a scan and by turns: neither calls nor parameters add up."""
+    from onnx import parser
+
+    body = """(int64 i, bool c, float[N] v) => (bool d, float[M] w) {
+        d = Identity (c)
+        w = own.f (v, i)
+    }"""
+    loops = [f"v{k + 1} = Loop (once, yes, v{k}) <body = b{k} {body}>" for k in range(30)]
+    made = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+        g (float[1] v0) => (float[M] v30) {{
+            once = Constant <value = int64 {{1}}> ()
+            yes = Constant <value = bool {{1}}> ()
+            {" ".join(loops)}
+        }}
+        <domain: "own", opset_import: ["" : 17]>
+        f (v, i) => (w) {{
+            row = Constant <value_floats = [{", ".join(f"{k}.0" for k in range(20))}]> ()
+            square = MatMul (row, row)
+            one = Constant <value_ints = [1]> ()
+            turn = Reshape (i, one)
+            count = Add (turn, one)
+            sum = Add (v, square)
+            w = Expand (sum, count)
+        }}
+    """)
+    program = imported(made)
+    assert len(program.arrays) == 30
+    assert interpreted(made, {"v0": np.zeros(1, np.float32)})["v30"] == [30 * 2470]
+
+
 @pytest.mark.peers
 def test_loop_over_rows_of_a_sequence() -> None:
     """The way in which exporters write a cell of their own: x[i], and the outputs as rows."""
@@ -179,44 +212,8 @@ random = settings(
 )
 
 
-@st.composite
-def scans(draw: st.DrawFn) -> tuple[Any, Arrays]:
-    """Scan over any axes in any directions, with states and values of outside."""
-    steps, rng = draw(st.integers(1, 4)), np.random.default_rng(draw(st.integers(0, 99)))
-    states, rows = draw(st.integers(0, 2)), draw(st.integers(1, 2))
-    axes = [draw(st.integers(-2, 1)) for _ in range(rows)]
-    arrays: Arrays = {f"s{i}": rng.standard_normal(3).astype("f4") for i in range(states)}
-    for i, axis in enumerate(axes):
-        shape = (steps, 3) if axis in (0, -2) else (3, steps)
-        arrays[f"x{i}"] = rng.standard_normal(shape).astype("f4")
-    arrays["w"] = rng.standard_normal(3).astype("f4")
-    names = [f"s{i}" for i in range(states)] + [f"x{i}" for i in range(rows)]
-    inner, total = list[Any](), "w"
-    for i, name in enumerate(names):
-        inner.append(node("Add", f"{total} in_{name}", f"t{i}"))
-        total = f"t{i}"
-    inner += [node("Tanh", total, f"out_s{i}") for i in range(states)]
-    inner += [node("Sin", total, "y0"), node("Neg", total, "y1")]
-    outputs = [f"out_s{i}" for i in range(states)] + ["y0", "y1"]
-    inside = graph(inner, [info(f"in_{n}", [3]) for n in names], [info(n, [3]) for n in outputs])
-    attributes = {
-        "num_scan_inputs": rows,
-        "scan_input_axes": axes,
-        "scan_input_directions": [draw(st.integers(0, 1)) for _ in range(rows)],
-        "scan_output_axes": [draw(st.integers(-2, 1)) for _ in range(2)],
-        "scan_output_directions": [draw(st.integers(0, 1)) for _ in range(2)],
-    }
-    results = [f"l{i}" for i in range(states)] + ["ya", "yb"]
-    made = model(
-        [node("Scan", " ".join(names), " ".join(results), body=inside, **attributes)],
-        [info(n, list(a.shape)) for n, a in arrays.items()],
-        [info(n, None) for n in results],
-    )
-    return made, arrays
-
-
 @pytest.mark.peers
 @random
-@given(scans())
-def test_scan(case: tuple[Any, Arrays]) -> None:
-    check(*case)
+@given(st.one_of(scans(), scans_8()))
+def test_scan(case: Case) -> None:
+    check(case.model, case.inputs)

@@ -71,13 +71,13 @@ class Pooled(nn.Module):
         return self.rnn(y.permute(2, 0, 1))[0].mean(0)
 
 
-def looped(x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:  # type: ignore[reportInvalidTypeForm]
+def looped(x, h, w):  # TorchScript takes what has no type for a tensor
     for i in range(x.size(0)):
         h = torch.tanh(h @ w + x[i])
     return h
 
 
-def listed(x: torch.Tensor, h: torch.Tensor, w: torch.Tensor) -> torch.Tensor:  # type: ignore[reportInvalidTypeForm]
+def listed(x, h, w):
     ys = []
     for i in range(x.size(0)):
         h = torch.tanh(h @ w + x[i])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import helper
 
 import rnncc
 from rnncc.errors import CompileError
@@ -187,6 +188,23 @@ def test_functions_of_the_model() -> None:
     """)
     y = interpreted(made, {"x": np.array([1, 2], np.float32)})["y"]
     assert y.tolist() == [6, 12]
+
+
+def test_overloads_of_a_function() -> None:
+    """Of functions of one name, in a domain with two names, a node calls the one it says."""
+    made = model([], [info("x", ["N"])], [info("y", None)])
+    for overload, kind in (("first", "Neg"), ("second", "Exp")):
+        call = made.graph.node.add(op_type="f", domain="own", overload=overload)
+        call.input.append("x" if overload == "first" else "z")
+        call.output.append("z" if overload == "first" else "y")
+        imports = [helper.make_opsetid("ai.onnx", 17)]
+        made.functions.append(
+            helper.make_function("own", "f", ["a"], ["b"], [node(kind, "a", "b")], imports)
+        )
+        made.functions[-1].overload = overload
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    y = interpreted(made, {"x": np.array([1, 2], np.float32)})["y"]
+    np.testing.assert_allclose(y, np.exp([-1, -2]), 1e-6)
 
 
 def test_constants_of_inputs() -> None:

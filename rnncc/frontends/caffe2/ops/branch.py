@@ -13,6 +13,7 @@ from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.recurrent import needed_net, read_net
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.build import Build
+from rnncc.ir.gates import when
 
 if TYPE_CHECKING:
     from rnncc.frontends.caffe2.graph import GraphMaker, Scope
@@ -186,7 +187,7 @@ class If(Control):
             return [step[made.ends[index]] for made in live]  # type: ignore[index]
 
         given, inits = [e[x] for x in consts], [e[made.y] for made in live]
-        finals = e.b.when(gate, given, inits, body)
+        finals = when(e.b, gate, given, inits, body)
         for made, final in zip(live, finals, strict=True):
             e.values.pop(made.y)
             e[made.y] = final

@@ -21,8 +21,9 @@ from rnncc.frontends.caffe2.trip_count import (
     Turns,
     count_turns,
 )
-from rnncc.ir.build import Branch, Build, Values
+from rnncc.ir.build import Build, Values
 from rnncc.ir.dims import Dim
+from rnncc.ir.gates import Branch, repeat
 
 if TYPE_CHECKING:
     from rnncc.frontends.caffe2.graph import GraphMaker, Scope
@@ -276,7 +277,7 @@ class While(Control):
             return inits
         if not self.is_counted:
             proven = self.turns is not None and self.limit == self.turns.most
-            return b.repeat(consts, inits, body, self._kept_limit(), limited=not proven)
+            return repeat(b, consts, inits, body, self._kept_limit(), limited=not proven)
 
         def step(
             inner: Build, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
-from rnncc.frontends.onnx.ops.elementwise import folded, of_floats, plus, times
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
+from rnncc.frontends.onnx.ops.elementwise import folded, of_floats
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
+from rnncc.ir.composites import gelu, plus, soft_sign, times
 from rnncc.ir.types import dtype_of
 
 
-def _softplus(b: Build, x: SSAValue) -> SSAValue:
+def softplus(b: Build, x: SSAValue) -> SSAValue:
     """max(x, 0) + ln(1 + e^-|x|)"""
     return b.add(b.relu(x), b.log(plus(b, b.exp(b.neg(b.abs(x))), 1.0)))
 
@@ -50,14 +48,6 @@ def hard_sigmoid(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     """alpha · x + beta, within 0 and 1"""
     line = plus(b, times(b, x, alpha), beta)
     return b.maximum(b.fill(0.0, ()), b.minimum(b.fill(1.0, ()), line))
-
-
-def softsign(b: Build, x: SSAValue) -> SSAValue:
-    """x / (1 + |x|)"""
-    return b.div(x, plus(b, b.abs(x), 1.0))
-
-
-softplus = _softplus
 
 
 def _elu(n: Node) -> SSAValue:
@@ -114,7 +104,7 @@ def _hard_swish(b: Build, x: SSAValue) -> SSAValue:
 
 
 def _mish(b: Build, x: SSAValue) -> SSAValue:
-    return b.mul(x, b.tanh(_softplus(b, x)))
+    return b.mul(x, b.tanh(softplus(b, x)))
 
 
 def _swish(n: Node) -> SSAValue:
@@ -131,13 +121,8 @@ def _gelu(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    b, x = n.b, n.x(0, FLOATS)
-    if n.one_of("approximate", ("none", "tanh"), "none") == "tanh":
-        cube = times(b, b.mul(b.mul(x, x), x), 0.044715)
-        inner = b.tanh(times(b, b.add(x, cube), math.sqrt(2 / math.pi)))
-    else:
-        inner = b.erf(times(b, x, math.sqrt(0.5)))
-    return b.mul(times(b, x, 0.5), plus(b, inner, 1.0))
+    by_tanh = n.one_of("approximate", ("none", "tanh"), "none") == "tanh"
+    return gelu(n.b, n.x(0, FLOATS), by_tanh)
 
 
 def _prelu(n: Node) -> SSAValue:
@@ -176,20 +161,18 @@ def _clip(n: Node) -> SSAValue:
     return x
 
 
-def _clipped(n: Node, arrays: list[Array]) -> Array | None:
+def _fold_clip(n: Node, arrays: list[Array]) -> Array | None:
+    x = arrays[0]
     if n.opset < 11 or any(a.dtype == object for a in arrays):
         return None
-    low, high = ((arrays[i] if n.has(i) else None) for i in (1, 2))
-    return (
-        np.clip(arrays[0], low, high).astype(arrays[0].dtype)
-        if low is not None or high is not None
-        else arrays[0]
-    )
+    for index, function in ((1, np.maximum), (2, np.minimum)):
+        x = function(x, arrays[index]) if n.has(index) else x
+    return x
 
 
 OPERATORS: dict[str, Operator] = {
-    "Softplus": Operator(of_floats(_softplus, "ln(1 + e^X).")),
-    "Softsign": Operator(of_floats(softsign, "X / (1 + |X|).")),
+    "Softplus": Operator(of_floats(softplus, "ln(1 + e^X).")),
+    "Softsign": Operator(of_floats(soft_sign, "X / (1 + |X|).")),
     "HardSwish": Operator(of_floats(_hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
     "Mish": Operator(of_floats(_mish, "X · tanh(ln(1 + e^X)).")),
     "Relu": Operator(_relu, folded(lambda x: np.maximum(x, 0))),
@@ -203,5 +186,5 @@ OPERATORS: dict[str, Operator] = {
     "Gelu": Operator(_gelu),
     "PRelu": Operator(_prelu),
     "Shrink": Operator(_shrink),
-    "Clip": Operator(_clip, _clipped),
+    "Clip": Operator(_clip, _fold_clip),
 }

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
-from rnncc.frontends.onnx.node import COMPUTED, FLOATS, Fold, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
 from rnncc.ir.composites import power
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 
-NUMBERS = ("f32", "i32", "i64")
-
+Binary = Callable[[Build, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]
 
 
-def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None) -> Fold:
+def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None) -> FoldOne:
     """Folding of two operands by NumPy, and of sizes by a function of two."""
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
@@ -34,17 +34,12 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None) -> Fold:
     return fold
 
 
-def _binary(function: Callable[[Build, SSAValue, SSAValue], SSAValue], formula: str) -> Any:
+def _binary(function: Binary, formula: str) -> Any:
     def build(n: Node) -> SSAValue:
-        return function(n.b, *operands(n, NUMBERS))
+        return function(n.b, n.x(0, NUMBERS), n.x(1, NUMBERS))
 
     build.__doc__ = f"{formula}\n\nRefused: elements other than float32, int32, int64."
     return build
-
-
-def operands(n: Node, dtypes: Sequence[str] = COMPUTED) -> list[SSAValue]:
-    """Two inputs; before opset 7 there was another kind of broadcasting, which is not read."""
-    return [n.x(0, dtypes), n.x(1, dtypes)]
 
 
 def _truncated(a: Array, b: Array) -> Array:
@@ -60,7 +55,7 @@ def _mod(n: Node) -> SSAValue:
 
     Refused: elements other than float32, int32, int64.
     """
-    a, b = operands(n, NUMBERS)
+    a, b = n.x(0, NUMBERS), n.x(1, NUMBERS)
     build, is_float = n.b, dtype_of(a) == "f32"
     quotient = build.div(a, b)
     quotient = build.round("trunc", quotient) if is_float else quotient
@@ -78,8 +73,8 @@ def _mod(n: Node) -> SSAValue:
 
 def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:
     if n.integer("fmod"):
-        return folded(np.fmod, None)(n, arrays)  # type: ignore[return-value]
-    return folded(np.mod, sizes.modulo)(n, arrays)  # type: ignore[return-value]
+        return folded(np.fmod, None)(n, arrays)
+    return folded(np.mod, sizes.modulo)(n, arrays)
 
 
 def _pow(n: Node) -> SSAValue:
@@ -103,22 +98,19 @@ def _fold_pow(n: Node, arrays: list[Array]) -> Array | None:
     return np.asarray(np.power(a, b)).astype(a.dtype)
 
 
-def _several(function: Callable[[Build, SSAValue, SSAValue], SSAValue], formula: str) -> Any:
+def _several(function: Binary, formula: str) -> Any:
     def build(n: Node) -> SSAValue:
-        total = n.x(0, NUMBERS)
-        for index in range(1, len(n.inputs)):
-            total = function(n.b, total, n.x(index, NUMBERS))
-        return total
+        return reduce(partial(function, n.b), (n.x(i, NUMBERS) for i in range(len(n.inputs))))
 
     build.__doc__ = f"{formula}\n\nRefused: elements other than float32, int32, int64."
     return build
 
 
-def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes) -> Fold:
+def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes) -> FoldOne:
     fold_two = folded(numpy, of_sizes)
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
-        total: Any = arrays[0]
+        total: Array | None = arrays[0]
         for array in arrays[1:]:
             total = None if total is None else fold_two(n, [total, array])
         return total
@@ -131,9 +123,7 @@ def _mean(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    total = n.x(0, FLOATS)
-    for index in range(1, len(n.inputs)):
-        total = n.b.add(total, n.x(index, FLOATS))
+    total = reduce(n.b.add, (n.x(i, FLOATS) for i in range(len(n.inputs))))
     return n.b.div(total, n.full(len(n.inputs), total))
 
 

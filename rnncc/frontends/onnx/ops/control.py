@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Attribute, Block, SSAValue
 
-from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
+from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.build import Build
+from rnncc.ir.build import Body, Build
+from rnncc.ir.composites import move_axis
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text, tensor
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto
 
     from rnncc.frontends.onnx.captures import Captures
+    from rnncc.frontends.onnx.scope import Scope
 
 
 def _if(n: Node) -> list[Any]:
@@ -34,7 +36,7 @@ def _if(n: Node) -> list[Any]:
     for graph in branches:
         captures = captures_of(n, graph)
         inside = Inside(n, captures, [tensor((), "i1")])
-        results = inside.run(graph)
+        results = results_of(n, inside.scope, graph)
         if not values:
             values = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in results]
         _check_branches(n, values, results)
@@ -58,31 +60,24 @@ class Inside:
 
     def __init__(self, n: Node, captures: Captures, types: Sequence[Attribute]) -> None:
         block = Block(arg_types=[*(v.type for v in captures.consts), *types])
-        self._n, self.b = n, Build(block, n.b.loc)
+        self.b = Build(block, n.b.loc)
         count = len(captures.consts)
         self.scope = captures.inside(self.b, list(block.args)[:count])
         self.given: Sequence[SSAValue] = list(block.args)[count:]
 
-    def run(self, graph: GraphProto) -> list[SSAValue]:
-        """Build a graph; its results, which are tensors."""
-        found = self.values(graph)
-        for value in found:
-            if value.dtype not in COMPUTED:
-                what = f"has a result of type {value.dtype}, which is not supported"
-                raise self._n.unsupported(what)
-        return [self.scope.ssa(value) for value in found]
-
-    def values(self, graph: GraphProto) -> list[Value]:
-        """Build a graph; its results."""
-        return self.scope.run(graph, f"{self._n.location.node}: ")
-
-    def constant(self, index: int, value: SSAValue) -> SSAValue:
-        """One more value of outside, as the argument of that number."""
-        return self.b.block.insert_arg(value.type, index)
-
-    def argument(self, type_: Any) -> SSAValue:
+    def argument(self, type_: Attribute) -> SSAValue:
         """One more argument."""
         return self.b.block.insert_arg(type_, len(self.b.block.args))
+
+
+def results_of(n: Node, scope: Scope, graph: GraphProto) -> list[SSAValue]:
+    """Build a graph in a block of its own; its results, which are tensors."""
+    found = scope.run(graph, n.inside)
+    for value in found:
+        if value.dtype not in COMPUTED:
+            shown = TEXT.get(value.dtype, value.dtype)
+            raise n.unsupported(f"has a result of type {shown}, which is not supported")
+    return [scope.ssa(value) for value in found]
 
 
 def captures_of(n: Node, graph: GraphProto) -> Captures:
@@ -98,7 +93,7 @@ def inline(n: Node, graph: GraphProto, arguments: dict[str, Value]) -> list[Valu
 
     scope = Scope(n.scope.model, n.b, n.scope)
     scope.names.update(arguments)
-    return scope.run(graph, f"{n.location.node}: ")
+    return scope.run(graph, n.inside)
 
 
 def _check_branches(n: Node, one: Sequence[SSAValue], other: Sequence[SSAValue]) -> None:
@@ -126,49 +121,43 @@ def _scan_9(n: Node) -> list[Any]:
     if count < 1 or states < 0 or len(graph.input) != len(n.inputs):
         raise n.error(f"has {len(n.inputs)} inputs, {count} of them sequences")
     outputs = len(graph.output) - states
-    axes = _each(n, "scan_input_axes", count, 0)
-    backwards = _each(n, "scan_input_directions", count, 0)
-    out_axes = _each(n, "scan_output_axes", outputs, 0)
-    out_backwards = _each(n, "scan_output_directions", outputs, 0)
+    axes = _each(n, "scan_input_axes", count)
+    backwards = _each(n, "scan_input_directions", count)
+    out_axes = _each(n, "scan_output_axes", outputs)
+    out_backwards = _each(n, "scan_output_directions", outputs)
     xs = list[SSAValue]()
     for index in range(count):
         x = n.x(states + index)
-        axis = n.axis(axes[index], len(dims_of(x)))
-        x = n.b.transpose(x, [axis, *(a for a in range(len(dims_of(x))) if a != axis)])
+        x = move_axis(n.b, x, n.axis(axes[index], len(dims_of(x))), 0)
         xs.append(reversed_along(n, x, 0) if backwards[index] else x)
-    inits = [n.x(i) for i in range(states)]
-    finals, ys = _rows(n, graph, inits, xs)
+    inits, captures = [n.x(i) for i in range(states)], captures_of(n, graph)
+    finals, ys = n.b.scan(captures.consts, inits, xs, _step(n, graph, captures))
     made = list[SSAValue]()
     for y, axis, turned in zip(ys, out_axes, out_backwards, strict=True):
         y = reversed_along(n, y, 0) if turned else y
-        rank = len(dims_of(y))
-        to = n.axis(axis, rank)
-        order = [*range(1, rank)]
-        order.insert(to, 0)
-        made.append(n.b.transpose(y, order))
+        made.append(move_axis(n.b, y, 0, n.axis(axis, len(dims_of(y)))))
     return [*finals, *made]
 
 
-def _each(n: Node, name: str, count: int, default: int) -> list[int]:
-    found = n.integers(name, [default] * count)
+def _each(n: Node, name: str, count: int) -> list[int]:
+    """A number for each of some sequences, 0 where none are given."""
+    found = n.integers(name, [0] * count)
     if len(found) != count:
         raise n.error(f"attribute {name!r} holds {len(found)} numbers, expected {count}")
     return found
 
 
-def _rows(
-    n: Node, graph: GraphProto, inits: Sequence[SSAValue], xs: Sequence[SSAValue]
-) -> tuple[list[SSAValue], list[SSAValue]]:
-    captures = captures_of(n, graph)
+def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
+    """A graph as the body of a loop: its inputs are the states and a row of each sequence."""
 
     def body(inner: Build, consts: Any, carry: Any, rows: Any) -> Any:
         scope = captures.inside(inner, consts)
         for info, value in zip(graph.input, (*carry, *rows), strict=True):
             scope.names[info.name] = Value.computed(value)
-        made = [scope.ssa(v) for v in scope.run(graph, f"{n.location.node}: ")]
+        made = results_of(n, scope, graph)
         return made[: len(carry)], made[len(carry) :]
 
-    return n.b.scan(captures.consts, inits, xs, body)
+    return body
 
 
 def _scan_8(n: Node) -> list[Any]:
@@ -178,25 +167,19 @@ def _scan_8(n: Node) -> list[Any]:
         raise n.unsupported("has sequence_lens, which are not supported")
     given = [n.x(i) for i in range(1, len(n.op.input))]
     states = len(given) - count
-    backwards = _each(n, "directions", count, 0)
-    captures, b = captures_of(n, graph), n.b
+    backwards = _each(n, "directions", count)
+    captures = captures_of(n, graph)
+    step = _step(n, graph, captures)
     xs = [
         reversed_along(n, x, 1) if turned else x
         for x, turned in zip(given[states:], backwards, strict=True)
     ]
 
     def each(outer: Build, consts: Any, carry: Any, rows: Any) -> Any:
-        def body(inner: Build, known: Any, held: Any, row: Any) -> Any:
-            scope = captures.inside(inner, known)
-            for info, value in zip(graph.input, (*held, *row), strict=True):
-                scope.names[info.name] = Value.computed(value)
-            made = [scope.ssa(v) for v in scope.run(graph, f"{n.location.node}: ")]
-            return made[:states], made[states:]
-
-        finals, ys = outer.scan(consts, rows[:states], rows[states:], body)
+        finals, ys = outer.scan(consts, rows[:states], rows[states:], step)
         return [], [*finals, *ys]
 
-    _, ys = b.scan(captures.consts, [], [*given[:states], *xs], each)
+    _, ys = n.b.scan(captures.consts, [], [*given[:states], *xs], each)
     return list(ys)
 
 

@@ -10,13 +10,16 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.ops.reduce import mean
-from rnncc.ir.composites import convolution, window_count
+from rnncc.ir.composites import convolution, kept_dims, move_axis, power, window_count
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of, shape_text
 
 Pads = list[tuple[int, int]]
 MAX_GROUPS = 256
+"""Each is a product of its own, unless each has one channel."""
+MAX_TAPS = 1024
+"""Along an axis of ConvTranspose, which adds up one shifted tensor a tap."""
 AUTO = ("NOTSET", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
@@ -64,13 +67,11 @@ class Geometry:
 
 
 def _channels_last(n: Node, x: SSAValue) -> SSAValue:
-    rank = len(dims_of(x))
-    return n.b.transpose(x, [0, *range(2, rank), 1])
+    return move_axis(n.b, x, 1, len(dims_of(x)) - 1)
 
 
 def _channels_first(n: Node, x: SSAValue) -> SSAValue:
-    rank = len(dims_of(x))
-    return n.b.transpose(x, [0, rank - 1, *range(1, rank - 1)])
+    return move_axis(n.b, x, len(dims_of(x)) - 1, 1)
 
 
 def _kernel(n: Node) -> list[int]:
@@ -126,7 +127,7 @@ def _conv_transpose(n: Node) -> SSAValue:
     rank, inputs, outputs = len(kernel), weights[0] // max(groups, 1), weights[1]
     if groups > MAX_GROUPS:
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
-    if groups < 1 or dims[1] != weights[0] or max(kernel) > 1024:
+    if groups < 1 or dims[1] != weights[0] or max(kernel) > MAX_TAPS:
         raise n.error(f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}")
     x, w = _channels_last(n, n.x(0, FLOATS)), n.x(1, FLOATS)
     parts = list[SSAValue]()
@@ -150,10 +151,7 @@ def _laid_over(
 ) -> SSAValue:
     """One axis of windows and its taps, which stand behind the channels, as one axis; pads cut."""
     b, at = n.b, 1 + axis
-    taps = rank + 2
-    order = [a for a in range(len(dims_of(y))) if a != taps]
-    order.insert(at + 1, taps)
-    y = b.transpose(y, order)
+    y = move_axis(b, y, rank + 2, at + 1)
     count = dims_of(y)[at]
     whole = (count - 1) * g.strides[axis] + g.reach(axis)
     y = overlap_add(b, y, at, Dim.of(0), whole, (g.strides[axis], g.dilations[axis]))
@@ -264,8 +262,6 @@ def _lp_pool(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    from rnncc.ir.composites import power
-
     x, geometry = _pooled(n)
     p = n.integer("p", 2)
     windows, taps = _windows(n, x, geometry, 0.0)
@@ -275,10 +271,10 @@ def _lp_pool(n: Node) -> SSAValue:
 
 def _global(kind: str, formula: str) -> Any:
     def build(n: Node) -> SSAValue:
-        x, dims = n.x(0, FLOATS), n.dims()
-        axes = list(range(2, len(dims)))
+        x = n.x(0, FLOATS)
+        axes = list(range(2, len(dims_of(x))))
         y = mean(n.b, x, axes) if kind == "mean" else n.b.reduce(kind, x, axes)
-        return n.b.reshape(y, (*dims[:2], *[1] * len(axes)))
+        return n.b.reshape(y, kept_dims(x, axes))
 
     build.__doc__ = f"{formula} of each channel.\n\nRefused: elements other than float32."
     return build

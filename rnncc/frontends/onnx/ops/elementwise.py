@@ -10,31 +10,24 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import COMPUTED, FLOATS, TEXT, Fold, Node, Operator
-from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
+from rnncc.frontends.onnx.node import (
+    COMPUTED,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    TEXT,
+    FoldOne,
+    Node,
+    Operator,
+)
+from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Array, Value, as_objects
 from rnncc.ir.build import Build
+from rnncc.ir.composites import plus, times
 from rnncc.ir.types import NUMPY, dtype_of
 
 Unary = Callable[[Build, SSAValue], SSAValue]
-
-
 FLOAT_ONLY = "\n\nRefused: elements other than float32."
-
-
-def one(b: Build, x: SSAValue) -> SSAValue:
-    """1 of x's type."""
-    return b.fill(1.0, (), dtype_of(x))
-
-
-def times(b: Build, x: SSAValue, number: float) -> SSAValue:
-    """x · number"""
-    return b.mul(x, b.fill(number, (), dtype_of(x)))
-
-
-def plus(b: Build, x: SSAValue, number: float) -> SSAValue:
-    """x + number"""
-    return b.add(x, b.fill(number, (), dtype_of(x)))
 
 
 def of_floats(function: Unary, formula: str) -> Any:
@@ -47,7 +40,7 @@ def of_floats(function: Unary, formula: str) -> Any:
     return build
 
 
-def folded(numpy: Callable[[Array], Any]) -> Fold:
+def folded(numpy: Callable[[Array], Any]) -> FoldOne:
     """Folding by NumPy, of numbers."""
     return lambda n, arrays: None if arrays[0].dtype == object else np.asarray(numpy(arrays[0]))
 
@@ -71,10 +64,14 @@ def _abs(n: Node) -> SSAValue:
 
     Refused: elements other than float32, int32, int64.
     """
-    x = n.x(0, NUMBERS)
+    return absolute(n.b, n.x(0, NUMBERS))
+
+
+def absolute(b: Build, x: SSAValue) -> SSAValue:
+    """|x| of any numbers."""
     if dtype_of(x) == "f32":
-        return n.b.abs(x)
-    return n.b.maximum(x, n.b.sub(n.full(0, x), x))
+        return b.abs(x)
+    return b.maximum(x, b.sub(b.fill(0, (), dtype_of(x)), x))
 
 
 def _sign(n: Node) -> SSAValue:
@@ -108,7 +105,7 @@ def _acosh(b: Build, x: SSAValue) -> SSAValue:
 
 
 def _atanh(b: Build, x: SSAValue) -> SSAValue:
-    return times(b, b.log(b.div(plus(b, x, 1.0), b.sub(one(b, x), x))), 0.5)
+    return times(b, b.log(b.div(plus(b, x, 1.0), b.sub(b.full_like(x, 1.0), x))), 0.5)
 
 
 # Odd terms of arctan on [0, tan(π/8)] beyond the first, each the exact 1/(2k + 1) or close to it.
@@ -118,7 +115,7 @@ ATAN = (1.0, -1 / 3, 1 / 5, -1 / 7, 1 / 9, -1 / 11, 1 / 13, -1 / 15)
 def _atan(b: Build, x: SSAValue) -> SSAValue:
     """By 1/x above 1, then by arctan x = π/4 + arctan((x - 1)/(x + 1)) above tan(π/8)."""
     size = b.abs(x)
-    above = b.compare("gt", size, one(b, x))
+    above = b.compare("gt", size, b.full_like(x, 1.0))
     r = b.select(above, b.div(b.full_like(x, 1.0), size), size)
     middle = b.compare("gt", r, b.fill(math.tan(math.pi / 8), ()))
     s = b.select(middle, b.div(plus(b, r, -1.0), plus(b, r, 1.0)), r)
@@ -134,13 +131,13 @@ def _atan(b: Build, x: SSAValue) -> SSAValue:
 
 def _asin(b: Build, x: SSAValue) -> SSAValue:
     """2 · arctan(x / (1 + √(1 - x²)))"""
-    root = b.sqrt(b.mul(b.sub(one(b, x), x), plus(b, x, 1.0)))
+    root = b.sqrt(b.mul(b.sub(b.full_like(x, 1.0), x), plus(b, x, 1.0)))
     return times(b, _atan(b, b.div(x, plus(b, root, 1.0))), 2.0)
 
 
 def _acos(b: Build, x: SSAValue) -> SSAValue:
     """2 · arctan(√(1 - x) / √(1 + x))"""
-    ratio = b.div(b.sqrt(b.sub(one(b, x), x)), b.sqrt(plus(b, x, 1.0)))
+    ratio = b.div(b.sqrt(b.sub(b.full_like(x, 1.0), x)), b.sqrt(plus(b, x, 1.0)))
     return times(b, _atan(b, ratio), 2.0)
 
 
@@ -171,8 +168,7 @@ def _cast(n: Node) -> SSAValue | Value:
 
     Refused: to and from types other than float32, int32, int64, bool, but of constants.
     """
-    dtype = dtype_name(n.integer("to"))
-    return _cast_to(n, dtype)
+    return _cast_to(n, dtype_name(n.integer("to")))
 
 
 def _cast_like(n: Node) -> SSAValue | Value:
@@ -190,19 +186,15 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
 
 
 def _fold_cast(n: Node, arrays: list[Array]) -> Array | None:
-    from rnncc.frontends.onnx.reading import onnx_package
-
-    x = arrays[0]
+    x, kind = arrays[0], n.integer("to")
+    dtype = dtype_name(kind)
     if x.dtype == object:
-        integer = dtype_name(n.integer("to")) in ("i32", "i64")
-        return x if integer else None
-    helper = onnx_package().helper
-    dtype = dtype_name(n.integer("to"))
+        return x if dtype in INTEGERS else None
     if dtype == "text":
         raise n.unsupported("casts to text, which is not supported")
     if dtype not in NUMPY and n.given("saturate"):
         return None
-    return x.astype(helper.tensor_dtype_to_np_dtype(n.integer("to")))
+    return x.astype(onnx_package().helper.tensor_dtype_to_np_dtype(kind))
 
 
 def _identity(n: Node) -> Value:

@@ -7,11 +7,12 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.composites import window_count
+from rnncc.ir.composites import move_axis, window_count
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 
 MAX_LENGTH = 4096
+"""Elements of one transform, whose matrix has their square."""
 
 
 def _matrix(n: Node, length: int, bins: int, parts: int) -> SSAValue:
@@ -46,6 +47,8 @@ def _dft(n: Node) -> SSAValue:
         raise n.error(f"has data of shape {shape_text(dims)}, whose last axis is not 1 or 2")
     at = (n.scalar(2) if n.has(2) else -2) if n.opset >= 20 else n.integer("axis", 1)
     axis, onesided = n.axis(at, len(dims)), bool(n.integer("onesided", 0))
+    if axis == len(dims) - 1:
+        raise n.error("transforms the axis of real and imaginary parts")
     if n.integer("inverse", 0):
         raise n.unsupported("goes back from a spectrum, which is not supported")
     size = dims[axis]
@@ -57,10 +60,9 @@ def _dft(n: Node) -> SSAValue:
     elif length is not None:
         x = b.slice(x, axis, 0, length)
     count = int(dims_of(x)[axis])
-    order = [a for a in range(len(dims) - 1) if a != axis]
-    perm = [*order, axis, len(dims) - 1]
-    y = _transformed(n, b.transpose(x, perm), count // 2 + 1 if onesided else count)
-    return b.transpose(y, [perm.index(a) for a in range(len(dims))])
+    last = len(dims) - 2
+    y = _transformed(n, move_axis(b, x, axis, last), count // 2 + 1 if onesided else count)
+    return move_axis(b, y, last, axis)
 
 
 def _stft(n: Node) -> SSAValue:

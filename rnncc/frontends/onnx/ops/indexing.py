@@ -1,4 +1,4 @@
-"""Operators that choose elements by numbers: rows, the largest, running sums, masks by place."""
+"""Operators that choose elements by number or by place."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import Node, Operator
-from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
+from rnncc.frontends.onnx.inputs import dtype_name
+from rnncc.frontends.onnx.node import INTEGERS, NUMBERS, Node, Operator
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.build import Build
 from rnncc.ir.composites import strided
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
-
-INTEGERS = ("i32", "i64")
 
 
 def _from_front(n: Node, index: SSAValue, size: Dim) -> SSAValue:
@@ -262,8 +260,6 @@ def _eye_like(n: Node) -> SSAValue:
 
     Refused: element types other than float32, int32, int64, bool.
     """
-    from rnncc.frontends.onnx.inputs import dtype_name
-
     b, dims = n.b, n.dims()
     dtype = dtype_name(n.integer("dtype")) if n.given("dtype") else n.value(0).dtype
     edge = b.sub(b.iota(dims, 1, "i32"), b.iota(dims, 0, "i32"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.elementwise import times
 from rnncc.ir.build import Build
+from rnncc.ir.composites import times
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
 

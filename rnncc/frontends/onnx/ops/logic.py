@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
-from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.node import FoldOne, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import folded
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.types import dtype_of
@@ -55,11 +55,11 @@ def _fold_where(n: Node, arrays: list[Array]) -> Array:
     return np.where(condition, x, y)
 
 
-def _fold_compare(numpy: Callable[..., Any], kind: str) -> Any:
+def _fold_compare(numpy: Callable[..., Any], kind: str) -> FoldOne:
     fold = folded(numpy, sizes.comparison(kind))
 
     def decided(n: Node, arrays: list[Array]) -> Array | None:
-        found: Any = fold(n, arrays)
+        found = fold(n, arrays)
         return None if found is None else found.astype(bool)
 
     return decided

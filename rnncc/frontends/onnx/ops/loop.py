@@ -11,26 +11,22 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
-from rnncc.frontends.onnx.ops.control import Inside, captures_of, inline
+from rnncc.frontends.onnx.ops.control import Inside, captures_of, inline, results_of
 from rnncc.frontends.onnx.values import Rows, Value
+from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
+from rnncc.ir.gates import repeat
 from rnncc.ir.types import dims_of, tensor
 
 if TYPE_CHECKING:
     from onnx import GraphProto
 
-    from rnncc.frontends.onnx.captures import Captures
     from rnncc.frontends.onnx.scope import Scope
-
 
 DEFAULT_LIMIT = 100_000
 """Turns of a loop that nothing bounds, where the user does not say."""
-
-
 ENDLESS = 1 << 31
 """From here on a trip count says nothing."""
-
-
 MAX_UNROLLED = 64
 """Turns that are built one after another, where a loop's values change their shapes."""
 
@@ -125,7 +121,7 @@ def _scanned(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> li
     waiting = iter(carry)
     arguments = [v if isinstance(v, Rows) else Value.computed(next(waiting)) for v in carried]
     _bind(inside.scope, graph, number, inside.b.fill(1, (), "i1"), arguments)
-    made = inside.values(graph)[1:]
+    made = inside.scope.run(graph, n.inside)[1:]
     after, scans = made[: len(carried)], made[len(carried) :]
     lists = [v for v in after if isinstance(v, Rows)]
     kept = [v for v in after if not isinstance(v, Rows)]
@@ -188,7 +184,6 @@ def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> l
 
 def _no_rows(n: Node, graph: GraphProto, index: int) -> SSAValue:
     """A scan output of a loop without turns."""
-
     type_ = graph.output[index].type.tensor_type
     dims = [d.dim_value for d in type_.shape.dim]
     dtype = dtype_name(type_.elem_type)
@@ -202,62 +197,35 @@ def _gated(
 ) -> list[Any]:
     """A loop that a condition may end."""
     if len(graph.output) > 1 + len(carried):
-        if always:
+        if always:  # a known count, or first condition, would say how many
             for index in (i for i in (0, 1) if n.has(i)):
                 n.known(index)
         what = "may end early, and has scan outputs, whose number of rows the run would decide"
         raise n.unsupported(what)
-    b, captures = n.b, captures_of(n, graph)
     if any(isinstance(v, Rows) for v in carried):
         raise n.unsupported("may end early, and appends to a list, whose length the run decides")
-    inits = [n.scope.ssa(v) for v in carried]
-    limit, limited = _limit(n, trips)
+    b, captures = n.b, captures_of(n, graph)
+    consts, inits = list(captures.consts), [n.scope.ssa(v) for v in carried]
     number, gate = b.fill(0, (), "i64"), b.fill(1, (), "i1")
     gate = b.reshape(n.x(1, ("i1",)), ()) if n.has(1) else gate
-    known = trips is not None and trips.is_static
-    most = None
-    if n.has(0) and not known and not _is_endless(n):
-        most = b.reshape(n.x(0, ("i64",)), ())
-        gate = b.logical("and", gate, b.compare("lt", number, most))
-    types = [v.type for v in (gate, number, *inits)]
-    inside = Inside(n, captures, types)
-    return _repeated(n, graph, (captures, inside), (gate, number, most), inits, (limit, limited))
+    counted = n.has(0) and not (trips is not None and trips.is_static) and not _is_endless(n)
+    if counted:
+        consts.append(b.reshape(n.x(0, ("i64",)), ()))
+        gate = b.logical("and", gate, b.compare("lt", number, consts[-1]))
 
+    def turn(inner: Build, given: list[SSAValue], carry: list[SSAValue]) -> Sequence[SSAValue]:
+        scope = captures.inside(inner, given[: len(captures.consts)])
+        _bind(scope, graph, carry[1], inner.fill(1, (), "i1"), carry[2:])
+        goes_on, *results = results_of(n, scope, graph)
+        if [v.type for v in results] != [v.type for v in inits]:
+            raise n.unsupported("may end early, and carries values whose shapes or types change")
+        following = inner.add(carry[1], inner.fill(1, (), "i64"))
+        goes_on = inner.reshape(goes_on, ())
+        if counted:
+            goes_on = inner.logical("and", goes_on, inner.compare("lt", following, given[-1]))
+        return [goes_on, following, *results]
 
-def _repeated(
-    n: Node,
-    graph: GraphProto,
-    body: tuple[Captures, Inside],
-    control: tuple[SSAValue, SSAValue, SSAValue | None],
-    inits: list[SSAValue],
-    limits: tuple[int, bool],
-) -> list[SSAValue]:
-    """A loop whose gate is carried, with the number of the turn."""
-    (captures, inside), (gate, number, most) = body, control
-    turn, *carry = inside.given[1:]
-    inner = inside.b
-    _bind(inside.scope, graph, turn, inner.fill(1, (), "i1"), carry)
-    goes_on, *results = inside.run(graph)
-    if [v.type for v in results] != [v.type for v in inits]:
-        raise n.unsupported("may end early, and carries values whose shapes or types change")
-    following = inner.add(turn, inner.fill(1, (), "i64"))
-    goes_on, consts = inner.reshape(goes_on, ()), list(captures.consts)
-    if most is not None:
-        below = inner.compare("lt", following, inside.constant(len(consts), most))
-        goes_on = inner.logical("and", goes_on, below)
-        consts.append(most)
-    results = [goes_on, following, *results]
-    finals, _ = n.b.scan_of(
-        consts,
-        [gate, number, *inits],
-        [],
-        inner,
-        results,
-        Dim.of(limits[0]),
-        gate=len(consts),
-        limited=limits[1],
-    )
-    return finals[2:]
+    return repeat(b, consts, [gate, number, *inits], turn, *_limit(n, trips))[2:]
 
 
 def _is_endless(n: Node) -> bool:

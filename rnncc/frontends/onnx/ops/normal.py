@@ -6,21 +6,20 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.elementwise import plus
 from rnncc.frontends.onnx.ops.ranking import place_of
 from rnncc.frontends.onnx.ops.reduce import mean
-from rnncc.ir.composites import layer_norm, softmax
+from rnncc.ir.composites import keep, kept_dims, layer_norm, log_softmax, plus, softmax
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 
 
-def _rows(n: Node) -> tuple[SSAValue, int, bool]:
-    """X, the axis of a row, and whether X was flattened to rows, as before opset 13."""
+def _rows(n: Node) -> tuple[SSAValue, int]:
+    """X, flattened to a matrix before opset 13, and the axis of a row."""
     x, dims = n.x(0, FLOATS), n.dims()
     if n.opset >= 13:
-        return x, n.axis(n.integer("axis", -1), len(dims)), False
+        return x, n.axis(n.integer("axis", -1), len(dims))
     axis = n.axis(n.integer("axis", 1), len(dims)) if dims else 0
-    return n.b.reshape(x, (product(dims[:axis]), product(dims[axis:]))), 1, True
+    return n.b.reshape(x, (product(dims[:axis]), product(dims[axis:]))), 1
 
 
 def _softmax(n: Node) -> SSAValue:
@@ -28,7 +27,7 @@ def _softmax(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    x, axis, _ = _rows(n)
+    x, axis = _rows(n)
     return n.b.reshape(softmax(n.b, x, axis), n.dims())
 
 
@@ -37,12 +36,8 @@ def _log_softmax(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    b, (x, axis, _) = n.b, _rows(n)
-    dims = dims_of(x)
-    kept = (*dims[:axis], 1, *dims[axis + 1 :])
-    centred = b.sub(x, b.reshape(b.reduce("max", x, [axis]), kept))
-    total = b.reshape(b.reduce("sum", b.exp(centred), [axis]), kept)
-    return b.reshape(b.sub(centred, b.log(total)), n.dims())
+    x, axis = _rows(n)
+    return n.b.reshape(log_softmax(n.b, x, axis), n.dims())
 
 
 def _hardmax(n: Node) -> SSAValue:
@@ -50,7 +45,7 @@ def _hardmax(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    b, (x, axis, _) = n.b, _rows(n)
+    b, (x, axis) = n.b, _rows(n)
     place = place_of(n, x, axis, "max", last=False, keep=True)
     here = b.compare("eq", b.iota(dims_of(x), axis, "i64"), place)
     return b.reshape(b.cast(here, "f32"), n.dims())
@@ -70,7 +65,7 @@ def _layer_norm(n: Node) -> list[SSAValue]:
     y, average, std = layer_norm(b, rows, None, None, axis, n.real("epsilon", 1e-5))
     y = b.mul(b.reshape(y, dims), scale)
     y = y if bias is None else b.add(y, bias)
-    kept = (*dims[:axis], *[1] * (len(dims) - axis))
+    kept = kept_dims(x, range(axis, len(dims)))
     inverse = b.div(b.full_like(std, 1.0), std)
     return [y, b.reshape(average, kept), b.reshape(inverse, kept)]
 
@@ -114,12 +109,12 @@ def _lp_norm(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    b, x, dims = n.b, n.x(0, FLOATS), n.dims()
-    axis, p = n.axis(n.integer("axis", -1), len(dims)), n.integer("p", 2)
+    b, x = n.b, n.x(0, FLOATS)
+    axis, p = n.axis(n.integer("axis", -1), len(n.dims())), n.integer("p", 2)
     if p not in (1, 2):
         raise n.error(f"attribute 'p' = {p} is not one of 1, 2")
-    size = b.reduce("sum", b.abs(x) if p == 1 else b.mul(x, x), [axis])
-    size = b.reshape(size if p == 1 else b.sqrt(size), (*dims[:axis], 1, *dims[axis + 1 :]))
+    size = keep(b, "sum", b.abs(x) if p == 1 else b.mul(x, x), [axis])
+    size = size if p == 1 else b.sqrt(size)
     held = b.select(b.compare("eq", size, b.fill(0.0, ())), b.full_like(size, 1.0), size)
     return b.div(x, held)
 
@@ -129,13 +124,11 @@ def _rms_norm(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    b, x, dims = n.b, n.x(0, FLOATS), n.dims()
-    axis = n.axis(n.integer("axis", -1), len(dims))
-    axes = list(range(axis, len(dims)))
+    b, x, rank = n.b, n.x(0, FLOATS), len(n.dims())
+    axes = list(range(n.axis(n.integer("axis", -1), rank), rank))
     square = mean(b, b.mul(x, x), axes)
     root = b.sqrt(plus(b, square, n.real("epsilon", float(np.float32(1e-5)))))
-    kept = (*dims[:axis], *[1] * (len(dims) - axis))
-    return b.mul(b.div(x, b.reshape(root, kept)), n.x(1, FLOATS))
+    return b.mul(b.div(x, b.reshape(root, kept_dims(x, axes))), n.x(1, FLOATS))
 
 
 OPERATORS: dict[str, Operator] = {

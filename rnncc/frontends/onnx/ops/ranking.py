@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import Node, Operator
-from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
+from rnncc.frontends.onnx.node import NUMBERS, Node, Operator
+from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.values import Array, as_objects
+from rnncc.ir import composites
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
+
+MAX_RANKED = 4096
+"""Elements along an axis of TopK, which compares each with each."""
+MAX_COUNTED = 1 << 22
+"""Numbers of a known range."""
 
 
 def _extremum_place(kind: str, order: str) -> Any:
@@ -32,16 +38,12 @@ def _extremum_place(kind: str, order: str) -> Any:
 def place_of(n: Node, x: SSAValue, axis: int, kind: str, last: bool, keep: bool) -> SSAValue:
     """Where along an axis an extremum stands, as int64."""
     b, dims = n.b, dims_of(x)
-    kept = (*dims[:axis], Dim.of(1), *dims[axis + 1 :])
-    best = b.reshape(b.reduce(kind, x, [axis]), kept)
-    here, number = b.compare("eq", x, best), b.iota(dims, axis, "i32")
+    here = b.compare("eq", x, composites.keep(b, kind, x, [axis]))
+    number = b.iota(dims, axis, "i32")
     none = b.fill(-1, (), "i32") if last else b.size(dims[axis], "i32")
     place = b.reduce("max" if last else "min", b.select(here, number, none), [axis])
     place = b.cast(place, "i64")
-    return b.reshape(place, kept) if keep else place
-
-
-MAX_RANKED = 4096
+    return b.reshape(place, composites.kept_dims(x, [axis])) if keep else place
 
 
 def _top_k(n: Node) -> list[SSAValue]:
@@ -58,19 +60,16 @@ def _top_k(n: Node) -> list[SSAValue]:
     if not 0 <= count <= size:
         raise n.error(f"takes {count} of {size} elements")
     largest = bool(n.integer("largest", 1))
-    order = [*(a for a in range(len(dims)) if a != axis), axis]
-    back = [order.index(a) for a in range(len(dims))]
-    x = b.transpose(x, order)
-    rank, lead = _ranks(b, x, largest), dims_of(x)[:-1]
-    wide = (*lead, Dim.of(count), Dim.of(size))
-    spread = range(len(lead)), len(lead) + 1
-    axes = [*spread[0], spread[1]]
-    here = b.compare("eq", b.broadcast(rank, wide, axes), b.iota(wide, len(lead), "i32"))
-    zero = n.full(0, x)
-    found = b.reduce("sum", b.select(here, b.broadcast(x, wide, axes), zero), [len(lead) + 1])
-    number = b.iota(wide, len(lead) + 1, "i64")
-    places = b.reduce("sum", b.select(here, number, n.full(0, "i64")), [len(lead) + 1])
-    return [b.transpose(found, back), b.transpose(places, back)]
+    last = len(dims) - 1
+    x = composites.move_axis(b, x, axis, last)
+    rank = _ranks(b, x, largest)
+    wide = (*dims_of(x)[:last], Dim.of(count), Dim.of(size))
+    axes = [*range(last), last + 1]
+    here = b.compare("eq", b.broadcast(rank, wide, axes), b.iota(wide, last, "i32"))
+    chosen = b.select(here, b.broadcast(x, wide, axes), n.full(0, x))
+    number = b.select(here, b.iota(wide, last + 1, "i64"), n.full(0, "i64"))
+    sums = [b.reduce("sum", value, [last + 1]) for value in (chosen, number)]
+    return [composites.move_axis(b, value, last, axis) for value in sums]
 
 
 def _ranks(b: Build, x: SSAValue, largest: bool) -> SSAValue:
@@ -87,22 +86,21 @@ def _ranks(b: Build, x: SSAValue, largest: bool) -> SSAValue:
     return b.reduce("sum", ahead, [rank])
 
 
-def _cumulative(function: str, start: float, formula: str) -> Any:
+def _cumulative(function: Binary, start: float, formula: str) -> Any:
     def build(n: Node) -> SSAValue:
-        b, x, dims = n.b, n.x(0, NUMBERS), n.dims()
-        axis = n.axis(int(n.scalar(1)), len(dims))
+        b, x = n.b, n.x(0, NUMBERS)
+        axis = n.axis(int(n.scalar(1)), len(dims_of(x)))
         exclusive = bool(n.integer("exclusive", 0))
-        perm = [axis, *(a for a in range(len(dims)) if a != axis)]
-        rows = b.transpose(x, perm)
+        rows = composites.move_axis(b, x, axis, 0)
 
         def step(inner: Build, consts: Any, carry: Any, row: Any) -> Any:
-            total = getattr(inner, function)(carry[0], row[0])
+            total = function(inner, carry[0], row[0])
             return [total], [carry[0] if exclusive else total]
 
         first = b.fill(start, dims_of(rows)[1:], dtype_of(x))
         reverse = bool(n.integer("reverse", 0))
         _, sums = b.scan([], [first], [rows], step, reverse=reverse)
-        return b.transpose(sums[0], [perm.index(a) for a in range(len(dims))])
+        return composites.move_axis(b, sums[0], 0, axis)
 
     build.__doc__ = (
         f"{formula}\n\nRefused: an axis that is computed at run time; elements other than float32, "
@@ -151,7 +149,7 @@ def _fold_range(n: Node, arrays: list[Array]) -> Array | None:
     if any(a.dtype == object for a in arrays):
         return None
     start, limit, delta = (a.reshape(-1)[0].item() for a in arrays)
-    if delta == 0 or (limit - start) / delta > 1 << 22:
+    if delta == 0 or (limit - start) / delta > MAX_COUNTED:
         raise n.error(f"counts from {start} to {limit} in steps of {delta}")
     count = max(int(np.ceil((limit - start) / delta)), 0)
     return (start + delta * np.arange(count)).astype(arrays[0].dtype)
@@ -161,7 +159,7 @@ OPERATORS: dict[str, Operator] = {
     "ArgMax": Operator(_extremum_place("max", "largest")),
     "ArgMin": Operator(_extremum_place("min", "smallest")),
     "TopK": Operator(_top_k),
-    "CumSum": Operator(_cumulative("add", 0, "Running sums along an axis."), _fold_sums),
-    "CumProd": Operator(_cumulative("mul", 1, "Running products along an axis.")),
+    "CumSum": Operator(_cumulative(Build.add, 0, "Running sums along an axis."), _fold_sums),
+    "CumProd": Operator(_cumulative(Build.mul, 1, "Running products along an axis.")),
     "Range": Operator(_range, _fold_range),
 }

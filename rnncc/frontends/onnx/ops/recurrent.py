@@ -3,86 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops import activations as act
-from rnncc.frontends.onnx.ops import elementwise as ew
+from rnncc.frontends.onnx.ops.gate_functions import Function, gate_functions
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 
-Function = Callable[[Build, SSAValue], SSAValue]
-
 DIRECTIONS = ("forward", "reverse", "bidirectional")
-DEFAULTS: dict[str, tuple[float | None, float | None]] = {
-    "affine": (1.0, 0.0),
-    "leakyrelu": (0.01, None),
-    "thresholdedrelu": (1.0, None),
-    "scaledtanh": (1.0, 1.0),
-    "hardsigmoid": (0.2, 0.5),
-    "elu": (1.0, None),
-}
-"""Functions with parameters -> what alpha and beta are where they are not given."""
-PLAIN: dict[str, Function] = {
-    "relu": Build.relu,
-    "tanh": Build.tanh,
-    "sigmoid": Build.sigmoid,
-    "softsign": act.softsign,
-    "softplus": act.softplus,
-}
-
-
-def _affine(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
-    return ew.plus(b, ew.times(b, x, alpha), beta)
-
-
-def _scaled_tanh(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
-    return ew.times(b, b.tanh(ew.times(b, x, beta)), alpha)
-
-
-WITH_ONE: dict[str, Callable[[Build, SSAValue, float], SSAValue]] = {
-    "leakyrelu": act.leaky_relu,
-    "thresholdedrelu": act.thresholded_relu,
-    "elu": act.elu,
-}
-WITH_TWO: dict[str, Callable[[Build, SSAValue, float, float], SSAValue]] = {
-    "affine": _affine,
-    "scaledtanh": _scaled_tanh,
-    "hardsigmoid": act.hard_sigmoid,
-}
-
-
-def _activations(n: Node, wanted: Sequence[str], directions: int) -> list[list[Function]]:
-    """The functions of each direction; alphas and betas go in order to those that have some."""
-    names = [name.lower() for name in n.texts("activations", list(wanted) * directions)]
-    if len(names) != len(wanted) * directions:
-        what = f"attribute 'activations' names {len(names)} functions"
-        raise n.error(f"{what}, expected {len(wanted) * directions}")
-    alphas, betas = n.reals("activation_alpha"), n.reals("activation_beta")
-    found = [_activation(n, name, alphas, betas) for name in names]
-    each = len(wanted)
-    return [found[d * each : (d + 1) * each] for d in range(directions)]
-
-
-def _activation(n: Node, name: str, alphas: list[float], betas: list[float]) -> Function:
-    if name in PLAIN:
-        return PLAIN[name]
-    if name not in DEFAULTS:
-        known = ", ".join(sorted([*PLAIN, *DEFAULTS]))
-        raise n.error(f"attribute 'activations' names {name[:40]!r}, not one of {known}")
-    alpha, beta = DEFAULTS[name]
-    a = alphas.pop(0) if alphas and alpha is not None else alpha
-    c = betas.pop(0) if betas and beta is not None else beta
-    assert a is not None
-    if name in WITH_ONE:
-        return lambda b, x: WITH_ONE[name](b, x, a)
-    assert c is not None
-    return lambda b, x: WITH_TWO[name](b, x, a, c)
+LENGTHS, STARTS, PEEPHOLES = 4, 5, 7
+"""The inputs of these numbers: sequence_lens, initial_h with initial_c behind it, P."""
 
 
 @dataclass
@@ -118,18 +53,17 @@ class Layer(ABC):
     states: ClassVar[int]
     activations: ClassVar[Sequence[str]]
 
-    def __init__(self, n: Node, weights: Weights, lengths: int, starts: Sequence[int]) -> None:
-        """`lengths`, `starts`: the numbers of these inputs."""
+    def __init__(self, n: Node, weights: Weights) -> None:
         self.n, self.b, self.weights = n, n.b, weights
         self.direction = n.one_of("direction", DIRECTIONS, "forward")
         self.directions = 2 if self.direction == "bidirectional" else 1
-        self.batch_first = bool(n.integer("layout", 0)) if n.opset >= 14 else False
+        self.batch_first = n.opset >= 14 and bool(n.integer("layout", 0))
         self.x = self._sequence()
         self.hidden = self._check_weights()
-        self.limit = n.real("clip", 0.0) if n.given("clip") else 0.0
-        self.functions = _activations(n, self.activations, self.directions)
-        self.lengths = self._lengths(lengths)
-        self.starts = [self._start(index) for index in starts]
+        self.limit = n.real("clip", 0.0)
+        self.functions = gate_functions(n, self.activations, self.directions)
+        self.lengths = self._lengths()
+        self.starts = [self._start(STARTS + k) for k in range(self.states)]
 
     @property
     def steps(self) -> Dim:
@@ -167,8 +101,8 @@ class Layer(ABC):
             raise self.n.error(what)
         return int(hidden)
 
-    def _lengths(self, index: int) -> SSAValue | None:
-        lengths = self.n.maybe(index, ("i32",))
+    def _lengths(self) -> SSAValue | None:
+        lengths = self.n.maybe(LENGTHS, ("i32",))
         if lengths is not None and dims_of(lengths) != (self.batch,):
             shown = shape_text(dims_of(lengths))
             what = f"has sequence_lens of shape {shown} for a batch of {self.batch}"
@@ -184,9 +118,8 @@ class Layer(ABC):
         made = self.b.transpose(given, (1, 0, 2)) if self.batch_first else given
         if dims_of(made) != want:
             shown = shape_text(dims_of(given))
-            raise self.n.error(
-                f"has an initial state of shape {shown}, expected {shape_text(want)}"
-            )
+            what = f"has an initial state of shape {shown}, expected {shape_text(want)}"
+            raise self.n.error(what)
         return made
 
     def run(self) -> list[SSAValue]:
@@ -273,9 +206,9 @@ class LSTM(Layer):
     gates, states = 4, 2
     activations = ("Sigmoid", "Tanh", "Tanh")
 
-    def __init__(self, n: Node, weights: Weights, peepholes: int | None = 7) -> None:
-        self.peep = None if peepholes is None else n.maybe(peepholes, FLOATS)
-        super().__init__(n, weights, 4, (5, 6))
+    def __init__(self, n: Node, weights: Weights) -> None:
+        super().__init__(n, weights)
+        self.peep = n.maybe(PEEPHOLES, FLOATS)
         want = (Dim.of(self.directions), Dim.of(3 * self.hidden))
         if self.peep is not None and dims_of(self.peep) != want:
             shown = shape_text(dims_of(self.peep))
@@ -315,7 +248,7 @@ class GRU(Layer):
     activations = ("Sigmoid", "Tanh")
 
     def __init__(self, n: Node, weights: Weights) -> None:
-        super().__init__(n, weights, 4, (5,))
+        super().__init__(n, weights)
         self.reset_after = bool(n.integer("linear_before_reset", 0))
 
     def prepare(self, d: Direction, index: int) -> tuple[SSAValue, list[SSAValue]]:
@@ -350,9 +283,6 @@ class Elman(Layer):
 
     gates, states = 1, 1
     activations = ("Tanh",)
-
-    def __init__(self, n: Node, weights: Weights) -> None:
-        super().__init__(n, weights, 4, (5,))
 
     def prepare(self, d: Direction, index: int) -> tuple[SSAValue, list[SSAValue]]:
         return self.project(d, [d.wb, d.rb]), [d.r]

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.arithmetic import NUMBERS
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
+from rnncc.frontends.onnx.ops.elementwise import absolute
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
+from rnncc.ir.composites import count, kept_dims
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of
 
@@ -30,12 +31,8 @@ def reduced_axes(n: Node) -> list[int]:
 def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMBERS) -> Any:
     def build(n: Node) -> SSAValue:
         x, axes = n.x(0, dtypes), reduced_axes(n)
-        dims = dims_of(x)
         y = function(n.b, x, axes)
-        if not n.integer("keepdims", 1):
-            return y
-        kept = [1 if axis in axes else d for axis, d in enumerate(dims)]
-        return n.b.reshape(y, kept)
+        return n.b.reshape(y, kept_dims(x, axes)) if n.integer("keepdims", 1) else y
 
     types = "float32" if dtypes == FLOATS else "float32, int32, int64"
     build.__doc__ = (
@@ -52,9 +49,7 @@ def total(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
 
 def mean(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
     """The mean of floats."""
-    count = product(dims_of(x)[axis] for axis in axes)
-    size = b.fill(int(count), ()) if count.is_static else b.cast(b.size(count), dtype_of(x))
-    return b.div(total(b, x, axes), size)
+    return b.div(total(b, x, axes), count(b, x, axes))
 
 
 def _extremum(kind: str) -> Reduction:
@@ -85,26 +80,19 @@ def _product(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
     return finals[0]
 
 
-def _absolute(b: Build, x: SSAValue) -> SSAValue:
-    if dtype_of(x) == "f32":
-        return b.abs(x)
-    return b.maximum(x, b.sub(b.fill(0, (), dtype_of(x)), x))
-
-
 def _log_sum_exp(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
     """max + ln Σ e^(x - max)"""
     if not axes:
         return x
-    dims = dims_of(x)
     most = b.reduce("max", x, axes)
     infinite = b.compare("eq", b.abs(most), b.fill(np.inf, ()))
     held = b.select(infinite, b.full_like(most, 0.0), most)
-    kept = b.reshape(held, [1 if a in axes else d for a, d in enumerate(dims)])
-    sums = b.log(b.reduce("sum", b.exp(b.sub(x, kept)), axes))
+    centred = b.sub(x, b.reshape(held, kept_dims(x, axes)))
+    sums = b.log(b.reduce("sum", b.exp(centred), axes))
     return b.add(sums, held)
 
 
-def _fold(numpy: Callable[..., Any]) -> Any:
+def _fold(numpy: Callable[..., Any]) -> FoldOne:
     def fold(n: Node, arrays: list[Array]) -> Array | None:
         axes = tuple(reduced_axes(n))
         if arrays[0].dtype == object and numpy not in (np.sum, np.prod):
@@ -127,7 +115,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceMin": Operator(_reduction(_extremum("min"), "The smallest", EXTREMA), _fold(np.min)),
     "ReduceProd": Operator(_reduction(_product, "The product"), _fold(np.prod)),
     "ReduceL1": Operator(
-        _reduction(lambda b, x, axes: total(b, _absolute(b, x), axes), "The sum of |X|")
+        _reduction(lambda b, x, axes: total(b, absolute(b, x), axes), "The sum of |X|")
     ),
     "ReduceL2": Operator(
         _reduction(lambda b, x, axes: b.sqrt(_squares(b, x, axes)), "√ of the sum of X²", FLOATS)

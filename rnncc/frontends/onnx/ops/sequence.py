@@ -5,7 +5,8 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
-from rnncc.frontends.onnx.values import Rows, Value, sizes_value
+from rnncc.frontends.onnx.values import Rows, Value, size_value
+from rnncc.ir.composites import move_axis
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 
@@ -59,9 +60,7 @@ def _concat(n: Node) -> SSAValue:
     if rows.stacked is not None:
         count, *dims = dims_of(rows.stacked)
         axis = n.axis(given, len(dims) + new)
-        order = [*range(1, len(dims) + 1)]
-        order.insert(axis, 0)
-        turned = b.transpose(rows.stacked, order)
+        turned = move_axis(b, rows.stacked, 0, axis)
         joined = [*dims[:axis], count * dims[axis], *dims[axis + 1 :]] if not new else None
         parts.append(turned if joined is None else b.reshape(turned, joined))
     for item in rows.items:
@@ -77,9 +76,7 @@ def _length(n: Node) -> Value:
     """How many elements a list has."""
     rows = _rows(n)
     held = Dim.of(0) if rows.stacked is None else dims_of(rows.stacked)[0]
-    found = sizes_value([held + len(rows.items)])
-    assert found.known is not None
-    return Value.of(found.known.reshape(()))
+    return size_value(held + len(rows.items))
 
 
 def _at(n: Node) -> Value:

@@ -8,9 +8,9 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import Node, Operator
-from rnncc.frontends.onnx.values import Array, Value, as_objects, sizes_value
+from rnncc.frontends.onnx.values import Array, Value, as_objects, size_value, sizes_value
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import dims_of, dtype_of, shape_text
+from rnncc.ir.types import dims_of, shape_text
 
 MAX_MADE = 1 << 22
 """How many known numbers a known tensor may be expanded to."""
@@ -25,9 +25,7 @@ def _shape(n: Node) -> Value:
 
 def _size(n: Node) -> Value:
     """The number of X's elements."""
-    array = np.empty((), object)
-    array[()] = product(n.dims())
-    return Value.of(array)
+    return size_value(product(n.dims()))
 
 
 def _reshape(n: Node) -> SSAValue:
@@ -188,15 +186,20 @@ def _fold_tile(n: Node, arrays: list[Array]) -> Array | None:
     return None if prod(counts) * arrays[0].size > MAX_MADE else np.tile(arrays[0], counts)
 
 
+def _in_blocks(n: Node) -> tuple[tuple[Dim, ...], int]:
+    """The sizes of four axes, and how many elements a block has along one of space."""
+    dims, size = n.dims(), n.integer("blocksize")
+    if len(dims) != 4 or size < 1:
+        raise n.error(f"has data of shape {shape_text(dims)} in blocks of {size}")
+    return dims, size
+
+
 def _depth_to_space(n: Node) -> SSAValue:
     """Blocks of channels become blocks of space.
 
     Refused: tensors that have not four axes.
     """
-    x, dims, size = n.x(), n.dims(), n.integer("blocksize")
-    if len(dims) != 4 or size < 1:
-        raise n.error(f"of a tensor of shape {shape_text(dims)} with blocks of {size}")
-    batch, c, h, w = dims
+    (batch, c, h, w), size = _in_blocks(n)
     channels = c.divide(size * size)
     if channels is None:
         raise n.error(f"{c} channels are no blocks of {size} x {size}")
@@ -204,9 +207,8 @@ def _depth_to_space(n: Node) -> SSAValue:
         apart, order = (batch, size, size, channels, h, w), (0, 3, 4, 1, 5, 2)
     else:
         apart, order = (batch, channels, size, size, h, w), (0, 1, 4, 2, 5, 3)
-    return n.b.reshape(
-        n.b.transpose(n.b.reshape(x, apart), order), (batch, channels, h * size, w * size)
-    )
+    turned = n.b.transpose(n.b.reshape(n.x(), apart), order)
+    return n.b.reshape(turned, (batch, channels, h * size, w * size))
 
 
 def _space_to_depth(n: Node) -> SSAValue:
@@ -214,22 +216,14 @@ def _space_to_depth(n: Node) -> SSAValue:
 
     Refused: tensors that have not four axes.
     """
-    x, dims, size = n.x(), n.dims(), n.integer("blocksize")
-    if len(dims) != 4 or size < 1:
-        raise n.error(f"of a tensor of shape {shape_text(dims)} with blocks of {size}")
-    batch, c, h, w = dims
+    (batch, c, h, w), size = _in_blocks(n)
     high, wide = h.divide(size), w.divide(size)
     if high is None or wide is None:
         raise n.error(f"{h} x {w} is not made of blocks of {size} x {size}")
-    apart = n.b.reshape(x, (batch, c, high, size, wide, size))
+    apart = n.b.reshape(n.x(), (batch, c, high, size, wide, size))
     crd = n.given("mode") and n.one_of("mode", ("DCR", "CRD")) == "CRD"
     order = (0, 1, 3, 5, 2, 4) if crd else (0, 3, 5, 1, 2, 4)
     return n.b.reshape(n.b.transpose(apart, order), (batch, c * size * size, high, wide))
-
-
-def of_dtype(value: SSAValue) -> str:
-    """The element type."""
-    return dtype_of(value)
 
 
 OPERATORS: dict[str, Operator] = {

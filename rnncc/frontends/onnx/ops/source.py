@@ -11,6 +11,7 @@ from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
 from rnncc.frontends.onnx.values import NAMES, Value
 
 SMALL = 1 << 20
+"""Up to so many elements a constant of known shape is numbers; a larger one is a fill."""
 
 
 def _constant(n: Node) -> Value:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
-from rnncc.ir.composites import softmax as build_softmax
+from rnncc.ir import composites
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
 
@@ -58,14 +58,12 @@ def variance_and_mean(
 
 def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """exp(x - max x) / sum exp(x - max x)"""
-    return build_softmax(at.b, x, at.axis(dim, rank_of(x)))
+    return composites.softmax(at.b, x, at.axis(dim, rank_of(x)))
 
 
 def log_softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """X - max x - ln sum exp(x - max x)"""
-    axis, b = at.axis(dim, rank_of(x)), at.b
-    shifted = b.sub(x, b.stop_gradient(keep(at, "max", x, [axis])))
-    return b.sub(shifted, b.log(keep(at, "sum", b.exp(shifted), [axis])))
+    return composites.log_softmax(at.b, x, at.axis(dim, rank_of(x)))
 
 
 def reduce(at: Site, kind: str, x: Value, dim: Axes) -> Value:

@@ -1,0 +1,64 @@
+"""Options that several commands take, and what becomes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from rnncc.errors import CompileError
+from rnncc.options import Options
+
+NET = click.argument("net", type=click.Path(path_type=Path))
+MEMORY_BUDGET = click.option(
+    "--memory-budget",
+    metavar="BYTES",
+    help="With --train: what tape and workspace may take together at the sizes of --plan-for,"
+    " such as 64M; checkpoints along time make room.",
+)
+RECOMPUTE = click.option(
+    "--recompute", metavar="WHAT", help="In backward: auto, none, all, or blobs' names."
+)
+JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def source_options(function: Callable[..., None]) -> Callable[..., None]:
+    """The options of every command that reads a net."""
+    for option in (
+        click.option("--cpu", metavar="CPU", help="native, or a CPU that LLVM knows."),
+        click.option("--target", metavar="TRIPLE", help="The machine, if not this one."),
+        click.option(
+            "--max-iterations",
+            type=int,
+            metavar="K",
+            help="The most turns of a While loop whose number of turns the net does not show.",
+        ),
+        click.option(
+            "--state",
+            multiple=True,
+            metavar="INPUT=OUTPUT",
+            help="An input that keeps what an output gave in the call before, as in a stream.",
+        ),
+        click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
+        click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
+        click.option(
+            "--shape", "shapes", multiple=True, metavar="BLOB=T,N,40", help="An input's shape."
+        ),
+        click.option("--name", help="NAME; the file's stem without it."),
+        click.option("--init", type=click.Path(path_type=Path), help="The net of parameters."),
+    ):
+        function = option(function)
+    return function
+
+
+def options_of(net: Path, given: dict[str, Any]) -> Options:
+    """What `source_options` and a command's own were given as; raises `CompileError`."""
+    given, shapes = dict(given), dict[str, str]()
+    for text in given.pop("shapes", ()):
+        blob, equals, shape = text.rpartition("=")
+        if not equals or not blob:
+            raise CompileError("--shape", f"{text!r} is not of the form BLOB=T,N,40")
+        shapes[blob] = shape
+    return Options.of(net, {**given, "shapes": shapes})

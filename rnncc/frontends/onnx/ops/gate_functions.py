@@ -1,0 +1,83 @@
+"""The functions of gates and states that a recurrent operator names, with their parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import Node
+from rnncc.frontends.onnx.ops import activations as act
+from rnncc.ir.build import Build
+from rnncc.ir.composites import plus, soft_sign, times
+
+Function = Callable[[Build, SSAValue], SSAValue]
+
+DEFAULTS: dict[str, tuple[float | None, float | None]] = {
+    "affine": (1.0, 0.0),
+    "leakyrelu": (0.01, None),
+    "thresholdedrelu": (1.0, None),
+    "scaledtanh": (1.0, 1.0),
+    "hardsigmoid": (0.2, 0.5),
+    "elu": (1.0, None),
+}
+"""Functions with parameters -> what alpha and beta are where they are not given."""
+PLAIN: dict[str, Function] = {
+    "relu": Build.relu,
+    "tanh": Build.tanh,
+    "sigmoid": Build.sigmoid,
+    "softsign": soft_sign,
+    "softplus": act.softplus,
+}
+
+
+def _affine(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
+    return plus(b, times(b, x, alpha), beta)
+
+
+def _scaled_tanh(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
+    return times(b, b.tanh(times(b, x, beta)), alpha)
+
+
+WITH_ONE: dict[str, Callable[[Build, SSAValue, float], SSAValue]] = {
+    "leakyrelu": act.leaky_relu,
+    "thresholdedrelu": act.thresholded_relu,
+    "elu": act.elu,
+}
+WITH_TWO: dict[str, Callable[[Build, SSAValue, float, float], SSAValue]] = {
+    "affine": _affine,
+    "scaledtanh": _scaled_tanh,
+    "hardsigmoid": act.hard_sigmoid,
+}
+
+
+def gate_functions(n: Node, wanted: Sequence[str], directions: int) -> list[list[Function]]:
+    """The functions of each direction; alphas and betas go in order to those that have some.
+
+    Args:
+        wanted: the names of one direction's functions, where the node says none.
+    """
+    names = [name.lower() for name in n.texts("activations", list(wanted) * directions)]
+    if len(names) != len(wanted) * directions:
+        what = f"attribute 'activations' names {len(names)} functions"
+        raise n.error(f"{what}, expected {len(wanted) * directions}")
+    alphas, betas = n.reals("activation_alpha"), n.reals("activation_beta")
+    found = [_activation(n, name, alphas, betas) for name in names]
+    each = len(wanted)
+    return [found[d * each : (d + 1) * each] for d in range(directions)]
+
+
+def _activation(n: Node, name: str, alphas: list[float], betas: list[float]) -> Function:
+    if name in PLAIN:
+        return PLAIN[name]
+    if name not in DEFAULTS:
+        known = ", ".join(sorted([*PLAIN, *DEFAULTS]))
+        raise n.error(f"attribute 'activations' names {name[:40]!r}, not one of {known}")
+    alpha, beta = DEFAULTS[name]
+    a = alphas.pop(0) if alphas and alpha is not None else alpha
+    c = betas.pop(0) if betas and beta is not None else beta
+    assert a is not None
+    if name in WITH_ONE:
+        return lambda b, x: WITH_ONE[name](b, x, a)
+    assert c is not None
+    return lambda b, x: WITH_TWO[name](b, x, a, c)
