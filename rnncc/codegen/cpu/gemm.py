@@ -23,12 +23,10 @@ from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 
-NEAR_BYTES = 16 * 1024
-"""Of weights that stay near from step to step: half of the smallest first-level cache."""
+CACHE_BYTES = 32 * 1024
+"""Of the smallest first-level cache."""
 LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
-NEAREST_BYTES = 32 * 1024
-"""The first-level cache."""
 CHAINS = 8
 """Independent sums that keep the multiply-add units busy when there is one row."""
 
@@ -155,7 +153,7 @@ class _GemmCode:
         """How many panels give chains enough; one, where it alone is still near on the way back."""
         chains = self.slots * -(-self.panel // self.lanes)
         several, size = max(1, CHAINS // chains), self.terms.size(self.panel)
-        one_stays = size <= NEAREST_BYTES <= several * size
+        one_stays = size <= CACHE_BYTES <= several * size
         return 1 if one_stays and chains >= self.terms.chains else several
 
     def _tiles(self, outer: list[Value], count: Value) -> None:
@@ -174,8 +172,8 @@ class _GemmCode:
 
     @property
     def _is_far(self) -> bool:
-        """Whether the weights do not all stay in the first-level cache from step to step."""
-        return self.terms.size(self.op.units) > NEAR_BYTES
+        """Whether the weights do not all stay in the first-level cache, with the states."""
+        return self.terms.size(self.op.units) > CACHE_BYTES // 2
 
     def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
         """All rows: as many large tiles as fit, then smaller ones."""
