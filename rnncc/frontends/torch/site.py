@@ -95,6 +95,11 @@ class Site:
         kind = self.dtype if dtype is None else dtype
         return self.b.cast(x, kind) if isinstance(x, SSAValue) else self.b.fill(float(x), (), kind)
 
+    def scaled(self, x: Operand, factor: Number) -> Value:
+        """An operand of the result's element type, times a number."""
+        value = self.value(x)
+        return value if factor == 1 else self.b.mul(value, self.value(factor))
+
     def common(self, *operands: Operand) -> list[Value]:
         """Operands of the element type that comparisons and choices bring them to."""
         kind = max((_kind(x) for x in operands), key=ORDER.index)
@@ -124,11 +129,6 @@ def location(node: Node) -> Location:
 def rank_of(x: Value) -> int:
     """The number of axes."""
     return len(dims_of(x))
-
-
-def last_axes(x: Value, count: int) -> list[int]:
-    """The last axes of a value."""
-    return list(range(rank_of(x) - count, rank_of(x)))
 
 
 def _kind(x: Operand) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
 from rnncc.ir.composites import softmax as build_softmax
@@ -32,18 +33,6 @@ def extreme(kind: str) -> Translation:
     return translate
 
 
-def variance(
-    at: Site,
-    x: Value,
-    dim: Axes = None,
-    *,
-    correction: Number | None = None,
-    keepdim: bool = False,
-) -> Value:
-    """The mean square of what is left without the mean, over the count less the correction"""
-    return _moments(at, x, dim, correction)[0]
-
-
 def variance_and_mean(
     at: Site,
     x: Value,
@@ -52,17 +41,27 @@ def variance_and_mean(
     correction: Number | None = None,
     keepdim: bool = False,
 ) -> tuple[Value, Value]:
-    """Both"""
-    return _moments(at, x, dim, correction)
+    """The mean square of what is left without the mean, over the count less the correction"""
+    axes, b = _axes(at, x, dim), at.b
+    average = b.div(keep(at, "sum", x, axes), count(at, x, axes))
+    rest = b.sub(x, average)
+    less = 1 if correction is None else correction
+    spread = b.div(b.reduce("sum", b.mul(rest, rest), axes), count(at, x, axes, less))
+    return b.reshape(spread, at.dims), b.reshape(average, at.dims)
+
+
+def variance(at: Site, x: Value, dim: Axes = None, **options: Any) -> Value:
+    """The first of the two"""
+    return variance_and_mean(at, x, dim, **options)[0]
 
 
 def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """exp(x - max x) / sum exp(x - max x)"""
-    return build_softmax(at.b, x, at.axis(dim, rank_of(x)))
+    return build_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
 def log_softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
-    """X - max x - ln sum exp(x - max x)"""
+    """x - max x - ln sum exp(x - max x)"""
     axis, b = at.axis(dim, rank_of(x)), at.b
     shifted = b.sub(x, b.stop_gradient(keep(at, "max", x, [axis])))
     return b.sub(shifted, b.log(keep(at, "sum", b.exp(shifted), [axis])))
@@ -81,18 +80,12 @@ def keep(at: Site, kind: str, x: Value, axes: Sequence[int]) -> Value:
 
 
 def count(at: Site, x: Value, axes: Sequence[int], less: Number = 0) -> Value:
-    """How many elements each sum along axes has, as a float."""
-    size = product(dims_of(x)[axis] for axis in axes) - int(less)
-    return at.value(int(size)) if size.is_static else at.value(at.b.size(size))
-
-
-def _moments(at: Site, x: Value, dim: Axes, correction: Number | None) -> tuple[Value, Value]:
-    axes, b = _axes(at, x, dim), at.b
-    average = b.div(keep(at, "sum", x, axes), count(at, x, axes))
-    rest = b.sub(x, average)
-    less = 1 if correction is None else correction
-    spread = b.div(b.reduce("sum", b.mul(rest, rest), axes), count(at, x, axes, less))
-    return b.reshape(spread, at.dims), b.reshape(average, at.dims)
+    """How many elements each sum along axes has, less so many but not below 0, as a float."""
+    size = product(dims_of(x)[axis] for axis in axes)
+    if size.is_static:
+        return at.value(max(int(size) - less, 0))
+    known = at.value(at.b.size(size))
+    return at.b.maximum(at.b.sub(known, at.value(less)), at.value(0)) if less else known
 
 
 def _axes(at: Site, x: Value, dim: Axes) -> list[int]:
