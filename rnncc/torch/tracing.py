@@ -24,11 +24,10 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch.cell import Step, scan_program
-from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.site import LINE, location
 from rnncc.frontends.torch.trace import aten_graph
 from rnncc.torch.nets import TorchNet, check_tensor, is_wide
 
-_LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 _RAISED = re.compile(r"raised exception (.+)")
 _GOT = re.compile(r"got (\w+\(.+\))")
 VARIANTS = 1 << 12
@@ -197,7 +196,7 @@ def _unmark(module: GraphModule) -> tuple[list[int], int]:
 
 def _where(cell: Any, text: str) -> Location:
     """The user's line in Dynamo's message, or the cell's name."""
-    lines = [(file, line) for file, line in _LINE.findall(text) if file != __file__]
+    lines = [(file, line) for file, line in LINE.findall(text) if file != __file__]
     return Location(":".join(lines[-1]) if lines else "", _name(cell))
 
 

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph
-from rnncc.frontends.torch.types import DTYPES, type_name
+from rnncc.frontends.torch.types import element_type
 from rnncc.ir.build import Build, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
@@ -72,11 +72,9 @@ def scan_program(step: Step, reverse: bool) -> Program:
 
 
 def _input(b: Build, name: str, tensor: torch.Tensor, sequence: bool = False) -> SSAValue:
-    if tensor.dtype not in DTYPES:
-        what = f"a tensor of {type_name(tensor.dtype)} and shape {list(tensor.shape)}"
-        raise CompileError("", f"{what}: the dtype is not supported")
+    dtype = element_type(tensor.dtype, f"a tensor of shape {list(tensor.shape)}")
     dims = [Dim.of("T")] * sequence + [Dim.of(size) for size in tensor.shape]
-    return b.input(name, dims, DTYPES[tensor.dtype])
+    return b.input(name, dims, dtype)
 
 
 def _check_states(new: Values, old: Values) -> None:

@@ -12,7 +12,7 @@ from torch.fx import Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.torch.types import DTYPES, ORDER, type_name
+from rnncc.frontends.torch.types import ORDER, element_type
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
@@ -22,7 +22,8 @@ Number = float | int | bool
 Operand = SSAValue | Number
 Dims = tuple[Dim, ...]
 SEED = "seed"
-_LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
+LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
+"""A line of a traceback: the file and the number."""
 
 
 class Random:
@@ -73,7 +74,7 @@ class Site:
     @property
     def dtype(self) -> str:
         """The result's element type; the first one's, of several."""
-        return self.dtype_name(self._result.dtype)
+        return element_type(self._result.dtype, self.b.loc)
 
     @property
     def _result(self) -> torch.Tensor:
@@ -83,12 +84,6 @@ class Site:
     def shape(self, tensor: torch.Tensor) -> Dims:
         """A fake tensor's shape."""
         return tuple(self.size(size) for size in tensor.shape)
-
-    def dtype_name(self, dtype: torch.dtype) -> str:
-        """The element type of that name in `rnn`; refuses what it has none for."""
-        if dtype not in DTYPES:
-            self.refuse(f"{type_name(dtype)} is not supported", "cast to float32")
-        return DTYPES[dtype]
 
     def value(self, x: Operand, dtype: str | None = None) -> Value:
         """An operand of an element type; a number becomes a fill of rank 0."""
@@ -121,7 +116,7 @@ class Site:
 
 def location(node: Node) -> Location:
     """The user's line, where PyTorch knows it, and the operator."""
-    lines = _LINE.findall(node.meta.get("stack_trace") or "")
+    lines = LINE.findall(node.meta.get("stack_trace") or "")
     target = node.target if isinstance(node.target, str) else str(node.target)
     return Location(":".join(lines[-1]) if lines else "", target)
 
