@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
@@ -20,7 +19,7 @@ from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.recurrent_op import recurrent_kind
 from rnncc.frontends.torch.site import Random
 from rnncc.frontends.torch.sizes import Sizes
-from rnncc.frontends.torch.trace import aten_graph
+from rnncc.frontends.torch.trace import aten_graph, fake_mode
 from rnncc.frontends.torch.types import element_type
 from rnncc.ir.build import Build
 from rnncc.torch.autograd import apply
@@ -60,8 +59,7 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
     for fake in fakes:
         if isinstance(fake, torch.Tensor):
             check_tensor(fake)
-    mode = next((f.fake_mode for f in fakes if isinstance(f, FakeTensor)), None)
-    graph = aten_graph(module, fakes, mode)
+    graph = aten_graph(module, fakes, fake_mode(fakes))
     b, sizes = Build.net("graph"), Sizes()
 
     def value_of(number: int, fake: Any) -> Any:

@@ -19,7 +19,8 @@ from rnncc.ir.types import dims_of, dtype_of
 
 Value = SSAValue
 Number = float | int | bool
-Operand = SSAValue | Number
+Operand = SSAValue | Number | Dim
+"""A tensor, a number, or a size."""
 Dims = tuple[Dim, ...]
 SEED = "seed"
 LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
@@ -86,8 +87,10 @@ class Site:
         return tuple(self.size(size) for size in tensor.shape)
 
     def value(self, x: Operand, dtype: str | None = None) -> Value:
-        """An operand of an element type; a number becomes a fill of rank 0."""
+        """An operand of an element type; a number or a size becomes a tensor of rank 0."""
         kind = self.dtype if dtype is None else dtype
+        if isinstance(x, Dim) and not x.is_static:
+            x = self.b.size(x)
         return self.b.cast(x, kind) if isinstance(x, SSAValue) else self.b.fill(float(x), (), kind)
 
     def scaled(self, x: Operand, factor: Number) -> Value:
@@ -129,7 +132,7 @@ def rank_of(x: Value) -> int:
 def _kind(x: Operand) -> str:
     if isinstance(x, SSAValue):
         return dtype_of(x)
-    return "i1" if isinstance(x, bool) else "i64" if isinstance(x, int) else "f32"
+    return "i1" if isinstance(x, bool) else "i64" if isinstance(x, (int, Dim)) else "f32"
 
 
 Translation = Callable[..., Any]

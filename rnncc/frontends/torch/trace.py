@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch._decomp
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -54,6 +54,11 @@ def _traced(
         made = make_fx(torch.func.functionalize(run), decompositions(), tracing)(*examples)
     _refuse_changes(made)
     return made
+
+
+def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:
+    """The mode that the fakes among some values are of."""
+    return next((x.fake_mode for x in values if isinstance(x, FakeTensor)), None)
 
 
 @cache

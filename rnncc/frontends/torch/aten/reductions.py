@@ -84,7 +84,7 @@ def count(at: Site, x: Value, axes: Sequence[int], less: Number = 0) -> Value:
     size = product(dims_of(x)[axis] for axis in axes)
     if size.is_static:
         return at.value(max(int(size) - less, 0))
-    known = at.value(at.b.size(size))
+    known = at.value(size)
     return at.b.maximum(at.b.sub(known, at.value(less)), at.value(0)) if less else known
 
 

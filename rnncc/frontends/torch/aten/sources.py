@@ -32,11 +32,9 @@ def copy(at: Site, x: Value, new: Value, *_: Any) -> Value:
     return at.widened(at.value(new))
 
 
-def scalar_tensor(at: Site, value: Number | Dim, **_: Any) -> Value:
+def scalar_tensor(at: Site, value: Operand, **_: Any) -> Value:
     """A number as a tensor of rank 0"""
-    if isinstance(value, Dim) and not value.is_static:
-        return at.value(at.b.size(value))
-    return at.value(float(value))
+    return at.value(value)
 
 
 def arange(at: Site, *bounds: Any, **_: Any) -> Value:
@@ -45,7 +43,7 @@ def arange(at: Site, *bounds: Any, **_: Any) -> Value:
     if not all(isinstance(n, (int, Dim)) for n in (start, step)):
         at.refuse("a range of numbers that are not whole is not supported")
     count = at.value(at.b.iota(at.dims, 0, "i64"))
-    return at.b.add(at.b.mul(count, scalar_tensor(at, step)), scalar_tensor(at, start))
+    return at.b.add(at.b.mul(count, at.value(step)), at.value(start))
 
 
 OPERATORS: Table = {
