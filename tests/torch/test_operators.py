@@ -25,6 +25,12 @@ OPERATORS: dict[str, Operator] = {
     "var along an axis": lambda x, y, n: x.var(1, correction=2, keepdim=True),
     "var with half a correction": lambda x, y, n: torch.var(x, 0, correction=0.5),
     "var and mean": lambda x, y, n: torch.var_mean(x, 1)[1],
+    "norm": lambda x, y, n: x.norm() + F.normalize(y, dim=1),
+    "norm of order 1 along both axes": lambda x, y, n: torch.linalg.vector_norm(x, 1, (0, 1)),
+    "largest norm": lambda x, y, n: torch.linalg.vector_norm(x - y, torch.inf, 0, keepdim=True),
+    "slope of the norm of zeros": lambda x, y, n: (x - x).norm(dim=1) + x[:, 0],
+    "running sum": lambda x, y, n: x.cumsum(0) * y.cumsum(-1),
+    "running sum of whole numbers": lambda x, y, n: n.cumsum(0) + (n > 2).cumsum(0),
     "softmax of whole numbers": lambda x, y, n: torch.softmax(n, 0, dtype=torch.float32),
     "layer norm over two axes": lambda x, y, n: F.layer_norm(x, (4, 6), y, y + 1),
     "layer norm over one": lambda x, y, n: F.layer_norm(x, (6,), y[0]),
@@ -81,6 +87,7 @@ def test_operators() -> None:
 
 
 REFUSED: dict[str, Operator] = {
+    "norm of order 3 is not supported": lambda x, y, n: x.norm(3),
     "bits of whole numbers": lambda x, y, n: n & 1,
     "only a vector can be sorted": lambda x, y, n: x.sort()[0],
     "cannot be replaced": lambda x, y, n: x.slice_scatter(x[:, ::2], 1, step=2),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from rnncc.frontends.torch.aten.shapes import from_front, in_front
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
+from rnncc.ir.build import Build, Values
 from rnncc.ir.composites import softmax as build_softmax
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
@@ -55,6 +58,44 @@ def variance(at: Site, x: Value, dim: Axes = None, **options: Any) -> Value:
     return variance_and_mean(at, x, dim, **options)[0]
 
 
+def norm(
+    at: Site,
+    x: Value,
+    ord: Number = 2,
+    dim: Axes = None,
+    keepdim: bool = False,
+    **_: object,
+) -> Value:
+    """√(sum x²), sum |x| or max |x|; flat at 0"""
+    x = at.value(x)
+    if ord == 1:
+        return reduce(at, "sum", at.b.abs(x), dim)
+    if ord == math.inf:
+        return reduce(at, "max", at.b.abs(x), dim)
+    if ord != 2:
+        at.refuse(f"the norm of order {ord} is not supported", "1, 2 or inf")
+    squares = reduce(at, "sum", at.b.mul(x, x), dim)
+    none = at.b.compare("eq", squares, at.value(0))
+    root = at.b.sqrt(at.b.select(none, at.value(1), squares))
+    return at.b.select(none, at.value(0), root)
+
+
+def running_sum(at: Site, x: Value, dim: int, **options: object) -> Value:
+    """The sum of what is there so far along an axis"""
+    b, x = at.b, at.value(x)
+    if rank_of(x) == 0:
+        return x
+    axis = at.axis(dim, rank_of(x))
+    rows = in_front(at, x, axis)
+
+    def step(inner: Build, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        total = inner.add(carry[0], row[0])
+        return [total], [total]
+
+    _, (sums,) = b.scan([], [b.fill(0, dims_of(rows)[1:], at.dtype)], [rows], step)
+    return from_front(at, sums, axis)
+
+
 def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """exp(x - max x) / sum exp(x - max x)"""
     return build_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
@@ -100,6 +141,8 @@ OPERATORS: Table = {
     "amin": extreme("min"),
     "max.default": extreme("max"),
     "min.default": extreme("min"),
+    "linalg_vector_norm": norm,
+    "cumsum": running_sum,
     "var": variance,
     "var_mean": variance_and_mean,
     **dict.fromkeys(("_softmax", "softmax.int"), softmax),

@@ -149,13 +149,23 @@ def flip(at: Site, x: Value, dims: Sequence[int]) -> Value:
 
 def _flipped(at: Site, x: Value, axis: int) -> Value:
     """Rows of one sequence, the last one first."""
-    b, rank = at.b, rank_of(x)
-    there = [axis, *(other for other in range(rank) if other != axis)]
-    rows = b.transpose(x, there)
+    b, rows = at.b, in_front(at, x, axis)
     size, *rest = dims_of(rows)
     lengths = b.broadcast(b.size(size, "i32"), [1], [])
     turned = b.reverse_segments(b.reshape(rows, (size, 1, *rest)), lengths)
-    return b.transpose(b.reshape(turned, (size, *rest)), [there.index(i) for i in range(rank)])
+    return from_front(at, b.reshape(turned, (size, *rest)), axis)
+
+
+def in_front(at: Site, x: Value, axis: int) -> Value:
+    """One axis before all others."""
+    return at.b.transpose(x, [axis, *(other for other in range(rank_of(x)) if other != axis)])
+
+
+def from_front(at: Site, x: Value, axis: int) -> Value:
+    """The first axis back in its place."""
+    order = list(range(1, rank_of(x)))
+    order.insert(axis, 0)
+    return at.b.transpose(x, order)
 
 
 def roll(at: Site, x: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
