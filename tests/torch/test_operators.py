@@ -21,6 +21,8 @@ OPERATORS: dict[str, Operator] = {
     "empty slice": lambda x, y, n: x[5:3],
     "select from the end": lambda x, y, n: x[-2],
     "unbind": lambda x, y, n: x.unbind(0)[2] - x.unbind(1)[1].sum(),
+    "rows by number": lambda x, y, n: x[torch.tensor([2, -1])] + y[n[1:3].clamp(max=3)],
+    "detached whole numbers": lambda x, y, n: n.detach() + (x > 0).detach(),
     "var": lambda x, y, n: x.var(),
     "var along an axis": lambda x, y, n: x.var(1, correction=2, keepdim=True),
     "var with half a correction": lambda x, y, n: torch.var(x, 0, correction=0.5),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from rnncc.frontends.torch.site import Number, Site, Table, Value
+from rnncc.ir.types import FLOATS
 
 
 def relu(at: Site, x: Value) -> Value:
@@ -80,7 +81,7 @@ def mish(at: Site, x: Value) -> Value:
 
 def detach(at: Site, x: Value) -> Value:
     """x; no gradient flows back to it"""
-    return at.b.stop_gradient(x)
+    return at.b.stop_gradient(x) if at.dtype in FLOATS else x
 
 
 def _above(at: Site, x: Value, bound: Number) -> Value:
