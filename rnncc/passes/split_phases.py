@@ -91,11 +91,11 @@ class _Sequences:
         nodes = [*choice.saved, *choice.kept]
         rows = [n.row for n in nodes if isinstance(n, Rows) and n.scan is scan]
         loop.ys += [Made(row) for row in dict.fromkeys(rows) if row not in there]
-        self.stored = set(rows)
         self.scan = loop.rebuild()
         new = self.scan.body.block.args
         self.args = dict[SSAValue, SSAValue](zip(old, new, strict=True))
         self.finals = dict[SSAValue, SSAValue](zip(finals, self.scan.finals, strict=True))
+        self.stored = set(map(self.now, rows))
 
     def now(self, value: SSAValue) -> SSAValue:
         """A value of the body as it was is now this one."""
@@ -140,14 +140,14 @@ class _Maker:
             return self.loop.add_const(self.consts[value])
         if value in self.rows:
             return self._read(value, self.rows[value])
+        if value in self.forward.stored:
+            return self._read(value, self.forward.of(value))
         if value in self.carry:
             init, after = self.carry[value]
             scan = self.forward.scan
             assert scan.next_op is not None
             b = Build.before(scan.next_op)
             return self._read(value, b.shift(self.forward.of(after), init, bool(scan.reverse)))
-        if value in self.forward.stored:
-            return self._read(value, self.forward.of(value))
         op = value.owner
         assert isinstance(op, RnnOp), "what is computed again comes from what is stored"
         made = op.clone({operand: self.make(operand) for operand in op.operands})

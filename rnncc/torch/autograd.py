@@ -19,7 +19,7 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """
     check_mode()
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return list(_Net.apply(net, *tensors))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        return list(_Net.apply(net, *tensors))
     return net.infer(tensors)
 
 

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import GraphModule
+from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.recurrent_op import recurrent_kind
 from rnncc.frontends.torch.site import Random
 from rnncc.frontends.torch.sizes import Sizes
-from rnncc.frontends.torch.trace import aten_graph
-from rnncc.frontends.torch.types import DTYPES, type_name
+from rnncc.frontends.torch.trace import aten_graph, fake_mode
+from rnncc.frontends.torch.types import element_type
 from rnncc.ir.build import Build
 from rnncc.torch.autograd import apply
 from rnncc.torch.nets import TorchNet, check_tensor, is_wide
@@ -59,21 +59,19 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
     for fake in fakes:
         if isinstance(fake, torch.Tensor):
             check_tensor(fake)
-    mode = next((f.fake_mode for f in fakes if isinstance(f, FakeTensor)), None)
-    graph = aten_graph(module, fakes, mode)
+    graph = aten_graph(module, fakes, fake_mode(fakes))
     b, sizes = Build.net("graph"), Sizes()
-    values: list[Any] = []
-    for number, fake in enumerate(fakes):
+
+    def value_of(number: int, fake: Any) -> Any:
         if not isinstance(fake, torch.Tensor):
-            values.append(sizes(fake))
-            continue
-        if fake.dtype not in DTYPES:
-            raise CompileError("", f"{type_name(fake.dtype)} is not supported")
+            return sizes(fake)
         dims = [sizes(size) for size in fake.shape]
-        values.append(b.input(f"x{number}", dims, DTYPES[fake.dtype]))
+        return b.input(f"x{number}", dims, element_type(fake.dtype))
+
+    values = [value_of(number, fake) for number, fake in enumerate(fakes)]
     random = Random(b)
     made = lower_graph(graph, b, values, sizes, random)
-    if not all(hasattr(value, "type") for value in made):
+    if not all(isinstance(value, SSAValue) for value in made):
         raise CompileError("", "a graph gives what is no tensor")
     program = b.finish({f"y{i}": value for i, value in enumerate(made)})
     found = [*fakes, *(node.meta.get("val") for node in graph.graph.nodes)]

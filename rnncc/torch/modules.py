@@ -51,8 +51,7 @@ def compile(
     """
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")
-    exported = export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
-    names = _symbol_names(exported, module, (args, dict(kwargs or {})), dynamic_shapes)
+    exported, names = _exported(module, args, kwargs, dynamic_shapes)
     net = import_exported(exported, names=names, packed=frozen)
     made = CompiledModule(module, exported, net, frozen)
     if train is not None:
@@ -80,8 +79,7 @@ def build(
     Raises:
         CompileError: as for `compile` and `rnncc.build`.
     """
-    exported = export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
-    names = _symbol_names(exported, module, (args, dict(kwargs or {})), dynamic_shapes)
+    exported, names = _exported(module, args, kwargs, dynamic_shapes)
     program = import_exported(exported, name, names, packed=True).program
     return rnncc.build(program, out=out, name=name, products=products, **options)
 
@@ -158,15 +156,22 @@ def export(
         raise CompileError(type(module).__name__, f"torch.export: {reason}") from error
 
 
+def _exported(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, shapes: Any
+) -> tuple[ExportedProgram, dict[str, str]]:
+    """The program, and what the user calls the symbols in it."""
+    exported = export(module, args, kwargs, dynamic_shapes=shapes)
+    arguments = inspect.signature(module.forward).bind(*args, **(kwargs or {})).arguments
+    return exported, _symbol_names(exported, arguments, shapes)
+
+
 def _symbol_names(
-    exported: ExportedProgram, module: torch.nn.Module, given: Any, shapes: Any
+    exported: ExportedProgram, arguments: Mapping[str, Any], shapes: Any
 ) -> dict[str, str]:
     """What the user calls the symbols, from the place of each `Dim`."""
     names, users = dict[str, str](), set(exported.graph_signature.user_inputs)
     if not shapes:
         return names
-    args, kwargs = given
-    arguments = inspect.signature(module.forward).bind(*args, **kwargs).arguments
     places = exported.graph.find_nodes(op="placeholder")
     nodes = iter([node for node in places if node.name in users])
     for number, (name, value) in enumerate(arguments.items()):
@@ -204,5 +209,7 @@ def _owner(module: torch.nn.Module, exported: ExportedProgram, target: str) -> t
 
 
 class _Constant:
+    """The owner of such a tensor."""
+
     def __init__(self, value: torch.Tensor) -> None:
         self.value = value

@@ -7,18 +7,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
+from weakref import WeakSet
 
 import torch
+import torch._dynamo
 from torch._higher_order_ops.scan import scan as exported_scan
 from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.torch.autograd import apply, check_mode
+from rnncc.torch.captured import Reading
 from rnncc.torch.nets import TorchNet, check_tensor
-from rnncc.torch.tracing import Reading, read
+from rnncc.torch.tracing import code_of, read
 
 _Type = tuple[torch.Size, torch.dtype]
+_fixed: WeakSet[Any] = WeakSet()
+"""Cells that are read for one batch size at a time."""
 
 
 @torch.compiler.disable(reason="rnncc compiles the loop")
@@ -47,23 +52,40 @@ def scan(
     states, state_spec = _leaves(state, "the state")
     if any(is_fake(tensor) for tensor in (*sequences, *states)):
         return _exported_scan(cell, xs, state, reverse)
-    kinds = [*_row_types(sequences), *((x.shape, x.dtype) for x in states)]
-    stand_ins = _stand_ins(kinds)
-    rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
+    row_types = _row_types(sequences)
+    kinds = [*row_types, *((x.shape, x.dtype) for x in states)]
 
     def run(loop: TorchNet, held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         return apply(loop, [*sequences, *states, *held])
 
-    ys, finals = read(
-        cell,
-        pytree.tree_unflatten(rows, row_spec),
-        pytree.tree_unflatten(starts, state_spec),
-        Reading(rows, starts, reverse, run),
-    )
+    def attempt(batches: frozenset[int]) -> tuple[Any, Any]:
+        stand_ins = _stand_ins(kinds, batches)
+        rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
+        reading = Reading(rows, starts, reverse, run)
+        given = pytree.tree_unflatten(rows, row_spec), pytree.tree_unflatten(starts, state_spec)
+        return read(cell, *given, reading, bool(batches))
+
+    ys, finals = _open_or_fixed(cell, attempt, _batches(row_types))
     after = pytree.tree_structure(finals)
     if after != state_spec:
         raise CompileError("", f"the state is {state_spec} before a step and {after} after it")
     return ys, finals
+
+
+def _open_or_fixed(
+    cell: Callable[..., Any], attempt: Callable[[frozenset[int]], Any], batches: frozenset[int]
+) -> Any:
+    """Read with the batch's size left open; where the cell does not allow that, as it is."""
+    code = code_of(cell)
+    if batches and code not in _fixed:
+        try:
+            return attempt(batches)
+        except CompileError:
+            pass  # what is wrong is said without symbols
+    results = attempt(frozenset())
+    if batches:
+        _fixed.add(code)
+    return results
 
 
 def _exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> Any:
@@ -97,15 +119,30 @@ def _row_types(xs: Sequence[torch.Tensor]) -> list[_Type]:
     return [(x.shape[1:], x.dtype) for x in xs]
 
 
-def _stand_ins(types: Iterable[_Type]) -> list[torch.Tensor]:
-    """A tensor of each type; all differ, and the same call gets the same ones."""
+def _batches(row_types: Iterable[_Type]) -> frozenset[int]:
+    """The first sizes of rows that have more axes: of how many sequences they are."""
+    return frozenset(shape[0] for shape, _ in row_types if len(shape) > 1)
+
+
+def _stand_ins(types: Iterable[_Type], batches: frozenset[int]) -> list[torch.Tensor]:
+    """A tensor of each type; all differ, and the same call gets the same ones.
+
+    The batch's size is left open, where one axis has it: the last one, behind others, has units.
+    """
     seen, made = Counter[_Type](), list[torch.Tensor]()
     for kind in types:
-        made.append(_stand_in(*kind, seen[kind]))
+        shape = kind[0][:-1] or kind[0]
+        axes = [axis for axis, size in enumerate(shape) if size in batches]
+        made.append(_stand_in(*kind, seen[kind], axes[0] if len(axes) == 1 else None))
         seen[kind] += 1
     return made
 
 
 @lru_cache(maxsize=1024)
-def _stand_in(shape: torch.Size, dtype: torch.dtype, number: int) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype)
+def _stand_in(
+    shape: torch.Size, dtype: torch.dtype, number: int, batch_axis: int | None
+) -> torch.Tensor:
+    made = torch.empty(shape, dtype=dtype)
+    if batch_axis is not None:
+        torch._dynamo.maybe_mark_dynamic(made, batch_axis)
+    return made

@@ -93,6 +93,20 @@ def test_halves_mean_what_the_whole_means(rule: str, output: str) -> None:
     check(gated(output), rule)
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_a_state_that_is_handed_out_as_it_enters(rule: str) -> None:
+    """It is there for all steps, and not the state after the step."""
+    b = Build.net("entering")
+    h0, w, x = b.input("h0", ["N", 3]), b.param("w", [3, 3]), b.input("x", ["T", "N", 3])
+
+    def body(inner: Build, ks: list, carry: list, rows: list) -> tuple[list, list]:
+        t = inner.tanh(carry[0])
+        return [inner.mul(inner.tanh(t), rows[0])], [carry[0]]
+
+    (last,), (every,) = b.scan([], [h0], [x], body)
+    check(b.finish({"y": b.tanh(b.matmul(every, w)), "last": last}), rule)
+
+
 def test_none_keeps_all_that_is_read() -> None:
     assert hints(phases_of(gated(), "none")) >= {"i", "f", "o", "squashed"}
 

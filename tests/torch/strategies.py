@@ -46,6 +46,13 @@ TAME: list[Callable[[Any], Any]] = [
     lambda x: x.repeat(1, 2)[:, 1 : UNITS + 1],
     lambda x: torch.stack(x.unbind(-1)[::-1], -1),
     lambda x: x.masked_fill(x < -0.3, 0.1),
+    lambda x: x[:, ::2].repeat_interleave(2, 1),
+    lambda x: torch.softmax(x, -1).cumsum(-1),
+    lambda x: x.cumsum(0) * 0.3,
+    lambda x: F.normalize(x, dim=0),
+    lambda x: x / (1 + x.norm(dim=-1, keepdim=True)),
+    lambda x: x.view(len(x), 2, 2).transpose(1, 2).reshape(len(x), -1),
+    lambda x: (x.unsqueeze(1) - x.unsqueeze(2)).abs().mean(2),
 ]
 JOINED: list[Callable[[Any, Any], Any]] = [
     torch.add,

@@ -26,12 +26,14 @@ CLOSE = {"rtol": 1e-4, "atol": 3e-5}
 class Labelled(nn.Module):
     """Words in, a score for each place out, batch first."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: int = 2, both: bool = True) -> None:
         super().__init__()
         self.words = nn.Embedding(9, 4, padding_idx=2)
-        self.lstm = nn.LSTM(4, 6, 2, batch_first=True, bidirectional=True, proj_size=3)
-        self.norm = nn.LayerNorm(6)
-        self.out = nn.Linear(6, 3)
+        options = {"batch_first": True, "bidirectional": both, "proj_size": 3}
+        self.lstm = nn.LSTM(4, 6, layers, **options)
+        width = 6 if both else 3
+        self.norm = nn.LayerNorm(width)
+        self.out = nn.Linear(width, 3)
 
     def forward(self, words: Any) -> Any:
         y, (h, c) = self.lstm(self.words(words))
@@ -155,9 +157,9 @@ def test_normalisation_in_training() -> None:
 
 
 class PackedNet(nn.Module):
-    def __init__(self, kind: str, in_order: bool) -> None:
+    def __init__(self, kind: str, layers: int, in_order: bool) -> None:
         super().__init__()
-        self.layer = getattr(nn, kind)(3, 4, 2, batch_first=True, bidirectional=True)
+        self.layer = getattr(nn, kind)(3, 4, layers, batch_first=True, bidirectional=True)
         self.in_order = in_order
 
     def forward(self, x: Any, lengths: Any) -> Any:
@@ -167,15 +169,15 @@ class PackedNet(nn.Module):
         return y * 2, last, again
 
 
-@pytest.mark.parametrize(("kind", "in_order"), [("LSTM", False), ("GRU", True)])
-def test_packed_sequences(kind: str, in_order: bool) -> None:
+@pytest.mark.parametrize(("kind", "layers", "in_order"), [("LSTM", 1, False), ("GRU", 2, True)])
+def test_packed_sequences(kind: str, layers: int, in_order: bool) -> None:
     torch.manual_seed(0)
 
     def make(t: int, n: int) -> Any:
         lengths = torch.tensor([t, 2, t - 1, 1, t][:n])
         return torch.randn(n, t, 3), lengths.sort(descending=True)[0] if in_order else lengths
 
-    net = PackedNet(kind, in_order)
+    net = PackedNet(kind, layers, in_order)
     check(net, make, ({0: N, 1: T}, {0: N}), [(4, 3), (5, 5), (3, 2)])
 
 
@@ -272,7 +274,7 @@ def test_double() -> None:
 
 def test_files(tmp_path: Path) -> None:
     torch.manual_seed(0)
-    module = Labelled()
+    module = Labelled(layers=1, both=False)
     words = torch.randint(0, 9, (2, 5))
     shapes = {"words": {0: N, 1: T}}
     made = rt.build(module, (words,), dynamic_shapes=shapes, out=tmp_path, name="labels")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -37,11 +38,17 @@ def results(run: Any, sources: list[Any]) -> list[Any]:
 @CALM
 @given(cells(), st.integers(1, 4), st.integers(1, 3), st.booleans())
 def test_cells(cell: Any, steps: int, batch: int, reverse: bool) -> None:
+    for size in (batch, batch + 2):
+        given = sequences(steps, size)
+        sources = [*torch.utils._pytree.tree_leaves(given), *cell.parameters()]
+        ours = results(partial(rt.scan, cell, *given, reverse=reverse), sources)
+        compare(ours, results(partial(loop, cell, *given, reverse), sources))
+
+
+def sequences(steps: int, batch: int) -> tuple[Any, Any]:
+    """Xs, and a state of two tensors."""
     xs = torch.randn(steps, batch, UNITS, requires_grad=True)
-    state = tuple(torch.randn(batch, UNITS, requires_grad=True) for _ in range(2))
-    sources = [xs, *state, *cell.parameters()]
-    ours = results(lambda: rt.scan(cell, xs, state, reverse=reverse), sources)
-    compare(ours, results(lambda: loop(cell, xs, state, reverse), sources))
+    return xs, tuple(torch.randn(batch, UNITS, requires_grad=True) for _ in range(2))
 
 
 @CALM

@@ -50,6 +50,23 @@ def test_equals_loop(kind: Any) -> None:
         torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
 
 
+@pytest.mark.parametrize("kind", ["LSTMCell", "GRUCell", "RNNCell"])
+def test_cells_of_pytorch(kind: str) -> None:
+    class Cell(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.own = getattr(torch.nn, kind)(WIDTH, UNITS)
+
+        def forward(self, x: Any, state: Any) -> Any:
+            state = self.own(x, state)
+            return leaves_of(state)[0], state
+
+    torch.manual_seed(0)
+    start = torch.zeros(3, UNITS)
+    given = (Cell(), sequence(3), (start, start) if kind == "LSTMCell" else start)
+    torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
+
+
 @pytest.mark.parametrize("kind", CELLS)
 def test_gradcheck(kind: Any) -> None:
     cell = made(kind, 1).double()

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.fx import GraphModule
@@ -12,7 +13,8 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph
-from rnncc.frontends.torch.types import DTYPES, type_name
+from rnncc.frontends.torch.sizes import Sizes, symbols_of
+from rnncc.frontends.torch.types import element_type
 from rnncc.ir.build import Build, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
@@ -22,23 +24,32 @@ NAME = "scan"
 
 
 @dataclass(frozen=True)
+class Places:
+    """Where rows of xs, the state and all other tensors are among a graph's inputs.
+
+    A row or state that the cell does not read is None.
+    """
+
+    rows: Sequence[int | None]
+    states: Sequence[int | None]
+    held: Sequence[int]
+
+
+@dataclass(frozen=True)
 class Step:
     """One step of a cell.
 
     Attributes:
         graph: (inputs) -> (rows of ys..., next state...) over aten operators.
-        rows, states, held: where rows of xs, the state and all else are among its inputs; a row or
-            state that the cell does not read is None.
-        inputs: tensors with the shapes and dtypes of its inputs.
+        inputs: what it takes: fake tensors, and PyTorch's symbols of sizes.
+        places: what its inputs are.
         row_types, state_types: shape and dtype of all rows and states.
         ys: how many of its outputs are rows of ys.
     """
 
     graph: GraphModule
-    rows: Sequence[int | None]
-    states: Sequence[int | None]
-    held: Sequence[int]
-    inputs: Sequence[torch.Tensor]
+    inputs: Sequence[Any]
+    places: Places
     row_types: Sequence[torch.Tensor]
     state_types: Sequence[torch.Tensor]
     ys: int
@@ -47,21 +58,35 @@ class Step:
 def scan_program(step: Step, reverse: bool) -> Program:
     """The net of all steps: inputs x0.., s0.., p0..; outputs y0.., final0...
 
-    Xs have T rows; p are the tensors that the cell holds. All of them are inputs.
+    Xs have T rows; p are the tensors that the cell holds. All of them are inputs. Open sizes are
+    N, N2, ... in the order in which they occur; rows that are not read may be of any size.
 
     Raises:
         CompileError: an operator is not supported; a state changes its shape or type.
     """
-    b = Build.net(NAME)
-    xs = [_input(b, f"x{i}", x, True) for i, x in enumerate(step.row_types)]
-    inits = [_input(b, f"s{i}", s) for i, s in enumerate(step.state_types)]
-    held = [_input(b, f"p{i}", step.inputs[at]) for i, at in enumerate(step.held)]
+    b, sizes = Build.net(NAME), Sizes(_names(step.inputs))
+
+    def declared(name: str, tensor: torch.Tensor, dims: list[Dim]) -> SSAValue:
+        dtype = element_type(tensor.dtype, f"a tensor of shape {list(tensor.shape)}")
+        return b.input(name, dims, dtype)
+
+    def shape(tensor: torch.Tensor) -> list[Dim]:
+        return [sizes(size) for size in tensor.shape]
+
+    xs = list[SSAValue]()
+    for i, (x, at) in enumerate(zip(step.row_types, step.places.rows, strict=True)):
+        unread = [Dim.of(f"x{i}_{axis}") for axis in range(x.dim())]
+        xs.append(declared(f"x{i}", x, [Dim.of("T"), *(unread if at is None else shape(x))]))
+    inits = [declared(f"s{i}", s, shape(s)) for i, s in enumerate(step.state_types)]
+    tensors = [step.inputs[at] for at in step.places.held]
+    held = [declared(f"p{i}", p, shape(p)) for i, p in enumerate(tensors)]
+    known = {i: sizes(x) for i, x in enumerate(step.inputs) if not isinstance(x, torch.Tensor)}
 
     def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
-        given: dict[int, SSAValue] = dict(zip(step.held, consts, strict=True))
-        for places, values in ((step.rows, rows), (step.states, carry)):
+        given: dict[int, Any] = known | dict(zip(step.places.held, consts, strict=True))
+        for places, values in ((step.places.rows, rows), (step.places.states, carry)):
             given |= {at: v for at, v in zip(places, values, strict=True) if at is not None}
-        made = lower_graph(step.graph, inner, [given[i] for i in range(len(step.inputs))])
+        made = lower_graph(step.graph, inner, [given[i] for i in range(len(step.inputs))], sizes)
         _check_states(made[step.ys :], carry)
         return made[step.ys :], made[: step.ys]
 
@@ -71,12 +96,11 @@ def scan_program(step: Step, reverse: bool) -> Program:
     return b.finish(outputs)
 
 
-def _input(b: Build, name: str, tensor: torch.Tensor, sequence: bool = False) -> SSAValue:
-    if tensor.dtype not in DTYPES:
-        what = f"a tensor of {type_name(tensor.dtype)} and shape {list(tensor.shape)}"
-        raise CompileError("", f"{what}: the dtype is not supported")
-    dims = [Dim.of("T")] * sequence + [Dim.of(size) for size in tensor.shape]
-    return b.input(name, dims, DTYPES[tensor.dtype])
+def _names(inputs: Sequence[Any]) -> dict[str, str]:
+    """What PyTorch's symbols are called, so that equal cells are equal programs."""
+    sizes = (size for x in inputs if isinstance(x, torch.Tensor) for size in x.shape)
+    texts = (text for size in sizes for text in sorted(symbols_of(size)))
+    return {text: f"N{i + 1 if i else ''}" for i, text in enumerate(dict.fromkeys(texts))}
 
 
 def _check_states(new: Values, old: Values) -> None:

@@ -4,22 +4,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph, translation_of
 from rnncc.frontends.torch.modes import settle_modes
-from rnncc.frontends.torch.site import SEED, Random
+from rnncc.frontends.torch.site import Random
 from rnncc.frontends.torch.sizes import Sizes
-from rnncc.frontends.torch.types import DTYPES, type_name
+from rnncc.frontends.torch.types import element_type
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
 
@@ -67,42 +68,38 @@ def import_exported(
     settle_modes(exported)
     plain = _decomposed(exported)
     signature, sizes = plain.graph_signature, Sizes(names)
-    nodes = {node.name: node for node in plain.graph.find_nodes(op="placeholder")}
     b = Build.net(name)
-    values, held, arrays = dict[str, SSAValue](), list[str](), {}
-    given = [spec for spec in signature.input_specs if spec.kind == InputKind.USER_INPUT]
-    for spec in given:
-        tensor = _tensor(nodes[spec.arg.name])
-        if tensor is not None:
-            dims = [sizes(size) for size in tensor.shape]
-            values[spec.arg.name] = b.input(spec.arg.name, dims, _dtype(spec.arg.name, tensor))
+    found = {node.name: node.meta.get("val") for node in plain.graph.nodes}
+    tensors = {key: val for key, val in found.items() if isinstance(val, torch.Tensor)}
+
+    def declared(add: Callable[..., SSAValue], key: str, tensor: torch.Tensor) -> SSAValue:
+        return add(key, [sizes(size) for size in tensor.shape], element_type(tensor.dtype, key))
+
+    given = [spec.arg.name for spec in signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    values = {key: declared(b.input, key, tensors[key]) for key in given if key in tensors}
     count = len(values)
-    for spec in signature.input_specs:
-        if spec.kind not in _HELD:
-            continue
-        tensor, target = _tensor(nodes[spec.arg.name]), str(spec.target)
-        assert tensor is not None
-        dims, dtype = [sizes(size) for size in tensor.shape], _dtype(target, tensor)
-        if packed:
-            values[spec.arg.name] = b.param(target, dims, dtype)
-            arrays[target] = held_tensor(exported, target).detach().numpy().copy()
-        else:
-            values[spec.arg.name] = b.input(target, dims, dtype)
-            held.append(target)
-    inputs: list[Any] = [values.get(node) for node in nodes]
-    random = Random(b)
-    made = lower_graph(plain.graph_module, b, inputs, sizes, random)
+    held = {s.arg.name: str(s.target) for s in signature.input_specs if s.kind in _HELD}
+    for key, target in held.items():
+        values[key] = declared(b.param if packed else b.input, target, tensors[key])
+    places = plain.graph.find_nodes(op="placeholder")
+    inputs: list[Any] = [values.get(node.name) for node in places]
+    made = lower_graph(plain.graph_module, b, inputs, sizes, Random(b))
     outputs, changed, results = _outputs(signature.output_specs, made)
+    arrays = {target: _array(exported, target) for target in held.values()} if packed else {}
     program = b.finish(outputs, arrays, name)
-    found = [node.meta.get("val") for node in plain.graph.nodes]
-    tensors = [value for value in found if isinstance(value, torch.Tensor)]
-    return Exported(program, count, held, changed, results, tensors)
+    kept = [] if packed else list(held.values())
+    return Exported(program, count, kept, changed, results, list(tensors.values()))
 
 
 def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
     """A parameter, buffer or constant by its name."""
     known: Mapping[str, Any] = {**exported.constants, **exported.state_dict}
     return known[target]
+
+
+def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
+    """Its values now."""
+    return held_tensor(exported, target).detach().numpy().copy()
 
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
@@ -146,17 +143,3 @@ def _outputs(
         else:
             results.append(value)
     return outputs, changed, results
-
-
-def _tensor(node: Node) -> torch.Tensor | None:
-    value = node.meta.get("val")
-    return value if isinstance(value, torch.Tensor) else None
-
-
-def _dtype(name: str, tensor: torch.Tensor) -> str:
-    if tensor.dtype not in DTYPES:
-        raise CompileError(name, f"{type_name(tensor.dtype)} is not supported", "use float32")
-    return DTYPES[tensor.dtype]
-
-
-__all__ = ["SEED", "Exported", "held_tensor", "import_exported"]

@@ -24,11 +24,12 @@ from rnncc.ir.types import dims_of
 LARGEST_CONSTANT = 4096
 """Elements of a tensor that is written into the program."""
 SIZES: dict[Any, Callable[[Dim, Dim], Dim | None]] = {
-    operator.add: lambda a, b: a + b,
-    operator.sub: lambda a, b: a - b,
-    operator.mul: lambda a, b: a * b,
-    operator.floordiv: lambda a, b: a.divide(b),
+    operator.add: Dim.__add__,
+    operator.sub: Dim.__sub__,
+    operator.mul: Dim.__mul__,
+    operator.floordiv: Dim.divide,
 }
+"""Operators on sizes."""
 
 
 def lower_graph(
@@ -96,7 +97,7 @@ class _Lowering:
         if node.target is torch.ops.aten.sym_size.int:
             return _plain(dims_of(args[0])[args[1]])
         if node.target in SIZES:
-            return self._size(node, SIZES[node.target], args)
+            return _size_of(node, args)
         if node.target is torch.ops.higher_order.scan:
             return self._scan(*args)
         site = Site(self.b, node, self.size, self.random)
@@ -127,12 +128,14 @@ class _Lowering:
         finals, ys = self.b.scan(consts, inits, xs, body)
         return [*finals, *ys]
 
-    def _size(self, node: Node, formula: Callable[[Dim, Dim], Dim | None], args: Any) -> Any:
-        made = formula(*map(Dim.of, args))
-        if made is None:
-            what = f"a size is {args[0]} over {args[1]}, rounded: there is no formula for it"
-            raise CompileError(location(node), what)
-        return _plain(made)
+
+def _size_of(node: Node, args: Sequence[Dim | int]) -> Dim | int:
+    """What an operator on sizes gives."""
+    made = SIZES[node.target](*map(Dim.of, args))
+    if made is None:
+        what = f"a size is {args[0]} over {args[1]}, rounded: there is no formula for it"
+        raise CompileError(location(node), what)
+    return _plain(made)
 
 
 def _hint(node: Node) -> str:

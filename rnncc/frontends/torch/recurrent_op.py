@@ -39,12 +39,11 @@ def _shapes(
     kind: str,
     biases: bool,
     layers: int,
-    dropout: float,
-    both: bool,
-    batch_first: bool,
+    *_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Y, the last h, and the last c, which only an LSTM has."""
-    width = hx[0].shape[2] * (2 if both else 1)
+    """y, the last h, and the last c, which only an LSTM has; an h for each layer and direction."""
+    ways = hx[0].shape[0] // layers
+    width = hx[0].shape[2] * ways
     last = hx[1] if kind == "lstm" else x.new_empty(0)
     return x.new_empty(*x.shape[:2], width), torch.empty_like(hx[0]), torch.empty_like(last)
 

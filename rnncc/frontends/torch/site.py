@@ -12,17 +12,19 @@ from torch.fx import Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.torch.types import DTYPES, ORDER, type_name
+from rnncc.frontends.torch.types import ORDER, element_type
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 
 Value = SSAValue
 Number = float | int | bool
-Operand = SSAValue | Number
+Operand = SSAValue | Number | Dim
+"""A tensor, a number, or a size."""
 Dims = tuple[Dim, ...]
 SEED = "seed"
-_LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
+LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
+"""A line of a traceback: the file and the number."""
 
 
 class Random:
@@ -73,7 +75,7 @@ class Site:
     @property
     def dtype(self) -> str:
         """The result's element type; the first one's, of several."""
-        return self.dtype_name(self._result.dtype)
+        return element_type(self._result.dtype, self.b.loc)
 
     @property
     def _result(self) -> torch.Tensor:
@@ -84,16 +86,17 @@ class Site:
         """A fake tensor's shape."""
         return tuple(self.size(size) for size in tensor.shape)
 
-    def dtype_name(self, dtype: torch.dtype) -> str:
-        """The element type of that name in `rnn`; refuses what it has none for."""
-        if dtype not in DTYPES:
-            self.refuse(f"{type_name(dtype)} is not supported", "cast to float32")
-        return DTYPES[dtype]
-
     def value(self, x: Operand, dtype: str | None = None) -> Value:
-        """An operand of an element type; a number becomes a fill of rank 0."""
+        """An operand of an element type; a number or a size becomes a tensor of rank 0."""
         kind = self.dtype if dtype is None else dtype
+        if isinstance(x, Dim) and not x.is_static:
+            x = self.b.size(x)
         return self.b.cast(x, kind) if isinstance(x, SSAValue) else self.b.fill(float(x), (), kind)
+
+    def scaled(self, x: Operand, factor: Number) -> Value:
+        """An operand of the result's element type, times a number."""
+        value = self.value(x)
+        return value if factor == 1 else self.b.mul(value, self.value(factor))
 
     def common(self, *operands: Operand) -> list[Value]:
         """Operands of the element type that comparisons and choices bring them to."""
@@ -116,7 +119,7 @@ class Site:
 
 def location(node: Node) -> Location:
     """The user's line, where PyTorch knows it, and the operator."""
-    lines = _LINE.findall(node.meta.get("stack_trace") or "")
+    lines = LINE.findall(node.meta.get("stack_trace") or "")
     target = node.target if isinstance(node.target, str) else str(node.target)
     return Location(":".join(lines[-1]) if lines else "", target)
 
@@ -126,15 +129,10 @@ def rank_of(x: Value) -> int:
     return len(dims_of(x))
 
 
-def last_axes(x: Value, count: int) -> list[int]:
-    """The last axes of a value."""
-    return list(range(rank_of(x) - count, rank_of(x)))
-
-
 def _kind(x: Operand) -> str:
     if isinstance(x, SSAValue):
         return dtype_of(x)
-    return "i1" if isinstance(x, bool) else "i64" if isinstance(x, int) else "f32"
+    return "i1" if isinstance(x, bool) else "i64" if isinstance(x, (int, Dim)) else "f32"
 
 
 Translation = Callable[..., Any]

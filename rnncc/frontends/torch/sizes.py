@@ -48,3 +48,9 @@ class Sizes:
                 )
             case _:
                 raise CompileError("", f"the size {expression} has no formula without rounding")
+
+
+def symbols_of(size: Any) -> set[str]:
+    """PyTorch's symbols in a size."""
+    found = size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ()
+    return {str(symbol) for symbol in found}

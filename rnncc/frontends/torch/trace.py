@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 import torch._decomp
-from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx import GraphModule, Interpreter
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -34,18 +34,31 @@ def aten_graph(
         CompileError: an input is changed in place, or gradients are switched on or off.
     """
 
+    _refuse_modes(module)
+    made = _traced(module, examples, mode)
+    if any(map(_changes, made.graph.nodes)):  # what a composite operator made, it changed
+        made = _traced(made, examples, mode)
+    made.graph.eliminate_dead_code()
+    return made
+
+
+def _traced(
+    module: GraphModule, examples: Sequence[Any], mode: FakeTensorMode | None
+) -> GraphModule:
     def run(*tensors: Any) -> Any:
         return _Whole(module).run(*tensors)
 
-    _refuse_modes(module)
     tracing: Any = "fake" if mode is None else "real"
     inside = nullcontext() if mode is None else mode
     with inside, torch.no_grad(), fx_traceback.preserve_node_meta():
-        trace = make_fx(torch.func.functionalize(run), decompositions(), tracing)
-        made = trace(*examples)
+        made = make_fx(torch.func.functionalize(run), decompositions(), tracing)(*examples)
     _refuse_changes(made)
-    made.graph.eliminate_dead_code()
     return made
+
+
+def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:
+    """The mode that the fakes among some values are of."""
+    return next((x.fake_mode for x in values if isinstance(x, FakeTensor)), None)
 
 
 @cache
@@ -71,6 +84,10 @@ def _refuse_modes(module: GraphModule) -> None:
         if "set_grad_enabled" in str(node.target) or "autocast" in str(node.target):
             what = "gradients or autocast must not be switched on or off here"
             raise CompileError(location(node.next), what, "x.detach() stops a gradient")
+
+
+def _changes(node: Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def _refuse_changes(module: GraphModule) -> None:

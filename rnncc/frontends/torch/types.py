@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from rnncc.errors import CompileError, Location
 from rnncc.ir.dims import Dim
 
 DTYPES = {
@@ -25,6 +26,13 @@ ORDER = ("i1", "i32", "i64", "f32")
 def type_name(dtype: torch.dtype) -> str:
     """A dtype as messages show it: float32."""
     return str(dtype).removeprefix("torch.")
+
+
+def element_type(dtype: torch.dtype, where: Location | str = "") -> str:
+    """What a dtype is called in `rnn`; raises `CompileError` where it has no name there."""
+    if dtype not in DTYPES:
+        raise CompileError(where, f"{type_name(dtype)} is not supported", "use float32")
+    return DTYPES[dtype]
 
 
 def fixed_size(size: Any) -> Dim:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from rnncc.frontends.torch.site import Number, Site, Table, Value
+from rnncc.ir import composites
+from rnncc.ir.types import FLOATS
 
 
 def relu(at: Site, x: Value) -> Value:
@@ -13,18 +13,18 @@ def relu(at: Site, x: Value) -> Value:
 
 
 def leaky_relu(at: Site, x: Value, slope: Number = 0.01) -> Value:
-    """X above 0, slope · x below"""
-    return at.b.select(above(at, x, 0), x, scaled(at, x, slope))
+    """x above 0, slope · x below"""
+    return at.b.select(_above(at, x, 0), x, at.scaled(x, slope))
 
 
 def elu(at: Site, x: Value, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Value:
     """scale · x above 0, scale · alpha · (e^(input_scale · x) - 1) below"""
-    below = at.b.expm1(scaled(at, at.b.minimum(x, at.value(0)), input_scale))
-    return scaled(at, at.b.select(above(at, x, 0), x, scaled(at, below, alpha)), scale)
+    below = at.b.expm1(at.scaled(at.b.minimum(x, at.value(0)), input_scale))
+    return at.scaled(at.b.select(_above(at, x, 0), x, at.scaled(below, alpha)), scale)
 
 
 def hardtanh(at: Site, x: Value, low: Number = -1, high: Number = 1) -> Value:
-    """X held within two numbers; flat from them on"""
+    """x held within two numbers; flat from them on"""
     held = at.b.select(at.b.compare("ge", x, at.value(high)), at.value(high), x)
     return at.b.select(at.b.compare("le", x, at.value(low)), at.value(low), held)
 
@@ -35,62 +35,51 @@ def hardsigmoid(at: Site, x: Value) -> Value:
 
 
 def hardswish(at: Site, x: Value) -> Value:
-    """X · (x + 3) / 6 between -3 and 3, 0 below, x above"""
+    """x · (x + 3) / 6 between -3 and 3, 0 below, x above"""
     middle = at.b.div(at.b.mul(x, at.b.add(x, at.value(3))), at.value(6))
     inner = at.b.select(at.b.compare("ge", x, at.value(3)), x, middle)
     return at.b.select(at.b.compare("le", x, at.value(-3)), at.value(0), inner)
 
 
 def silu(at: Site, x: Value) -> Value:
-    """X · sigmoid x"""
+    """x · sigmoid x"""
     return at.b.mul(x, at.b.sigmoid(x))
 
 
 def gelu(at: Site, x: Value, *, approximate: str = "none") -> Value:
     """x/2 · (1 + erf(x/√2)), or with tanh"""
-    if approximate == "tanh":
-        cube = at.b.mul(at.b.mul(x, x), x)
-        inner = at.b.add(x, scaled(at, cube, 0.044715))
-        grown = at.b.tanh(scaled(at, inner, math.sqrt(2 / math.pi)))
-    else:
-        grown = at.b.erf(scaled(at, x, math.sqrt(0.5)))
-    return at.b.mul(scaled(at, x, 0.5), at.b.add(grown, at.value(1)))
+    return composites.gelu(at.b, x, by_tanh=approximate == "tanh")
 
 
 def softplus(at: Site, x: Value, beta: Number = 1, threshold: Number = 20) -> Value:
     """ln(1 + e^(beta · x)) / beta; x where beta · x is above the threshold"""
-    grown = scaled(at, x, beta)
+    grown = at.scaled(x, beta)
     held = at.b.minimum(grown, at.value(threshold))  # no overflow on the way not taken
-    curve = scaled(at, at.b.log1p(at.b.exp(held)), 1 / beta)
-    return at.b.select(above(at, grown, threshold), x, curve)
+    curve = at.scaled(at.b.log1p(at.b.exp(held)), 1 / beta)
+    return at.b.select(_above(at, grown, threshold), x, curve)
 
 
 def log_sigmoid(at: Site, x: Value) -> tuple[Value, Value]:
     """ln sigmoid x, as x - ln(1 + eˣ) below 0 and -ln(1 + e⁻ˣ) above; and what PyTorch keeps"""
-    positive = above(at, x, 0)
+    positive = _above(at, x, 0)
     exps = at.b.exp(at.b.select(positive, at.b.neg(x), x))
     y = at.b.sub(at.b.select(positive, at.value(0), x), at.b.log1p(exps))
     return y, exps
 
 
 def mish(at: Site, x: Value) -> Value:
-    """X · tanh(ln(1 + eˣ))"""
+    """x · tanh(ln(1 + eˣ))"""
     return at.b.mul(x, at.b.tanh(softplus(at, x)))
 
 
 def detach(at: Site, x: Value) -> Value:
-    """X; no gradient flows back to it"""
-    return at.b.stop_gradient(x)
+    """x; no gradient flows back to it"""
+    return at.b.stop_gradient(x) if at.dtype in FLOATS else x
 
 
-def above(at: Site, x: Value, bound: Number) -> Value:
+def _above(at: Site, x: Value, bound: Number) -> Value:
     """x > bound"""
     return at.b.compare("gt", x, at.value(bound))
-
-
-def scaled(at: Site, x: Value, factor: Number) -> Value:
-    """X · factor"""
-    return x if factor == 1 else at.b.mul(x, at.value(factor))
 
 
 OPERATORS: Table = {

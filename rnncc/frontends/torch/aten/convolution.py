@@ -19,7 +19,7 @@ def conv1d(
     dilation: Sequence[int] = (1,),
     groups: int = 1,
 ) -> Value:
-    """Y[n, m, i] = bias[m] + the sum over c and k of x[n, c, i · stride + k · dilation] · weight"""
+    """y[n, m, i] = bias[m] + the sum over c and k of x[n, c, i · stride + k · dilation] · weight"""
     b = at.b
     batch = b.reshape(x, (1, *dims_of(x))) if rank_of(x) == 2 else x
     rows = b.transpose(batch, [0, 2, 1])
@@ -44,7 +44,7 @@ def convolution(
     output_padding: Sequence[int],
     groups: int,
 ) -> Value:
-    """The same, under the name that it falls apart to"""
+    """The same, with more arguments; transposed ones and those over more axes are refused"""
     if transposed or len(stride) != 1:
         at.refuse("only convolutions over one axis are supported, and none transposed")
     return conv1d(at, x, weight, bias, stride, padding, dilation, groups)

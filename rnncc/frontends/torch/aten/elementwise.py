@@ -12,36 +12,36 @@ from rnncc.ir.types import FLOATS, dtype_of
 
 
 def add(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
-    """A + alpha · b"""
-    return at.b.add(at.value(a), _times(at, b, alpha))
+    """a + alpha · b"""
+    return at.b.add(at.value(a), at.scaled(b, alpha))
 
 
 def sub(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
-    """A - alpha · b"""
-    return at.b.sub(at.value(a), _times(at, b, alpha))
+    """a - alpha · b"""
+    return at.b.sub(at.value(a), at.scaled(b, alpha))
 
 
 def rsub(at: Site, a: Operand, b: Operand, alpha: Number = 1) -> Value:
-    """B - alpha · a"""
-    return at.b.sub(at.value(b), _times(at, a, alpha))
+    """b - alpha · a"""
+    return at.b.sub(at.value(b), at.scaled(a, alpha))
 
 
 def mul(at: Site, a: Operand, b: Operand) -> Value:
-    """A · b; of bools: a and b"""
+    """a · b; of bools: a and b"""
     if at.dtype == "i1":
         return at.b.logical("and", at.value(a), at.value(b))
     return at.b.mul(at.value(a), at.value(b))
 
 
 def div(at: Site, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Value:
-    """A / b"""
+    """a / b"""
     if rounding_mode is not None:
         at.refuse(f"a division with rounding_mode={rounding_mode!r} is not supported")
     return at.b.div(at.value(a), at.value(b))
 
 
 def neg(at: Site, x: Value) -> Value:
-    """0 - x where x is a whole number"""
+    """-x; 0 - x of whole numbers"""
     return at.b.neg(x) if at.dtype in FLOATS else at.b.sub(at.value(0), x)
 
 
@@ -69,10 +69,8 @@ def power(at: Site, x: Operand, exponent: Operand) -> Value:
     """x to a power, of floats"""
     if at.dtype not in FLOATS:
         at.refuse("powers of whole numbers are not supported")
-    base = at.value(x)
-    return build_power(
-        at.b, base, exponent if isinstance(exponent, (int, float)) else at.value(exponent)
-    )
+    known = isinstance(exponent, (int, float))
+    return build_power(at.b, at.value(x), exponent if known else at.value(exponent))
 
 
 def rounded(kind: str) -> Callable[[Site, Value], Value]:
@@ -95,11 +93,6 @@ def sign(at: Site, x: Value) -> Value:
 def to_copy(at: Site, x: Value, **_: Any) -> Value:
     """As another dtype"""
     return at.value(x)
-
-
-def _times(at: Site, x: Operand, factor: Number) -> Value:
-    value = at.value(x)
-    return value if factor == 1 else at.b.mul(value, at.value(factor))
 
 
 OPERATORS: Table = {

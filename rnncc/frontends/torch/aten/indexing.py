@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rnncc.frontends.torch.site import Site, Table, Value, rank_of
 from rnncc.ir.types import dims_of, dtype_of
-
-LARGEST = 2**62
-"""No number that is scattered."""
 
 
 def embedding(
@@ -50,7 +45,7 @@ def index(at: Site, x: Value, indices: list[Value | None]) -> Value:
 
 
 def sort(
-    at: Site, x: Value, dim: int = -1, descending: bool = False, **_: object
+    at: Site, x: Value, dim: int = -1, descending: bool = False, stable: bool = True
 ) -> tuple[Value, Value]:
     """Numbers of one axis in order, and where each was; equal ones stay in their order"""
     if rank_of(x) != 1:
@@ -59,8 +54,8 @@ def sort(
     here, there = (b.broadcast(x, [size, size], [axis]) for axis in (0, 1))
     number = [b.iota([size, size], axis, "i64") for axis in (0, 1)]
     first = b.compare("gt" if descending else "lt", there, here)
-    same = b.logical("and", b.compare("eq", there, here), b.compare("lt", number[1], number[0]))
-    rank = b.reduce("sum", b.cast(b.logical("or", first, same), "i64"), [1])
+    tied = b.logical("and", b.compare("eq", there, here), b.compare("lt", number[1], number[0]))
+    rank = b.reduce("sum", b.cast(b.logical("or", first, tied), "i64"), [1])
     at_rank = b.compare("eq", b.broadcast(rank, [size, size], [1]), number[0])
     zero = b.full_like(number[0], 0)
     places = b.reduce("sum", b.select(at_rank, number[1], zero), [1])
@@ -68,21 +63,17 @@ def sort(
 
 
 def scatter(at: Site, x: Value, dim: int, index: Value, new: Value) -> Value:
-    """X with new[i] at index[i], of vectors; of several for one place, the largest"""
+    """x with new[i] at index[i], of vectors; of several for one place, the last"""
     if rank_of(x) != 1:
         at.refuse("only a vector can be scattered to")
     b, size, count = at.b, dims_of(x)[0], dims_of(index)[0]
     place = b.iota([size, count], 0, dtype_of(index))
     meant = b.compare("eq", b.broadcast(index, [size, count], [1]), place)
-    given = b.broadcast(b.slice(new, 0, 0, count), [size, count], [1])
-    least = b.full_like(given, -LARGEST)
-    found = b.reduce("max", b.select(meant, given, least), [1])
-    return b.select(b.compare("eq", found, b.full_like(found, -LARGEST)), x, found)
-
-
-def stable_sort(at: Site, x: Value, *, dim: int = -1, descending: bool = False, **_: object) -> Any:
-    """The same"""
-    return sort(at, x, dim, descending)
+    number = b.iota([size, count], 1, "i64")
+    last = b.reduce("max", b.select(meant, number, b.full_like(number, -1)), [1])
+    first = b.full_like(last, 0)
+    found = b.gather(b.slice(new, 0, 0, count), b.maximum(last, first), 0)
+    return b.select(b.compare("lt", last, first), x, found)
 
 
 OPERATORS: Table = {
@@ -90,6 +81,5 @@ OPERATORS: Table = {
     "index_select": index_select,
     "index": index,
     "sort": sort,
-    "sort.stable": stable_sort,
     "scatter.src": scatter,
 }

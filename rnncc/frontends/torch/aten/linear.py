@@ -2,53 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 
 
 def mm(at: Site, a: Value, b: Value) -> Value:
-    """A · b"""
+    """a · b"""
     return at.b.matmul(a, b)
 
 
 def addmm(at: Site, c: Value, a: Value, b: Value, *, beta: Number = 1, alpha: Number = 1) -> Value:
-    """Beta · c + alpha · a · b"""
-    product = at.b.matmul(a, b)
-    product = product if alpha == 1 else at.b.mul(product, at.value(alpha))
-    c = c if beta == 1 else at.b.mul(c, at.value(beta))
-    return at.b.add(product, c)
+    """beta · c + alpha · a · b"""
+    return at.b.add(at.scaled(at.b.matmul(a, b), alpha), at.scaled(c, beta))
 
 
 def linear(at: Site, x: Value, weight: Value, bias: Value | None = None) -> Value:
-    """X · weightᵀ + bias"""
+    """x · weightᵀ + bias"""
     rows = x if rank_of(x) > 1 else at.b.reshape(x, (1, *dims_of(x)))
     product = at.b.reshape(at.b.matmul(rows, weight, transpose_b=True), at.dims)
     return product if bias is None else at.b.add(product, bias)
 
 
 def matmul(at: Site, a: Value, b: Value) -> Value:
-    """A · b, as NumPy has it"""
+    """a · b, as NumPy has it"""
     left = at.b.reshape(a, (1, *dims_of(a))) if rank_of(a) == 1 else a
     right = at.b.reshape(b, (*dims_of(b), 1)) if rank_of(b) == 1 else b
-    if rank_of(right) > 2 and dims_of(left)[:-2] != dims_of(right)[:-2]:
-        left, right = _spread(at, left, right)
+    if rank_of(right) > 2:
+        stack = at.dims[: max(rank_of(left), rank_of(right)) - 2]
+        left, right = _stacked(at, left, stack), _stacked(at, right, stack)
     return at.b.reshape(at.b.matmul(left, right), at.dims)
 
 
-def _spread(at: Site, left: Value, right: Value) -> tuple[Value, Value]:
-    """Stacks of matrices, repeated to as many."""
-    ones = at.b.fill(0, dims_of(left)[:-2]), at.b.fill(0, dims_of(right)[:-2])
-    leading = dims_of(at.b.broadcast_together(*ones)[0])
-    rank = len(leading) + 2
-    first, second = (
-        at.b.broadcast(x, (*leading, *dims_of(x)[-2:]), range(rank - rank_of(x), rank))
-        for x in (left, right)
-    )
-    return first, second
+def _stacked(at: Site, x: Value, stack: Sequence[Dim]) -> Value:
+    """Matrices, repeated to a stack of that shape."""
+    rank = len(stack) + 2
+    return at.b.broadcast(x, (*stack, *dims_of(x)[-2:]), range(rank - rank_of(x), rank))
 
 
 def mv(at: Site, a: Value, x: Value) -> Value:
-    """A · x, as row x · aᵀ"""
+    """a · x, as row x · aᵀ"""
     row = at.b.reshape(x, (1, *dims_of(x)))
     return at.b.reshape(at.b.matmul(row, a, transpose_b=True), at.dims)
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rnncc.frontends.torch.aten.reductions import count, keep
-from rnncc.frontends.torch.site import Number, Site, Table, Value, last_axes, rank_of
+from rnncc.frontends.torch.aten.reductions import count
+from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
 from rnncc.ir.composites import layer_norm as build_layer_norm
+from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 
 
@@ -33,18 +34,15 @@ def native_layer_norm(
     epsilon: Number,
 ) -> tuple[Value, Value, Value]:
     """The same; the mean, and 1 over the root"""
-    axes, b = last_axes(x, len(shape)), at.b
-    if len(axes) == 1:
-        y, mean, std = build_layer_norm(b, x, weight, bias, axes[0], float(epsilon))
-        return y, mean, b.div(at.value(1), std)
-    size = count(at, x, axes)
-    mean = b.div(keep(at, "sum", x, axes), size)
-    rest = b.sub(x, mean)
-    variance = b.div(keep(at, "sum", b.mul(rest, rest), axes), size)
-    std = b.sqrt(b.add(variance, at.value(epsilon)))
-    y = b.div(rest, std)
+    b, dims = at.b, dims_of(x)
+    axis = len(dims) - len(shape)
+    rows = b.reshape(x, (*dims[:axis], product(dims[axis:])))
+    y, mean, std = build_layer_norm(b, rows, None, None, axis, float(epsilon))
+    y = b.reshape(y, dims)
     y = y if weight is None else b.mul(y, weight)
-    return (y if bias is None else b.add(y, bias)), mean, b.div(at.value(1), std)
+    y = y if bias is None else b.add(y, bias)
+    kept = (*dims[:axis], *[1] * len(shape))
+    return y, b.reshape(mean, kept), b.reshape(b.div(at.value(1), std), kept)
 
 
 def batch_norm(
@@ -59,14 +57,10 @@ def batch_norm(
 ) -> tuple[Value, ...]:
     """With the running mean and variance of each channel, axis 1"""
     b = at.b
-
-    def lined_up(v: Value) -> Value:
-        return b.reshape(v, (*dims_of(v), *[1] * (rank_of(x) - 2)))
-
     std = b.sqrt(b.add(variance, at.value(epsilon)))
-    y = b.div(b.sub(x, lined_up(mean)), lined_up(std))
-    y = y if weight is None else b.mul(y, lined_up(weight))
-    y = y if bias is None else b.add(y, lined_up(bias))
+    y = b.div(b.sub(x, _by_channel(at, mean, x)), _by_channel(at, std, x))
+    y = y if weight is None else b.mul(y, _by_channel(at, weight, x))
+    y = y if bias is None else b.add(y, _by_channel(at, bias, x))
     return y, mean, b.div(at.value(1), std)
 
 
@@ -86,13 +80,18 @@ def batch_norm_in_training(
         made = batch_norm(at, x, weight, bias, mean, variance, momentum, epsilon)
         return *made, mean, variance
     b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
-    size, channels = count(at, x, axes), dims_of(mean)
+    size = count(at, x, axes)
     own = b.div(b.reduce("sum", x, axes), size)
-    rest = b.sub(x, b.reshape(own, (*channels, *[1] * (rank_of(x) - 2))))
+    rest = b.sub(x, _by_channel(at, own, x))
     spread = b.reduce("sum", b.mul(rest, rest), axes)
     made = batch_norm(at, x, weight, bias, own, b.div(spread, size), momentum, epsilon)
     unbiased = b.div(spread, count(at, x, axes, 1))
     return *made, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
+
+
+def _by_channel(at: Site, v: Value, x: Value) -> Value:
+    """A vector along axis 1 of tensors like x."""
+    return at.b.reshape(v, (*dims_of(v), *[1] * (rank_of(x) - 2)))
 
 
 def _moved(at: Site, old: Value, new: Value, momentum: Number) -> Value:

@@ -8,7 +8,7 @@ from rnncc.ir.types import dims_of
 
 
 def dropout(at: Site, x: Value, p: float, train: bool) -> Value:
-    """X with some elements 0, the others larger by as much; x itself out of training"""
+    """x with some elements 0, the others larger by as much; x itself out of training"""
     return dropped(at, x, p) if train else x
 
 
@@ -17,12 +17,12 @@ def native_dropout(at: Site, x: Value, p: float, train: bool | None) -> tuple[Va
     if train is False or p == 0:
         return x, at.b.fill(1, dims_of(x), "i1")
     kept = _kept(at, x, p)
-    return _scaled(at, x, kept, p), kept
+    return _masked(at, x, kept, p), kept
 
 
 def dropped(at: Site, x: Value, p: float) -> Value:
-    """X with each element 0 with probability p, and divided by 1 - p otherwise."""
-    return x if p == 0 else _scaled(at, x, _kept(at, x, p), p)
+    """x with each element 0 with probability p, and divided by 1 - p otherwise."""
+    return x if p == 0 else _masked(at, x, _kept(at, x, p), p)
 
 
 def _kept(at: Site, x: Value, p: float) -> Value:
@@ -33,7 +33,7 @@ def _kept(at: Site, x: Value, p: float) -> Value:
     return b.compare("ge", drawn, b.fill(p, ()))
 
 
-def _scaled(at: Site, x: Value, kept: Value, p: float) -> Value:
+def _masked(at: Site, x: Value, kept: Value, p: float) -> Value:
     grown = at.b.mul(x, at.b.full_like(x, 1 / (1 - p))) if p < 1 else x
     return at.b.select(kept, grown, at.b.full_like(x, 0.0))
 

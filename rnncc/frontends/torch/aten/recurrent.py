@@ -12,8 +12,6 @@ from rnncc.frontends.torch.site import Site, Table, Value
 from rnncc.ir.build import Build, Values
 from rnncc.ir.types import dims_of
 
-GATES = {"lstm": 4, "gru": 3, "rnn_tanh": 1, "rnn_relu": 1}
-
 
 @dataclass(frozen=True)
 class Weights:
@@ -47,7 +45,7 @@ Step = Callable[[Build, Value, Values, Weights], list[Value]]
 
 
 def lstm(b: Build, u: Value, states: Values, p: Weights) -> list[Value]:
-    """C = f · c' + i · g, h = o · tanh c, gates i, f, g, o; h may be projected"""
+    """c = f · c' + i · g, h = o · tanh c, gates i, f, g, o; h may be projected"""
     h, c = states
     z = b.add(_biased(b, u, p.b), _biased(b, b.matmul(h, p.u, transpose_b=True), p.c))
     i, f, g, o = _cut(b, z, 4)
@@ -57,7 +55,7 @@ def lstm(b: Build, u: Value, states: Values, p: Weights) -> list[Value]:
 
 
 def gru(b: Build, u: Value, states: Values, p: Weights) -> list[Value]:
-    """H = (1 - z) · n + z · h', gates r, z, n; r is applied to h's product"""
+    """h = (1 - z) · n + z · h', gates r, z, n; r is applied to h's product"""
     (h,) = states
     inner = _cut(b, _biased(b, b.matmul(h, p.u, transpose_b=True), p.c), 3)
     outer = _cut(b, _biased(b, u, p.b), 3)
@@ -67,7 +65,7 @@ def gru(b: Build, u: Value, states: Values, p: Weights) -> list[Value]:
 
 
 def elman(function: Callable[[Build, Value], Value]) -> Step:
-    """H = f(w x + b + u h' + c)"""
+    """h = f(w x + b + u h' + c)"""
 
     def step(b: Build, u: Value, states: Values, p: Weights) -> list[Value]:
         product = b.matmul(states[0], p.u, transpose_b=True)
@@ -113,7 +111,9 @@ def recurrent(
             parts.append(y)
             lasts.append(finals)
         x = b.concat(parts, 2)
-    stacked = [b.concat([_lifted(b, last) for last in group], 0) for group in zip(*lasts)]  # noqa: B905
+    stacked = [
+        b.concat([_lifted(b, last) for last in group], 0) for group in zip(*lasts, strict=True)
+    ]
     y = b.transpose(x, [1, 0, 2]) if batch_first else x
     return y, *stacked
 

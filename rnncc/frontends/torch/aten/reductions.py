@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from typing import Any
 
+from rnncc.frontends.torch.aten.shapes import from_front, in_front
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
 from rnncc.ir import composites
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.build import Build, Values
+from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 
 Axes = int | Sequence[int] | None
@@ -32,18 +36,6 @@ def extreme(kind: str) -> Translation:
     return translate
 
 
-def variance(
-    at: Site,
-    x: Value,
-    dim: Axes = None,
-    *,
-    correction: Number | None = None,
-    keepdim: bool = False,
-) -> Value:
-    """The mean square of what is left without the mean, over the count less the correction"""
-    return _moments(at, x, dim, correction)[0]
-
-
 def variance_and_mean(
     at: Site,
     x: Value,
@@ -52,18 +44,66 @@ def variance_and_mean(
     correction: Number | None = None,
     keepdim: bool = False,
 ) -> tuple[Value, Value]:
-    """Both"""
-    return _moments(at, x, dim, correction)
+    """The mean square of what is left without the mean, over the count less the correction"""
+    axes, b = _axes(at, x, dim), at.b
+    average = b.div(composites.keep(b, "sum", x, axes), count(at, x, axes))
+    rest = b.sub(x, average)
+    less = 1 if correction is None else correction
+    spread = b.div(b.reduce("sum", b.mul(rest, rest), axes), count(at, x, axes, less))
+    return b.reshape(spread, at.dims), b.reshape(average, at.dims)
+
+
+def variance(at: Site, x: Value, dim: Axes = None, **options: Any) -> Value:
+    """The first of the two"""
+    return variance_and_mean(at, x, dim, **options)[0]
+
+
+def norm(
+    at: Site,
+    x: Value,
+    ord: Number = 2,
+    dim: Axes = None,
+    keepdim: bool = False,
+    **_: object,
+) -> Value:
+    """√(sum x²), sum |x| or max |x|; flat at 0"""
+    x = at.value(x)
+    if ord == 1:
+        return reduce(at, "sum", at.b.abs(x), dim)
+    if ord == math.inf:
+        return reduce(at, "max", at.b.abs(x), dim)
+    if ord != 2:
+        at.refuse(f"the norm of order {ord} is not supported", "1, 2 or inf")
+    squares = reduce(at, "sum", at.b.mul(x, x), dim)
+    none = at.b.compare("eq", squares, at.value(0))
+    root = at.b.sqrt(at.b.select(none, at.value(1), squares))
+    return at.b.select(none, at.value(0), root)
+
+
+def running_sum(at: Site, x: Value, dim: int, **options: object) -> Value:
+    """The sum of what is there so far along an axis"""
+    b, x = at.b, at.value(x)
+    if rank_of(x) == 0:
+        return x
+    axis = at.axis(dim, rank_of(x))
+    rows = in_front(at, x, axis)
+
+    def step(inner: Build, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        total = inner.add(carry[0], row[0])
+        return [total], [total]
+
+    _, (sums,) = b.scan([], [b.fill(0, dims_of(rows)[1:], at.dtype)], [rows], step)
+    return from_front(at, sums, axis)
 
 
 def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """exp(x - max x) / sum exp(x - max x)"""
-    return composites.softmax(at.b, x, at.axis(dim, rank_of(x)))
+    return composites.softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
 def log_softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
-    """X - max x - ln sum exp(x - max x)"""
-    return composites.log_softmax(at.b, x, at.axis(dim, rank_of(x)))
+    """x - max x - ln sum exp(x - max x)"""
+    return composites.log_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
 def reduce(at: Site, kind: str, x: Value, dim: Axes) -> Value:
@@ -72,25 +112,13 @@ def reduce(at: Site, kind: str, x: Value, dim: Axes) -> Value:
     return at.b.reshape(at.b.reduce(kind, x, axes) if axes else x, at.dims)
 
 
-def keep(at: Site, kind: str, x: Value, axes: Sequence[int]) -> Value:
-    """A reduction along axes that stay, with size 1."""
-    dims = [Dim.of(1) if axis in axes else size for axis, size in enumerate(dims_of(x))]
-    return at.b.reshape(at.b.reduce(kind, x, axes), dims)
-
-
 def count(at: Site, x: Value, axes: Sequence[int], less: Number = 0) -> Value:
-    """How many elements each sum along axes has, as a float."""
-    size = product(dims_of(x)[axis] for axis in axes) - int(less)
-    return at.value(int(size)) if size.is_static else at.value(at.b.size(size))
-
-
-def _moments(at: Site, x: Value, dim: Axes, correction: Number | None) -> tuple[Value, Value]:
-    axes, b = _axes(at, x, dim), at.b
-    average = b.div(keep(at, "sum", x, axes), count(at, x, axes))
-    rest = b.sub(x, average)
-    less = 1 if correction is None else correction
-    spread = b.div(b.reduce("sum", b.mul(rest, rest), axes), count(at, x, axes, less))
-    return b.reshape(spread, at.dims), b.reshape(average, at.dims)
+    """How many elements each sum along axes has, less so many but not below 0, as a float."""
+    size = product(dims_of(x)[axis] for axis in axes)
+    if size.is_static:
+        return at.value(max(int(size) - less, 0))
+    known = at.value(size)
+    return at.b.maximum(at.b.sub(known, at.value(less)), at.value(0)) if less else known
 
 
 def _axes(at: Site, x: Value, dim: Axes) -> list[int]:
@@ -105,6 +133,8 @@ OPERATORS: Table = {
     "amin": extreme("min"),
     "max.default": extreme("max"),
     "min.default": extreme("min"),
+    "linalg_vector_norm": norm,
+    "cumsum": running_sum,
     "var": variance,
     "var_mean": variance_and_mean,
     **dict.fromkeys(("_softmax", "softmax.int"), softmax),

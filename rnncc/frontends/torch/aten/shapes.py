@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
+from rnncc.ir.composites import strided
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 
@@ -13,7 +14,7 @@ Size = int | Dim
 
 
 def same(at: Site, x: Value, *_: Any, **__: Any) -> Value:
-    """X itself"""
+    """x itself"""
     return x
 
 
@@ -49,7 +50,7 @@ def t(at: Site, x: Value) -> Value:
 def select(at: Site, x: Value, dim: int, index: Size) -> Value:
     """One place of an axis, which goes"""
     axis = at.axis(dim, rank_of(x))
-    return at.b.reshape(at.b.slice(x, axis, _from_start(x, axis, index), 1), at.dims)
+    return at.b.reshape(at.b.slice(x, axis, _within(x, axis, index), 1), at.dims)
 
 
 def slice_of(
@@ -60,18 +61,18 @@ def slice_of(
     end: Size | None = None,
     step: Size = 1,
 ) -> Value:
-    """Part of an axis, without gaps"""
-    if step != 1:
-        at.refuse(f"a slice with step {step} is not supported")
+    """Part of an axis, or places at even distances"""
     axis = at.axis(dim, rank_of(x))
-    return at.b.slice(x, axis, _begin(x, axis, start), at.dims[axis])
+    if not isinstance(step, int):
+        at.refuse(f"a slice with step {step} is not supported")
+    return strided(at.b, x, axis, _within(x, axis, start or 0), at.dims[axis], step)
 
 
 def select_scatter(at: Site, x: Value, new: Value, dim: int, index: Size) -> Value:
-    """X with one place of an axis replaced"""
+    """x with one place of an axis replaced"""
     axis = at.axis(dim, rank_of(x))
     dims = (*at.dims[:axis], Dim.of(1), *at.dims[axis + 1 :])
-    return _replaced(at, x, at.b.reshape(at.value(new), dims), axis, _from_start(x, axis, index))
+    return _replaced(at, x, at.b.reshape(at.value(new), dims), axis, _within(x, axis, index))
 
 
 def slice_scatter(
@@ -83,11 +84,11 @@ def slice_scatter(
     end: Size | None = None,
     step: Size = 1,
 ) -> Value:
-    """X with part of an axis replaced"""
+    """x with part of an axis replaced"""
     if step != 1:
-        at.refuse(f"a slice with step {step} is not supported")
+        at.refuse(f"a slice with step {step} cannot be replaced")
     axis = at.axis(dim, rank_of(x))
-    return _replaced(at, x, at.value(new), axis, _begin(x, axis, start))
+    return _replaced(at, x, at.value(new), axis, _within(x, axis, start or 0))
 
 
 def split(at: Site, x: Value, size: Size | Sequence[Size], dim: int = 0) -> tuple[Value, ...]:
@@ -102,8 +103,7 @@ def split(at: Site, x: Value, size: Size | Sequence[Size], dim: int = 0) -> tupl
 
 def unbind(at: Site, x: Value, dim: int = 0) -> tuple[Value, ...]:
     """Every place of an axis"""
-    axis = at.axis(dim, rank_of(x))
-    count = int(dims_of(x)[axis])
+    axis, count = at.axis(dim, rank_of(x)), len(at.node.meta["val"])
     return tuple(at.b.reshape(at.b.slice(x, axis, i, 1), at.dims) for i in range(count))
 
 
@@ -149,13 +149,23 @@ def flip(at: Site, x: Value, dims: Sequence[int]) -> Value:
 
 def _flipped(at: Site, x: Value, axis: int) -> Value:
     """Rows of one sequence, the last one first."""
-    b, rank = at.b, rank_of(x)
-    there = [axis, *(other for other in range(rank) if other != axis)]
-    rows = b.transpose(x, there)
+    b, rows = at.b, in_front(at, x, axis)
     size, *rest = dims_of(rows)
     lengths = b.broadcast(b.size(size, "i32"), [1], [])
     turned = b.reverse_segments(b.reshape(rows, (size, 1, *rest)), lengths)
-    return b.transpose(b.reshape(turned, (size, *rest)), [there.index(i) for i in range(rank)])
+    return from_front(at, b.reshape(turned, (size, *rest)), axis)
+
+
+def in_front(at: Site, x: Value, axis: int) -> Value:
+    """One axis before all others."""
+    return at.b.transpose(x, [axis, *(other for other in range(rank_of(x)) if other != axis)])
+
+
+def from_front(at: Site, x: Value, axis: int) -> Value:
+    """The first axis back in its place."""
+    order = list(range(1, rank_of(x)))
+    order.insert(axis, 0)
+    return at.b.transpose(x, order)
 
 
 def roll(at: Site, x: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
@@ -173,21 +183,17 @@ def roll(at: Site, x: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -
     return x
 
 
-def _from_start(x: Value, axis: int, index: Size) -> Dim:
-    at = Dim.of(index)
-    return dims_of(x)[axis] + at if at.is_static and int(at) < 0 else at
-
-
-def _begin(x: Value, axis: int, start: Size | None) -> Dim:
-    """Where a slice starts: within the axis."""
-    size, begin = dims_of(x)[axis], _from_start(x, axis, 0 if start is None else start)
-    if begin.is_static and size.is_static:
-        return Dim.of(max(0, min(int(begin), int(size))))
-    return begin
+def _within(x: Value, axis: int, index: Size) -> Dim:
+    """A place on an axis, counted from its start; within it where both are known."""
+    place, size = Dim.of(index), dims_of(x)[axis]
+    if place.is_static and int(place) < 0:
+        place = size + place
+    known = place.is_static and size.is_static
+    return Dim.of(max(0, min(int(place), int(size)))) if known else place
 
 
 def _replaced(at: Site, x: Value, new: Value, axis: int, start: Dim) -> Value:
-    """X with new at a place along an axis."""
+    """x with new at a place along an axis."""
     end = start + dims_of(new)[axis]
     before = at.b.slice(x, axis, 0, start)
     after = at.b.slice(x, axis, end, dims_of(x)[axis] - end)

@@ -17,13 +17,13 @@ def filled(number: Number) -> Translation:
     return translate
 
 
-def full(at: Site, like: Any, value: Operand, **_: Any) -> Value:
+def full(at: Site, size: Any, value: Operand, **_: Any) -> Value:
     """A given number everywhere"""
     return at.widened(at.value(value))
 
 
 def new_full(at: Site, like: Value, size: Any, value: Operand, **_: Any) -> Value:
-    """The same, in another shape than that of x"""
+    """The same, of the dtype of another tensor"""
     return full(at, size, value)
 
 
@@ -32,21 +32,18 @@ def copy(at: Site, x: Value, new: Value, *_: Any) -> Value:
     return at.widened(at.value(new))
 
 
-def scalar_tensor(at: Site, value: Number | Dim, **_: Any) -> Value:
+def scalar_tensor(at: Site, value: Operand, **_: Any) -> Value:
     """A number as a tensor of rank 0"""
-    if isinstance(value, Dim) and not value.is_static:
-        return at.value(at.b.size(value))
-    return at.value(float(value))
+    return at.value(value)
 
 
 def arange(at: Site, *bounds: Any, **_: Any) -> Value:
-    """Start, start + step, ... as whole numbers"""
+    """start, start + step, ... as whole numbers"""
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
     if not all(isinstance(n, (int, Dim)) for n in (start, step)):
         at.refuse("a range of numbers that are not whole is not supported")
     count = at.value(at.b.iota(at.dims, 0, "i64"))
-    first = at.value(at.b.size(start)) if isinstance(start, Dim) else at.value(start)
-    return at.b.add(at.b.mul(count, at.value(int(step))), first)
+    return at.b.add(at.b.mul(count, at.value(step)), at.value(start))
 
 
 OPERATORS: Table = {

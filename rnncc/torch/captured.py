@@ -1,0 +1,172 @@
+# pyright: basic, reportMissingImports=false
+"""A graph that TorchDynamo made of one step, and the loops that are made of it.
+
+Dynamo calls it with sizes and tensors, in the order of the graph's inputs, wherever its guards
+hold. Sizes that it left open are symbols of the loop, so that one loop serves all of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch.fx import GraphModule, Node
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.cell import Places, Step, scan_program
+from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.trace import aten_graph, fake_mode
+from rnncc.torch.nets import TorchNet, check_tensor, is_wide
+
+Tensors = Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A call that is under way.
+
+    Attributes:
+        rows, states: stand-ins for what one step takes; their values are never read.
+        reverse: whether the last row comes first.
+        run: does all steps, given their loop and the tensors that the cell holds.
+    """
+
+    rows: Tensors
+    states: Tensors
+    reverse: bool
+    run: Callable[[TorchNet, Tensors], Tensors]
+
+
+class _Readings(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Reading] = []
+
+
+readings = _Readings()
+
+
+@torch._dynamo.allow_in_graph
+def row(x: torch.Tensor) -> torch.Tensor:
+    """Marks a row of ys."""
+    return x.clone()
+
+
+@torch._dynamo.allow_in_graph
+def state(x: torch.Tensor) -> torch.Tensor:
+    """Marks a state after the step."""
+    return x.clone()
+
+
+def captured(module: GraphModule, _: Any) -> Callable[..., Tensors]:
+    """What Dynamo calls in place of the graph.
+
+    It is traced now: what the trace asks of open sizes becomes part of Dynamo's guards.
+    """
+    try:
+        order, ys = _unmark(module)
+        fakes = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
+        for fake in fakes:
+            if isinstance(fake, torch.Tensor):
+                check_tensor(fake)
+        return _Captured(aten_graph(module, fakes, fake_mode(fakes)), fakes, order, ys)
+    except CompileError as error:
+        return _refusal(error.with_traceback(None))
+
+
+def _refusal(error: CompileError) -> Callable[..., Tensors]:
+    def refuse(*_: Any) -> Tensors:
+        raise error
+
+    return refuse
+
+
+def _places(given: Sequence[Any], reading: Reading) -> Places:
+    found = {id(x): i for i, x in enumerate(given)}
+    rows = [found.get(id(x)) for x in reading.rows]
+    states = [found.get(id(x)) for x in reading.states]
+    known = {*rows, *states}
+    tensors = (i for i, x in enumerate(given) if isinstance(x, torch.Tensor))
+    return Places(rows, states, [i for i in tensors if i not in known])
+
+
+@dataclass(eq=False)
+class _Captured:
+    """A traced graph.
+
+    Attributes:
+        inputs: what it takes, as fakes and symbols.
+        order: where each result of Dynamo's graph is among the tensors of a loop.
+        ys: how many rows it gives, before the next states.
+    """
+
+    graph: GraphModule
+    inputs: Sequence[Any]
+    order: Sequence[int]
+    ys: int
+    places: Places | None = None
+    loops: dict[Any, TorchNet] = field(default_factory=dict[Any, TorchNet])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, *given: Any) -> Tensors:
+        reading = readings.stack[-1]
+        places = self.places
+        if places is None:
+            places = self.places = _places(given, reading)
+        kinds = _unguarded(reading, places)
+        loop = self.loops.get(kinds) or self._made(kinds, reading, places)
+        made = reading.run(loop, [given[i] for i in places.held])
+        return [made[i] for i in self.order]
+
+    def _made(self, kinds: Any, reading: Reading, places: Places) -> TorchNet:
+        with self.lock:
+            if kinds not in self.loops:
+                step = self._step(reading, places)
+                values = [node.meta.get("val") for node in self.graph.graph.nodes]
+                wide = is_wide([*step.row_types, *step.state_types, *step.inputs, *values])
+                self.loops[kinds] = TorchNet.of(scan_program(step, reading.reverse), wide)
+            return self.loops[kinds]
+
+    def _step(self, reading: Reading, places: Places) -> Step:
+        results: Any = self.graph.graph.output_node().args[0]
+        before, after = len(reading.states), len(results) - self.ys
+        if before != after:
+            what = f"the state has {before} tensors before a step and {after} after it"
+            raise CompileError("", what)
+        row_types, state_types = (
+            [x if at is None else self.inputs[at] for x, at in zip(kind, found, strict=True)]
+            for kind, found in ((reading.rows, places.rows), (reading.states, places.states))
+        )
+        return Step(self.graph, self.inputs, places, row_types, state_types, self.ys)
+
+
+def _unguarded(reading: Reading, places: Places) -> Any:
+    """What a loop depends on besides: of what a cell does not read, Dynamo notices no change."""
+    rows = zip(reading.rows, places.rows, strict=True)
+    states = zip(reading.states, places.states, strict=True)
+    return (
+        reading.reverse,
+        *((x.dim(), x.dtype) for x, at in rows if at is None),
+        *((x.shape, x.dtype) for x, at in states if at is None),
+    )
+
+
+def _unmark(module: GraphModule) -> tuple[list[int], int]:
+    """Take the marks away, put rows first: where each result is now, and how many rows."""
+    graph = module.graph
+    output = graph.output_node()
+    results: Any = output.args[0]
+    nodes: list[Node] = list(results)
+    for node in nodes:
+        if node.target not in (row, state):
+            what = "a tensor leaves the cell by other ways than its result"
+            raise CompileError(location(node), what, "return it as part of y")
+    order = sorted(range(len(nodes)), key=lambda i: nodes[i].target is state)
+    output.args = (tuple(nodes[i].args[0] for i in order),)
+    for node in nodes:
+        graph.erase_node(node)
+    module.recompile()
+    return [order.index(i) for i in range(len(nodes))], sum(n.target is row for n in nodes)

@@ -1,0 +1,109 @@
+"""Operators, one line each, all in one module: results and gradients equal PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rnncc import CompileError
+from tests.torch.cells import F, nn, torch
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+Operator = Callable[[Any, Any, Any], Any]
+
+OPERATORS: dict[str, Operator] = {
+    "slice with a step": lambda x, y, n: x[:, ::2],
+    "slice from the end with a step": lambda x, y, n: x[-3:, 1::3],
+    "slice beyond the end": lambda x, y, n: x[:, 4:99],
+    "empty slice": lambda x, y, n: x[5:3],
+    "select from the end": lambda x, y, n: x[-2],
+    "unbind": lambda x, y, n: x.unbind(0)[2] - x.unbind(1)[1].sum(),
+    "rows by number": lambda x, y, n: x[torch.tensor([2, -1])] + y[n[1:3].clamp(max=3)],
+    "detached whole numbers": lambda x, y, n: n.detach() + (x > 0).detach(),
+    "var": lambda x, y, n: x.var(),
+    "var along an axis": lambda x, y, n: x.var(1, correction=2, keepdim=True),
+    "var with half a correction": lambda x, y, n: torch.var(x, 0, correction=0.5),
+    "var and mean": lambda x, y, n: torch.var_mean(x, 1)[1],
+    "norm": lambda x, y, n: x.norm() + F.normalize(y, dim=1),
+    "norm of order 1 along both axes": lambda x, y, n: torch.linalg.vector_norm(x, 1, (0, 1)),
+    "largest norm": lambda x, y, n: torch.linalg.vector_norm(x - y, torch.inf, 0, keepdim=True),
+    "slope of the norm of zeros": lambda x, y, n: (x - x).norm(dim=1) + x[:, 0],
+    "running sum": lambda x, y, n: x.cumsum(0) * y.cumsum(-1),
+    "running sum of whole numbers": lambda x, y, n: n.cumsum(0) + (n > 2).cumsum(0),
+    "softmax of whole numbers": lambda x, y, n: torch.softmax(n, 0, dtype=torch.float32),
+    "layer norm over two axes": lambda x, y, n: F.layer_norm(x, (4, 6), y, y + 1),
+    "layer norm over one": lambda x, y, n: F.layer_norm(x, (6,), y[0]),
+    "products of stacks": lambda x, y, n: torch.matmul(x.view(1, 4, 1, 6), y.view(2, 1, 6, 2)),
+    "a row by a stack": lambda x, y, n: x[0] @ y.view(2, 6, 2),
+    "addmm": lambda x, y, n: torch.addmm(x[:, :4], x, y.T, beta=0.5, alpha=2),
+    "rsub": lambda x, y, n: torch.rsub(x, y, alpha=3),
+    "add of whole numbers": lambda x, y, n: torch.add(n, n, alpha=2),
+    "bits of bools": lambda x, y, n: ~((x > 0) & (y > 0)) ^ (x > y),
+    "logic of numbers": lambda x, y, n: torch.logical_and(n, n - 1).logical_not(),
+    "maximum": lambda x, y, n: torch.maximum(x.round(), y.round()) + torch.minimum(x, y),
+    "maximum of whole numbers": lambda x, y, n: torch.maximum(n, 3 - n),
+    "masked fill": lambda x, y, n: x.masked_fill(y > 0, 2.0),
+    "sort": lambda x, y, n: x[0].sort(descending=True)[0],
+    "stable sort": lambda x, y, n: n.sort(stable=True)[1],
+    "scatter": lambda x, y, n: torch.zeros(6).scatter(0, n, x[0]),
+    "scatter of whole numbers": lambda x, y, n: n.int().scatter(0, n.flip(0), 7 - n.int()),
+    "arange": lambda x, y, n: torch.arange(7, 2, -2) + torch.arange(3),
+    "new_full": lambda x, y, n: x.new_full((2, 3), 1.5) + torch.full((3,), 2.5),
+    "powers": lambda x, y, n: x.abs() ** y + x**3 + (x * x + 1) ** -0.5,
+    "negative whole numbers": lambda x, y, n: (-n).abs() + n.sign(),
+    "batch norm": lambda x, y, n: F.batch_norm(x, n + 0.5, n + 1.0, y[2], y[3]),
+}
+
+
+class All(nn.Module):
+    def forward(self, x: Any, y: Any, n: Any) -> Any:
+        return [operator(x, y, n) for operator in OPERATORS.values()]
+
+
+def outputs_and_gradients(run: Any) -> tuple[list[Any], list[Any]]:
+    generator = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(4, 6, generator=generator, requires_grad=True) for _ in range(2))
+    results = run(x, y, torch.tensor([2, 0, 5, 1, 3, 4]))
+    gradients: list[Any] = []
+    for result in results:
+        found: Any = (None, None)
+        if result.requires_grad:
+            weights = torch.linspace(-1, 1, result.numel()).view(result.shape)
+            found = torch.autograd.grad(result, (x, y), weights, True, allow_unused=True)
+        gradients.append([torch.zeros(4, 6) if g is None else g for g in found])
+    return results, gradients
+
+
+def test_operators() -> None:
+    examples = (torch.ones(4, 6), torch.ones(4, 6), torch.arange(6))
+    compiled = rt.compile(All(), examples, train=True)
+    ours, theirs = (outputs_and_gradients(net) for net in (compiled, All()))
+    for number, name in enumerate(OPERATORS):
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(
+                one[number], other[number], rtol=1e-4, atol=3e-5, msg=lambda m, n=name: f"{n}: {m}"
+            )
+
+
+REFUSED: dict[str, Operator] = {
+    "norm of order 3 is not supported": lambda x, y, n: x.norm(3),
+    "bits of whole numbers": lambda x, y, n: n & 1,
+    "only a vector can be sorted": lambda x, y, n: x.sort()[0],
+    "cannot be replaced": lambda x, y, n: x.slice_scatter(x[:, ::2], 1, step=2),
+    "rounding_mode='floor'": lambda x, y, n: torch.div(x, y, rounding_mode="floor"),
+    "indexing with a mask": lambda x, y, n: x[torch.tensor([True, False, True, True])],
+    "numbers that are not whole": lambda x, y, n: torch.arange(0, 1, 0.25) + x[0, 0],
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message: str) -> None:
+    class One(nn.Module):
+        def forward(self, x: Any, y: Any, n: Any) -> Any:
+            return REFUSED[message](x, y, n)
+
+    with pytest.raises(CompileError, match=rf"test_operators.py:\d+: .*{message}"):
+        rt.compile(One(), (torch.ones(4, 6), torch.ones(4, 6), torch.arange(6)))
