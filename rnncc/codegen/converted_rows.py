@@ -25,7 +25,7 @@ class ConvertedRows:
     Attributes:
         item: bytes of a value: what the weights' group leaves of a word.
         stride: from row to row, with room for whole vectors.
-        rows: as many as stay in half of the cache.
+        rows: as many as stay in the cache.
     """
 
     item: int
@@ -38,7 +38,7 @@ class ConvertedRows:
         item = WORD // GROUP[dtype]
         vectors = -(-depth // target.lanes)
         stride = HEAD + -(-vectors * target.lanes * item // WORD) * WORD
-        fit = target.cache // 2 // stride
+        fit = target.cache // stride
         return ConvertedRows(item, stride, min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS))
 
     @property

@@ -27,6 +27,8 @@ CACHE_BYTES = 32 * 1024
 """Of the smallest first-level cache."""
 LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
+EVEN = 4
+"""Blocks of rows that are converted at a time are as large as each other, and a multiple of it."""
 CHAINS = 8
 """Independent sums that keep the multiply-add units busy when there is one row."""
 
@@ -102,16 +104,19 @@ class _GemmCode:
             self.terms.prepare(outer, first, size)
             self._some_rows(outer, size)
 
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            first = b.mul(i, most)
-            rest = b.sub(count, first)
-            block(first, b.select(b.icmp_signed("<", rest, most), rest, most))
-            return []
-
         if isinstance(count, ir.Constant) and count.constant <= self.terms.most_rows:
             block(I64(0), count)
             return
-        emit.loop(b.sdiv(b.add(count, b.sub(most, I64(1))), most), turn)
+        blocks = _parts(b, count, most)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            even = b.mul(_parts(b, count, b.mul(blocks, I64(EVEN))), I64(EVEN))
+            first = b.mul(i, even)
+            rest = b.sub(count, first)
+            block(first, b.select(b.icmp_signed("<", rest, even), rest, even))
+            return []
+
+        emit.loop(blocks, turn)
 
     def _some_rows(self, outer: list[Value], count: Value) -> None:
         """All panels for rows from the first one of a block on."""
@@ -320,6 +325,11 @@ def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...]]:
 
     access = get_access(op.a_access)
     return access.offset, access.strides
+
+
+def _parts(b: ir.IRBuilder, count: Value, size: Value) -> Value:
+    """How many parts of a size there are, the last one perhaps smaller."""
+    return b.sdiv(b.add(count, b.sub(size, I64(1))), size)
 
 
 def _tile_sizes(rows: int, slots: int, width: int, lanes: int) -> list[int]:
