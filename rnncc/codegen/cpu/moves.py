@@ -11,30 +11,47 @@ from rnncc.ir.moves import ByIndex, Gather, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim, get_dims
 
 Pair = tuple[Value, Value]
+RUN = 32
+"""Rows of weights that are packed at a time, for all panels: each is a page or more apart."""
 
 
 def emit_pack(emit: Emit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
     """Copy weights into the order in which a product reads them."""
+    b, depth = emit.b, op.depth.data
     full, width = divmod(op.units.data, op.panel.data)
     slots, panel = len(ins), op.panel.data
 
-    def copy(first: Value, start: Value, wide: int) -> None:
-        """A panel of `wide` units from unit `first` on, to element `start`."""
+    def copy(number: Value, wide: int, k: Value, rows: int) -> None:
+        """Of a panel of `wide` units, `rows` rows from the k-th on."""
+        start = b.mul(number, I64(depth * slots * panel))
+        start = b.add(start, b.mul(k, I64(slots * wide)))
         for s, (source, access) in enumerate(zip(ins, op.in_accesses, strict=True)):
             by_unit, by_k = (emit.dim(d) for d in access.strides)
-            at = emit.b.add(emit.dim(access.offset), emit.b.mul(first, by_unit))
-            to = emit.b.add(start, I64(s * wide))
+            at = b.add(emit.dim(access.offset), b.mul(number, b.mul(I64(panel), by_unit)))
+            at = b.add(at, b.mul(k, by_k))
             steps = ((by_k, by_unit), (I64(slots * wide), I64(1)))
-            _Copy(emit, emit.at(source, at), emit.at(out, to), steps).run(op.depth.data, wide)
+            to = emit.at(out, b.add(start, I64(s * wide)))
+            _Copy(emit, emit.at(source, at), to, steps).run(rows, wide)
+
+    def run(k: Value, rows: int) -> None:
+        """Some rows of all panels."""
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            copy(i, panel, k, rows)
+            return []
+
+        emit.shared(I64(full), turn)
+        if width:
+            with emit.alone():
+                copy(I64(full), width, k, rows)
 
     def turn(i: Value, carried: list[Value]) -> list[Value]:
-        copy(emit.b.mul(i, I64(panel)), emit.b.mul(i, I64(op.depth.data * slots * panel)), panel)
+        run(b.mul(i, I64(RUN)), RUN)
         return []
 
-    emit.shared(I64(full), turn)
-    if width:
-        with emit.alone():
-            copy(I64(full * panel), I64(full * op.depth.data * slots * panel), width)
+    emit.loop(I64(depth // RUN), turn)
+    if depth % RUN:
+        run(I64(depth - depth % RUN), depth % RUN)
 
 
 def emit_reverse(
