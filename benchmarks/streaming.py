@@ -44,12 +44,8 @@ def measure(stream: Stream, units: int) -> dict[str, float]:
 def main() -> None:
     """Measure a small LSTM."""
     for units in (64, 128):
-        seconds = measure(
-            rnncc.compile(NETS / f"lstm_{units}.pb", NETS / f"lstm_{units}.init.pb").stream(
-                batch=1
-            ),
-            units,
-        )
+        net, init = (NETS / f"lstm_{units}{end}" for end in (".pb", ".init.pb"))
+        seconds = measure(rnncc.compile(net, init).stream(batch=1), units)
         code = seconds.pop("code")
         print(f"lstm {units}: code {code * 1e6:.2f} us, and above it:")
         for name, whole in seconds.items():

@@ -44,7 +44,8 @@ def key_of(net: Any, init: Any, options: Options, target: Target) -> str | None:
         return None
     if options.functions:
         return None  # Python code, whose meaning is not in its text alone
-    parts = _content(net), b"none" if init is None else _content(init), _beside(net)
+    content = _content(net)
+    parts = content, b"none" if init is None else _content(init), _beside(net, content or b"")
     if None in parts:
         return None
     import llvmlite
@@ -170,7 +171,7 @@ def _content(source: Any) -> bytes | None:
     return _program(source) if hasattr(source, "module") else None
 
 
-def _beside(source: Any) -> bytes | None:
+def _beside(source: Any, content: bytes) -> bytes | None:
     """What else an ONNX model's meaning depends on: the standard's package, and the sizes and times
     of the files that its tensors lie in."""
     from importlib import metadata
@@ -182,7 +183,7 @@ def _beside(source: Any) -> bytes | None:
         return b""
     try:
         told: list[Any] = [metadata.version("onnx")]
-        if isinstance(source, (str, Path)) and b"location" in Path(source).read_bytes():
+        if isinstance(source, (str, Path)) and b"location" in content:
             for file in external_files(load(source), source):
                 status = file.stat()
                 told.append((str(file), status.st_size, status.st_mtime_ns))

@@ -285,13 +285,11 @@ def ops(onnx: bool, as_json: bool) -> None:
     """List the operators that Caffe2 nets may use, or ONNX models, and what is refused."""
     from rnncc.commands import operators
 
+    told = operators.onnx_report() if onnx else operators.report()
     if as_json:
-        told = operators.onnx_report() if onnx else operators.report()
         click.echo(json.dumps(told, indent=2))
-    elif onnx:
-        operators.print_onnx_report()
     else:
-        operators.print_report()
+        operators.print_report(told)
 
 
 def _emit(

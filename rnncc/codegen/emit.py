@@ -113,9 +113,11 @@ class Emit:
 
     def _factor(self, name: str) -> Value:
         value, divisor = self.symbols[symbol_of(name)], divisor_of(name)
-        if divisor == 1:
-            return value
-        return self.b.sdiv(self.b.add(value, I64(divisor - 1)), I64(divisor))
+        return value if divisor == 1 else self.parts(value, I64(divisor))
+
+    def parts(self, count: Value, size: Value) -> Value:
+        """How many parts of a size there are of a count, the last one perhaps smaller."""
+        return self.b.sdiv(self.b.add(count, self.b.sub(size, I64(1))), size)
 
     @contextmanager
     def symbols_set(self, values: Mapping[str, Value]) -> Generator[None]:

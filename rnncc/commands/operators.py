@@ -26,40 +26,24 @@ def report() -> dict[str, Any]:
     return {"supported": supported, "refused": REFUSED}
 
 
-def print_report() -> None:
-    """Print a table a family, then what is refused altogether."""
-    for family, operators in entries().items():
-        rows = [
-            (kind, entry.about, "; ".join(entry.refused))
-            for entry in operators
-            for kind in entry.kinds
-        ]
-        print_table(family, ["operator", "what it does", "refused"], rows)
-    print_table("refused altogether", ["operator", "why"], sorted(REFUSED.items()))
-
-
 def onnx_report() -> dict[str, Any]:
     """The ONNX operators as plain data, ready for JSON."""
-    from rnncc.frontends.onnx.reference import entries as onnx_entries
-    from rnncc.frontends.onnx.table import REFUSED as onnx_refused  # noqa: N811
+    from rnncc.frontends.onnx import reference, table
 
     supported = {
         entry.name: {"family": family, "does": entry.about, "refused": list(entry.refused)}
-        for family, operators in onnx_entries().items()
+        for family, operators in reference.entries().items()
         for entry in operators
     }
-    return {"supported": supported, "refused": onnx_refused}
+    return {"supported": supported, "refused": table.REFUSED}
 
 
-def print_onnx_report() -> None:
+def print_report(told: dict[str, Any]) -> None:
     """Print a table a family, then what is refused altogether."""
-    told = onnx_report()
-    families = dict.fromkeys(entry["family"] for entry in told["supported"].values())
-    for family in families:
-        rows = [
-            (name, entry["does"], "; ".join(entry["refused"]))
-            for name, entry in told["supported"].items()
-            if entry["family"] == family
-        ]
+    families: dict[str, list[tuple[str, str, str]]] = {}
+    for name, entry in told["supported"].items():
+        row = name, entry["does"], "; ".join(entry["refused"])
+        families.setdefault(entry["family"], []).append(row)
+    for family, rows in families.items():
         print_table(family, ["operator", "what it does", "refused"], rows)
     print_table("refused altogether", ["operator", "why"], sorted(told["refused"].items()))

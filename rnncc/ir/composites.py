@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.build import Build, Values
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 
@@ -48,21 +48,31 @@ def layer_norm(
     axis: int,
     epsilon: float,
 ) -> tuple[SSAValue, SSAValue, SSAValue]:
-    """Normalise along one axis: y = (x - mean) / std * scale + bias, std = sqrt(var + epsilon).
+    """Normalise over the axes from one on: y = (x - mean) / std * scale + bias.
 
     Args:
         scale, bias: of a shape that broadcasts against x; None for 1 and 0.
     Returns:
-        y like x; mean and std like x with size 1 along the axis. The variance is the biased one.
+        y like x; mean and std = sqrt(var + epsilon) like x with size 1 along these axes. The
+        variance is the biased one.
     """
-    size = count(b, x, [axis])
-    mean = b.div(keep(b, "sum", x, [axis]), size)
-    centred = b.sub(x, mean)
+    dims = dims_of(x)
+    rows = b.reshape(x, (*dims[:axis], product(dims[axis:])))
+    size = count(b, rows, [axis])
+    mean = b.div(keep(b, "sum", rows, [axis]), size)
+    centred = b.sub(rows, mean)
     variance = b.div(keep(b, "sum", b.mul(centred, centred), [axis]), size)
     std = b.sqrt(plus(b, variance, epsilon))
-    y = b.div(centred, std)
+    y = b.reshape(b.div(centred, std), dims)
     y = y if scale is None else b.mul(y, scale)
-    return (y if bias is None else b.add(y, bias)), mean, std
+    y = y if bias is None else b.add(y, bias)
+    kept = kept_dims(x, range(axis, len(dims)))
+    return y, b.reshape(mean, kept), b.reshape(std, kept)
+
+
+def by_channel(b: Build, vector: SSAValue, x: SSAValue) -> SSAValue:
+    """A vector along axis 1 of tensors like x."""
+    return b.reshape(vector, (*dims_of(vector), *[1] * (len(dims_of(x)) - 2)))
 
 
 def keep(b: Build, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
@@ -88,6 +98,45 @@ def move_axis(b: Build, x: SSAValue, source: int, target: int) -> SSAValue:
     order = [axis for axis in range(len(dims_of(x))) if axis != source]
     order.insert(target, source)
     return b.transpose(x, order)
+
+
+def cumulate(
+    b: Build,
+    x: SSAValue,
+    axis: int,
+    function: Callable[[Build, SSAValue, SSAValue], SSAValue] = Build.add,
+    start: float = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> SSAValue:
+    """Running sums along an axis, or what another function makes of the total and each row.
+
+    Args:
+        start: the first total.
+        exclusive: whether a row's own value comes behind it.
+    """
+    rows = move_axis(b, x, axis, 0)
+
+    def step(inner: Build, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        total = function(inner, carry[0], row[0])
+        return [total], [carry[0] if exclusive else total]
+
+    first = b.fill(start, dims_of(rows)[1:], dtype_of(x))
+    _, (totals,) = b.scan([], [first], [rows], step, reverse=reverse)
+    return move_axis(b, totals, 0, axis)
+
+
+def ranks(b: Build, x: SSAValue, largest: bool) -> SSAValue:
+    """How many of the last axis' elements come before each, as i32: beyond it, or equal earlier."""
+    dims = dims_of(x)
+    rank, size = len(dims), dims[-1]
+    wide = (*dims, size)
+    mine = b.broadcast(x, wide, range(rank))
+    other = b.broadcast(x, wide, [*range(rank - 1), rank])
+    beyond = b.compare("gt" if largest else "lt", other, mine)
+    earlier = b.compare("lt", b.iota(wide, rank, "i32"), b.iota(wide, rank - 1, "i32"))
+    equal = b.logical("and", b.compare("eq", other, mine), earlier)
+    return b.reduce("sum", b.cast(b.logical("or", beyond, equal), "i32"), [rank])
 
 
 def soft_sign(b: Build, x: SSAValue) -> SSAValue:

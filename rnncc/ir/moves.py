@@ -17,6 +17,7 @@ from xdsl.irdl import (
 
 from rnncc.ir.access import Access, BufferType, access_attr, get_access
 from rnncc.ir.dims import Dim
+from rnncc.ir.kernels import Contract, Reduce
 from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
 
 
@@ -128,6 +129,10 @@ class Scatter(ByIndex):
     @property
     def outs(self) -> tuple[SSAValue]:
         return (self.out,)
+
+
+GoesOn = Contract | Reduce | Scatter
+"""Kernels that add to `init`, which may be the memory of the result."""
 
 
 @irdl_op_definition

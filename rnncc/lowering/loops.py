@@ -15,7 +15,7 @@ from rnncc.ir.access import Access
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
-from rnncc.ir.moves import Scatter
+from rnncc.ir.moves import GoesOn
 from rnncc.ir.needed_rows import row_masks
 from rnncc.ir.ops.base import dim_attr
 from rnncc.ir.ops.control import Scan, Yield
@@ -199,7 +199,7 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
     """Whether the state is read only where, and by the kernel by which, it is replaced."""
     for use in previous.uses:
         kernel = use.operation
-        if isinstance(kernel, kernels.Contract | kernels.Reduce | Scatter):
+        if isinstance(kernel, GoesOn):
             if use.index != _init_index(kernel) or home.row not in kernel.outs:
                 return False
             continue
@@ -211,7 +211,7 @@ def _in_place(home: Home, previous: SSAValue) -> bool:
     return True
 
 
-def _init_index(kernel: kernels.Contract | kernels.Reduce | Scatter) -> int | None:
+def _init_index(kernel: GoesOn) -> int | None:
     """The number of the operand that a sum starts at; each sum reads its own element alone."""
     operands = list(kernel.operands)
     starts = [i for i, v in enumerate(operands) if v is kernel.init]

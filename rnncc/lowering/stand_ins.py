@@ -10,8 +10,8 @@ from xdsl.ir import Operation
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, Row
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Kernel, Reduce
-from rnncc.ir.moves import Scatter
+from rnncc.ir.kernels import Kernel
+from rnncc.ir.moves import GoesOn
 from rnncc.ir.ops.base import dim_attr, get_dim
 
 
@@ -49,6 +49,6 @@ def _stand_in(buffer: Buffer) -> tuple[Dim, int]:
 
 def _writes_nothing_else(op: Operation, buffer: Buffer) -> bool:
     """A sum that goes on in place reads the buffer, but only to write it."""
-    writes = isinstance(op, Kernel | Contract | Scatter) and list(op.outs) == [buffer.y]
-    goes_on = isinstance(op, Contract | Reduce | Scatter) and op.init is buffer.y
+    writes = isinstance(op, Kernel | GoesOn) and list(op.outs) == [buffer.y]
+    goes_on = isinstance(op, GoesOn) and op.init is buffer.y
     return writes and list(op.operands).count(buffer.y) == 1 + goes_on

@@ -12,6 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.build import Build
+from rnncc.ir.ops.base import Array
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.passes.streaming import Kept, Streamed
@@ -41,7 +42,7 @@ def keep_states(program: Program, pairs: Mapping[str, str]) -> Streamed:
     return Streamed(init, _step(program, pairs, arrays), state, dict.fromkeys(pairs, 0))
 
 
-def _step(program: Program, pairs: Mapping[str, str], arrays: Mapping[str, object]) -> Program:
+def _step(program: Program, pairs: Mapping[str, str], arrays: Mapping[str, Array]) -> Program:
     """The net, with its states as inputs of other names, and the next ones as further outputs."""
     b, known = Build.net(f"{program.name}_step"), dict[SSAValue, SSAValue]()
     for name, value in program.net.inputs.items():
@@ -53,7 +54,7 @@ def _step(program: Program, pairs: Mapping[str, str], arrays: Mapping[str, objec
             b.block.add_op(op.clone(known))
     outputs = {name: known[value] for name, value in program.net.outputs.items()}
     nexts = {f"next:{name}": outputs[output] for name, output in pairs.items()}
-    return b.finish({**outputs, **nexts}, arrays, program.source)  # type: ignore[arg-type]
+    return b.finish({**outputs, **nexts}, arrays, program.source)
 
 
 def _check(program: Program, pairs: Mapping[str, str]) -> None:

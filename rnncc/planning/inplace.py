@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import defaultdict
 
 from rnncc.ir.kern import Buffer
-from rnncc.ir.kernels import Contract, Gemm, Map, Reduce
-from rnncc.ir.moves import Scatter
+from rnncc.ir.kernels import Gemm, Map
+from rnncc.ir.moves import GoesOn
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.uses import Timeline, Use
 
@@ -40,7 +40,7 @@ def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buf
 
 def _reads_own_points(use: Use) -> bool:
     """Whether each point reads its own elements alone; other points read a product's factors."""
-    if isinstance(use.op, Contract | Reduce | Scatter):
+    if isinstance(use.op, GoesOn):
         return use.value is use.op.init
     return isinstance(use.op, Map | Gemm) and use.value in use.op.ins
 

@@ -76,7 +76,7 @@ class _ContractCode:
         if tiling.swapped or buffers.init is None:
             self._start(sums)
             emit.together()
-        chunks = b.sdiv(b.add(self.count, I64(DEPTH - 1)), I64(DEPTH))
+        chunks = emit.parts(self.count, I64(DEPTH))
         once = b.icmp_signed("<", chunks, I64(1))
         if buffers.init is not None and not tiling.swapped:
             chunks = b.select(once, I64(1), chunks)  # without rows the sums are what they start as

@@ -40,7 +40,7 @@ from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
-from rnncc.ir.moves import Gather, ListRows, Pack, Reverse, Scatter
+from rnncc.ir.moves import Gather, GoesOn, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 
@@ -180,7 +180,7 @@ class _Body:
 
     def _guarded(self, op: Operation) -> None:
         """A kernel; skipped when nothing that it writes is wanted."""
-        outs = self._all(op.outs) if isinstance(op, Kernel | Contract | Scatter) else []
+        outs = self._all(op.outs) if isinstance(op, Kernel | GoesOn) else []
         absent = [p.absent for p in outs if p.skippable and p.absent is not None]
         if absent and len(absent) == len(outs):
             with self.emit.when(self.emit.b.not_(reduce(self.emit.b.and_, absent))):
@@ -213,7 +213,7 @@ class _Body:
         size = self._chunk_steps(op) if op.chunk is not None else I64(1)
         turns = count
         if op.chunk is not None:
-            turns = b.sdiv(b.add(count, b.sub(size, I64(1))), size)
+            turns = emit.parts(count, size)
         types = [self.pointers[v] for v in op.inits]
         before, gate, after = _split_at_gate(op)
         opened: list[Value] = []

@@ -107,10 +107,10 @@ class _GemmCode:
         if isinstance(count, ir.Constant) and count.constant <= self.terms.most_rows:
             block(I64(0), count)
             return
-        blocks = _parts(b, count, most)
+        blocks = emit.parts(count, most)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
-            even = b.mul(_parts(b, count, b.mul(blocks, I64(EVEN))), I64(EVEN))
+            even = b.mul(emit.parts(count, b.mul(blocks, I64(EVEN))), I64(EVEN))
             first = b.mul(i, even)
             rest = b.sub(count, first)
             block(first, b.select(b.icmp_signed("<", rest, even), rest, even))
@@ -325,11 +325,6 @@ def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...]]:
 
     access = get_access(op.a_access)
     return access.offset, access.strides
-
-
-def _parts(b: ir.IRBuilder, count: Value, size: Value) -> Value:
-    """How many parts of a size there are, the last one perhaps smaller."""
-    return b.sdiv(b.add(count, b.sub(size, I64(1))), size)
 
 
 def _tile_sizes(rows: int, slots: int, width: int, lanes: int) -> list[int]:

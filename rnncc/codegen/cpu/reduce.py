@@ -95,7 +95,7 @@ class _ReduceCode:
             return
         emit, b = self.emit, self.emit.b
         size = emit.dim(self.op.dims[self.kept])
-        chunks = b.sdiv(b.add(size, I64(ROWS - 1)), I64(ROWS))
+        chunks = emit.parts(size, I64(ROWS))
         chunks = b.select(b.icmp_signed("<", chunks, I64(1)), I64(1), chunks)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from rnncc.errors import CompileError, NetError
 from rnncc.frontends.caffe2.operator import Blob, Operator
@@ -111,7 +112,7 @@ def names_written(op: Operator, net: NetDef) -> list[str]:
         raise op.error(error.what) from error
 
 
-def _columns(op: Operator, *names: str) -> list[tuple[object, ...]]:
+def _columns(op: Operator, *names: str) -> list[tuple[Any, ...]]:
     """Lists of equal length, row by row."""
     lists = [
         op.args.ints(n) if n.endswith(("offset", "window")) else op.args.strings(n) for n in names
@@ -126,7 +127,7 @@ def read_links(op: Operator, prefix: str) -> list[Link]:
     """The links in the arguments `<prefix>_internal`, `_external`, `_offset` and `_window`."""
     names = [f"{prefix}_{column}" for column in ("internal", "external", "offset", "window")]
     rows = _columns(op, *(names if names[3] in op.args else names[:3]))
-    links = [Link(str(i), str(e), int(o), int(w[0]) if w else 1) for i, e, o, *w in rows]  # type: ignore[call-overload]
+    links = [Link(str(i), str(e), int(o), int(w[0]) if w else 1) for i, e, o, *w in rows]
     seen: set[str] = set()
     for link in links:
         if link.window < 1 or link.offset < 0:
@@ -140,7 +141,7 @@ def read_links(op: Operator, prefix: str) -> list[Link]:
 
 def _read_aliases(op: Operator, states: set[str]) -> tuple[Alias, ...]:
     rows = _columns(op, "alias_src", "alias_dst", "alias_offset")
-    aliases = tuple(Alias(str(s), str(d), int(o)) for s, d, o in rows)  # type: ignore[call-overload]
+    aliases = tuple(Alias(str(s), str(d), int(o)) for s, d, o in rows)
     outputs, seen = list(op.op.output), set[str]()
     for alias in aliases:
         if alias.state not in states:

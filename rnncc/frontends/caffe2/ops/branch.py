@@ -184,7 +184,8 @@ class If(Control):
             step = Emitter(inner, e.shapes, values)
             for op in ops:
                 step.build(op)
-            return [step[made.ends[index]] for made in live]  # type: ignore[index]
+            ends = [made.ends[index] for made in live]
+            return [step[end] for end in ends if end is not None]
 
         given, inits = [e[x] for x in consts], [e[made.y] for made in live]
         finals = when(e.b, gate, given, inits, body)

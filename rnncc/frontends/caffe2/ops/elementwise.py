@@ -20,7 +20,7 @@ from rnncc.netdef import TensorProto
 UnaryFunction = Callable[[Build, SSAValue], SSAValue]
 BinaryFunction = Callable[[Build, SSAValue, SSAValue], SSAValue]
 
-TYPES = {
+TYPES: dict[int, str] = {
     TensorProto.FLOAT: "f32",
     TensorProto.DOUBLE: "f64",
     TensorProto.INT32: "i32",
@@ -132,9 +132,9 @@ class Cast(Operator):
             raise self.error("lacks the argument 'to'")
         to = self.args.str("to").lower() if held.HasField("s") else self.args.int("to", 0)
         kind = names.get(to) if isinstance(to, str) else to
-        if kind not in TYPES:
+        if kind is None or kind not in TYPES:
             raise self.error(f"casts to {to}, which is not supported", ", ".join(names))
-        self.to = TYPES[kind]  # type: ignore[index]
+        self.to = TYPES[kind]
 
     def infer(self, s: Shapes) -> None:
         s.same_shape(self.xs[0], self.ys[0])
@@ -225,8 +225,9 @@ class Binary(Operator):
     def infer(self, s: Shapes) -> None:
         s.same_dtype(*self.xs, *([] if self.result else self.ys))
         for blobs, dtype in ((self.xs, self.operand), (self.ys, self.result)):
-            for blob in blobs if dtype else ():
-                s.expect_dtype(blob, dtype)  # type: ignore[arg-type]
+            for blob in blobs:
+                if dtype:
+                    s.expect_dtype(blob, dtype)
         self._shapes(s, assume=False)
 
     def assume(self, s: Shapes, level: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import ClassVar
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
@@ -150,12 +151,13 @@ class BatchMatMul(Operator):
 
     def build(self, e: Emitter) -> None:
         batch = e.dims(self.ys[0])[:-2]
-        operands = list[object]()
+        operands = list[SSAValue]()
         for blob in self.xs:
             dims = e.dims(blob)
             axes = range(len(batch) - (len(dims) - 2), len(batch) + 2)
             operands.append(e.b.broadcast(e[blob], (*batch, *dims[-2:]), axes))
-        e[self.ys[0]] = e.b.matmul(*operands, *self.flips)  # type: ignore[arg-type]
+        one, other = operands
+        e[self.ys[0]] = e.b.matmul(one, other, *self.flips)
 
 
 class MatMul(BatchMatMul):
@@ -245,11 +247,10 @@ class LayerNorm(Operator):
     def build(self, e: Emitter) -> None:
         dims = e.dims(self.xs[0])
         axis = self.axis("axis", 1, len(dims))
-        size = product(dims[axis:])
-        rows = e.b.reshape(e[self.xs[0]], (*dims[:axis], size))
-        affine = [e.b.reshape(e[x], (size,)) for x in self.xs[1:]] if self.affine else [None, None]
-        y, *statistics = layer_norm(e.b, rows, affine[0], affine[1], axis, self.epsilon)
-        e[self.ys[0]] = e.b.reshape(y, dims)
+        row = dims[axis:]
+        affine = [e.b.reshape(e[x], row) for x in self.xs[1:]] if self.affine else [None, None]
+        x, (scale, bias) = e[self.xs[0]], affine
+        e[self.ys[0]], *statistics = layer_norm(e.b, x, scale, bias, axis, self.epsilon)
         for blob, value in zip(self.ys[1:], statistics, strict=False):
             e[blob] = e.b.reshape(value, (*dims[:axis], 1))
 

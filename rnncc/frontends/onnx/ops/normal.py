@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.ops.ranking import place_of
 from rnncc.frontends.onnx.ops.reduce import mean
-from rnncc.ir.composites import keep, kept_dims, layer_norm, log_softmax, plus, softmax
+from rnncc.ir.composites import by_channel, keep, kept_dims, layer_norm, log_softmax, plus, softmax
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 
@@ -57,17 +57,10 @@ def _layer_norm(n: Node) -> list[SSAValue]:
 
     Refused: elements other than float32; a `stash_type` other than float32.
     """
-    b, x, dims = n.b, n.x(0, FLOATS), n.dims()
-    axis = n.axis(n.integer("axis", -1), len(dims))
-    size = product(dims[axis:])
-    rows = b.reshape(x, (*dims[:axis], size))
+    x, axis = n.x(0, FLOATS), n.axis(n.integer("axis", -1), len(n.dims()))
     scale, bias = n.x(1, FLOATS), n.maybe(2, FLOATS)
-    y, average, std = layer_norm(b, rows, None, None, axis, n.real("epsilon", 1e-5))
-    y = b.mul(b.reshape(y, dims), scale)
-    y = y if bias is None else b.add(y, bias)
-    kept = kept_dims(x, range(axis, len(dims)))
-    inverse = b.div(b.full_like(std, 1.0), std)
-    return [y, b.reshape(average, kept), b.reshape(inverse, kept)]
+    y, average, std = layer_norm(n.b, x, scale, bias, axis, n.real("epsilon", 1e-5))
+    return [y, average, n.b.div(n.b.full_like(std, 1.0), std)]
 
 
 def _batch_norm(n: Node) -> SSAValue:
@@ -83,13 +76,7 @@ def _batch_norm(n: Node) -> SSAValue:
     scale, bias, average, variance = (n.x(i, FLOATS) for i in range(1, 5))
     factor = b.div(scale, b.sqrt(plus(b, variance, n.real("epsilon", 1e-5))))
     offset = b.sub(bias, b.mul(average, factor))
-    return b.add(b.mul(x, _by_channel(n, factor)), _by_channel(n, offset))
-
-
-def _by_channel(n: Node, x: SSAValue) -> SSAValue:
-    """A vector along axis 1 of tensors like X."""
-    rank = len(n.dims())
-    return n.b.reshape(x, (*dims_of(x), *[1] * (rank - 2))) if rank > 1 else x
+    return b.add(b.mul(x, by_channel(b, factor, x)), by_channel(b, offset, x))
 
 
 def _instance_norm(n: Node) -> SSAValue:
@@ -97,11 +84,9 @@ def _instance_norm(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    b, x, dims = n.b, n.x(0, FLOATS), n.dims()
-    rows = b.reshape(x, (*dims[:2], product(dims[2:])))
-    y, _, _ = layer_norm(b, rows, None, None, 2, n.real("epsilon", 1e-5))
-    scale, bias = (_by_channel(n, n.x(i, FLOATS)) for i in (1, 2))
-    return b.add(b.mul(b.reshape(y, dims), scale), bias)
+    x = n.x(0, FLOATS)
+    scale, bias = (by_channel(n.b, n.x(i, FLOATS), x) for i in (1, 2))
+    return layer_norm(n.b, x, scale, bias, 2, n.real("epsilon", 1e-5))[0]
 
 
 def _lp_norm(n: Node) -> SSAValue:

@@ -13,7 +13,7 @@ from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir import composites
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import dims_of
 
 MAX_RANKED = 4096
 """Elements along an axis of TopK, which compares each with each."""
@@ -62,7 +62,7 @@ def _top_k(n: Node) -> list[SSAValue]:
     largest = bool(n.integer("largest", 1))
     last = len(dims) - 1
     x = composites.move_axis(b, x, axis, last)
-    rank = _ranks(b, x, largest)
+    rank = composites.ranks(b, x, largest)
     wide = (*dims_of(x)[:last], Dim.of(count), Dim.of(size))
     axes = [*range(last), last + 1]
     here = b.compare("eq", b.broadcast(rank, wide, axes), b.iota(wide, last, "i32"))
@@ -72,35 +72,12 @@ def _top_k(n: Node) -> list[SSAValue]:
     return [composites.move_axis(b, value, last, axis) for value in sums]
 
 
-def _ranks(b: Build, x: SSAValue, largest: bool) -> SSAValue:
-    """How many elements of the last axis come before each: those beyond it, and earlier equals."""
-    dims = dims_of(x)
-    rank, size = len(dims), dims[-1]
-    wide = (*dims, size)
-    mine = b.broadcast(x, wide, range(rank))
-    other = b.broadcast(x, wide, [*range(rank - 1), rank])
-    beyond = b.compare("gt" if largest else "lt", other, mine)
-    earlier = b.compare("lt", b.iota(wide, rank, "i32"), b.iota(wide, rank - 1, "i32"))
-    equal = b.logical("and", b.compare("eq", other, mine), earlier)
-    ahead = b.cast(b.logical("or", beyond, equal), "i32")
-    return b.reduce("sum", ahead, [rank])
-
-
 def _cumulative(function: Binary, start: float, formula: str) -> Any:
     def build(n: Node) -> SSAValue:
-        b, x = n.b, n.x(0, NUMBERS)
+        x = n.x(0, NUMBERS)
         axis = n.axis(int(n.scalar(1)), len(dims_of(x)))
-        exclusive = bool(n.integer("exclusive", 0))
-        rows = composites.move_axis(b, x, axis, 0)
-
-        def step(inner: Build, consts: Any, carry: Any, row: Any) -> Any:
-            total = function(inner, carry[0], row[0])
-            return [total], [carry[0] if exclusive else total]
-
-        first = b.fill(start, dims_of(rows)[1:], dtype_of(x))
-        reverse = bool(n.integer("reverse", 0))
-        _, sums = b.scan([], [first], [rows], step, reverse=reverse)
-        return composites.move_axis(b, sums[0], 0, axis)
+        exclusive, reverse = (bool(n.integer(name, 0)) for name in ("exclusive", "reverse"))
+        return composites.cumulate(n.b, x, axis, function, start, exclusive, reverse)
 
     build.__doc__ = (
         f"{formula}\n\nRefused: an axis that is computed at run time; elements other than float32, "

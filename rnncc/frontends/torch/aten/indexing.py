@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rnncc.frontends.torch.site import Site, Table, Value, rank_of
+from rnncc.ir.composites import ranks
 from rnncc.ir.types import dims_of, dtype_of
 
 
@@ -51,14 +52,10 @@ def sort(
     if rank_of(x) != 1:
         at.refuse("only a vector can be sorted")
     b, (size,) = at.b, dims_of(x)
-    here, there = (b.broadcast(x, [size, size], [axis]) for axis in (0, 1))
-    number = [b.iota([size, size], axis, "i64") for axis in (0, 1)]
-    first = b.compare("gt" if descending else "lt", there, here)
-    tied = b.logical("and", b.compare("eq", there, here), b.compare("lt", number[1], number[0]))
-    rank = b.reduce("sum", b.cast(b.logical("or", first, tied), "i64"), [1])
-    at_rank = b.compare("eq", b.broadcast(rank, [size, size], [1]), number[0])
-    zero = b.full_like(number[0], 0)
-    places = b.reduce("sum", b.select(at_rank, number[1], zero), [1])
+    rank = b.broadcast(ranks(b, x, descending), [size, size], [1])
+    at_rank = b.compare("eq", rank, b.iota([size, size], 0, "i32"))
+    number = b.iota([size, size], 1, "i64")
+    places = b.reduce("sum", b.select(at_rank, number, b.full_like(number, 0)), [1])
     return b.gather(x, places, 0), places
 
 

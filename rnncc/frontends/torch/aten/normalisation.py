@@ -7,9 +7,7 @@ from typing import Any
 
 from rnncc.frontends.torch.aten.reductions import count
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
-from rnncc.ir.composites import layer_norm as build_layer_norm
-from rnncc.ir.dims import product
-from rnncc.ir.types import dims_of
+from rnncc.ir import composites
 
 
 def layer_norm(
@@ -34,15 +32,9 @@ def native_layer_norm(
     epsilon: Number,
 ) -> tuple[Value, Value, Value]:
     """The same; the mean, and 1 over the root"""
-    b, dims = at.b, dims_of(x)
-    axis = len(dims) - len(shape)
-    rows = b.reshape(x, (*dims[:axis], product(dims[axis:])))
-    y, mean, std = build_layer_norm(b, rows, None, None, axis, float(epsilon))
-    y = b.reshape(y, dims)
-    y = y if weight is None else b.mul(y, weight)
-    y = y if bias is None else b.add(y, bias)
-    kept = (*dims[:axis], *[1] * len(shape))
-    return y, b.reshape(mean, kept), b.reshape(b.div(at.value(1), std), kept)
+    axis = rank_of(x) - len(shape)
+    y, mean, std = composites.layer_norm(at.b, x, weight, bias, axis, float(epsilon))
+    return y, mean, at.b.div(at.value(1), std)
 
 
 def batch_norm(
@@ -58,9 +50,9 @@ def batch_norm(
     """With the running mean and variance of each channel, axis 1"""
     b = at.b
     std = b.sqrt(b.add(variance, at.value(epsilon)))
-    y = b.div(b.sub(x, _by_channel(at, mean, x)), _by_channel(at, std, x))
-    y = y if weight is None else b.mul(y, _by_channel(at, weight, x))
-    y = y if bias is None else b.add(y, _by_channel(at, bias, x))
+    y = b.div(b.sub(x, composites.by_channel(b, mean, x)), composites.by_channel(b, std, x))
+    y = y if weight is None else b.mul(y, composites.by_channel(b, weight, x))
+    y = y if bias is None else b.add(y, composites.by_channel(b, bias, x))
     return y, mean, b.div(at.value(1), std)
 
 
@@ -82,16 +74,11 @@ def batch_norm_in_training(
     b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
     size = count(at, x, axes)
     own = b.div(b.reduce("sum", x, axes), size)
-    rest = b.sub(x, _by_channel(at, own, x))
+    rest = b.sub(x, composites.by_channel(b, own, x))
     spread = b.reduce("sum", b.mul(rest, rest), axes)
     made = batch_norm(at, x, weight, bias, own, b.div(spread, size), momentum, epsilon)
     unbiased = b.div(spread, count(at, x, axes, 1))
     return *made, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
-
-
-def _by_channel(at: Site, v: Value, x: Value) -> Value:
-    """A vector along axis 1 of tensors like x."""
-    return at.b.reshape(v, (*dims_of(v), *[1] * (rank_of(x) - 2)))
 
 
 def _moved(at: Site, old: Value, new: Value, momentum: Number) -> Value:

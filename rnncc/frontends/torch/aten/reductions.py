@@ -6,10 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from rnncc.frontends.torch.aten.shapes import from_front, in_front
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
 from rnncc.ir import composites
-from rnncc.ir.build import Build, Values
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 
@@ -85,15 +83,7 @@ def running_sum(at: Site, x: Value, dim: int, **options: object) -> Value:
     b, x = at.b, at.value(x)
     if rank_of(x) == 0:
         return x
-    axis = at.axis(dim, rank_of(x))
-    rows = in_front(at, x, axis)
-
-    def step(inner: Build, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
-        total = inner.add(carry[0], row[0])
-        return [total], [total]
-
-    _, (sums,) = b.scan([], [b.fill(0, dims_of(rows)[1:], at.dtype)], [rows], step)
-    return from_front(at, sums, axis)
+    return composites.cumulate(b, x, at.axis(dim, rank_of(x)))
 
 
 def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:

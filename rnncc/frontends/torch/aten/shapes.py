@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
-from rnncc.ir.composites import strided
+from rnncc.ir.composites import move_axis, strided
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 
@@ -149,23 +149,11 @@ def flip(at: Site, x: Value, dims: Sequence[int]) -> Value:
 
 def _flipped(at: Site, x: Value, axis: int) -> Value:
     """Rows of one sequence, the last one first."""
-    b, rows = at.b, in_front(at, x, axis)
+    b, rows = at.b, move_axis(at.b, x, axis, 0)
     size, *rest = dims_of(rows)
     lengths = b.broadcast(b.size(size, "i32"), [1], [])
     turned = b.reverse_segments(b.reshape(rows, (size, 1, *rest)), lengths)
-    return from_front(at, b.reshape(turned, (size, *rest)), axis)
-
-
-def in_front(at: Site, x: Value, axis: int) -> Value:
-    """One axis before all others."""
-    return at.b.transpose(x, [axis, *(other for other in range(rank_of(x)) if other != axis)])
-
-
-def from_front(at: Site, x: Value, axis: int) -> Value:
-    """The first axis back in its place."""
-    order = list(range(1, rank_of(x)))
-    order.insert(axis, 0)
-    return at.b.transpose(x, order)
+    return move_axis(b, b.reshape(turned, (size, *rest)), 0, axis)
 
 
 def roll(at: Site, x: Value, shifts: Sequence[Size], dims: Sequence[int] = ()) -> Value:
