@@ -16,6 +16,7 @@ from rnncc.passes.drop_stops import DropStops
 from rnncc.passes.kept_states import keep_states
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.streaming import NotCausal, split_stream
+from rnncc.planning.replaced_states import in_place
 
 
 def infer(program: Program, options: Options) -> Library:
@@ -38,5 +39,6 @@ def infer(program: Program, options: Options) -> Library:
         kernels.symbols = program.symbols
     state = [(kept.name, kept.next, kept.given) for kept in cut.state]
     order = list(program.net.inputs)
-    streaming = Streaming.of(parts["init"], parts["step"], state, cut.defaults, order)
+    over = in_place(parts["step"], {k.name: k.next for k in cut.state if k.next is not None})
+    streaming = Streaming.of(parts["init"], parts["step"], state, cut.defaults, order, over)
     return Library(program.name, program.source, parts, streaming=streaming)

@@ -34,7 +34,7 @@ def applied_text(code: Code, count: int, target: Target) -> str:
     module.triple = target.triple
     kind = ir.FunctionType(I32, [POINTER, POINTER, *[FLOAT] * count])
     scalar = ir.Function(module, kind, code.symbol)
-    for lanes in {1, target.lanes}:
+    for lanes in {1, *target.lane_counts}:
         _add_vector(module, scalar, code, lanes)
     text = code.text.replace("define", "define internal", 1)
     for called in code.calls & MATH.keys():

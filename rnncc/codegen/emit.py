@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from math import gcd
 from typing import TYPE_CHECKING, Any, cast
 
 from llvmlite import ir
@@ -58,8 +59,7 @@ class Emit:
 
     def __init__(self, module: ir.Module, target: Target, builder: ir.IRBuilder) -> None:
         self.module, self.target, self.b = module, target, builder
-        self.scalar = MathEmitter(module, Vector(1, target.fma))
-        self.vector = MathEmitter(module, Vector(target.lanes, target.fma))
+        self._math = dict[int, MathEmitter]()
         self.symbols: dict[str, Value] = {}
         self.team: Team | None = None
         self.turn: Value | None = None
@@ -93,9 +93,16 @@ class Emit:
         room.type = POINTER  # llvmlite would make it a typed pointer
         return room
 
+    @property
+    def vector(self) -> MathEmitter:
+        """Functions on whole vectors."""
+        return self.math(self.target.lanes)
+
     def math(self, lanes: int) -> MathEmitter:
         """Functions on one float, or on a vector of them."""
-        return self.scalar if lanes == 1 else self.vector
+        if lanes not in self._math:
+            self._math[lanes] = MathEmitter(self.module, Vector(lanes, self.target.fma))
+        return self._math[lanes]
 
     # Sizes
 
@@ -252,6 +259,34 @@ class Emit:
             with self.when(b.icmp_signed(">", rest, I64(0))):
                 body(start, self.first_lanes(rest, lanes))
 
+    def in_pieces(
+        self,
+        count: Value,
+        lanes: int,
+        body: Callable[[Value, int, Value | None], None],
+        factor: int,
+    ) -> None:
+        """`in_vectors`, but the rest is in shorter vectors where they hold it without a mask.
+
+        Args:
+            body: of a start, a number of lanes, a mask.
+            factor: of the count.
+        """
+        short = gcd(factor, lanes)
+        if short not in self.target.lane_counts:
+            self.in_vectors(count, lanes, lambda start, mask: body(start, lanes, mask))
+            return
+        b, done = self.b, cast(Value, I64(0))
+        for size in dict.fromkeys((lanes, short)):
+            first, pieces = done, b.sdiv(b.sub(count, done), I64(size))
+
+            def turn(i: Value, carried: list[Value], first: Value = first, size: int = size) -> Any:
+                body(b.add(first, b.mul(i, I64(size))), size, None)
+                return []
+
+            self.loop(pieces, turn)
+            done = b.mul(pieces, I64(size))
+
     def when(self, condition: Value) -> AbstractContextManager[Any]:
         """Code that runs only where the condition holds."""
         return self.b.if_then(condition)
@@ -352,6 +387,13 @@ class Emit:
         undefined = ir.Constant(type_, ir.Undefined)
         first = self.b.insert_element(undefined, value, I32(0))
         return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), None))
+
+    def first_of(self, vector: Value, lanes: int) -> Value:
+        """The first so many lanes of a vector."""
+        if vector.type.count == lanes:
+            return vector
+        numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+        return self.b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), numbers)
 
     def first_lanes(self, count: int | Value, lanes: int) -> Value:
         """A mask of the first `count` lanes."""

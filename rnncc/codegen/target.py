@@ -35,6 +35,18 @@ class Target:
         return self.lanes * min(vectors, -(-units // self.lanes))
 
     @property
+    def lane_counts(self) -> list[int]:
+        """How long vectors may be."""
+        return [count for count in (4, 8, 16) if count < self.lanes] + [self.lanes]
+
+    def lanes_for(self, count: int) -> int:
+        """The shortest vectors that hold so many elements, or the longest there are.
+
+        What is stored under a mask reaches a later load only through the cache.
+        """
+        return next((lanes for lanes in self.lane_counts if lanes >= count), self.lanes)
+
+    @property
     def tile_rows(self) -> int:
         """Rows of a register tile that is four vectors wide."""
         return 6 if self.registers >= 32 else 3

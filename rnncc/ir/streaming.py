@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rnncc.ir.dims import Dim, Largest, product
@@ -22,12 +22,14 @@ class StateSlot:
         offset: in bytes, from the start of the state.
         next: the output of `step` that replaces it; None for what stays the same.
         given: the input of the model that it starts as, element for element, if it is one.
+        in_place: whether `step` writes `next` over it, not into the workspace first.
     """
 
     port: Port
     offset: Dim
     next: str | None = None
     given: str | None = None
+    in_place: bool = False
 
     @property
     def bytes(self) -> Dim:
@@ -42,7 +44,7 @@ class Streaming:
     Attributes:
         inputs, outputs: of the model; those of a step have an axis of time, the other inputs
             belong to `init`.
-        slots: the state; what steps replace comes first.
+        slots: the state; what steps replace comes first, and of that what is not in place.
         defaults: inputs of `init` -> what stands for one that a user leaves out, or None.
     """
 
@@ -58,17 +60,19 @@ class Streaming:
         state: Sequence[tuple[str, str | None, str | None]],
         defaults: dict[str, int | None],
         order: Sequence[str],
+        in_place: Collection[str],
     ) -> Streaming:
         """Lay the state out.
 
         Args:
             state: name, next and given of each value.
             order: the names of the model's inputs; unknown parameters follow.
+            in_place: names of values that steps replace where they lie.
         """
         ports = {port.name: port for port in (*step.inputs, *init.inputs)}
         slots, end = list[StateSlot](), Dim.of(0)
-        for name, following, given in sorted(state, key=lambda kept: kept[1] is None):
-            slots.append(StateSlot(ports.pop(name), end, following, given))
+        for name, following, given in sorted(state, key=lambda s: (s[1] is None, s[0] in in_place)):
+            slots.append(StateSlot(ports.pop(name), end, following, given, name in in_place))
             end = end + slots[-1].bytes
         inputs = [ports.pop(name) for name in order] + list(ports.values())
         nexts = {slot.next for slot in slots}
@@ -81,9 +85,9 @@ class Streaming:
         return _total(self.slots)
 
     @property
-    def carried(self) -> list[StateSlot]:
-        """What steps replace."""
-        return [slot for slot in self.slots if slot.next is not None]
+    def copied(self) -> list[StateSlot]:
+        """What steps replace by way of the workspace."""
+        return [slot for slot in self.slots if slot.next is not None and not slot.in_place]
 
     @property
     def made(self) -> list[StateSlot]:
@@ -97,8 +101,8 @@ class Streaming:
 
     @property
     def step_area(self) -> Dim:
-        """Bytes at the start of the workspace of `step`: the next state."""
-        return _total(self.carried)
+        """Bytes at the start of the workspace of `step`: the next state, if it is not in place."""
+        return _total(self.copied)
 
     def workspace(self, init: KernelProgram, step: KernelProgram) -> Largest:
         """Bytes that any of the functions needs."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
-from rnncc_runtime import Model, Pool, Stream, TrainableModel
+from rnncc_runtime import Model, Pool, Stream, TrainableModel, load
+from rnncc_runtime.memory import Memory
 
 import rnncc
 from rnncc.bench import nets
@@ -33,8 +35,18 @@ def make(case: Case, setup: Setup = ALONE) -> Call | None:
     chosen: dict[str, Any] = {"seed": case.seed, "threads": pool is not None}
     if case.mode == "train":
         return _training(rnncc.compile(net, init, train=True, **chosen), case, pool)
-    model = cast(Model, rnncc.compile(net, init, precision=setup.precision, **chosen))
-    return _step(model, case) if case.mode == "step" else _run(model, case, pool)
+    chosen["precision"] = setup.precision
+    if case.mode == "step":
+        return _step(_library(net, init, chosen), case)
+    return _run(cast(Model, rnncc.compile(net, init, **chosen)), case, pool)
+
+
+def _library(net: Any, init: Any, options: dict[str, Any]) -> Model:
+    """A shared library: code in memory alone has its constants further off, which counts here."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = rnncc.build(net, init, out=folder, **options)
+        assert built.library is not None
+        return load(built.library)
 
 
 def _run(model: Model, case: Case, pool: Pool | None) -> Call:
@@ -68,15 +80,23 @@ def _training(model: TrainableModel, case: Case, pool: Pool | None) -> Call:
 def _step(model: Model, case: Case) -> Call:
     """One step of a stream, called from C as often as asked."""
     stream: Stream = model.stream(batch=case.batch)
-    inputs = nets.drawn(stream.inputs, {**case.dims, "T": 1})
-    specs = {"y": stream.outputs["y"]}
-    out = {"y": np.empty([s.evaluate({**case.dims, "T": 1}) for s in specs["y"].sizes], np.float32)}
+    drawn = nets.drawn(stream.inputs, {**case.dims, "T": 1})
+    inputs = {name: _aligned(array) for name, array in drawn.items()}
+    shape = [size.evaluate({**case.dims, "T": 1}) for size in stream.outputs["y"].sizes]
+    out = {"y": _aligned(np.zeros(shape, np.float32))}
 
     def run() -> object:
         return stream.step(inputs, out=out)
 
     run()
     return Call(run, _result(run, out), _from_c(stream))
+
+
+def _aligned(array: Array) -> Array:
+    """A copy at a multiple of 64 bytes, as a program in C would have it."""
+    made = Memory(array.nbytes).bytes.view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made
 
 
 def _empty(specs: Any, case: Case) -> dict[str, Array]:

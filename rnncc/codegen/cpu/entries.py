@@ -50,10 +50,7 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
     module.triple = target.triple
     code = Code(module, linked=_applied(library, target))
     shared = Shared(library.programs.values(), emit_kernel)
-    calls = {
-        part: emit_program(module, program, f"{library.name}_{part}", target, shared)
-        for part, program in library.programs.items()
-    }
+    calls = _programs(module, library, target, shared)
     sizes = {"workspace_bytes": (library.workspace, library.symbols)}
     if library.streaming is not None:
         code.entries |= emit_streaming(module, library, calls, target)
@@ -61,18 +58,18 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
         sizes["state_bytes"] = Largest([library.streaming.bytes]), untimed
         if library.shared:
             code.entries["run_part"] = emit_run_part(
-                module, library, _parts(module, library, target, shared), target
+                module, library, _programs(module, library, target, shared, team=True), target
             )
     elif library.training is not None:
         code.entries |= emit_training(module, library, calls, target)
         if library.shared:
-            parts = _parts(module, library, target, shared)
+            parts = _programs(module, library, target, shared, team=True)
             code.entries |= emit_passes(module, library, parts, target, team=True)
         sizes["tape_bytes"] = Largest([library.training.tape]), library.symbols
     else:
         code.entries["run"] = calls["run"]
         if library.shared:
-            code.entries["run_part"] = _parts(module, library, target, shared)["run"]
+            code.entries["run_part"] = _programs(module, library, target, shared, team=True)["run"]
     for name, (size, symbols) in sizes.items():
         emit_size(module, f"{library.name}_{name}", size, symbols, target)
         code.sizes.append(name)
@@ -80,12 +77,13 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
     return code
 
 
-def _parts(
-    module: ir.Module, library: Library, target: Target, shared: Shared
+def _programs(
+    module: ir.Module, library: Library, target: Target, shared: Shared, team: bool = False
 ) -> dict[str, ir.Function]:
-    """The programs, for one of several threads."""
+    """The programs, with `team` for one of several threads; what calls them checks its sizes."""
+    checked = library.streaming is not None or library.training is not None
     return {
-        part: emit_program(module, program, f"{library.name}_{part}", target, shared, team=True)
+        part: emit_program(module, program, f"{library.name}_{part}", target, shared, team, checked)
         for part, program in library.programs.items()
     }
 

@@ -52,12 +52,14 @@ def emit_program(
     target: Target,
     shared: Shared,
     team: bool = False,
+    checked: bool = False,
 ) -> ir.Function:
     """Add `PREFIX_call(weights, inputs, outputs, workspace, sizes...)`.
 
     `inputs` and `outputs` are tables of pointers in the order of the ports. With `team` it is
     `PREFIX_share(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
-    `part` points to a `struct rnncc_part`. `shared` is of all programs of the module.
+    `part` points to a `struct rnncc_part`. `shared` is of all programs of the module; with
+    `checked` the caller has checked the sizes, and its tables are there.
     """
     for port in (*program.inputs, *program.outputs, *program.parameters):
         if port.dtype == "f64":
@@ -69,7 +71,10 @@ def emit_program(
     emit = Emit.begin(function, target, program.symbols)
     if team:
         emit.team = Team(module, emit.b, function.args[4])
-    _Body(emit, program, function, shared).run()
+    body = _Body(emit, program, function, shared)
+    if not checked:
+        body.check()
+    body.run()
     return function
 
 
@@ -83,8 +88,13 @@ class _Body:
         self.weights, self.inputs, self.outputs, self.workspace = function.args[:4]
         self.pointers: dict[SSAValue, Pointer] = {}
 
-    def run(self) -> None:
+    def check(self) -> None:
+        """Sizes and tables."""
         self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
+        self.emit.fail_if(self.emit.is_null(self.inputs), NULL_POINTER)
+        self.emit.fail_if(self.emit.is_null(self.outputs), NULL_POINTER)
+
+    def run(self) -> None:
         self._declare()
         self._block(self.program.func.body.block.ops)
         self.emit.b.ret(I32(OK))
@@ -95,8 +105,6 @@ class _Body:
     def _declare(self) -> None:
         """Pointers of all buffers; null ones that are needed end the call."""
         b = self.emit.b
-        self.emit.fail_if(self.emit.is_null(self.inputs), NULL_POINTER)
-        self.emit.fail_if(self.emit.is_null(self.outputs), NULL_POINTER)
         if self.program.workspace:
             size = self.emit.largest(self.program.workspace)
             empty = b.icmp_signed("==", size, I64(0))

@@ -11,7 +11,7 @@ from rnncc.codegen.cpu.gemm_terms import along
 from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.nest import Nest
 from rnncc.codegen.cpu.region import RegionCode
-from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.codegen.emit import I64, Emit, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 
@@ -67,43 +67,46 @@ class Epilogue:
         pointers, scalars, by_axis = state
         unit = b.add(b.mul(panel, I64(self.panel)), I64(vector * self.lanes))
         inside = min(self.lanes, width - vector * self.lanes)
-        known = dict(zip(self.arguments, slots, strict=False))
+        lanes = emit.target.lanes_for(inside)
+        known = {v: emit.first_of(x, lanes) for v, x in zip(self.arguments, slots, strict=False)}
         for v, pointer, step in zip(self.inputs, pointers, self.unit_steps, strict=False):
             if v in self.code.varying:
-                known[v] = self._load(pointer, unit, step, inside)
+                known[v] = self._load(pointer, unit, step, inside, lanes)
 
         def index(axis: int) -> Value:
             if axis == self.unit_axis:
-                return lane_numbers(emit, unit, self.lanes)
-            return emit.splat(by_axis.get(axis, I64(0)), self.lanes)
+                return lane_numbers(emit, unit, lanes)
+            return emit.splat(by_axis.get(axis, I64(0)), lanes)
 
-        values = self.code.vectors(scalars, known, index, self.lanes)
+        values = self.code.vectors(scalars, known, index, lanes)
         count = len(self.inputs)
         for value, pointer, step in zip(
             values, pointers[count:], self.unit_steps[count:], strict=True
         ):
             self._store(value, pointer, unit, step, inside)
 
-    def _load(self, pointer: Pointer, unit: Value, step: Dim, inside: int) -> Value:
+    def _load(self, pointer: Pointer, unit: Value, step: Dim, inside: int, lanes: int) -> Value:
         emit, b = self.emit, self.emit.b
-        mask = None if inside == self.lanes else emit.first_lanes(inside, self.lanes)
         if step == 1:
-            return emit.load(emit.at(pointer, unit), self.lanes, mask)
+            return emit.load(emit.at(pointer, unit), lanes, self._mask(inside, lanes))
         stride = emit.dim(step)
-        lanes: Value = None
+        vector: Value = None
         for lane in range(inside):
             at = b.mul(b.add(unit, I64(lane)), stride)
             value = emit.load(emit.at(pointer, at))
-            if lanes is None:
-                lanes = ir.Constant(ir.VectorType(value.type, self.lanes), None)
-            lanes = b.insert_element(lanes, value, I64(lane))
-        return lanes
+            if vector is None:
+                vector = ir.Constant(vector_type(value.type, lanes), None)
+            vector = b.insert_element(vector, value, I64(lane))
+        return vector
+
+    def _mask(self, inside: int, lanes: int) -> Value | None:
+        return None if inside == lanes else self.emit.first_lanes(inside, lanes)
 
     def _store(self, value: Value, pointer: Pointer, unit: Value, step: Dim, inside: int) -> None:
         emit, b = self.emit, self.emit.b
-        mask = None if inside == self.lanes else emit.first_lanes(inside, self.lanes)
         if step == 1:
-            emit.store(value, emit.at(pointer, unit), self.lanes, mask)
+            lanes = emit.target.lanes_for(inside)
+            emit.store(value, emit.at(pointer, unit), lanes, self._mask(inside, lanes))
             return
         stride = emit.dim(step)
         for lane in range(inside):

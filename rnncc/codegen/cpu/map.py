@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import gcd
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -53,7 +54,8 @@ class _MapCode:
         dense = all(s in (0, 1) for s in self.steps[: self.count])
         dense = dense and all(s == 1 for s in self.steps[self.count :])
         self.lanes = emit.target.lanes if nest.dims and dense else 1
-        axis = nest.axes[-1] if nest.dims else None
+        axis, last = (nest.axes[-1], nest.dims[-1]) if nest.dims else (None, Dim.of(1))
+        self.factor = gcd(LINE, *(factor for _, factor in last.terms))
         self.arguments: Sequence[SSAValue] = op.body.block.args
         varying = {v for v, s in zip(self.arguments, self.steps, strict=False) if s != 0}
         self.code = RegionCode(emit, op.body.block, varying, axis)
@@ -76,14 +78,15 @@ class _MapCode:
         scalars = self.code.invariants(known, lambda axis: by_axis.get(axis, I64(0)))
         count = emit.dim(nest.dims[-1]) if nest.dims else I64(1)
 
-        def vector(start: Value, mask: Value | None) -> None:
-            self._vector(pointers, scalars, by_axis, start, mask)
+        first, mine = I64(0), count
+        if emit.team is not None and not indices:
+            first, mine = emit.team.share(count, LINE)
 
-        if emit.team is None or indices:
-            emit.in_vectors(count, self.lanes, vector)
-            return
-        first, mine = emit.team.share(count, LINE)
-        emit.in_vectors(mine, self.lanes, lambda i, mask: vector(emit.b.add(first, i), mask))
+        def vector(start: Value, lanes: int, mask: Value | None) -> None:
+            here = start if mine is count else emit.b.add(first, start)
+            self._vector(pointers, scalars, by_axis, here, lanes, mask)
+
+        emit.in_pieces(mine, self.lanes, vector, self.factor)
 
     def _vector(
         self,
@@ -91,9 +94,10 @@ class _MapCode:
         scalars: dict[SSAValue, Value],
         by_axis: dict[int, Value],
         start: Value,
+        lanes: int,
         mask: Value | None,
     ) -> None:
-        emit, lanes = self.emit, self.lanes
+        emit = self.emit
         here = [
             emit.at(p, emit.b.mul(start, emit.dim(s)) if s != 1 else start) if s != 0 else p
             for p, s in zip(pointers, self.steps, strict=True)

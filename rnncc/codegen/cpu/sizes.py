@@ -33,7 +33,8 @@ def bad_size(emit: Emit) -> Value:
     for value in emit.symbols.values():
         out = b.icmp_unsigned(">", value, I64(LARGEST_SIZE))
         least = b.select(b.icmp_signed("<", value, I64(1)), I64(1), value)
-        room = b.udiv(I64(LARGEST_PRODUCT), least)
-        bad = b.or_(bad, b.or_(out, b.icmp_unsigned(">", product, room)))
-        product = b.mul(product, least)
+        multiplied = b.umul_with_overflow(product, least)
+        product, past = b.extract_value(multiplied, 0), b.extract_value(multiplied, 1)
+        past = b.or_(past, b.icmp_unsigned(">", product, I64(LARGEST_PRODUCT)))
+        bad = b.or_(bad, b.or_(out, past))
     return bad

@@ -84,18 +84,19 @@ class _Glue:
         return function
 
     def step(self) -> ir.Function:
-        """A few steps: the next state goes to the workspace, then takes the old one's place."""
+        """A few steps: the next state takes the old one's place, by way of the workspace or not."""
         function, (weights, inputs, outputs, state, workspace) = self._begin("step", 4)
         streaming = self.streaming
         needed = [
             *([state] if streaming.slots else []),
-            *([workspace] if streaming.carried else []),
+            *([workspace] if streaming.copied else []),
         ]
         self._refuse_null([inputs, outputs, *needed])
         names = [slot.port.name for slot in streaming.slots]
         places = dict(zip(names, self._places(streaming.slots, state), strict=True))
-        nexts = self._places(streaming.carried, workspace)
-        written = {slot.next: at for slot, at in zip(streaming.carried, nexts, strict=True)}
+        written = {slot.next: places[slot.port.name] for slot in streaming.slots if slot.in_place}
+        nexts = self._places(streaming.copied, workspace)
+        written |= {slot.next: at for slot, at in zip(streaming.copied, nexts, strict=True)}
         find = self._input_of(inputs)
         rest = self._at(workspace, streaming.step_area)
         self._steps(
@@ -103,7 +104,7 @@ class _Glue:
             lambda name: places[name] if name in places else find(name),
             self._output_of(outputs, written),
             rest,
-            lambda: self._copy(workspace, state),
+            (lambda: self._copy(workspace, state)) if streaming.copied else None,
         )
         return function
 
@@ -206,7 +207,7 @@ class _Glue:
     def _copy(self, source: Value, target: Value) -> None:
         """Put the next state where the old one was: the first slots, whole lines."""
         emit, b = self.emit, self.emit.b
-        size = sum((slot.bytes for slot in self.streaming.carried), Dim.of(0))
+        size = sum((slot.bytes for slot in self.streaming.copied), Dim.of(0))
 
         def line(i: Value, carried: list[Value]) -> list[Value]:
             offset = b.mul(i, I64(LINE))

@@ -1,0 +1,42 @@
+"""Which states a step may replace where they lie, rather than in the workspace first.
+
+In: the planned kernel program of a step, and which of its outputs replaces which of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rnncc.ir.kern import Limit
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Map
+from rnncc.ir.moves import ByIndex, Reverse
+from rnncc.planning.uses import Use, timeline
+
+MAY_FAIL = (ByIndex, Limit, Reverse)
+"""They end the call with an error, and then the state is to be what it was."""
+
+
+def in_place(step: KernelProgram, nexts: Mapping[str, str]) -> set[str]:
+    """The inputs whose memory may also be that of the outputs that replace them.
+
+    An output is written element for element by one map. Nothing behind it reads the input or may
+    fail, and what it reads of the input itself is the element that it writes.
+    """
+    line = timeline(step.func)
+    uses = {buffer.label.data: found for buffer, found in line.uses.items()}
+    fails = max(
+        (u.position for us in uses.values() for u in us if isinstance(u.op, MAY_FAIL)), default=-1
+    )
+
+    def may(old: str, new: str) -> bool:
+        match uses.get(new, []):
+            case [Use(op=Map(rows=None) as op, loops=()) as write] if write.position > fails:
+                own = op.out_accesses[list(op.outs).index(write.value)]
+            case _:
+                return False
+        read = {u.value for u in uses.get(old, []) if u.position == write.position}
+        same = all(a == own for v, a in zip(op.ins, op.in_accesses, strict=True) if v in read)
+        return same and all(u.position <= write.position for u in uses.get(old, []))
+
+    return {old for old, new in nexts.items() if may(old, new)}
