@@ -93,10 +93,11 @@ def read_model(
     scope = Scope(model, b)
     defaults = _add_inputs(scope, message, shapes or {}, given or Given())
     results = scope.run(message.graph)
-    outputs, held = dict[str, SSAValue](), dict[str, Names]()
-    for info, value in zip(message.graph.output, results, strict=True):
-        b.loc = Location(file, f'output "{info.name}"')
-        held[info.name] = _add_output(scope, info.name, value, outputs)
+    outputs = dict[str, SSAValue]()
+    held = {
+        info.name: _add_output(scope, info.name, value, outputs)
+        for info, value in zip(message.graph.output, results, strict=True)
+    }
     program = b.finish(outputs, {**model.arrays, **defaults}, file)
     named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
     program.arrays = {name: array for name, array in program.arrays.items() if name in named}
@@ -105,13 +106,11 @@ def read_model(
 
 def _add_output(scope: Scope, name: str, value: Value, outputs: dict[str, SSAValue]) -> Names:
     """Add what a value holds to the outputs; its names there."""
+    scope.b.loc = Location(scope.model.file, f'output "{name}"')
     if isinstance(value, Nothing):
         return None
-    if not isinstance(value, Rows):
-        items, names = [value], [name]
-    else:
-        items = elements(scope.b, value)
-        names = element_names(name, len(items))
+    items = elements(scope.b, value) if isinstance(value, Rows) else [value]
+    names = element_names(name, len(items)) if isinstance(value, Rows) else [name]
     if any(each in outputs for each in names):
         raise CompileError(scope.b.loc, "has an element of the name of another output")
     outputs.update(zip(names, (scope.ssa(item) for item in items), strict=True))

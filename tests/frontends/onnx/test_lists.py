@@ -215,6 +215,38 @@ def test_sizes_beside_a_list_are_numbers() -> None:
     np.testing.assert_array_equal(y, X[1] + X[2])
 
 
+def test_elements_that_decide_a_shape_are_constants() -> None:
+    sizes = helper.make_tensor_sequence_value_info("s", TensorProto.INT64, None)
+    nodes = [node("SequenceAt", "s zero", "k"), node("Reshape", "x k", "y")]
+    prepared = onnx_backend.prepare(
+        model(nodes, [info("x", ["N"]), sizes], [info("y", None)], PLACES)
+    )
+    for shape in ([3, 4], [2, 6], [12]):
+        (y,) = prepared.run([X.reshape(-1), [np.array(shape)]])
+        np.testing.assert_array_equal(y, X.reshape(shape))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("turns", [0, 1, 70])
+def test_states_in_a_list_of_a_loop_whose_count_the_run_decides(turns: int) -> None:
+    cell = [node("SequenceAt", "s zero", "a"), node("SequenceAt", "s one", "b")]
+    cell += [node("Sub", "a b", "q"), node("SequenceConstruct", "b q", "s2")]
+    inputs = [info("i", [], "i64"), info("go", [], "i1"), list_info("s")]
+    turn = graph([*cell, node("Identity", "go", "go2")], inputs, [info("go2", [], "i1")])
+    turn.output.append(list_info("s2"))
+    nodes = [node("SequenceConstruct", "x x", "d"), node("Loop", "k _ d", "y", body=turn)]
+    made = model(nodes, [info("x", [4, 3]), info("k", [], "i64")], [list_info("y")], PLACES)
+    assert "rnn.scan" in str(imported(made).module)
+    check(made, {"x": X / 1e14, "k": np.array(turns)})
+
+
+def test_if_on_empty_lists() -> None:
+    chosen = choice([node("SequenceEmpty", "", "a")], [node("SequenceEmpty", "", "b")])
+    nodes = [chosen, node("SequenceLength", "y", "n")]
+    made = model(nodes, [info("c", [], "i1")], [info("n", None, "i64")])
+    assert interpreted(made, {"c": np.array(True)})["n"] == 0
+
+
 def test_optional_values() -> None:
     type_ = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
     then = graph([node("OptionalGetElement", "o", "a")], [], [info("a", None)])

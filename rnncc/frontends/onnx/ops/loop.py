@@ -165,7 +165,7 @@ def _bind(
     graph: GraphProto,
     number: SSAValue,
     condition: SSAValue,
-    carry: Sequence[SSAValue | Value],
+    carry: Sequence[Value],
 ) -> None:
     """Give a loop's body its arguments."""
     for info, value in zip(graph.input, (number, condition, *carry), strict=True):
