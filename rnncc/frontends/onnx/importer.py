@@ -92,13 +92,17 @@ def read_model(
     b = Build.net(name or stem or message.graph.name or "net")
     scope = Scope(model, b)
     defaults = _add_inputs(scope, message, shapes or {}, given or Given())
-    results = scope.run(message.graph)
-    outputs = dict[str, SSAValue]()
+    return _finished(scope, message.graph, defaults)
+
+
+def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Imported:
+    """Run a graph's nodes, and make a program of its outputs."""
+    outputs, model = dict[str, SSAValue](), scope.model
     held = {
         info.name: _add_output(scope, info.name, value, outputs)
-        for info, value in zip(message.graph.output, results, strict=True)
+        for info, value in zip(graph.output, scope.run(graph), strict=True)
     }
-    program = b.finish(outputs, {**model.arrays, **defaults}, file)
+    program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
     named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
     program.arrays = {name: array for name, array in program.arrays.items() if name in named}
     return Imported(program, held)
