@@ -4,7 +4,7 @@
     outputs = rnncc.onnx_backend.run_model(model, [x, h])
 
 Inputs whose numbers decide shapes, such as that of Reshape, are constants of what is compiled,
-which is compiled anew where they change.
+which is compiled anew where they change, and where lists hold more, fewer or other tensors.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import numpy as np
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
-from rnncc.frontends.onnx.importer import import_model
+from rnncc.frontends.onnx.importer import Imported, read_model
+from rnncc.frontends.onnx.inputs import Given
+from rnncc.frontends.onnx.lists import Names, element_names
 from rnncc.frontends.onnx.reading import load, onnx_package
 from rnncc.options import Options
 
@@ -35,6 +37,9 @@ from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt  # noqa: 
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Compute = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+Arrays = dict[str, Array]
+HOLDING = ("sequence_type", "optional_type")
+"""Types of inputs that hold tensors."""
 MAX_KEPT = 16
 """For how many values of such inputs a compiled model is kept."""
 
@@ -50,59 +55,77 @@ class Prepared(_BackendRep):
     def __init__(self, model: Any, interpret: bool = False) -> None:
         self._message, self._interpret = load(model), interpret
         held = {t.name for t in self._message.graph.initializer}
-        self._inputs = [i.name for i in self._message.graph.input if i.name not in held]
+        inputs = [i for i in self._message.graph.input if i.name not in held]
+        self._inputs = {i.name: i.type.WhichOneof("value") for i in inputs}
         self._constant: list[str] = []
-        self._first: Program | None = None
-        self._made = dict[tuple[bytes, ...], tuple[list[str], Compute]]()
+        self._first: Imported | None = None
+        self._made = dict[object, tuple[Imported, Compute]]()
+        if any(kind in HOLDING for kind in self._inputs.values()):
+            return  # what they hold is known when it runs
         try:
-            self._first = self._import({})
+            self._first = self._import(Given())
         except NeedsValue as error:
-            if not error.inputs:
-                raise
             self._constant = error.inputs
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
         """Compute the outputs.
 
         Args:
-            inputs: arrays in the order of the graph's inputs, or by name; or one array.
+            inputs: arrays in the order of the graph's inputs, or by name; or one array. A list of
+                arrays is one of tensors, and None an optional value without an element.
         """
-        given = self._named(inputs)
+        given, held = self._named(inputs)
         while True:
             values = {name: given[name] for name in self._constant if name in given}
             try:
-                results = self._call(values, given)
+                results = self._call(values, given, held)
             except NeedsValue as error:
-                more = [name for name in error.inputs if name not in self._constant]
-                if not more:
-                    raise
-                self._constant += more
+                self._constant += error.inputs
                 continue
             names = [o.name for o in self._message.graph.output]
             return namedtupledict("Outputs", names)(*(results[name] for name in names))
 
-    def _named(self, inputs: Any) -> dict[str, Array]:
-        if isinstance(inputs, Mapping):
-            named = cast(Mapping[str, Any], inputs)
-            return {str(name): np.asarray(array) for name, array in named.items()}
-        several = isinstance(inputs, (list, tuple))
-        arrays = cast(Sequence[Any], inputs if several else [inputs])
-        return {n: np.asarray(a) for n, a in zip(self._inputs, arrays, strict=False)}
+    def _named(self, inputs: Any) -> tuple[Arrays, dict[str, Names]]:
+        """Arrays by the names of tensors, and what lists and optional values hold of these."""
+        if not isinstance(inputs, Mapping):
+            several = isinstance(inputs, (list, tuple))
+            arrays = cast(Sequence[Any], inputs if several else [inputs])
+            inputs = dict(zip(self._inputs, arrays, strict=False))
+        given, held = Arrays(), dict[str, Names]()
+        for name, value in cast(Mapping[str, Any], inputs).items():
+            if self._inputs.get(name) not in HOLDING:
+                given[name] = np.asarray(value)
+            elif value is None:
+                held[name] = None
+            elif isinstance(value, (list, tuple)):
+                items = cast(Sequence[Any], value)
+                held[name] = names = element_names(name, len(items))
+                given.update(zip(names, map(np.asarray, items), strict=True))
+            else:
+                held[name], given[name] = name, np.asarray(value)
+        return given, held
 
-    def _call(self, values: Mapping[str, Array], given: Mapping[str, Array]) -> Mapping[str, Array]:
-        key = tuple(array.tobytes() + str(array.shape).encode() for array in values.values())
+    def _call(self, values: Arrays, given: Arrays, held: Mapping[str, Names]) -> Mapping[str, Any]:
+        """The outputs, by what is compiled for these values and lists."""
+        shapes = {name: array.shape for name, array in given.items()} if held else {}
+        fixed = [(array.tobytes(), array.shape) for array in values.values()]
+        key = repr((fixed, held, shapes))
         if key not in self._made:
             while len(self._made) >= MAX_KEPT:
                 self._made.pop(next(iter(self._made)))
             imported, self._first = self._first, None
             if imported is None or values:
-                imported = self._import(values)
-            self._made[key] = list(imported.net.inputs), self._runs(imported)
-        inputs, run = self._made[key]
-        return run({name: array for name, array in given.items() if name in inputs})
+                imported = self._import(Given(values, held, shapes))
+            self._made[key] = imported, self._runs(imported.program)
+        imported, run = self._made[key]
+        inputs = imported.program.net.inputs
+        results = run({name: array for name, array in given.items() if name in inputs})
+        return {name: _held(names, results) for name, names in imported.outputs.items()}
 
     def _runs(self, program: Program) -> Compute:
         """What computes a program's outputs."""
+        if not program.net.outputs:
+            return lambda inputs: {}  # lists that are empty, or nothing
         if self._interpret:
             from rnncc.ir.interpreter import run
 
@@ -115,8 +138,38 @@ class Prepared(_BackendRep):
         assert isinstance(model, Model), "it is not compiled for training"
         return model.run
 
-    def _import(self, values: Mapping[str, Array]) -> Program:
-        return import_model(self._message, values=values)
+    def _import(self, given: Given) -> Imported:
+        """Read the model.
+
+        Raises:
+            NeedsValue: further inputs must be constants.
+            BackendIsNotSupposedToImplementIt: it is not supported.
+        """
+        try:
+            return read_model(self._message, given=given)
+        except Unsupported as error:
+            if isinstance(error, NeedsValue) and not {*error.inputs} <= {*self._constant}:
+                raise
+            raise BackendIsNotSupposedToImplementIt(str(error)) from error
+
+
+def _held(names: Names, results: Mapping[str, Array]) -> Any:
+    """An output made of a program's: an array, a list of them, or None."""
+    if isinstance(names, list):
+        return [results[name] for name in names]
+    return None if names is None else results[names]
+
+
+def _declared(name: str, value: Any) -> Any:
+    """The declaration of an input that is an array or a list of arrays."""
+    helper = onnx_package().helper
+    items = cast(list[Any], value) if isinstance(value, list) else []
+    listed = any(isinstance(each, np.ndarray) for each in items)
+    array: Array = np.asarray(items[0] if listed else cast(Any, value))
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    if listed:
+        return helper.make_tensor_sequence_value_info(name, kind, None)
+    return helper.make_tensor_value_info(name, kind, array.shape)
 
 
 class Backend(_Backend):
@@ -139,10 +192,7 @@ class Backend(_Backend):
         """Read a model, and compile it when it first runs."""
         if not cls.supports_device(device):
             raise CompileError("", f"device {device!r} is not CPU")
-        try:
-            return Prepared(model, cls.interpret)
-        except Unsupported as error:
-            raise BackendIsNotSupposedToImplementIt(str(error)) from error
+        return Prepared(model, cls.interpret)
 
     @classmethod
     def run_node(
@@ -154,13 +204,9 @@ class Backend(_Backend):
             outputs_info: a dtype and a shape of each output, where they are known.
         """
         helper = onnx_package().helper
-        given = [np.asarray(a) for a in inputs]
+        given = list(inputs)
         names = [name for name in node.input if name]
-        kinds = [helper.np_dtype_to_tensor_dtype(a.dtype) for a in given]
-        ins = [
-            helper.make_tensor_value_info(name, kind, a.shape)
-            for name, kind, a in zip(names, kinds, given, strict=True)
-        ]
+        ins = [_declared(name, value) for name, value in zip(names, given, strict=True)]
         outs = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
         graph = helper.make_graph([node], "node", ins, outs)
         opset = kwargs.get("opset_version") or onnx_package().defs.onnx_opset_version()

@@ -2,7 +2,8 @@
 
     python -m tests.fuzz.fuzz_onnx --count 100000
 
-The models are those of the standard's node tests, and one with loops, branches and functions.
+The models are those of the standard's node tests, one with loops, branches and functions, and one
+with lists.
 """
 
 from __future__ import annotations
@@ -49,6 +50,38 @@ nested (float[T, N, 4] x, float[N, 4] h, bool flag) => (float[N, 4] last, float[
 twice (v) => (w) { w = Add (v, v) }
 """
 
+LISTS = """
+<ir_version: 8, opset_import: ["" : 17]>
+lists (float[4, 3] x, bool flag, int64 k) => (float[4, 3] y, float[R, 3] joined, seq(float[4, 3]) z)
+{
+  zero = Constant <value = int64 {0}> ()
+  two = Constant <value = int64 {2}> ()
+  count = Constant <value = int64 {3}> ()
+  rows = SplitToSequence <axis = 0> (x, two)
+  mapped = SequenceMap <body = each (float[2, 3] e) => (float[2, 3] f) { f = Exp (e) }> (rows)
+  more = SequenceInsert (mapped, x, zero)
+  less = SequenceErase (more)
+  joined = ConcatFromSequence <axis = 0> (less)
+  pair = SequenceConstruct (x, x)
+  chosen = If (flag) <
+    then_branch = one () => (seq(float[4, 3]) a) { a = Identity (pair) },
+    else_branch = other () => (seq(float[4, 3]) b) { n = Neg (x) b = SequenceConstruct (n, x) }
+  >
+  empty = SequenceEmpty ()
+  kept, z = Loop (count, , chosen, empty) <body = turn (int64 i, bool c, seq(float[4, 3]) s,
+    seq(float[4, 3]) t) => (bool c2, seq(float[4, 3]) s2, seq(float[4, 3]) t2)
+    { c2 = Identity (c) p = SequenceAt (s, zero) q = Tanh (p) s2 = SequenceConstruct (q, p)
+      t2 = SequenceInsert (t, q) }>
+  perhaps = Optional (kept)
+  there = OptionalHasElement (perhaps)
+  y = If (there) <
+    then_branch = yes () => (float[4, 3] a) { g = OptionalGetElement (perhaps)
+      a = SequenceAt (g, zero) },
+    else_branch = no () => (float[4, 3] b) { b = Identity (x) }
+  >
+}
+"""
+
 Mutation = Callable[[random.Random, Any], None]
 
 
@@ -59,7 +92,7 @@ def models() -> list[Any]:
 
     large = 20_000
     found = [t.model for t in node_tests().values() if t.model.ByteSize() < large]
-    return [parser.parse_model(NESTED)] * 60 + found
+    return [parser.parse_model(NESTED)] * 60 + [parser.parse_model(LISTS)] * 60 + found
 
 
 def graphs(model: Any) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import COMPUTED
 from rnncc.frontends.onnx.reading import graphs_in
 from rnncc.frontends.onnx.scope import Scope
-from rnncc.frontends.onnx.values import Rows, Value
+from rnncc.frontends.onnx.values import Value
 from rnncc.ir.build import Build
 
 if TYPE_CHECKING:
@@ -43,25 +43,26 @@ class Captures:
 
     def __init__(self, scope: Scope, graphs: Sequence[GraphProto]) -> None:
         self._scope = scope
-        self._known, self._names = dict[str, Value](), list[str]()
-        self.consts = list[SSAValue]()
-        for name in captured(graphs):
-            value = scope.find(name)
-            if value is None or isinstance(value, Rows):
-                continue  # the node inside that reads it says so
-            array = value.known
-            small = array is not None and (array.dtype == object or array.size <= CAPTURED)
-            if small or value.dtype not in COMPUTED:
-                self._known[name] = value
-            else:
-                self._names.append(name)
-                self.consts.append(scope.ssa(value))
+        found = {name: scope.find(name) for name in captured(graphs)}
+        self._values = {name: value for name, value in found.items() if value is not None}
+        handed = (t for v in self._values.values() for t in v.tensors() if not _stays_known(t))
+        self.consts = [scope.ssa(value) for value in handed]
 
     def inside(self, b: Build, consts: Sequence[SSAValue]) -> Scope:
         """The scope of a block that takes the consts."""
         inner = Scope(self._scope.model, b)
         inner.opsets = self._scope.opsets
-        inner.names = dict(self._known)
-        for name, value in zip(self._names, consts, strict=True):
-            inner.names[name] = Value.computed(value)
+        waiting = iter(consts)
+        for name, value in self._values.items():
+            held = (
+                t if _stays_known(t) else Value.computed(next(waiting)) for t in value.tensors()
+            )
+            inner.names[name] = value.holding(list(held))
+        self._scope.model.captured.update(zip(consts, self.consts, strict=True))
         return inner
+
+
+def _stays_known(value: Value) -> bool:
+    array = value.known
+    small = array is not None and (array.dtype == object or array.size <= CAPTURED)
+    return small or value.dtype not in COMPUTED

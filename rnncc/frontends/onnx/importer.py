@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.functions import function_key
-from rnncc.frontends.onnx.inputs import Inputs
+from rnncc.frontends.onnx.inputs import Given, Inputs
+from rnncc.frontends.onnx.lists import Names, Nothing, Rows, element_names, elements
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Model, Scope
 from rnncc.frontends.onnx.values import NAMES, Array, Value
@@ -23,15 +26,45 @@ OVERRIDABLE_FROM = 4
 """The IR version from which an initialiser that is an input too means a default."""
 
 
+@dataclass(frozen=True)
+class Imported:
+    """A model that was read.
+
+    Attributes:
+        outputs: output of the model -> the outputs of the program that it is made of.
+    """
+
+    program: Program
+    outputs: Mapping[str, Names]
+
+
 def import_model(
     source: object,
     shapes: Sizes | None = None,
     name: str | None = None,
     max_iterations: int | None = None,
     training: bool = False,
-    values: Mapping[str, Array] | None = None,
     functions: Mapping[str, Scalar] | None = None,
 ) -> Program:
+    """Read an ONNX model; the elements of an output that is a list are outputs `name.0` and so on.
+
+    Args and errors: as of `read_model`.
+    """
+    made = read_model(source, shapes, name, max_iterations, training, functions).program
+    if not made.net.outputs:
+        raise CompileError(made.source, "has outputs that are empty lists or nothing, and no other")
+    return made
+
+
+def read_model(
+    source: object,
+    shapes: Sizes | None = None,
+    name: str | None = None,
+    max_iterations: int | None = None,
+    training: bool = False,
+    functions: Mapping[str, Scalar] | None = None,
+    given: Given | None = None,
+) -> Imported:
     """Read an ONNX model.
 
     Args:
@@ -41,8 +74,8 @@ def import_model(
         name: the program's name; by default the file's stem, or the graph's own name.
         max_iterations: the most turns of a loop whose number of turns nothing shows.
         training: whether the program will be differentiated.
-        values: inputs that are to be constants.
         functions: DOMAIN.NAME -> the function of numbers that an operator is.
+        given: what is known of inputs.
     Returns:
         A program whose inputs are the graph's that are no initialisers, in their order; floats
         that are both have their initialiser as a default.
@@ -58,14 +91,34 @@ def import_model(
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     b = Build.net(name or stem or message.graph.name or "net")
     scope = Scope(model, b)
-    defaults = _add_inputs(scope, message, shapes or {}, values or {})
-    results = scope.run(message.graph)
-    b.loc = Location(file)
-    outputs = {o.name: scope.ssa(v) for o, v in zip(message.graph.output, results, strict=True)}
-    program = b.finish(outputs, {**model.arrays, **defaults}, file)
+    defaults = _add_inputs(scope, message, shapes or {}, given or Given())
+    return _finished(scope, message.graph, defaults)
+
+
+def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Imported:
+    """Run a graph's nodes, and make a program of its outputs."""
+    outputs, model = dict[str, SSAValue](), scope.model
+    held = {
+        info.name: _add_output(scope, info.name, value, outputs)
+        for info, value in zip(graph.output, scope.run(graph), strict=True)
+    }
+    program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
     named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
     program.arrays = {name: array for name, array in program.arrays.items() if name in named}
-    return program
+    return Imported(program, held)
+
+
+def _add_output(scope: Scope, name: str, value: Value, outputs: dict[str, SSAValue]) -> Names:
+    """Add what a value holds to the outputs; its names there."""
+    scope.b.loc = Location(scope.model.file, f'output "{name}"')
+    if isinstance(value, Nothing):
+        return None
+    items = elements(scope.b, value) if isinstance(value, Rows) else [value]
+    names = element_names(name, len(items)) if isinstance(value, Rows) else [name]
+    if any(each in outputs for each in names):
+        raise CompileError(scope.b.loc, "has an element of the name of another output")
+    outputs.update(zip(names, (scope.ssa(item) for item in items), strict=True))
+    return names if isinstance(value, Rows) else name
 
 
 def _check_outputs(graph: Any, file: str) -> None:
@@ -76,9 +129,7 @@ def _check_outputs(graph: Any, file: str) -> None:
         raise CompileError(file, "lists an output twice")
 
 
-def _add_inputs(
-    scope: Scope, message: Any, shapes: Sizes, values: Mapping[str, Array]
-) -> dict[str, Array]:
+def _add_inputs(scope: Scope, message: Any, shapes: Sizes, given: Given) -> dict[str, Array]:
     """Give inputs their names; the defaults of those that have one."""
     model, graph = scope.model, message.graph
     held = {t.name: t for t in graph.initializer}
@@ -90,20 +141,25 @@ def _add_inputs(
             if value.dtype == "f32":
                 defaults[info.name] = value
     infos = [i for i in graph.input if i.name not in held or i.name in defaults]
-    _check_names(infos, model.file)
-    found = Inputs(infos, shapes, model.file)
-    for info in infos:
-        name = info.name
-        if name in values:
+    tensors = [tensor for info in infos for tensor in given.tensors_of(info)]
+    _check_names(tensors, model.file)
+    found, made = Inputs(tensors, shapes, model.file), dict[str, Value]()
+    for name in (info.name for info in tensors):
+        if name in given.values:
             place = Location(model.file, f'input "{name}"')
-            scope.define(name, _fixed(values[name], found.dtype(name), name, place), model.file)
+            made[name] = _fixed(given.values[name], found.dtype(name), name, place)
             continue
         dims = defaults[name].dims if name in defaults else found.dims(name)
-        made = scope.b.input(name, dims, found.dtype(name))
-        model.inputs[made] = name
+        value = scope.b.input(name, dims, found.dtype(name))
+        model.inputs[value] = name
         model.taken.add(name)
-        scope.define(name, Value.computed(made), model.file)
-    return {name: np.asarray(v.known) for name, v in defaults.items() if name not in values}
+        made[name] = Value.computed(value)
+    for name in (info.name for info in infos):
+        names = given.held.get(name, name)
+        one = made[names] if isinstance(names, str) else Nothing()
+        value = Rows.listing([made[n] for n in names]) if isinstance(names, list) else one
+        scope.define(name, value, model.file)
+    return {name: np.asarray(v.known) for name, v in defaults.items() if name not in given.values}
 
 
 def _fixed(array: Array, dtype: str, name: str, place: Location) -> Value:

@@ -5,14 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import Unsupported
+from rnncc.frontends.onnx.lists import Names, flat_names
 from rnncc.frontends.onnx.node import COMPUTED, TEXT
 from rnncc.frontends.onnx.reading import onnx_package
-from rnncc.frontends.onnx.values import NAMES, Dims
+from rnncc.frontends.onnx.values import NAMES, Array, Dims
 from rnncc.frontends.shapes import Shape, Sizes, parse_shape
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import shape_text
@@ -60,6 +62,10 @@ class Inputs:
     def _declared(self, info: Any) -> tuple[list[Dim] | None, str]:
         place = Location(self.file, f'input "{info.name}"')
         kind = info.type.WhichOneof("value")
+        if kind in ("sequence_type", "optional_type"):
+            shown = "a list" if kind == "sequence_type" else "an optional value"
+            what = f"is {shown} of tensors, and the file does not say what it holds"
+            raise Unsupported(place, what, "rnncc.onnx_backend takes lists")
         if kind != "tensor_type":
             shown = (kind or "no type").removesuffix("_type")
             raise Unsupported(
@@ -120,6 +126,34 @@ class Inputs:
                 k: Dim.of(v).substitute({symbol: new}) for k, v in self._replaced.items()
             }
             self._replaced[symbol] = new
+
+
+@dataclass(frozen=True)
+class Given:
+    """What is known of inputs before a model is read.
+
+    Attributes:
+        values: inputs that are to be constants, by the names of their tensors.
+        held: what lists and optional values among the inputs hold.
+        shapes: of the tensors that these hold, and of others whose sizes are to be numbers.
+    """
+
+    values: Mapping[str, Array] = field(default_factory=dict[str, Array])
+    held: Mapping[str, Names] = field(default_factory=dict[str, Names])
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+    def tensors_of(self, info: Any) -> list[Any]:
+        """The declarations of the tensors that an input is or holds."""
+        if info.name not in {*self.held, *self.shapes}:
+            return [info]
+        type_, helper = info.type, onnx_package().helper
+        for kind in ("optional_type", "sequence_type"):
+            type_ = getattr(type_, kind).elem_type if type_.HasField(kind) else type_
+        names = flat_names(self.held.get(info.name, info.name))
+        if not type_.HasField("tensor_type"):
+            return [helper.make_value_info(name, type_) for name in names]
+        dtype = type_.tensor_type.elem_type
+        return [helper.make_tensor_value_info(n, dtype, self.shapes[n]) for n in names]
 
 
 def dtype_name(kind: int) -> str:

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
-from rnncc.frontends.onnx.values import Array, Dims, Rows, Value
+from rnncc.frontends.onnx.values import Array, Dims, Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dtype_of, shape_text
@@ -116,9 +116,16 @@ class Node:
     def _shown(self, index: int) -> str:
         return f'input "{self.op.input[index]}"'
 
+    def _tensor(self, index: int) -> Value:
+        """An input that is no list and no optional value."""
+        value = self.value(index)
+        if value.form != ("tensor",):
+            raise self.error(f"{self._shown(index)} is {value}, not a tensor")
+        return value
+
     def x(self, index: int = 0, dtypes: Sequence[str] = COMPUTED) -> SSAValue:
         """An input as a computed value of one of some types."""
-        value = self.value(index)
+        value = self._tensor(index)
         if value.dtype not in dtypes:
             name, allowed = TEXT.get(value.dtype, value.dtype), [TEXT[d] for d in dtypes]
             what = f"{self._shown(index)} is {name}, supported: {', '.join(allowed)}"
@@ -131,10 +138,7 @@ class Node:
 
     def dims(self, index: int = 0) -> Dims:
         """The shape of an input."""
-        value = self.value(index)
-        if isinstance(value, Rows):
-            raise self.unsupported(f"{self._shown(index)} is a list of tensors")
-        return value.dims
+        return self._tensor(index).dims
 
     def static(self, index: int = 0) -> list[int]:
         """The shape of an input, in numbers."""
@@ -146,7 +150,7 @@ class Node:
 
     def known(self, index: int) -> Array:
         """The numbers of an input, sizes that are open among them."""
-        value = self.value(index)
+        value = self._tensor(index)
         if value.known is None:
             inputs = self.scope.model.inputs_behind(value)
             what = f"{self._shown(index)} is computed by the model, and must be known"

@@ -19,7 +19,7 @@ from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, TEXT, Node, Operator
 from rnncc.frontends.onnx.reading import Tensors, onnx_package, opsets_of, plain_domain
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
-from rnncc.frontends.onnx.values import Array, Rows, Value
+from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import product
 from rnncc.ir.types import shape_text
@@ -55,6 +55,7 @@ class Model:
         arrays: the parameters so far.
         taken: names of parameters and inputs.
         inputs: what the model's inputs were built as -> name.
+        captured: what stands in a block for a value of the graph around -> that value.
         max_iterations: the most turns of a loop whose number of turns nothing shows.
         training: whether the program will be differentiated.
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
@@ -70,6 +71,7 @@ class Model:
     arrays: dict[str, Array] = field(default_factory=dict[str, Array])
     taken: set[str] = field(default_factory=set[str])
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+    captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     nodes: int = 0
     calls: int = 0
 
@@ -93,6 +95,8 @@ class Model:
             seen.add(made)
             if made in self.inputs:
                 found[self.inputs[made]] = None
+            if made in self.captured:
+                waiting.append(self.captured[made])
             if isinstance(made.owner, Operation):
                 waiting += made.owner.operands
         return list(found)
@@ -137,8 +141,8 @@ class Scope:
         """A value in this block; known numbers become constants or parameters here."""
         if value.made is not None:
             return value.made
-        if isinstance(value, Rows):
-            raise Unsupported(self.b.loc, "a list of tensors is used as a tensor, or as an output")
+        if value.form != ("tensor",):
+            raise Unsupported(self.b.loc, f"takes {value} for a tensor")
         if value not in self._made:
             self._made[value] = self._literal(value)
         return self._made[value]

@@ -13,6 +13,7 @@ from rnncc.frontends.onnx.ops import (
     logic,
     loop,
     normal,
+    optional,
     quantised,
     ranking,
     recurrent,
@@ -40,6 +41,7 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "Along an axis": ranking.OPERATORS,
     "Fourier transforms": fourier.OPERATORS,
     "Lists of tensors": sequence.OPERATORS,
+    "Optional values": optional.OPERATORS,
     "Constants": source.OPERATORS,
     "Weights of whole numbers": quantised.OPERATORS,
 }
@@ -68,13 +70,6 @@ REFUSED: dict[str, str] = {
             "Bernoulli",
         ),
         "its results are random",
-    ),
-    **dict.fromkeys(
-        ("SequenceErase", "SequenceMap", "SplitToSequence"),
-        "of lists, only those that loops append to are read",
-    ),
-    **dict.fromkeys(
-        ("Optional", "OptionalGetElement", "OptionalHasElement"), "optional values are not read"
     ),
     **dict.fromkeys(
         ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),

@@ -50,6 +50,23 @@ class Value:
         return Value(dtype_of(value), dims_of(value), made=value)
 
     @property
+    def form(self) -> tuple[Any, ...]:
+        """A list's or optional value's length and such: what is no tensor's type."""
+        return ("tensor",)
+
+    def tensors(self) -> list[Value]:
+        """What it holds: itself, unless it is a list or optional value."""
+        return [self]
+
+    def holding(self, tensors: Sequence[Value]) -> Value:
+        """The same with other tensors in the place of those that it holds."""
+        (tensor,) = tensors
+        return tensor
+
+    def __str__(self) -> str:
+        return "a tensor"
+
+    @property
     def rank(self) -> int:
         """How many axes it has."""
         return len(self.dims)
@@ -92,25 +109,3 @@ def _as_numbers(array: Array) -> Array:
     if all(d.is_static for d in flat):
         return np.array([int(d) for d in flat], np.int64).reshape(array.shape)
     return as_objects(array)
-
-
-@dataclass(frozen=True, eq=False)
-class Rows(Value):
-    """A list of tensors.
-
-    Attributes:
-        stacked: its first elements, that a loop appended, as rows of one tensor.
-        items: the others.
-    """
-
-    stacked: SSAValue | None = None
-    items: tuple[Value, ...] = ()
-
-    @staticmethod
-    def empty() -> Rows:
-        """Without elements."""
-        return Rows("list", ())
-
-    def appended(self, value: Value) -> Rows:
-        """With one more at the end."""
-        return Rows("list", (), stacked=self.stacked, items=(*self.items, value))

@@ -36,7 +36,7 @@ def node_tests() -> dict[str, Any]:
 
 def run(name: str, interpret: bool) -> Outcome:
     """Run one test, by machine code or by the interpreter of the IR."""
-    from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt, Runner
+    from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
 
     from rnncc import onnx_backend
     from rnncc.frontends.onnx.errors import Unsupported
@@ -47,12 +47,26 @@ def run(name: str, interpret: bool) -> Outcome:
         prepared = backend.prepare(test.model)
         for inputs, outputs in test.data_sets:
             got = prepared.run(list(inputs))
-            Runner.assert_similar_outputs(list(outputs), list(got), test.rtol, test.atol)
+            _assert_similar(list(outputs), list(got), test)
     except (BackendIsNotSupposedToImplementIt, Unsupported) as error:
         return Outcome(name, "skipped", str(error))
     except (CompileError, AssertionError, ValueError) as error:
         return Outcome(name, "failed", f"{type(error).__name__}: {error}"[:300])
     return Outcome(name, "passed")
+
+
+def _assert_similar(want: Any, got: Any, test: Any) -> None:
+    """Outputs are close; the standard's own comparison takes elements of lists apart as outputs."""
+    from onnx.backend.test.runner import Runner
+
+    if isinstance(want, list) and isinstance(got, list):
+        assert len(got) == len(want)
+        for one, other in zip(want, got, strict=True):
+            _assert_similar(one, other, test)
+    elif want is None or got is None:
+        assert want is got
+    else:
+        Runner.assert_similar_outputs([want], [got], test.rtol, test.atol)
 
 
 def run_all(names: Sequence[str], interpret: bool, processes: int) -> list[Outcome]:

@@ -85,6 +85,30 @@ def listed(x, h, w):
     return torch.cat([torch.stack(ys), h.unsqueeze(0)])
 
 
+def unbound(x, h, w):
+    ys = []
+    for row in x.unbind(0):
+        h = torch.tanh(h @ w + row)
+        ys.append(h)
+    return torch.stack(ys)
+
+
+def layers(x, h, w):
+    hs = [h, h + 1]
+    for i in range(x.size(0)):
+        a = torch.tanh(hs[0] @ w + x[i])
+        hs = [a, torch.tanh(hs[1] @ w + a)]
+    return torch.cat(hs)
+
+
+def parts(x, h, w):
+    ys = []
+    for part in torch.split(x, 3, 0):
+        ys.append(part.sum(0) @ w)
+    ys.insert(0, h)
+    return torch.stack(ys)
+
+
 CASES: dict[str, tuple[Any, list[Any], list[dict[int, str]]]] = {
     "tagger": (Tagger, [np.arange(21).reshape(3, 7) % 20], [{0: "N", 1: "T"}]),
     "frames": (Frames, [(2, 4, 9)], [{0: "N", 2: "T"}]),
@@ -104,6 +128,21 @@ CASES: dict[str, tuple[Any, list[Any], list[dict[int, str]]]] = {
         lambda: torch.jit.script(listed),
         [(4, 2, 5), (2, 5), (5, 5)],
         [{0: "T", 1: "N"}, {0: "N"}, {}],
+    ),
+    "scripted loop over rows": (
+        lambda: torch.jit.script(unbound),
+        [(4, 2, 5), (2, 5), (5, 5)],
+        [{0: "T", 1: "N"}, {0: "N"}, {}],
+    ),
+    "scripted loop with a list of states": (
+        lambda: torch.jit.script(layers),
+        [(4, 2, 5), (2, 5), (5, 5)],
+        [{0: "T", 1: "N"}, {0: "N"}, {}],
+    ),
+    "scripted list of parts": (
+        lambda: torch.jit.script(parts),
+        [(4, 2, 5), (2, 5), (5, 5)],
+        [{1: "N"}, {0: "N"}, {}],
     ),
 }
 

@@ -10,6 +10,8 @@ from onnx import helper
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.frontends.onnx.importer import read_model
+from rnncc.frontends.onnx.inputs import Given
 from rnncc.ir.types import dims_of, shape_text
 from tests.frontends.onnx.models import imported, info, interpreted, model, node
 
@@ -213,6 +215,6 @@ def test_constants_of_inputs() -> None:
     )
     with pytest.raises(CompileError, match='input "s" is computed by the model'):
         imported(made)
-    program = imported(made, values={"s": np.array([2, 3])})
+    program = read_model(made, given=Given({"s": np.array([2, 3])})).program
     assert list(program.net.inputs) == ["x"]
     assert shape_text(dims_of(program.net.outputs["y"])) == "2 x 3"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Attribute, Block, SSAValue
 
+from rnncc.frontends.onnx.errors import NeedsValue
+from rnncc.frontends.onnx.lists import refilled
 from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
@@ -25,29 +27,30 @@ if TYPE_CHECKING:
 def _if(n: Node) -> list[Any]:
     """The outputs of one of two graphs; of the other nothing is built where the condition is known.
 
-    Refused: branches whose results differ in shape or type.
+    Refused: a computed condition where branches' results differ in shape, type or length of lists.
     """
     branches = [n.graph("then_branch"), n.graph("else_branch")]
     known = n.value(0).numbers
     if known is not None:
         taken = branches[0] if bool(known.reshape(-1)[0]) else branches[1]
         return inline(n, taken, {})
-    gate, values = n.b.reshape(n.x(0, ("i1",)), ()), list[SSAValue]()
+    gate, values, made = n.b.reshape(n.x(0, ("i1",)), ()), list[Value](), list[SSAValue]()
     for graph in branches:
         captures = captures_of(n, graph)
         inside = Inside(n, captures, [tensor((), "i1")])
         results = results_of(n, inside.scope, graph)
-        if not values:
-            values = [n.b.fill(0, dims_of(v), dtype_of(v)) for v in results]
+        tensors = tensors_in(inside.scope, results)
+        if graph is branches[0]:
+            values, made = results, [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors]
         _check_branches(n, values, results)
-        for value in values:
+        for value in made:
             inside.argument(value.type)
         first = len(captures.consts)
-        values = n.b.scan_of(
-            [*captures.consts, gate], values, [], inside.b, results, Dim.of(1), gate=first
+        made = n.b.scan_of(
+            [*captures.consts, gate], made, [], inside.b, tensors, Dim.of(1), gate=first
         )[0]
         gate = n.b.logical_not(gate)
-    return values
+    return refilled(values, made)
 
 
 class Inside:
@@ -70,14 +73,24 @@ class Inside:
         return self.b.block.insert_arg(type_, len(self.b.block.args))
 
 
-def results_of(n: Node, scope: Scope, graph: GraphProto) -> list[SSAValue]:
-    """Build a graph in a block of its own; its results, which are tensors."""
+def results_of(n: Node, scope: Scope, graph: GraphProto) -> list[Value]:
+    """Build a graph in a block of its own; its results, or what they hold, are computed with."""
     found = scope.run(graph, n.inside)
-    for value in found:
+    for value in (t for v in found for t in v.tensors()):
         if value.dtype not in COMPUTED:
             shown = TEXT.get(value.dtype, value.dtype)
             raise n.unsupported(f"has a result of type {shown}, which is not supported")
-    return [scope.ssa(value) for value in found]
+    return found
+
+
+def tensors_in(scope: Scope, values: Sequence[Value]) -> list[SSAValue]:
+    """Values, and what lists among them hold, in a block."""
+    return [scope.ssa(tensor) for value in values for tensor in value.tensors()]
+
+
+def types_in(values: Sequence[Value]) -> list[tuple[Any, ...]]:
+    """What must not change of values that a loop or branch passes on."""
+    return [(v.form, *((t.dtype, t.dims) for t in v.tensors())) for v in values]
 
 
 def captures_of(n: Node, graph: GraphProto) -> Captures:
@@ -96,14 +109,23 @@ def inline(n: Node, graph: GraphProto, arguments: dict[str, Value]) -> list[Valu
     return scope.run(graph, n.inside)
 
 
-def _check_branches(n: Node, one: Sequence[SSAValue], other: Sequence[SSAValue]) -> None:
+def _check_branches(n: Node, one: Sequence[Value], other: Sequence[Value]) -> None:
     if len(one) != len(other):
         raise n.error(f"has branches with {len(one)} and {len(other)} results")
     for name, a, b in zip(n.op.output, one, other, strict=False):
-        if a.type != b.type:
-            texts = [f"{dtype_of(v)} {shape_text(dims_of(v))}" for v in (a, b)]
-            what = f'has branches that give "{name}" as {texts[0]} and as {texts[1]}'
-            raise n.unsupported(what, "--shape gives open sizes, which may decide the condition")
+        if types_in([a]) != types_in([b]):
+            what = f'has branches that give "{name}" as {_type_text(a)} and as {_type_text(b)}'
+            hint = "--shape gives open sizes, which may decide the condition"
+            inputs = n.scope.model.inputs_behind(n.value(0))
+            raise NeedsValue(n.location, what, hint, inputs)
+
+
+def _type_text(value: Value) -> str:
+    """A value's type in messages."""
+    tensors = [f"{t.dtype} {shape_text(t.dims)}" for t in value.tensors()]
+    if value.form == ("tensor",):
+        return tensors[0]
+    return f"{value}: {', '.join(tensors)}" if tensors else str(value)
 
 
 def _scan(n: Node) -> list[Any]:
@@ -154,7 +176,7 @@ def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
         scope = captures.inside(inner, consts)
         for info, value in zip(graph.input, (*carry, *rows), strict=True):
             scope.names[info.name] = Value.computed(value)
-        made = results_of(n, scope, graph)
+        made = [scope.ssa(value) for value in results_of(n, scope, graph)]
         return made[: len(carry)], made[len(carry) :]
 
     return body

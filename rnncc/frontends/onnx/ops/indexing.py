@@ -41,9 +41,12 @@ def checked(n: Node, index: Array, size: int) -> Array:
 
 def _gather(n: Node) -> SSAValue:
     """Rows of X along an axis, by number; -1 is the last one."""
-    x, dims = n.x(), n.dims()
-    axis = n.axis(n.integer("axis", 0), len(dims))
-    known = n.value(1).numbers
+    return gathered(n, n.x(), n.axis(n.integer("axis", 0), len(n.dims())))
+
+
+def gathered(n: Node, x: SSAValue, axis: int) -> SSAValue:
+    """Rows of x by the numbers that input 1 holds."""
+    dims, known = dims_of(x), n.value(1).numbers
     if known is not None and known.size == 1 and known.dtype.kind in "iu":
         at, size = int(known.reshape(-1)[0]), dims[axis]
         start = Dim.of(at) if at >= 0 else size + at

@@ -10,9 +10,17 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
+from rnncc.frontends.onnx.lists import Rows, refilled
 from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
-from rnncc.frontends.onnx.ops.control import Inside, captures_of, inline, results_of
-from rnncc.frontends.onnx.values import Rows, Value
+from rnncc.frontends.onnx.ops.control import (
+    Inside,
+    captures_of,
+    inline,
+    results_of,
+    tensors_in,
+    types_in,
+)
+from rnncc.frontends.onnx.values import Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import repeat
@@ -34,8 +42,8 @@ MAX_UNROLLED = 64
 def _loop(n: Node) -> list[Any]:
     """Run a graph again and again: so often, or while its condition holds.
 
-    Refused: scan outputs whose number of rows the run decides; values that change shape or type
-    from turn to turn, but in 64 known turns; more turns than `--max-iterations`.
+    Refused: scan outputs whose number of rows the run decides; values that change shape, type or
+    length from turn to turn, but in 64 known turns; more turns than `--max-iterations`.
     """
     graph = n.graph("body")
     trips = _trip_count(n)
@@ -52,7 +60,12 @@ def _loop(n: Node) -> list[Any]:
         return _counted(n, graph, trips, carried)
     if not ends and (not n.has(0) or n.value(0).known is not None):
         raise n.error("has neither a trip count nor a condition that ends it")
-    return _gated(n, graph, trips, carried, always)
+    try:
+        return _gated(n, graph, trips, carried)
+    except NeedsValue:
+        for index in (i for i in (0, 1) if always and n.has(i)):
+            n.known(index)  # with a known count and first condition it could be built turn by turn
+        raise
 
 
 def _trip_count(n: Node) -> Dim | None:
@@ -102,48 +115,49 @@ def _counted(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> li
             raise
         found = None  # the number of the turn decides a shape
     if found is None and not small:
-        what = f"carries values whose shapes or types change, over {trips} turns"
+        what = f"carries values whose shapes, types or lengths change, over {trips} turns"
         raise n.unsupported(what, f"up to {MAX_UNROLLED} known turns are supported")
     return _unrolled(n, graph, int(trips), carried) if found is None else found
 
 
 def _scanned(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[Any] | None:
-    """A loop as a scan; None where its values do not keep their shapes and types.
+    """A loop as a scan; None where its values do not keep their shapes, types and lengths.
 
-    A list to which each turn appends one element becomes rows.
+    An empty list to which each turn appends one element becomes rows.
     """
-    tensors = [v for v in carried if not isinstance(v, Rows)]
-    if any(v.dtype not in COMPUTED for v in tensors) or not _all_empty(carried):
+    held = [t for v in carried for t in v.tensors()]
+    if any(t.dtype not in COMPUTED for t in held):
         return None
-    captures, types = captures_of(n, graph), [tensor(v.dims, v.dtype) for v in tensors]
+    captures, types = captures_of(n, graph), [tensor(t.dims, t.dtype) for t in held]
     inside = Inside(n, captures, [*types, tensor((), "i64")])
     *carry, number = inside.given
-    waiting = iter(carry)
-    arguments = [v if isinstance(v, Rows) else Value.computed(next(waiting)) for v in carried]
-    _bind(inside.scope, graph, number, inside.b.fill(1, (), "i1"), arguments)
+    grows = [isinstance(v, Rows) and v.is_empty for v in carried]
+    filled = zip(refilled(carried, carry), grows, strict=True)
+    given = [Rows.listing(earlier=object()) if grown else v for v, grown in filled]
+    _bind(inside.scope, graph, number, inside.b.fill(1, (), "i1"), given)
     made = inside.scope.run(graph, n.inside)[1:]
     after, scans = made[: len(carried)], made[len(carried) :]
-    lists = [v for v in after if isinstance(v, Rows)]
-    kept = [v for v in after if not isinstance(v, Rows)]
-    if [tensor(v.dims, v.dtype) for v in kept if v.dtype in COMPUTED] != types:
+    rows = [_appended(*each) for each in zip(given, after, grows, strict=True)]
+    kept = [new if row is None else old for old, new, row in zip(given, after, rows, strict=True)]
+    if types_in(kept) != types_in(given):
         return None
-    if len(lists) + len(kept) != len(carried) or any(len(rows.items) != 1 for rows in lists):
-        return None
-    rows = [rows.items[0] for rows in lists] + scans
-    results = [inside.scope.ssa(v) for v in (*kept, *rows)]
-    inits, turns = [n.scope.ssa(v) for v in tensors], n.b.iota((trips,), 0, "i64")
+    stacks = [row for row in rows if row is not None] + scans
+    results = [*tensors_in(inside.scope, kept), *(inside.scope.ssa(v) for v in stacks)]
+    inits, turns = tensors_in(n.scope, carried), n.b.iota((trips,), 0, "i64")
     finals, ys = n.b.scan_of(captures.consts, inits, [turns], inside.b, results, trips)
-    stacked, last = iter(ys), iter(finals)
+    stacked = iter(ys)
     first = [
-        Rows("list", (), stacked=next(stacked)) if isinstance(v, Rows) else next(last)
-        for v in carried
+        last if row is None else Rows.listing(stacked=Value.computed(next(stacked)))
+        for last, row in zip(refilled(carried, finals), rows, strict=True)
     ]
     return [*first, *stacked]
 
 
-def _all_empty(values: Sequence[Value]) -> bool:
-    lists = [v for v in values if isinstance(v, Rows)]
-    return all(rows.stacked is None and not rows.items for rows in lists)
+def _appended(old: Value, new: Value, grows: bool) -> Value | None:
+    """The one element that a turn appends to a list that may grow."""
+    if not (grows and isinstance(old, Rows) and isinstance(new, Rows) and len(new.items) == 1):
+        return None
+    return new.items[0] if new.form == old.appended(new.items[0]).form else None
 
 
 def _bind(
@@ -151,7 +165,7 @@ def _bind(
     graph: GraphProto,
     number: SSAValue,
     condition: SSAValue,
-    carry: Sequence[SSAValue | Value],
+    carry: Sequence[Value],
 ) -> None:
     """Give a loop's body its arguments."""
     for info, value in zip(graph.input, (number, condition, *carry), strict=True):
@@ -192,20 +206,12 @@ def _no_rows(n: Node, graph: GraphProto, index: int) -> SSAValue:
     return n.b.fill(0, (0, *dims), dtype)
 
 
-def _gated(
-    n: Node, graph: GraphProto, trips: Dim | None, carried: list[Value], always: bool
-) -> list[Any]:
+def _gated(n: Node, graph: GraphProto, trips: Dim | None, carried: list[Value]) -> list[Any]:
     """A loop that a condition may end."""
     if len(graph.output) > 1 + len(carried):
-        if always:  # a known count, or first condition, would say how many
-            for index in (i for i in (0, 1) if n.has(i)):
-                n.known(index)
-        what = "may end early, and has scan outputs, whose number of rows the run would decide"
-        raise n.unsupported(what)
-    if any(isinstance(v, Rows) for v in carried):
-        raise n.unsupported("may end early, and appends to a list, whose length the run decides")
+        raise _early(n, "has scan outputs, whose number of rows the run would decide")
     b, captures = n.b, captures_of(n, graph)
-    consts, inits = list(captures.consts), [n.scope.ssa(v) for v in carried]
+    consts, inits = list(captures.consts), tensors_in(n.scope, carried)
     number, gate = b.fill(0, (), "i64"), b.fill(1, (), "i1")
     gate = b.reshape(n.x(1, ("i1",)), ()) if n.has(1) else gate
     counted = n.has(0) and not (trips is not None and trips.is_static) and not _is_endless(n)
@@ -215,17 +221,24 @@ def _gated(
 
     def turn(inner: Build, given: list[SSAValue], carry: list[SSAValue]) -> Sequence[SSAValue]:
         scope = captures.inside(inner, given[: len(captures.consts)])
-        _bind(scope, graph, carry[1], inner.fill(1, (), "i1"), carry[2:])
-        goes_on, *results = results_of(n, scope, graph)
-        if [v.type for v in results] != [v.type for v in inits]:
-            raise n.unsupported("may end early, and carries values whose shapes or types change")
+        _bind(scope, graph, carry[1], inner.fill(1, (), "i1"), refilled(carried, carry[2:]))
+        condition, *results = results_of(n, scope, graph)
+        if types_in(results) != types_in(carried):
+            raise _early(n, "carries values whose shapes, types or lengths change")
         following = inner.add(carry[1], inner.fill(1, (), "i64"))
-        goes_on = inner.reshape(goes_on, ())
+        goes_on = inner.reshape(scope.ssa(condition), ())
         if counted:
             goes_on = inner.logical("and", goes_on, inner.compare("lt", following, given[-1]))
-        return [goes_on, following, *results]
+        return [goes_on, following, *tensors_in(scope, results)]
 
-    return repeat(b, consts, [gate, number, *inits], turn, *_limit(n, trips))[2:]
+    finals = repeat(b, consts, [gate, number, *inits], turn, *_limit(n, trips))[2:]
+    return refilled(carried, finals)
+
+
+def _early(n: Node, what: str) -> NeedsValue:
+    return NeedsValue(
+        n.location, f"may end early, and {what}", "a loop of a known number of turns may", []
+    )
 
 
 def _is_endless(n: Node) -> bool:

@@ -1,11 +1,17 @@
-"""Lists of tensors, as far as exporters use them: a loop appends, and they are joined behind it."""
+"""Lists of tensors, whose elements are known one by one or are the rows of one tensor."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
-from rnncc.frontends.onnx.values import Rows, Value, size_value
+from rnncc.frontends.onnx.lists import MAX_LISTED, Rows, check_readable, elements
+from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.ops.control import inline
+from rnncc.frontends.onnx.ops.indexing import gathered
+from rnncc.frontends.onnx.values import Array, Value, size_value
 from rnncc.ir.composites import move_axis
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
@@ -13,90 +19,197 @@ from rnncc.ir.types import dims_of
 
 def _empty(n: Node) -> Value:
     """A list without elements."""
-    return Rows.empty()
+    return Rows.listing()
 
 
 def _construct(n: Node) -> Value:
     """A list of the inputs."""
-    made = Rows.empty()
-    for index in range(len(n.inputs)):
-        made = made.appended(_element(n, index))
-    return made
+    return _list(n, [_element(n, index) for index in range(len(n.inputs))])
+
+
+def _list(n: Node, items: Sequence[Value]) -> Rows:
+    """A list of tensors of one element type."""
+    types = sorted({item.dtype for item in items})
+    if len(types) > 1:
+        raise n.error(f"makes a list of elements of the types {', '.join(types)}")
+    _check_length(n, len(items))
+    return Rows.listing(items)
+
+
+def _check_length(n: Node, count: int) -> None:
+    if count > MAX_LISTED:
+        what = f"makes a list of {count} elements"
+        raise n.unsupported(what, f"up to {MAX_LISTED} are supported")
 
 
 def _element(n: Node, index: int) -> Value:
     value = n.value(index)
-    if isinstance(value, Rows) or value.dtype not in COMPUTED:
-        raise n.unsupported("puts another list, or what is not read, into a list")
+    if value.form != ("tensor",):
+        raise n.error(f"puts {value} into a list, which holds tensors")
     return value
 
 
-def _rows(n: Node) -> Rows:
-    value = n.value(0)
+def _rows(n: Node, index: int = 0) -> Rows:
+    value = n.value(index)
     if not isinstance(value, Rows):
-        raise n.error(f'input "{n.op.input[0]}" is no list')
+        raise n.error(f'input "{n.op.input[index]}" is {value}, not a list')
     return value
 
 
 def _insert(n: Node) -> Value:
-    """A list with one more element at its end.
+    """A list with one more element, at a place or at its end.
 
-    Refused: another place than the end.
+    Refused: a place that is computed; a place in a list of open length.
     """
-    if n.has(2):
-        raise n.unsupported("puts an element at a place of its own, which is not supported")
-    return _rows(n).appended(_element(n, 1))
+    rows, value = _rows(n), _element(n, 1)
+    _list(n, [*rows.tensors(), value])
+    if not n.has(2):
+        return rows.appended(value)
+    items = elements(n.b, rows)
+    items.insert(_place(n, 2, len(items), len(items)), value)
+    return _list(n, items)
 
 
-def _concat(n: Node) -> SSAValue:
-    """The elements of a list along an axis, or along one of their own.
+def _place(n: Node, index: int, count: int, last: int) -> int:
+    """A place in a list, counted from its front or, where negative, from its end."""
+    place = int(n.scalar(index))
+    if not -count <= place <= last:
+        raise n.error(f"takes place {place} of a list of {count}")
+    return place
 
-    Refused: an empty list.
+
+def _erase(n: Node) -> Value:
+    """A list without one of its elements, by default without the last.
+
+    Refused: a place that is computed; a list of open length.
     """
-    rows, b, parts = _rows(n), n.b, list[SSAValue]()
-    new, given = bool(n.integer("new_axis", 0)), n.integer("axis")
-    if rows.stacked is None and not rows.items:
-        raise n.unsupported("puts nothing together")
-    if rows.stacked is not None:
-        count, *dims = dims_of(rows.stacked)
-        axis = n.axis(given, len(dims) + new)
-        turned = move_axis(b, rows.stacked, 0, axis)
-        joined = [*dims[:axis], count * dims[axis], *dims[axis + 1 :]] if not new else None
-        parts.append(turned if joined is None else b.reshape(turned, joined))
-    for item in rows.items:
-        dims = list(item.dims)
-        axis = n.axis(given, len(dims) + new)
-        value = n.scope.ssa(item)
-        parts.append(b.reshape(value, [*dims[:axis], 1, *dims[axis:]]) if new else value)
-    rank = len(dims_of(parts[0]))
-    return b.concat(parts, n.axis(given, rank))
-
-
-def _length(n: Node) -> Value:
-    """How many elements a list has."""
-    rows = _rows(n)
-    held = Dim.of(0) if rows.stacked is None else dims_of(rows.stacked)[0]
-    return size_value(held + len(rows.items))
+    items = elements(n.b, _rows(n))
+    if not items:
+        raise n.error("takes an element from an empty list")
+    del items[_place(n, 1, len(items), len(items) - 1) if n.has(1) else -1]
+    return Rows.listing(items)
 
 
 def _at(n: Node) -> Value:
     """One element of a list.
 
-    Refused: elements that a loop of open length appended; a place that is computed.
+    Refused: a place that is computed, unless all elements are rows that a loop appended or that an
+    axis was split into.
     """
-    rows, place = _rows(n), int(n.scalar(1))
-    if rows.stacked is not None and not -len(rows.items) <= place < 0:
-        raise n.unsupported("takes an element that a loop appended, which is not supported")
-    if not -len(rows.items) <= place < len(rows.items):
-        raise n.error(f"takes element {place} of {len(rows.items)}")
-    return rows.items[place]
+    rows = _rows(n)
+    if rows.stacked is not None and not rows.items:
+        row = gathered(n, n.scope.ssa(rows.stacked), 0)
+        return Value.computed(n.b.reshape(row, rows.stacked.dims[1:]))
+    place = int(n.scalar(1))
+    if -len(rows.items) <= place < 0:
+        return rows.items[place]
+    items = elements(n.b, rows)
+    return items[_place(n, 1, len(items), len(items) - 1)]
+
+
+def _length(n: Node) -> Value:
+    """How many elements a list has."""
+    rows = _rows(n)
+    check_readable(n.b, rows)
+    first = Dim.of(0) if rows.stacked is None else rows.stacked.dims[0]
+    return size_value(first + len(rows.items))
+
+
+def _split(n: Node) -> Value:
+    """The parts of X along an axis: of one row each, of a number of rows, or of given numbers. With
+    keepdims = 0 parts of one row lose the axis, as PyTorch writes it and ONNX Runtime reads it.
+
+    Refused: an axis of open size, but where parts are of one row; sizes that are computed.
+    """
+    x, dims = n.value(0), n.dims(0)
+    axis = n.axis(n.integer("axis", 0), len(dims))
+    single = not n.has(1) or (n.numbers(1).ndim == 0 and n.whole(1) == [1])
+    whole = not single or bool(n.integer("keepdims", 1))
+    if single and x.known is None:
+        rows = move_axis(n.b, n.x(0), axis, 0)
+        kept = [*dims[:axis], 1, *dims[axis + 1 :]] if whole else dims_of(rows)[1:]
+        return Rows.listing(stacked=Value.computed(n.b.reshape(rows, (dims[axis], *kept))))
+    if not dims[axis].is_static:
+        what = f"splits an axis of {dims[axis]} elements, which is open"
+        raise n.unsupported(what, "--shape gives an input's sizes")
+    parts, start = list[Value](), 0
+    for size in _part_sizes(n, int(dims[axis])):
+        if x.known is None:
+            parts.append(Value.computed(n.b.slice(n.x(0), axis, start, size)))
+        else:
+            part = np.take(x.known, range(start, start + size), axis)
+            parts.append(Value.of(part if whole else np.asarray(part.squeeze(axis))))
+        start += size
+    return _list(n, parts)
+
+
+def _part_sizes(n: Node, size: int) -> list[int]:
+    """How many rows each part has."""
+    sizes = n.whole(1) if n.has(1) else [1]
+    if n.has(1) and n.numbers(1).ndim:
+        if min(sizes, default=0) < 0 or sum(sizes) != size:
+            raise n.error(f"splits an axis of {size} into {sizes}")
+        return sizes
+    if sizes[0] < 1:
+        raise n.error(f"splits an axis into parts of {sizes[0]}")
+    _check_length(n, size // sizes[0])
+    return [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
+
+
+def _concat(n: Node) -> SSAValue | Array:
+    """The elements of a list along an axis, or along one of their own.
+
+    Refused: an empty list.
+    """
+    rows, new, given = _rows(n), bool(n.integer("new_axis", 0)), n.integer("axis")
+    if rows.is_empty:
+        raise n.unsupported("puts nothing together")
+    check_readable(n.b, rows)
+    axis = n.axis(given, rows.tensors()[-1].rank - (not rows.items) + new)
+    known = [item.known for item in rows.items if item.known is not None]
+    if rows.stacked is None and len(known) == len(rows.items):
+        return np.stack(known, axis) if new else np.concatenate(known, axis)
+    parts = list[SSAValue]()
+    if rows.stacked is not None:
+        count, *dims = rows.stacked.dims
+        turned = move_axis(n.b, n.scope.ssa(rows.stacked), 0, axis)
+        joined = [*dims[:axis], count * dims[axis], *dims[axis + 1 :]] if not new else None
+        parts.append(turned if joined is None else n.b.reshape(turned, joined))
+    for item in rows.items:
+        value, dims = n.scope.ssa(item), list(item.dims)
+        parts.append(n.b.reshape(value, [*dims[:axis], 1, *dims[axis:]]) if new else value)
+    return n.b.concat(parts, axis)
+
+
+def _map(n: Node) -> list[Value]:
+    """Lists of what a graph gives for each element of a list, those of other lists and tensors.
+
+    Refused: a list of open length.
+    """
+    graph, first = n.graph("body"), elements(n.b, _rows(n))
+    given = list[list[Value]]()
+    for index in range(len(n.inputs)):
+        value = n.value(index)
+        items = elements(n.b, value) if isinstance(value, Rows) else [value] * len(first)
+        if len(items) != len(first):
+            raise n.error(f"goes through lists of {len(first)} and {len(items)} elements")
+        given.append(items)
+    if len(graph.input) != len(given):
+        raise n.error(f"has {len(given)} inputs, its body {len(graph.input)}")
+    names, found = [info.name for info in graph.input], list[list[Value]]()
+    for items in zip(*given, strict=True):
+        found.append(inline(n, graph, dict(zip(names, items, strict=True))))
+    return [_list(n, [results[index] for results in found]) for index in range(len(graph.output))]
 
 
 OPERATORS: dict[str, Operator] = {
     "SequenceEmpty": Operator(_empty),
     "SequenceConstruct": Operator(_construct),
     "SequenceInsert": Operator(_insert),
+    "SequenceErase": Operator(_erase),
     "SequenceAt": Operator(_at),
     "SequenceLength": Operator(_length),
+    "SequenceMap": Operator(_map),
+    "SplitToSequence": Operator(_split),
     "ConcatFromSequence": Operator(_concat),
 }

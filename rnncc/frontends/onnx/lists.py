@@ -1,0 +1,141 @@
+"""Lists of tensors and optional values: what they hold is known at import, as are their lengths.
+
+An optional value is the value itself, or `Nothing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.build import Build
+
+MAX_LISTED = 1024
+"""Elements of a list, but for those that are rows of one tensor."""
+
+Names = str | list[str] | None
+"""The names of what an input or output holds: of a tensor, of a list's elements, or of nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows(Value):
+    """A list of tensors.
+
+    Attributes:
+        stacked: its first elements, as rows of one tensor.
+        items: the others.
+        earlier: in the body of a loop, the list to which turns append, whose elements so far
+            nobody reads there.
+    """
+
+    stacked: Value | None = None
+    items: tuple[Value, ...] = ()
+    earlier: object = None
+
+    @staticmethod
+    def listing(
+        items: Sequence[Value] = (), stacked: Value | None = None, earlier: object = None
+    ) -> Rows:
+        """A list of these elements."""
+        return Rows("list", (), stacked=stacked, items=tuple(items), earlier=earlier)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """What must be equal for two lists to differ in their numbers alone."""
+        return "list", self.earlier, self.stacked is None, len(self.items)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it is known to have no elements."""
+        return self.stacked is None and self.earlier is None and not self.items
+
+    def tensors(self) -> list[Value]:
+        """The tensors that it holds."""
+        return [*([] if self.stacked is None else [self.stacked]), *self.items]
+
+    def holding(self, tensors: Sequence[Value]) -> Rows:
+        """The same list of other tensors."""
+        first = len(tensors) - len(self.items)
+        stacked = tensors[0] if first else None
+        return replace(self, stacked=stacked, items=tuple(tensors[first:]))
+
+    def appended(self, value: Value) -> Rows:
+        """With one more at the end."""
+        return replace(self, items=(*self.items, value))
+
+    def __str__(self) -> str:
+        length = str(len(self.items)) if self.stacked is None else "rows"
+        return f"a list of {length}" if self.earlier is None else f"a list with {length} appended"
+
+
+@dataclass(frozen=True, eq=False)
+class Nothing(Value):
+    """An optional value without an element."""
+
+    dtype: str = "nothing"
+    dims: tuple[()] = ()
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """There is only one."""
+        return ("nothing",)
+
+    def tensors(self) -> list[Value]:
+        """It holds none."""
+        return []
+
+    def holding(self, tensors: Sequence[Value]) -> Nothing:
+        """Itself."""
+        return self
+
+    def __str__(self) -> str:
+        return "nothing"
+
+
+def refilled(values: Iterable[Value], tensors: Iterable[SSAValue]) -> list[Value]:
+    """Values of the same forms that hold other tensors."""
+    waiting = iter(tensors)
+    return [v.holding([Value.computed(next(waiting)) for _ in v.tensors()]) for v in values]
+
+
+def check_readable(b: Build, rows: Rows) -> None:
+    """Raise `NeedsValue` if a list is one that the turns of a loop append to."""
+    if rows.earlier is not None:
+        what = "reads a list that the turns of a loop append to"
+        raise NeedsValue(b.loc, what, "a loop of up to 64 known turns may", [])
+
+
+def elements(b: Build, rows: Rows) -> list[Value]:
+    """The elements of a list, each by itself.
+
+    Raises:
+        Unsupported: how many there are is open, or they are too many.
+    """
+    check_readable(b, rows)
+    if rows.stacked is None:
+        return list(rows.items)
+    stacked, (count, *dims) = rows.stacked, rows.stacked.dims
+    if not count.is_static:
+        what = f"takes a list of {count} elements apart, whose length is open"
+        raise Unsupported(b.loc, what, "--shape gives an input's sizes")
+    if int(count) > MAX_LISTED:
+        what = f"takes a list of {count} elements apart"
+        raise Unsupported(b.loc, what, f"up to {MAX_LISTED} are supported")
+    assert stacked.made is not None, "rows of one tensor are computed"
+    parts = [b.slice(stacked.made, 0, at, 1) for at in range(int(count))]
+    return [*(Value.computed(b.reshape(part, dims)) for part in parts), *rows.items]
+
+
+def element_names(name: str, count: int) -> list[str]:
+    """The names of a list's elements as inputs or outputs of what is compiled."""
+    return [f"{name}.{at}" for at in range(count)]
+
+
+def flat_names(names: Names) -> list[str]:
+    """Names in a row."""
+    return [names] if isinstance(names, str) else names or []

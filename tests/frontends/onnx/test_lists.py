@@ -1,0 +1,398 @@
+"""Lists of tensors and optional values: against ONNX Runtime, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from onnx import TensorProto, helper
+from onnx.backend.test.runner import BackendIsNotSupposedToImplementIt
+
+import rnncc
+from rnncc import onnx_backend
+from rnncc.errors import CompileError
+from rnncc.frontends.onnx.scope import schema_of
+from rnncc.frontends.onnx.table import OPERATORS
+from tests.frontends.onnx.models import (
+    by_onnxruntime,
+    graph,
+    imported,
+    info,
+    interpreted,
+    model,
+    node,
+)
+from tests.frontends.onnx.random_lists import list_info, list_models
+from tests.frontends.onnx.test_control import body, random
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+PLACES = {"zero": np.array(0), "one": np.array(1), "last": np.array(-1), "far": np.array(7)}
+TURNS = {"two": np.array(2), "three": np.array(3), "many": np.array(100)}
+CONSTANTS = {**PLACES, **TURNS, "ones": np.array([1, 1]), "limit": np.float32(1)}
+
+
+def assert_same(got: Any, want: Any) -> None:
+    """Arrays, or lists of them."""
+    if isinstance(want, list):
+        assert isinstance(got, list) and len(got) == len(want)
+        for one, other in zip(got, want, strict=True):
+            assert_same(one, other)
+        return
+    np.testing.assert_allclose(got, want, 1e-4, 1e-5)
+    assert got.shape == want.shape and got.dtype == want.dtype
+
+
+def check(made: Any, inputs: dict[str, Any]) -> None:
+    pytest.importorskip("onnxruntime")
+    want = list(by_onnxruntime(made, inputs).values())
+    for backend in (onnx_backend.Interpreter, onnx_backend.Backend):
+        assert_same(list(backend.prepare(made).run(inputs)), want)
+
+
+@pytest.mark.peers
+@random
+@given(list_models())
+def test_random_compositions(case: tuple[Any, dict[str, Any]]) -> None:
+    check(*case)
+
+
+GROWS = [node("Add", "x v", "v2"), node("Identity", "go", "go2")]
+
+
+def loop(nodes: list[Any], carried: str, turns: str = "three") -> list[Any]:
+    """A loop that carries x and lists, s and t in its body, from these; it gives y, z and w."""
+    inside, lists = (
+        body([*GROWS, *nodes], states="v", condition="go2"),
+        "st"[: len(carried.split())],
+    )
+    inside.input.extend(list_info(name) for name in lists)
+    inside.output.extend(list_info(f"{name}2") for name in lists)
+    outputs = " ".join("yzw"[: 1 + len(lists)])
+    return [
+        node("SequenceEmpty", "", "e"),
+        node("SequenceConstruct", "x x", "d"),
+        node("Loop", f"{turns} _ x {carried}", outputs, body=inside),
+    ]
+
+
+APPENDS = [node("SequenceInsert", "s v2", "s2")]
+COUNTS = [node("SequenceLength", "s", "k"), node("Cast", "k", "q", to=1)]
+COUNTS += [node("SequenceInsert", "s q", "s2")]
+SCANS = {
+    "appends": loop(APPENDS, "e"),
+    "appends to two": loop([*APPENDS, node("SequenceInsert", "t x", "t2")], "e e"),
+    "leaves as it is": loop([node("Identity", "s", "s2")], "e"),
+    "two states in a list": loop(
+        [
+            node("SequenceAt", "s zero", "a"),
+            node("SequenceAt", "s one", "b"),
+            node("Sub", "b v", "c"),
+            node("SequenceConstruct", "c a", "s2"),
+        ],
+        "d",
+        "many",
+    ),
+    "reads a list from around": loop(
+        [node("SequenceAt", "d one", "a"), node("SequenceInsert", "s a", "s2")], "e "
+    ),
+    "appends in either branch": loop(
+        [
+            node("ReduceSum", "v", "sum", keepdims=0),
+            node("Greater", "sum limit", "big"),
+            node(
+                "If",
+                "big",
+                "s2",
+                then_branch=graph([node("SequenceInsert", "s v", "a")], [], [list_info("a")]),
+                else_branch=graph([node("SequenceInsert", "s x", "b")], [], [list_info("b")]),
+            ),
+        ],
+        "e",
+    ),
+}
+"""Loops that remain loops."""
+TURN_BY_TURN = {
+    "swaps two that grow": loop(
+        [node("SequenceInsert", "s v2", "t2"), node("SequenceInsert", "t x", "s2")], "e e"
+    ),
+    "begins anew": loop([node("SequenceConstruct", "v2", "s2")], "e"),
+    "reads the length": loop(COUNTS, "e"),
+    "reads what it appended": loop(
+        [
+            node("SequenceInsert", "s v2", "r"),
+            node("SequenceAt", "r last", "p"),
+            node("SequenceInsert", "r p", "s2"),
+        ],
+        "e",
+    ),
+    "appends to what is there": loop(APPENDS, "d"),
+    "takes away": loop([node("SequenceErase", "s zero", "s2")], "d", "two"),
+}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", [*SCANS, *TURN_BY_TURN])
+def test_loops(name: str) -> None:
+    nodes = (SCANS | TURN_BY_TURN)[name]
+    outputs = [info("y", None), *(list_info(n) for n in nodes[-1].output[1:])]
+    made = model(nodes, [info("x", [4, 3])], outputs, CONSTANTS)
+    check(made, {"x": X / 64})
+    assert ("rnn.scan" in str(imported(made).module)) == (name in SCANS)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("split", ["", "one"])
+def test_rows_of_an_axis_in_a_scan(split: str) -> None:
+    """The way in which exporters write `for row in x`: of any number of rows."""
+    cell = [node("SequenceAt", "rows i", "a"), node("Add", "v a", "v2")]
+    cell += [node("SequenceInsert", "s v2", "s2"), node("Identity", "go", "go2")]
+    inside = body(cell, condition="go2")
+    inside.input.append(list_info("s"))
+    inside.output.append(list_info("s2"))
+    nodes = [
+        node("SplitToSequence", f"x {split}", "rows", axis=1, keepdims=0),
+        node("SequenceLength", "rows", "n"),
+        node("SequenceEmpty", "", "e"),
+        node("Loop", "n _ h e", "y z", body=inside),
+        node("ConcatFromSequence", "z", "all", axis=0, new_axis=1),
+    ]
+    inputs, outputs = [info("x", [3, "T"]), info("h", [3])], [info("y", None), info("all", None)]
+    made = model(nodes, inputs, outputs, {"one": np.array(1)})
+    assert "rnn.scan" in str(imported(made).module)
+    check(made, {"x": X.T.copy(), "h": X[0]})
+
+
+def choice(one: list[Any], other: list[Any]) -> Any:
+    """An If whose branches end in `a` and `b`."""
+    then, otherwise = graph(one, [], [list_info("a")]), graph(other, [], [list_info("b")])
+    return node("If", "c", "y", then_branch=then, else_branch=otherwise)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("equal", [True, False])
+def test_if_on_lists(taken: bool, equal: bool) -> None:
+    """Of equal lengths the program has both branches, else the back end compiles one."""
+    one = [node("Exp", "x", "p"), node("SequenceConstruct", "p x", "a")]
+    more = "x x" if equal else "x x x"
+    chosen = choice(one, [node("SequenceConstruct", more, "b")])
+    made = model([chosen], [info("x", [4, 3]), info("c", [], "i1")], [list_info("y")])
+    check(made, {"x": X / 4, "c": np.array(taken)})
+    if equal:
+        assert "rnn.scan" in str(imported(made).module)
+
+
+def test_outputs_of_a_compiled_list(tmp_path: Path) -> None:
+    """They have names of their own, legal in C."""
+    nodes = [node("SplitToSequence", "x two", "y", axis=0)]
+    made = model(nodes, [info("x", [4, 3])], [list_info("y")], {"two": np.array(2)})
+    found = rnncc.compile(made).run({"x": X})
+    assert list(found) == ["y.0", "y.1"]
+    np.testing.assert_array_equal(np.concatenate([*found.values()]), X)
+    rnncc.build(made, out=tmp_path, name="parts")
+    assert "float *y_0;" in (tmp_path / "parts.h").read_text()
+
+
+def test_lists_of_other_lengths_are_compiled_anew() -> None:
+    nodes = [node("ConcatFromSequence", "s", "y", axis=0), node("SequenceAt", "s last", "z")]
+    outputs = [info("y", None), info("z", None)]
+    prepared = onnx_backend.prepare(model(nodes, [list_info("s")], outputs, PLACES))
+    for parts in ([X], [X, X[:1]], [X[:1], X], [X]):
+        y, z = prepared.run([parts])
+        np.testing.assert_array_equal(y, np.concatenate(parts))
+        np.testing.assert_array_equal(z, parts[-1])
+
+
+def test_sizes_beside_a_list_are_numbers() -> None:
+    """Of one name in the file, they need not be of one symbol."""
+    listed = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, ["N"])
+    nodes = [node("SequenceAt", "s one", "a"), node("Add", "a x", "y")]
+    made = model(nodes, [listed, info("x", ["N"])], [info("y", None)], PLACES)
+    (y,) = onnx_backend.run_model(made, [[X[0, :2], X[1]], X[2]])
+    np.testing.assert_array_equal(y, X[1] + X[2])
+
+
+def test_elements_that_decide_a_shape_are_constants() -> None:
+    sizes = helper.make_tensor_sequence_value_info("s", TensorProto.INT64, None)
+    nodes = [node("SequenceAt", "s zero", "k"), node("Reshape", "x k", "y")]
+    prepared = onnx_backend.prepare(
+        model(nodes, [info("x", ["N"]), sizes], [info("y", None)], PLACES)
+    )
+    for shape in ([3, 4], [2, 6], [12]):
+        (y,) = prepared.run([X.reshape(-1), [np.array(shape)]])
+        np.testing.assert_array_equal(y, X.reshape(shape))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("turns", [0, 1, 70])
+def test_states_in_a_list_of_a_loop_whose_count_the_run_decides(turns: int) -> None:
+    cell = [node("SequenceAt", "s zero", "a"), node("SequenceAt", "s one", "b")]
+    cell += [node("Sub", "a b", "q"), node("SequenceConstruct", "b q", "s2")]
+    inputs = [info("i", [], "i64"), info("go", [], "i1"), list_info("s")]
+    turn = graph([*cell, node("Identity", "go", "go2")], inputs, [info("go2", [], "i1")])
+    turn.output.append(list_info("s2"))
+    nodes = [node("SequenceConstruct", "x x", "d"), node("Loop", "k _ d", "y", body=turn)]
+    made = model(nodes, [info("x", [4, 3]), info("k", [], "i64")], [list_info("y")], PLACES)
+    assert "rnn.scan" in str(imported(made).module)
+    check(made, {"x": X / 1e14, "k": np.array(turns)})
+
+
+def test_if_on_empty_lists() -> None:
+    chosen = choice([node("SequenceEmpty", "", "a")], [node("SequenceEmpty", "", "b")])
+    nodes = [chosen, node("SequenceLength", "y", "n")]
+    made = model(nodes, [info("c", [], "i1")], [info("n", None, "i64")])
+    assert interpreted(made, {"c": np.array(True)})["n"] == 0
+
+
+def test_optional_values() -> None:
+    type_ = helper.make_optional_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    then = graph([node("OptionalGetElement", "o", "a")], [], [info("a", None)])
+    nodes = [
+        node("OptionalHasElement", "o", "has"),
+        node("If", "has", "y", then_branch=then, else_branch=graph([], [], [info("x", None)])),
+        node("Identity", "o", "same"),
+    ]
+    inputs = [info("x", [4, 3]), helper.make_value_info("o", type_)]
+    made = model(nodes, inputs, [info("y", None), helper.make_value_info("same", type_)], opset=18)
+    prepared = onnx_backend.prepare(made)
+    for element in (None, X[:2], np.float32(3), None):
+        y, same = prepared.run([X, element])
+        np.testing.assert_array_equal(y, X if element is None else element)
+        assert same is None if element is None else (same == element).all()
+
+
+def test_one_node() -> None:
+    made = node("SequenceInsert", "s x p", "y")
+    (y,) = onnx_backend.run_node(made, [[X, X[:1]], X[1:], np.array(1)])
+    assert_same(y, [X, X[1:], X[:1]])
+
+
+def test_empty_and_nothing_alone() -> None:
+    made = model([node("SequenceEmpty", "", "y")], [info("x", [3])], [list_info("y")])
+    assert onnx_backend.run_model(made, [X[0]]) == ([],)
+    with pytest.raises(CompileError, match="has outputs that are empty lists or nothing"):
+        rnncc.compile(made)
+
+
+LISTED = node("SequenceConstruct", "x x", "s")
+REFUSED: dict[str, tuple[list[Any], str]] = {
+    "a place beyond": (
+        [LISTED, node("SequenceAt", "s far", "y")],
+        "node 'y' (SequenceAt): takes place 7 of a list of 2",
+    ),
+    "erased beyond": (
+        [LISTED, node("SequenceErase", "s far", "y")],
+        "node 'y' (SequenceErase): takes place 7 of a list of 2",
+    ),
+    "of nothing": (
+        [node("SequenceEmpty", "", "s"), node("SequenceErase", "s", "y")],
+        "node 'y' (SequenceErase): takes an element from an empty list",
+    ),
+    "a list for a tensor": (
+        [LISTED, node("Exp", "s", "y")],
+        "node 'y' (Exp): input \"s\" is a list of 2, not a tensor",
+    ),
+    "a tensor for a list": (
+        [node("SequenceAt", "x zero", "y")],
+        "node 'y' (SequenceAt): input \"x\" is a tensor, not a list",
+    ),
+    "a list in a list": (
+        [LISTED, node("SequenceInsert", "s s", "y")],
+        "node 'y' (SequenceInsert): puts a list of 2 into a list, which holds tensors",
+    ),
+    "elements of two types": (
+        [node("SequenceConstruct", "x zero", "y")],
+        "node 'y' (SequenceConstruct): makes a list of elements of the types f32, i64",
+    ),
+    "a computed place": (
+        [LISTED, node("SequenceAt", "s k", "y")],
+        "node 'y' (SequenceAt): input \"k\" is computed by the model, and must be known "
+        "(it decides the shape or form of the result)",
+    ),
+    "parts that do not fit": (
+        [node("SplitToSequence", "x ones", "y", axis=1)],
+        "node 'y' (SplitToSequence): splits an axis of 3 into [1, 1]",
+    ),
+    "parts of an open axis": (
+        [node("SplitToSequence", "x ones", "y")],
+        "node 'y' (SplitToSequence): splits an axis of N elements, which is open "
+        "(--shape gives an input's sizes)",
+    ),
+    "an open list as an output": (
+        [node("SplitToSequence", "x", "y")],
+        'output "y": takes a list of N elements apart, whose length is open '
+        "(--shape gives an input's sizes)",
+    ),
+    "nothing's element": (
+        [
+            helper.make_node("Optional", [], ["o"], type=info("x", None).type),
+            node("OptionalGetElement", "o", "y"),
+        ],
+        "node 'y' (OptionalGetElement): takes the element of an optional value that has none",
+    ),
+    "branches of two lengths": (
+        [choice([node("SequenceConstruct", "x x", "a")], [node("SequenceConstruct", "x", "b")])],
+        "node 'y' (If): has branches that give \"y\" as a list of 2: f32 N x 3, f32 N x 3 and as "
+        "a list of 1: f32 N x 3 (--shape gives open sizes, which may decide the condition)",
+    ),
+    "a length that a run decides": (
+        loop(APPENDS, "e", "k"),
+        "node 'y' (Loop): input \"k\" is computed by the model, and must be known "
+        "(it decides the shape or form of the result)",
+    ),
+    "many turns that read what they append": (
+        loop(COUNTS, "e", "many"),
+        "node 'y' (Loop): node 'k' (SequenceLength): reads a list that the turns of a loop append "
+        "to (a loop of up to 64 known turns may)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    nodes, told = REFUSED[name]
+    inputs = [info("x", ["N", 3]), info("k", [], "i64"), info("c", [], "i1")]
+    made = model(nodes, inputs, [list_info("y")], CONSTANTS, opset=18)
+    with pytest.raises(CompileError) as error:
+        rnncc.compile(made)
+    assert str(error.value) == f"<model>: {told}"
+
+
+def test_two_outputs_of_one_name() -> None:
+    nodes = [LISTED, node("Exp", "x", "s.1")]
+    made = model(nodes, [info("x", [3])], [info("s.1", None), list_info("s")])
+    with pytest.raises(CompileError, match='output "s": has an element of the name of another'):
+        imported(made)
+
+
+def test_lists_of_lists_are_refused() -> None:
+    nested = helper.make_sequence_type_proto(list_info("s").type)
+    made = model([node("SequenceLength", "s", "y")], [helper.make_value_info("s", nested)], [])
+    made.graph.output.append(info("y", None, "i64"))
+    with pytest.raises(BackendIsNotSupposedToImplementIt, match="a list of tensors, and the file"):
+        onnx_backend.run_model(made, [[X, X]])
+
+
+@pytest.mark.parametrize("given", ["s", "o", "e"])
+def test_no_operator_breaks_on_what_is_no_tensor(given: str) -> None:
+    """Each takes a list or an optional value for what it is, or says that it does not."""
+    nodes = [LISTED, node("SequenceEmpty", "", "e")]
+    nodes.append(helper.make_node("Optional", [], ["o"], type=info("x", None).type))
+    for kind in OPERATORS:
+        schema = None if "." in kind else schema_of(kind, 18, "")
+        if schema is None or schema.domain:
+            continue
+        for at in range(max(1, min(len(schema.inputs), 6))):
+            names = ["x"] * max(at + 1, min(schema.min_input, 6))
+            names[at] = given
+            made = helper.make_node(kind, names, ["y"], axis=0)
+            try:
+                interpreted(
+                    model([*nodes, made], [info("x", [2, 3])], [info("y", None)], opset=18),
+                    {"x": X[:2]},
+                )
+            except CompileError:
+                continue
