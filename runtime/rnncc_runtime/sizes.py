@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 from rnncc_runtime.errors import ArrayError, LoadError
 
-_TERM = re.compile(r"\s*([+-]?)\s*((?:\d+|[A-Za-z_]\w*)(?:\s*\*\s*(?:\d+|[A-Za-z_]\w*))*)\s*")
+_FACTOR = r"(?:\d+|[A-Za-z_]\w*(?:/[1-9]\d*)?)"
+_TERM = re.compile(rf"\s*([+-]?)\s*({_FACTOR}(?:\s*\*\s*{_FACTOR})*)\s*")
 
 
 @dataclass(frozen=True)
 class Size:
-    """One dimension: a sum of products, such as `T*N + 1`.
+    """One dimension: a sum of products, such as `T*N + 1`, or `T/2 + 1`, T/2 being rounded up.
 
     Attributes:
         text: as the metadata has it.
-        terms: (factor, symbols) of every product.
+        terms: (number, factors such as `T` or `T/2`) of every product.
     """
 
     text: str
@@ -31,33 +32,34 @@ class Size:
             match = _TERM.match(text, position)
             if match is None or (terms and not match.group(1)):
                 raise LoadError(f"{text!r} is not a size")
-            factor, symbols = -1 if match.group(1) == "-" else 1, list[str]()
+            number, factors = -1 if match.group(1) == "-" else 1, list[str]()
             for part in re.split(r"\s*\*\s*", match.group(2)):
                 if part.isdigit():
-                    factor *= int(part)
+                    number *= int(part)
                 else:
-                    symbols.append(part)
-            terms.append((factor, tuple(symbols)))
+                    factors.append(part)
+            terms.append((number, tuple(factors)))
             position = match.end()
         return Size(text, tuple(terms))
 
     @property
     def symbols(self) -> set[str]:
         """The names that occur."""
-        return {name for _, names in self.terms for name in names}
+        return {factor.partition("/")[0] for _, factors in self.terms for factor in factors}
 
     @property
     def is_symbol(self) -> bool:
         """Whether it is one symbol and nothing else."""
-        return self.terms == ((1, (self.text,)),)
+        return self.terms == ((1, (self.text,)),) and "/" not in self.text
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The number, where every symbol has one."""
         total = 0
-        for factor, names in self.terms:
-            for name in names:
-                factor *= values[name]
-            total += factor
+        for product, factors in self.terms:
+            for factor in factors:
+                name, _, parts = factor.partition("/")
+                product *= values[name] if not parts else -(-values[name] // int(parts))
+            total += product
         return total
 
     def solve(self, symbol: str, extent: int, values: Mapping[str, int]) -> int | None:

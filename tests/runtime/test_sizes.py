@@ -21,13 +21,15 @@ from rnncc.ir.dims import Dim
         ("-T + 9", 4),
         ("T * T*3", 75),
         ("4096 + 6144*N", 4096 + 6144 * 3),
+        ("T/2", 3),
+        ("2*N*T/4 - T/5", 11),
     ],
 )
 def test_formula(text: int | str, value: int) -> None:
     assert Size.parse(text).evaluate({"T": 5, "N": 3}) == value
 
 
-MONOMIALS = st.lists(st.sampled_from(["T", "N", "S2"]), max_size=3).map(tuple)
+MONOMIALS = st.lists(st.sampled_from(["T", "N", "S2", "T/2", "N/16"]), max_size=3).map(tuple)
 
 
 @for_all(st.lists(st.tuples(MONOMIALS, st.integers(-9, 9)), max_size=4))
@@ -38,7 +40,9 @@ def test_reads_what_the_compiler_writes(terms: list[tuple[tuple[str, ...], int]]
     assert size.symbols == dim.symbols
 
 
-@pytest.mark.parametrize("text", ["", "T +", "T N", "T**2", "1.5", "(T)", "T; import os", "2T"])
+@pytest.mark.parametrize(
+    "text", ["", "T +", "T N", "T**2", "1.5", "(T)", "T; import os", "2T", "T/", "T/0", "4/2"]
+)
 def test_damaged_formula_is_refused(text: str) -> None:
     with pytest.raises(LoadError, match="is not a size"):
         Size.parse(text)
@@ -51,6 +55,14 @@ def shapes(**arrays: tuple[list[int | str], list[int]]):
 def test_symbols_and_formulas() -> None:
     given = shapes(x=(["T", "N", 4], [5, 3, 4]), y=(["T*N + 2*S"], [21]), z=(["S + 1"], [4]))
     assert solve(given, ["T", "N", "S"]) == {"T": 5, "N": 3, "S": 3}
+
+
+def test_a_part_rounded_up_does_not_tell_the_whole() -> None:
+    assert solve(shapes(x=(["T"], [5]), y=(["T/2", "T/2 + N"], [3, 7])), "TN") == {"T": 5, "N": 4}
+    with pytest.raises(ArrayError, match="axis 0 is 2, expected T/2 = 3"):
+        solve(shapes(x=(["T"], [5]), y=(["T/2"], [2])), "T")
+    with pytest.raises(ArrayError, match="determines T"):
+        solve(shapes(y=(["T/2"], [3])), "T")
 
 
 def test_zero_is_a_size() -> None:

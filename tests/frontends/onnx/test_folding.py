@@ -36,6 +36,16 @@ def shape_of(made: Any, **options: Any) -> str:
 
 SHAPE = [node("Shape", "x", "s"), node("Gather", "s zero", "t", axis=0)]
 CASES: dict[str, tuple[list[Any], str]] = {
+    "half of an axis, rounded up": (
+        [
+            node("Shape", "x", "s"),
+            node("Gather", "s one", "n", axis=0),
+            node("Add", "n one", "more"),
+            node("Div", "more two", "half"),
+            node("Slice", "x zero1 half one", "y"),
+        ],
+        "T x N/2 x 4",
+    ),
     "sizes put together": (
         [
             *SHAPE,
