@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import gcd
 
 from llvmlite import ir
@@ -12,6 +12,7 @@ from rnncc.codegen.cpu.nest import Nest, indexed_axes, joined, make_nest, split_
 from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Map
 
@@ -26,9 +27,37 @@ def emit_map(
     if rows is not None:
         _emit_listed(emit, op, [*ins, *outs], rows)
         return
-    accesses = [*op.in_accesses, *op.out_accesses]
-    nest = make_nest(op.dims, accesses, indexed_axes(op))
-    code = _MapCode(emit, op, nest, [*ins, *outs])
+    pointers, nest = [*ins, *outs], _nest_of(op, {})
+    symbol = _innermost(nest)
+    if symbol is None:
+        _emit_nest(emit, op, nest, pointers)
+        return
+    alone = emit.b.icmp_signed("==", emit.symbols[symbol], I64(1))
+    with emit.b.if_else(alone) as (one, several):
+        with one:  # the axis around is the innermost one then
+            _emit_nest(emit, op, _nest_of(op, {symbol: 1}), pointers)
+        with several:
+            _emit_nest(emit, op, nest, pointers)
+
+
+def _nest_of(op: Map, sizes: Mapping[str, int]) -> Nest:
+    """The loops of a map, where symbols have these sizes."""
+    accesses = [
+        Access(a.offset, tuple(s.substitute(sizes) for s in a.strides))
+        for a in (*op.in_accesses, *op.out_accesses)
+    ]
+    return make_nest([d.substitute(sizes) for d in op.dims], accesses, indexed_axes(op))
+
+
+def _innermost(nest: Nest) -> str | None:
+    """The symbol that is the size of the innermost of several loops."""
+    if len(nest.dims) < 2:
+        return None
+    return next((s for s in nest.dims[-1].symbols if nest.dims[-1] == Dim.of(s)), None)
+
+
+def _emit_nest(emit: Emit, op: Map, nest: Nest, pointers: list[Pointer]) -> None:
+    code = _MapCode(emit, op, nest, pointers)
     emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row, shared=True)
 
 

@@ -1,0 +1,84 @@
+"""Ends of rows that fill no vector, and batches of one where the batch runs innermost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from rnncc import pipeline
+from rnncc.codegen.llvm import resolve_target
+from rnncc.ir.build import Build
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.options import Options
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.golden import Arrays, random_inputs
+
+UNITS = [1, 3, 4, 6, 8, 12, 20, 24, 28, 40, 66]
+BATCHES = [1, 3, 8, 17]
+both_ends = pytest.mark.parametrize("end", [False, True], ids=["before", "behind"])
+
+
+class Compiled:
+    """A program, and its code for this machine."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.bare = Bare(pipeline.lower(program.copy(), Options()), resolve_target())
+
+    def check(self, inputs: Arrays, sizes: Mapping[str, int], end: bool) -> Arrays:
+        """Run in guarded memory, and compare with the interpreter."""
+        with guards(end) as memory:
+            got = self.bare.run(inputs, sizes, memory)
+        for name, want in run(self.program, inputs, sizes=sizes).items():
+            np.testing.assert_allclose(got[name], want, 1e-5, 1e-5, err_msg=name)
+        return got
+
+
+def layer(units: int) -> Program:
+    """y = tanh(x·w), z = 3y + 1, of rows of so many units."""
+    b = Build.net("layer")
+    x, w = b.input("x", ["T", "N", 5]), b.param("w", [5, units])
+    y = b.tanh(b.matmul(x, w))
+    given = b.input("given", ["T", "N", units])
+    z = b.add(b.mul(given, b.full_like(given, 3.0)), b.full_like(given, 1.0))
+    array = np.random.default_rng(units).standard_normal((5, units)).astype(np.float32)
+    return b.finish({"y": y, "z": z}, {"w": array})
+
+
+@both_ends
+@pytest.mark.parametrize("units", UNITS)
+def test_rows_of_any_width(units: int, end: bool) -> None:
+    compiled = Compiled(layer(units))
+    for batch in BATCHES:
+        sizes = {"T": 2, "N": batch}
+        inputs = random_inputs(compiled.program, sizes)
+        got = compiled.check(inputs, sizes, end)
+        one = {name: array[:, :1] for name, array in inputs.items()}
+        alone = compiled.check(one, {"T": 2, "N": 1}, end)
+        for name, array in alone.items():
+            np.testing.assert_array_equal(array, got[name][:, :1], err_msg=name)
+
+
+def softmax() -> Program:
+    """Over the first axis, and the places of its elements."""
+    b = Build.net("softmax")
+    x = b.input("x", ["T", "N"])
+    y = b.exp(b.sub(x, b.broadcast(b.reduce("max", x, [0]), ["T", "N"], [1])))
+    place = b.add(b.iota(["T", "N"], 0), b.iota(["T", "N"], 1))
+    return b.finish({"y": y, "placed": b.mul(x, b.cast(place, "f32"))}, {})
+
+
+@both_ends
+def test_a_batch_that_runs_innermost(end: bool) -> None:
+    compiled = Compiled(softmax())
+    for steps in (1, 5, 16, 39):
+        x = np.random.default_rng(steps).standard_normal((steps, 33)).astype(np.float32)
+        for batch in (2, 33):
+            got = compiled.check({"x": x[:, :batch]}, {"T": steps, "N": batch}, end)
+            alone = compiled.check({"x": x[:, :1]}, {"T": steps, "N": 1}, end)
+            for name, array in alone.items():
+                np.testing.assert_array_equal(array, got[name][:, :1], err_msg=name)
