@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import TYPE_CHECKING, Any, cast
 
 from llvmlite import ir
@@ -258,34 +257,6 @@ class Emit:
             rest = b.sub(count, start)
             with self.when(b.icmp_signed(">", rest, I64(0))):
                 body(start, self.first_lanes(rest, lanes))
-
-    def in_pieces(
-        self,
-        count: Value,
-        lanes: int,
-        body: Callable[[Value, int, Value | None], None],
-        factor: int,
-    ) -> None:
-        """`in_vectors`, but the rest is in shorter vectors where they hold it without a mask.
-
-        Args:
-            body: of a start, a number of lanes, a mask.
-            factor: of the count.
-        """
-        short = gcd(factor, lanes)
-        if short not in self.target.lane_counts:
-            self.in_vectors(count, lanes, lambda start, mask: body(start, lanes, mask))
-            return
-        b, done = self.b, cast(Value, I64(0))
-        for size in dict.fromkeys((lanes, short)):
-            first, pieces = done, b.sdiv(b.sub(count, done), I64(size))
-
-            def turn(i: Value, carried: list[Value], first: Value = first, size: int = size) -> Any:
-                body(b.add(first, b.mul(i, I64(size))), size, None)
-                return []
-
-            self.loop(pieces, turn)
-            done = b.mul(pieces, I64(size))
 
     def when(self, condition: Value) -> AbstractContextManager[Any]:
         """Code that runs only where the condition holds."""

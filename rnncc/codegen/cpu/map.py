@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import gcd
+from typing import cast
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -115,7 +116,32 @@ class _MapCode:
             here = start if mine is count else emit.b.add(first, start)
             self._vector(pointers, scalars, by_axis, here, lanes, mask)
 
-        emit.in_pieces(mine, self.lanes, vector, self.factor)
+        self._along(mine, vector)
+
+    def _along(self, count: Value, vector: Callable[[Value, int, Value | None], None]) -> None:
+        """Whole vectors, then a rest in shorter ones, if the count tells that it fills them."""
+        emit, lanes = self.emit, self.lanes
+        short = gcd(self.factor, lanes)
+        if short not in emit.target.lane_counts:
+            emit.in_vectors(count, lanes, lambda start, mask: vector(start, lanes, mask))
+            return
+        done = cast(Value, I64(0))
+        for size in dict.fromkeys((lanes, short)):
+            done = self._pieces(done, count, size, vector)
+
+    def _pieces(
+        self, first: Value, count: Value, size: int, vector: Callable[[Value, int, None], None]
+    ) -> Value:
+        """All whole vectors of a size from the first element on; where they end."""
+        b = self.emit.b
+        pieces = b.sdiv(b.sub(count, first), I64(size))
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            vector(b.add(first, b.mul(i, I64(size))), size, None)
+            return []
+
+        self.emit.loop(pieces, turn)
+        return b.add(first, b.mul(pieces, I64(size)))
 
     def _vector(
         self,
