@@ -74,9 +74,14 @@ def _read_onnx(model: Any, init: Any, options: Options) -> Program:
 
     if init is not None:
         raise CompileError("--init", "an ONNX model holds its parameters itself")
-    shapes, most = dict(options.shapes), options.max_iterations
-    functions = options.functions
-    return import_model(model, shapes, options.name, most, options.train, functions=functions)
+    return import_model(
+        model,
+        shapes=dict(options.shapes),
+        name=options.name,
+        max_iterations=options.max_iterations,
+        training=options.train,
+        functions=options.functions,
+    )
 
 
 def _read_caffe2(net: Any, init: Any, options: Options) -> Program:

@@ -366,6 +366,10 @@ class Emit:
         numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
         return self.b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), numbers)
 
+    def mask(self, count: int, lanes: int) -> Value | None:
+        """A mask of the first `count` lanes; None where these are all."""
+        return None if count >= lanes else self.first_lanes(count, lanes)
+
     def first_lanes(self, count: int | Value, lanes: int) -> Value:
         """A mask of the first `count` lanes."""
         if isinstance(count, int):

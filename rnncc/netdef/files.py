@@ -24,7 +24,7 @@ _TEXT_ERROR = re.compile(r"(\d+):\d+ : (.*)", re.DOTALL)
 class Message(Protocol):
     """Any library's NetDef message, such as Caffe2's own."""
 
-    def SerializeToString(self) -> bytes: ...  # noqa: N802
+    def SerializeToString(self) -> bytes: ...  # noqa: N802, protobuf's name
 
 
 def load(source: str | Path | bytes | Message | object, name: str = "<bytes>") -> NetDef:

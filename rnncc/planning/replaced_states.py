@@ -30,13 +30,14 @@ def in_place(step: KernelProgram, nexts: Mapping[str, str]) -> set[str]:
     )
 
     def may(old: str, new: str) -> bool:
+        reads = uses.get(old, [])
         match uses.get(new, []):
             case [Use(op=Map(rows=None) as op, loops=()) as write] if write.position > fails:
                 own = op.out_accesses[list(op.outs).index(write.value)]
             case _:
                 return False
-        read = {u.value for u in uses.get(old, []) if u.position == write.position}
-        same = all(a == own for v, a in zip(op.ins, op.in_accesses, strict=True) if v in read)
-        return same and all(u.position <= write.position for u in uses.get(old, []))
+        here = {u.value for u in reads if u.position == write.position}
+        same = all(a == own for v, a in zip(op.ins, op.in_accesses, strict=True) if v in here)
+        return same and all(u.position <= write.position for u in reads)
 
     return {old for old, new in nexts.items() if may(old, new)}

@@ -18,26 +18,27 @@ class Size:
 
     Attributes:
         text: as the metadata has it.
-        terms: (number, factors such as `T` or `T/2`) of every product.
+        terms: the number and the factors, (symbol, divisor), of every product.
     """
 
     text: str
-    terms: tuple[tuple[int, tuple[str, ...]], ...]
+    terms: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
 
     @staticmethod
     def parse(text: int | str) -> Size:
         """Read an int or a formula; raises `LoadError` on anything else."""
-        text, position, terms = str(text), 0, list[tuple[int, tuple[str, ...]]]()
+        text, position, terms = str(text), 0, list[tuple[int, tuple[tuple[str, int], ...]]]()
         while position < len(text) or not terms:
             match = _TERM.match(text, position)
             if match is None or (terms and not match.group(1)):
                 raise LoadError(f"{text!r} is not a size")
-            number, factors = -1 if match.group(1) == "-" else 1, list[str]()
+            number, factors = -1 if match.group(1) == "-" else 1, list[tuple[str, int]]()
             for part in re.split(r"\s*\*\s*", match.group(2)):
                 if part.isdigit():
                     number *= int(part)
                 else:
-                    factors.append(part)
+                    symbol, _, divisor = part.partition("/")
+                    factors.append((symbol, int(divisor or 1)))
             terms.append((number, tuple(factors)))
             position = match.end()
         return Size(text, tuple(terms))
@@ -45,20 +46,19 @@ class Size:
     @property
     def symbols(self) -> set[str]:
         """The names that occur."""
-        return {factor.partition("/")[0] for _, factors in self.terms for factor in factors}
+        return {symbol for _, factors in self.terms for symbol, _ in factors}
 
     @property
     def is_symbol(self) -> bool:
         """Whether it is one symbol and nothing else."""
-        return self.terms == ((1, (self.text,)),) and "/" not in self.text
+        return self.terms == ((1, ((self.text, 1),)),)
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The number, where every symbol has one."""
         total = 0
         for product, factors in self.terms:
-            for factor in factors:
-                name, _, parts = factor.partition("/")
-                product *= values[name] if not parts else -(-values[name] // int(parts))
+            for symbol, divisor in factors:
+                product *= -(-values[symbol] // divisor)
             total += product
         return total
 

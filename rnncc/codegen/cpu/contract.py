@@ -280,10 +280,7 @@ class _ChunkCode:
     def _vectors(self, width: int) -> list[tuple[int, Value | None]]:
         """Where each vector of a panel starts, and the mask of the last one."""
         lanes = self.tiling.lanes
-        return [
-            (v, None if v + lanes <= width else self.emit.first_lanes(width - v, lanes))
-            for v in range(0, width, lanes)
-        ]
+        return [(v, self.emit.mask(width - v, lanes)) for v in range(0, width, lanes)]
 
     def _tile(self, tile: _Tile, left: Pointer | None, right: Pointer | None) -> None:
         """Load the sums, add all rows of the chunk, store the sums; None: not packed."""

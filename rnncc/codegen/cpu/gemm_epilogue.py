@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.gemm_terms import along
+from rnncc.codegen.cpu.gemm_terms import along, neighbours
 from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.nest import Nest
 from rnncc.codegen.cpu.region import RegionCode
-from rnncc.codegen.emit import I64, Emit, Pointer, Value, vector_type
+from rnncc.codegen.emit import I64, Emit, Pointer, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 
@@ -71,7 +70,7 @@ class Epilogue:
         known = {v: emit.first_of(x, lanes) for v, x in zip(self.arguments, slots, strict=False)}
         for v, pointer, step in zip(self.inputs, pointers, self.unit_steps, strict=False):
             if v in self.code.varying:
-                known[v] = self._load(pointer, unit, step, inside, lanes)
+                known[v] = neighbours(emit, pointer, unit, emit.dim(step), inside, lanes)
 
         def index(axis: int) -> Value:
             if axis == self.unit_axis:
@@ -85,28 +84,11 @@ class Epilogue:
         ):
             self._store(value, pointer, unit, step, inside)
 
-    def _load(self, pointer: Pointer, unit: Value, step: Dim, inside: int, lanes: int) -> Value:
-        emit, b = self.emit, self.emit.b
-        if step == 1:
-            return emit.load(emit.at(pointer, unit), lanes, self._mask(inside, lanes))
-        stride = emit.dim(step)
-        vector: Value = None
-        for lane in range(inside):
-            at = b.mul(b.add(unit, I64(lane)), stride)
-            value = emit.load(emit.at(pointer, at))
-            if vector is None:
-                vector = ir.Constant(vector_type(value.type, lanes), None)
-            vector = b.insert_element(vector, value, I64(lane))
-        return vector
-
-    def _mask(self, inside: int, lanes: int) -> Value | None:
-        return None if inside == lanes else self.emit.first_lanes(inside, lanes)
-
     def _store(self, value: Value, pointer: Pointer, unit: Value, step: Dim, inside: int) -> None:
         emit, b = self.emit, self.emit.b
         if step == 1:
             lanes = emit.target.lanes_for(inside)
-            emit.store(value, emit.at(pointer, unit), lanes, self._mask(inside, lanes))
+            emit.store(value, emit.at(pointer, unit), lanes, emit.mask(inside, lanes))
             return
         stride = emit.dim(step)
         for lane in range(inside):

@@ -5,13 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
 from llvmlite import ir
 
 from rnncc.codegen.converted_rows import HEAD, WORD, ConvertedRows
-from rnncc.codegen.cpu.gemm_terms import Left, Terms
-from rnncc.codegen.emit import FLOAT, I32, I64, Emit, Pointer, Value
+from rnncc.codegen.cpu.gemm_terms import Left, Terms, neighbours
+from rnncc.codegen.emit import I32, I64, Emit, Pointer, Value
 from rnncc.ir.kernels import Gemm
 
 Gather = Callable[[Value, Value, Value], Value]
@@ -73,15 +72,7 @@ class RowTerms(Terms):
 
     def _values(self, source: Pointer, first: Value, count: int) -> Value:
         """Neighbours along k; zeros beyond their count."""
-        emit, b, step = self.emit, self.emit.b, self.a.k_step
-        if isinstance(step, ir.Constant) and step.constant == 1:
-            mask = None if count == self.lanes else emit.first_lanes(count, self.lanes)
-            return emit.load(emit.at(source, first), self.lanes, mask)
-        values = cast(Value, ir.Constant(ir.VectorType(FLOAT, self.lanes), None))
-        for lane in range(count):
-            one = emit.load(self._at(source, b.add(first, I64(lane))))
-            values = b.insert_element(values, one, I64(lane))
-        return values
+        return neighbours(self.emit, source, first, self.a.k_step, count, self.lanes)
 
     def each(self, value: int) -> Value:
         """An integer in all lanes."""

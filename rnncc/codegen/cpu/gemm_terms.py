@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from llvmlite import ir
+
+from rnncc.codegen.emit import I64, VALUE, Emit, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.packing import GROUP
@@ -35,6 +37,20 @@ def along(emit: Emit, pointer: Pointer, steps: Sequence[Dim], indices: Sequence[
         if step != 0:
             pointer = emit.at(pointer, emit.b.mul(index, emit.dim(step)))
     return pointer
+
+
+def neighbours(
+    emit: Emit, pointer: Pointer, first: Value, step: Value, count: int, lanes: int
+) -> Value:
+    """A vector of so many elements, each a step from the one before; zeros beyond their count."""
+    b = emit.b
+    if isinstance(step, ir.Constant) and step.constant == 1:
+        return emit.load(emit.at(pointer, first), lanes, emit.mask(count, lanes))
+    values: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
+    for lane in range(count):
+        one = emit.load(emit.at(pointer, b.mul(b.add(first, I64(lane)), step)))
+        values = b.insert_element(values, one, I64(lane))
+    return values
 
 
 class Terms:

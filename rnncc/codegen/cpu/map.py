@@ -113,8 +113,7 @@ class _MapCode:
             first, mine = emit.team.share(count, LINE)
 
         def vector(start: Value, lanes: int, mask: Value | None) -> None:
-            here = start if mine is count else emit.b.add(first, start)
-            self._vector(pointers, scalars, by_axis, here, lanes, mask)
+            self._vector(pointers, scalars, by_axis, emit.b.add(first, start), lanes, mask)
 
         self._along(mine, vector)
 

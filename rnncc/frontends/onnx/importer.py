@@ -38,19 +38,12 @@ class Imported:
     outputs: Mapping[str, Names]
 
 
-def import_model(
-    source: object,
-    shapes: Sizes | None = None,
-    name: str | None = None,
-    max_iterations: int | None = None,
-    training: bool = False,
-    functions: Mapping[str, Scalar] | None = None,
-) -> Program:
+def import_model(source: object, **options: Any) -> Program:
     """Read an ONNX model; the elements of an output that is a list are outputs `name.0` and so on.
 
     Args and errors: as of `read_model`.
     """
-    made = read_model(source, shapes, name, max_iterations, training, functions).program
+    made = read_model(source, **options).program
     if not made.net.outputs:
         raise CompileError(made.source, "has outputs that are empty lists or nothing, and no other")
     return made

@@ -119,7 +119,7 @@ class Node:
     def _tensor(self, index: int) -> Value:
         """An input that is no list and no optional value."""
         value = self.value(index)
-        if value.form != ("tensor",):
+        if not value.is_tensor:
             raise self.error(f"{self._shown(index)} is {value}, not a tensor")
         return value
 

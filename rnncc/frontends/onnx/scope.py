@@ -141,7 +141,7 @@ class Scope:
         """A value in this block; known numbers become constants or parameters here."""
         if value.made is not None:
             return value.made
-        if value.form != ("tensor",):
+        if not value.is_tensor:
             raise Unsupported(self.b.loc, f"takes {value} for a tensor")
         if value not in self._made:
             self._made[value] = self._literal(value)

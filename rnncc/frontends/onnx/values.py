@@ -54,6 +54,11 @@ class Value:
         """A list's or optional value's length and such: what is no tensor's type."""
         return ("tensor",)
 
+    @property
+    def is_tensor(self) -> bool:
+        """Whether it is no list and no optional value."""
+        return self.form == ("tensor",)
+
     def tensors(self) -> list[Value]:
         """What it holds: itself, unless it is a list or optional value."""
         return [self]

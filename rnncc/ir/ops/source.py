@@ -38,7 +38,7 @@ class Constant(Source):
 
     def array(self) -> Array:
         """The values as float64, bool or int64, in the result's shape."""
-        numbers = [v.value.data for v in self.values.data]  # type: ignore[union-attr]
+        numbers = [v.value.data for v in self.values.data]  # type: ignore[union-attr]  # all are FloatAttr
         shape = [int(d) for d in dims_of(self.y)]
         kind = {"f": np.float64, "i": np.int64}[dtype_of(self.y)[0]]
         return np.array(numbers, kind).reshape(shape)

@@ -109,6 +109,7 @@ def parts(x, h, w):
     return torch.stack(ys)
 
 
+STEPS = [(4, 2, 5), (2, 5), (5, 5)], [{0: "T", 1: "N"}, {0: "N"}, {}]
 CASES: dict[str, tuple[Any, list[Any], list[dict[int, str]]]] = {
     "tagger": (Tagger, [np.arange(21).reshape(3, 7) % 20], [{0: "N", 1: "T"}]),
     "frames": (Frames, [(2, 4, 9)], [{0: "N", 2: "T"}]),
@@ -121,23 +122,19 @@ CASES: dict[str, tuple[Any, list[Any], list[dict[int, str]]]] = {
     "pooled": (Pooled, [(2, 3, 20)], [{0: "N"}]),
     "scripted loop": (
         lambda: torch.jit.script(looped),
-        [(4, 2, 5), (2, 5), (5, 5)],
-        [{0: "T", 1: "N"}, {0: "N"}, {}],
+        *STEPS,
     ),
     "scripted loop with a list": (
         lambda: torch.jit.script(listed),
-        [(4, 2, 5), (2, 5), (5, 5)],
-        [{0: "T", 1: "N"}, {0: "N"}, {}],
+        *STEPS,
     ),
     "scripted loop over rows": (
         lambda: torch.jit.script(unbound),
-        [(4, 2, 5), (2, 5), (5, 5)],
-        [{0: "T", 1: "N"}, {0: "N"}, {}],
+        *STEPS,
     ),
     "scripted loop with a list of states": (
         lambda: torch.jit.script(layers),
-        [(4, 2, 5), (2, 5), (5, 5)],
-        [{0: "T", 1: "N"}, {0: "N"}, {}],
+        *STEPS,
     ),
     "scripted list of parts": (
         lambda: torch.jit.script(parts),

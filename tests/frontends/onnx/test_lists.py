@@ -62,14 +62,18 @@ def test_random_compositions(case: tuple[Any, dict[str, Any]]) -> None:
 GROWS = [node("Add", "x v", "v2"), node("Identity", "go", "go2")]
 
 
-def loop(nodes: list[Any], carried: str, turns: str = "three") -> list[Any]:
-    """A loop that carries x and lists, s and t in its body, from these; it gives y, z and w."""
-    inside, lists = (
-        body([*GROWS, *nodes], states="v", condition="go2"),
-        "st"[: len(carried.split())],
-    )
+def turn(nodes: list[Any], lists: str, states: str = "v") -> Any:
+    """A loop's body that carries lists too, each named by a letter."""
+    inside = body(nodes, states=states, condition="go2")
     inside.input.extend(list_info(name) for name in lists)
     inside.output.extend(list_info(f"{name}2") for name in lists)
+    return inside
+
+
+def loop(nodes: list[Any], carried: str, turns: str = "three") -> list[Any]:
+    """A loop that carries x and lists, s and t in its body, from these; it gives y, z and w."""
+    lists = "st"[: len(carried.split())]
+    inside = turn([*GROWS, *nodes], lists)
     outputs = " ".join("yzw"[: 1 + len(lists)])
     return [
         node("SequenceEmpty", "", "e"),
@@ -149,14 +153,11 @@ def test_rows_of_an_axis_in_a_scan(split: str) -> None:
     """The way in which exporters write `for row in x`: of any number of rows."""
     cell = [node("SequenceAt", "rows i", "a"), node("Add", "v a", "v2")]
     cell += [node("SequenceInsert", "s v2", "s2"), node("Identity", "go", "go2")]
-    inside = body(cell, condition="go2")
-    inside.input.append(list_info("s"))
-    inside.output.append(list_info("s2"))
     nodes = [
         node("SplitToSequence", f"x {split}", "rows", axis=1, keepdims=0),
         node("SequenceLength", "rows", "n"),
         node("SequenceEmpty", "", "e"),
-        node("Loop", "n _ h e", "y z", body=inside),
+        node("Loop", "n _ h e", "y z", body=turn(cell, "s")),
         node("ConcatFromSequence", "z", "all", axis=0, new_axis=1),
     ]
     inputs, outputs = [info("x", [3, "T"]), info("h", [3])], [info("y", None), info("all", None)]
@@ -231,10 +232,8 @@ def test_elements_that_decide_a_shape_are_constants() -> None:
 def test_states_in_a_list_of_a_loop_whose_count_the_run_decides(turns: int) -> None:
     cell = [node("SequenceAt", "s zero", "a"), node("SequenceAt", "s one", "b")]
     cell += [node("Sub", "a b", "q"), node("SequenceConstruct", "b q", "s2")]
-    inputs = [info("i", [], "i64"), info("go", [], "i1"), list_info("s")]
-    turn = graph([*cell, node("Identity", "go", "go2")], inputs, [info("go2", [], "i1")])
-    turn.output.append(list_info("s2"))
-    nodes = [node("SequenceConstruct", "x x", "d"), node("Loop", "k _ d", "y", body=turn)]
+    inside = turn([*cell, node("Identity", "go", "go2")], "s", states="")
+    nodes = [node("SequenceConstruct", "x x", "d"), node("Loop", "k _ d", "y", body=inside)]
     made = model(nodes, [info("x", [4, 3]), info("k", [], "i64")], [list_info("y")], PLACES)
     assert "rnn.scan" in str(imported(made).module)
     check(made, {"x": X / 1e14, "k": np.array(turns)})

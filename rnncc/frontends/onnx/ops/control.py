@@ -123,7 +123,7 @@ def _check_branches(n: Node, one: Sequence[Value], other: Sequence[Value]) -> No
 def _type_text(value: Value) -> str:
     """A value's type in messages."""
     tensors = [f"{t.dtype} {shape_text(t.dims)}" for t in value.tensors()]
-    if value.form == ("tensor",):
+    if value.is_tensor:
         return tensors[0]
     return f"{value}: {', '.join(tensors)}" if tensors else str(value)
 

@@ -44,7 +44,7 @@ def _check_length(n: Node, count: int) -> None:
 
 def _element(n: Node, index: int) -> Value:
     value = n.value(index)
-    if value.form != ("tensor",):
+    if not value.is_tensor:
         raise n.error(f"puts {value} into a list, which holds tensors")
     return value
 
