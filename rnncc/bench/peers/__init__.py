@@ -149,15 +149,13 @@ def chosen(names: str | None, precisions: Sequence[str] = ("fp32",)) -> list[Con
     if names.strip() == "all":
         return [peer for peer in PEERS if peer.installed]
     known = {peer.name.lower(): peer for peer in PEERS}
-    found: list[Contender] = []
-    for word in filter(None, (word.strip() for word in names.split(","))):
-        if word == "none":
-            continue
+    words = [word for word in map(str.strip, names.split(",")) if word not in ("", "none")]
+    for word in words:
         if word.lower() not in known:
             hint = ", ".join(peer.name for peer in PEERS) + ", all, none"
             raise CompileError("--peers", f"no peer is named {word!r}", hint)
-        peer = known[word.lower()]
+    found = [known[word.lower()] for word in words]
+    for peer in found:
         if not peer.installed:
             raise CompileError("--peers", f"{peer.name} is not installed")
-        found.append(peer)
     return found
