@@ -24,7 +24,7 @@ from rnncc.ir.kernels import Contract, Gemm, Kernel
 from rnncc.ir.moves import ByIndex, Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 from rnncc.ir.types import ITEM_BYTES, dtype_of
-from rnncc.planning.uses import accesses
+from rnncc.planning.uses import data_accesses
 
 FREE = {"bitcast", "ret", "insertelement", "shufflevector"}
 """Instructions that cost nothing next to arithmetic, or stand outside of the loop."""
@@ -174,11 +174,8 @@ def _uses(op: Operation, sizes: Sizes) -> list[_Use]:
     """What a kernel reads and writes beside its scratch; nothing for what is no kernel."""
     if isinstance(op, Gate | Limit) or (isinstance(op, Kernel) and _is_idle(op)):
         return []
-    scratch = op.room if isinstance(op, Gemm) else getattr(op, "scratch", None)
     uses = list[_Use]()
-    for value, written, access, dims in accesses(op):
-        if value is scratch:
-            continue
+    for value, written, access, dims in data_accesses(op):
         moving = [d for d, s in zip(dims, access.strides, strict=True) if s != 0]
         elements = prod(d.evaluate(sizes) for d in moving)
         if isinstance(op, ByIndex):  # of the rows that there are it touches those with a number

@@ -34,6 +34,8 @@ SUMS = 24
 
 Value = Any
 Body = Callable[[Value, list[Value]], Sequence[Value]]
+Part = tuple[Value, Value]
+"""Where a part of something starts, and how much it is."""
 
 
 @dataclass(frozen=True)
@@ -179,15 +181,31 @@ class Emit:
             phi.add_incoming(value, last)
         return results
 
-    def shared(self, count: Value, body: Body, to_and_fro: bool = False) -> None:
+    def shared(
+        self,
+        count: Value,
+        body: Body,
+        to_and_fro: bool = False,
+        last: Callable[[], None] | None = None,
+        part: Part | None = None,
+    ) -> None:
         """`loop` without anything carried, of which each thread of a team does a part.
 
-        `to_and_fro`: every other turn of the loop around it goes backwards, so that what memory
-        near the core still holds of the turn before is read first.
+        Args:
+            to_and_fro: every other turn of the loop around it goes backwards, so that what memory
+                near the core still holds of the turn before is read first.
+            last: what is left behind these turns, done by the thread whose part ends there.
+            part: the first turn of this thread and how many it does, the last one included; left
+                out, all threads have about as many.
         """
-        b, first, mine = self.b, None, count
+        b, first, mine, ends = self.b, None, count, None
         if self.team is not None:
-            first, mine = self.team.share(count)
+            total = count if last is None else b.add(count, I64(1))
+            first, mine = part or self.team.share(total)
+            if last is not None:
+                reaches = b.icmp_signed("==", b.add(first, mine), total)
+                ends = b.and_(reaches, b.icmp_signed(">", mine, I64(0)))
+                mine = b.sub(mine, b.zext(ends, I64))
         back = b.trunc(self.turn, I1) if to_and_fro and self.turn is not None else None
         self.step = I64(1) if back is None else b.select(back, I64(-1), I64(1))
 
@@ -197,6 +215,9 @@ class Emit:
             return body(i if first is None else b.add(first, i), carried)
 
         self.loop(mine, turn)
+        if last is not None:
+            with nullcontext() if ends is None else self.when(ends):
+                last()
 
     def alone(self) -> AbstractContextManager[Any]:
         """Code that only one thread of a team runs."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from rnncc import __version__
 from rnncc.codegen.cpu import streaming_entries, training_entries
-from rnncc.codegen.cpu.entries import FUNCTIONS
+from rnncc.codegen.cpu.entries import FUNCTIONS, RUN_PART
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernel_program import Port
@@ -43,20 +43,18 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
 
 
 def _functions(library: Library) -> dict[str, Any]:
-    """What is exported: what computes, and how many pointers that takes; what tells bytes."""
+    """What is exported: what computes, and how many pointers that takes; what tells numbers."""
+    functions, sizes, parts = FUNCTIONS, ["workspace_bytes"], RUN_PART
     if library.training is not None:
-        parts = training_entries.PARTS if library.shared else {}
-        return {
-            "functions": training_entries.POINTERS | parts,
-            "sizes": ["workspace_bytes", "tape_bytes"],
-        }
-    shared = {"run_part": 4} if library.shared else {}
-    if library.streaming is not None:
-        return {
-            "functions": streaming_entries.POINTERS | shared,
-            "sizes": ["workspace_bytes", "state_bytes"],
-        }
-    return {"functions": FUNCTIONS | shared, "sizes": ["workspace_bytes"]}
+        functions, parts = training_entries.POINTERS, training_entries.PARTS
+        sizes.append("tape_bytes")
+    elif library.streaming is not None:
+        functions = streaming_entries.POINTERS
+        sizes.append("state_bytes")
+    if library.shared:
+        functions = functions | parts
+        sizes.append("threads")
+    return {"functions": functions, "sizes": sizes}
 
 
 def _training(training: Training) -> dict[str, Any]:

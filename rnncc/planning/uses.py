@@ -111,6 +111,12 @@ def accesses(op: Operation) -> Iterator[Touch]:
             return
 
 
+def data_accesses(op: Operation) -> Iterator[Touch]:
+    """What a kernel touches, but for the room that it packs or rounds rows into."""
+    room = op.room if isinstance(op, Gemm) else getattr(op, "scratch", None)
+    return (touch for touch in accesses(op) if touch[0] is not room)
+
+
 def _kernel_accesses(op: Kernel) -> Iterator[Touch]:
     if isinstance(op, Gemm):
         offset, *strides = get_dims(op.a_access)

@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import torch
 from rnncc_runtime import Model, TrainableModel
+from rnncc_runtime.pool import Parallel
 from xdsl.ir import SSAValue
 
 import rnncc
@@ -21,6 +22,7 @@ from rnncc.frontends.torch.types import DTYPES, type_name
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.torch.threads import parallel
 
 Array = np.ndarray[Any, Any]
 _lock = threading.Lock()
@@ -51,40 +53,51 @@ class Code(Protocol):
 
 
 class CompiledCode:
-    """Machine code, compiled when it is first needed; safe to share between threads."""
+    """Machine code, compiled when it is first needed; safe to share between threads.
+
+    A call is computed by as many of PyTorch's number of threads as are worth it.
+    """
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._lock = threading.Lock()
-        self._models: dict[bool, Any] = {}
+        self._models: dict[tuple[bool, bool], Any] = {}
 
     def prepare(self, train: bool) -> None:
         """Compile."""
-        self._model(train)
+        self._model(train, parallel())
 
     def infer(self, inputs: Arrays, out: Arrays) -> None:
         """Compute the outputs."""
-        model: Model = self._model(False)
-        model.run(inputs, out)
+        threads = parallel()
+        model: Model = self._model(False, threads)
+        model.run(inputs, out, threads)
 
     def forward(self, inputs: Arrays, out: Arrays) -> Any:
         """Compute the outputs; returns the tape."""
-        model: TrainableModel = self._model(True)
-        return model.forward(inputs, out)[1]
+        threads = parallel()
+        model: TrainableModel = self._model(True, threads)
+        return model.forward(inputs, out, pool=threads)[1]
 
     def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
         """Compute the gradients that have a place in `out`; uses the tape up."""
-        model: TrainableModel = self._model(True)
-        model.backward(tape, grads, wanted=out, out=out)
+        threads = parallel()
+        model: TrainableModel = self._model(True, threads)
+        model.backward(tape, grads, wanted=out, out=out, pool=threads)
 
-    def _model(self, train: bool) -> Any:
-        found = self._models.get(train)
-        if found is None:
-            with self._lock:
-                if train not in self._models:
-                    self._models[train] = rnncc.compile(self._program, train=train)
-                found = self._models[train]
-        return found
+    def _model(self, train: bool, threads: Parallel | None) -> Any:
+        """Code that several threads can compute serves one as well."""
+        found = self._models.get((train, True))
+        if found is None and threads is None:
+            found = self._models.get((train, False))
+        return found or self._made((train, threads is not None))
+
+    def _made(self, kind: tuple[bool, bool]) -> Any:
+        with self._lock:
+            if kind not in self._models:
+                train, shared = kind
+                self._models[kind] = rnncc.compile(self._program, train=train, threads=shared)
+            return self._models[kind]
 
 
 class InterpretedCode:

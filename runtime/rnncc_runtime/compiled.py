@@ -7,7 +7,7 @@ from typing import Any, NoReturn, TypeVar
 
 from rnncc_runtime.arrays import Array, Specs, read_specs
 from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
-from rnncc_runtime.pool import Pool
+from rnncc_runtime.pool import Parallel
 from rnncc_runtime.sizes import Size, solve
 
 Arrays = list[Array | None]
@@ -80,17 +80,27 @@ class Compiled:
             self._refuse(_BAD_SIZE, symbols)
         return size
 
-    def _compute(self, name: str, places: Sequence[int], symbols: Shape, pool: Pool | None) -> None:
-        """Call a function with the addresses that it takes, in one thread or in a pool's."""
-        if pool is None or pool.threads == 1:
+    def _compute(
+        self, name: str, places: Sequence[int], symbols: Shape, pool: Parallel | None
+    ) -> None:
+        """Call a function with the addresses that it takes, in as many threads as are worth it."""
+        threads = 1 if pool is None else self._threads(pool, symbols)
+        if pool is None or threads == 1:
             code = self._functions[name](*places, *symbols)
         else:
-            part = self._functions.get(f"{name}_part")
-            if part is None:
-                raise LoadError(f"{self.name} was compiled for one thread, without `threads`")
-            code = pool.run(lambda at: part(*places, at, *symbols))
+            part = self._functions[f"{name}_part"]
+            code = pool.run(lambda at: part(*places, at, *symbols), threads)
         if code:
             self._refuse(code, dict(zip(self._symbols, symbols, strict=True)))
+
+    def _threads(self, pool: Parallel, symbols: Shape) -> int:
+        """How many of a pool's threads are worth it."""
+        if pool.threads == 1:
+            return 1
+        worth = self._functions.get("threads")
+        if worth is None:
+            raise LoadError(f"{self.name} was compiled for one thread, without `threads`")
+        return min(pool.threads, worth(*symbols))
 
     def _refuse(self, code: int, symbols: Mapping[str, int]) -> NoReturn:
         told = ", ".join(f"{symbol} = {value}" for symbol, value in symbols.items())

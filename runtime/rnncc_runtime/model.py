@@ -20,7 +20,7 @@ from rnncc_runtime.arrays import (
 )
 from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shapes_of
 from rnncc_runtime.memory import Memory
-from rnncc_runtime.pool import Pool
+from rnncc_runtime.pool import Parallel
 from rnncc_runtime.sizes import parse_largest
 from rnncc_runtime.stream import Stream
 
@@ -74,7 +74,7 @@ class Model(Compiled):
         self,
         inputs: Mapping[str, object],
         out: Mapping[str, Array] | None = None,
-        pool: Pool | None = None,
+        pool: Parallel | None = None,
     ) -> dict[str, Array]:
         """Compute the outputs.
 
@@ -84,8 +84,9 @@ class Model(Compiled):
                 contiguous is copied.
             out: arrays to write into, contiguous and apart from the inputs; only these outputs
                 are computed. Without it, every output is computed into a new array.
-            pool: threads that compute the call together, if the model was compiled with
-                `threads`; the results have the same bits.
+            pool: threads that compute the call together, as many of them as are worth it, if the
+                model was compiled with `threads`: a `Pool`, or another `Parallel`. The results have
+                the same bits.
 
         Returns:
             The outputs by name.
@@ -128,7 +129,7 @@ class Model(Compiled):
         return Stream(self.metadata, self._functions, batch, inputs, keep=self)
 
     def _call(
-        self, sizes: _Sizes, sources: list[int], targets: list[int], pool: Pool | None
+        self, sizes: _Sizes, sources: list[int], targets: list[int], pool: Parallel | None
     ) -> None:
         frame = self._frame
         if frame.workspace.size < sizes.workspace:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,7 +13,41 @@ from rnncc_runtime.arrays import address
 from rnncc_runtime.memory import ALIGNMENT, Memory
 
 Task = Callable[[int], int]
-"""Given the number of a part, compute it; returns a code."""
+"""Given the address of a `struct rnncc_part`, compute it; returns a code."""
+
+
+class Parallel(Protocol):
+    """What computes a call by several threads: a `Pool`, or a caller's own."""
+
+    @property
+    def threads(self) -> int:
+        """How many there are."""
+        ...
+
+    def run(self, function: Task, threads: int) -> int:
+        """Call a function in so many threads at the same time, each with a part of its own.
+
+        Returns:
+            The first code that is not 0, if any.
+        """
+        ...
+
+
+class Parts:
+    """The parts of one call at a time, for teams of any number of threads."""
+
+    def __init__(self) -> None:
+        self._counter = Memory(ALIGNMENT)  # a line of the cache of its own
+        self._counter.bytes[:] = 0
+        self._structs: dict[int, tuple[np.ndarray[Any, Any], list[int]]] = {}
+
+    def of(self, threads: int) -> list[int]:
+        """The address of a `struct rnncc_part` for each of so many threads."""
+        if threads not in self._structs:
+            rows = [(part, threads, self._counter.address) for part in range(threads)]
+            structs = np.array(rows, np.int64)
+            self._structs[threads] = structs, [address(row) for row in structs]
+        return self._structs[threads][1]
 
 
 class Pool:
@@ -21,7 +56,7 @@ class Pool:
     The caller's thread is one of them. Use it in a `with` statement, or `close` it.
 
     Args:
-        threads: how many compute a call, from 1 up; more than there are cores is slow.
+        threads: how many compute a call at most, from 1 up; more than there are cores is slow.
 
     Attributes:
         threads: how many.
@@ -33,33 +68,35 @@ class Pool:
         self.threads = threads
         self._lock = threading.Lock()
         self._done: SimpleQueue[int] = SimpleQueue()
-        self._tasks = [SimpleQueue[Task | None]() for _ in range(threads - 1)]
-        self._counter = Memory(ALIGNMENT)  # a line of the cache of its own
-        self._counter.bytes[:] = 0
-        parts = [(part, threads, self._counter.address) for part in range(threads)]
-        self._parts = np.array(parts, np.int64)
-        for part, tasks in enumerate(self._tasks, 1):
-            threading.Thread(target=self._work, args=(part, tasks), daemon=True).start()
+        self._tasks = [SimpleQueue[tuple[Task, int] | None]() for _ in range(threads - 1)]
+        self._parts = Parts()
+        for tasks in self._tasks:
+            threading.Thread(target=self._work, args=(tasks,), daemon=True).start()
 
-    def run(self, function: Callable[[int], int]) -> int:
-        """Call a function in every thread with the address of its `struct rnncc_part`, and wait.
+    def run(self, function: Task, threads: int | None = None) -> int:
+        """Call a function in several threads, each with a part of its own, and wait.
+
+        Args:
+            threads: how many, at most those of the pool; None is all of them.
 
         Returns:
             The first code that is not 0, if any.
         """
         with self._lock:
-            for tasks in self._tasks:
-                tasks.put(function)
-            codes = [function(address(self._parts))]
-            codes += [self._done.get() for _ in self._tasks]
+            own, *others = self._parts.of(min(threads or self.threads, self.threads))
+            for tasks, at in zip(self._tasks, others, strict=False):
+                tasks.put((function, at))
+            codes = [function(own)]
+            codes += [self._done.get() for _ in others]
         return next((code for code in codes if code), 0)
 
     def close(self) -> None:
-        """End the threads."""
-        for tasks in self._tasks:
-            tasks.put(None)
-        self._tasks = []
-        self.threads = 1
+        """End the threads, once they have nothing to do."""
+        with self._lock:
+            for tasks in self._tasks:
+                tasks.put(None)
+            self._tasks = []
+            self.threads = 1
 
     def __enter__(self) -> Pool:
         return self
@@ -67,7 +104,7 @@ class Pool:
     def __exit__(self, *reason: object) -> None:
         self.close()
 
-    def _work(self, part: int, tasks: SimpleQueue[Task | None]) -> None:
-        at = address(self._parts[part])
+    def _work(self, tasks: SimpleQueue[tuple[Task, int] | None]) -> None:
         while (task := tasks.get()) is not None:
-            self._done.put(task(at))
+            function, at = task
+            self._done.put(function(at))

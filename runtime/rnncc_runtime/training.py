@@ -21,7 +21,7 @@ from rnncc_runtime.arrays import (
 from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shapes_of
 from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.memory import Memory
-from rnncc_runtime.pool import Pool
+from rnncc_runtime.pool import Parallel
 
 _Named = tuple[str, Array | None]
 _SPARE = 2
@@ -99,7 +99,7 @@ class TrainableModel(Compiled):
         self,
         inputs: Mapping[str, object],
         out: Mapping[str, Array] | None = None,
-        pool: Pool | None = None,
+        pool: Parallel | None = None,
     ) -> tuple[dict[str, Array], Tape]:
         """Compute the outputs, and keep what `backward` needs.
 
@@ -140,7 +140,7 @@ class TrainableModel(Compiled):
         output_grads: Mapping[str, object],
         wanted: Iterable[str] | None = None,
         out: Mapping[str, Array] | None = None,
-        pool: Pool | None = None,
+        pool: Parallel | None = None,
     ) -> dict[str, Array]:
         """The gradients of a loss with respect to the float inputs and the parameters.
 
@@ -187,7 +187,7 @@ class TrainableModel(Compiled):
         named = zip(self._grads, results, strict=True)
         return {name: array for name, array in named if array is not None}
 
-    def run(self, inputs: Mapping[str, object], pool: Pool | None = None) -> dict[str, Array]:
+    def run(self, inputs: Mapping[str, object], pool: Parallel | None = None) -> dict[str, Array]:
         """The outputs alone."""
         outputs, tape = self.forward(inputs, pool=pool)
         if tape._block is not None and len(self._spare) < _SPARE:  # pyright: ignore[reportPrivateUsage]
@@ -249,7 +249,7 @@ class TrainableModel(Compiled):
         return Memory(size)
 
     def _call(
-        self, name: str, tables: list[Any], tape: Memory, sizes: _Sizes, pool: Pool | None
+        self, name: str, tables: list[Any], tape: Memory, sizes: _Sizes, pool: Parallel | None
     ) -> None:
         places = [addressof(table) for table in tables]
         places += [tape.address, self._workspace.of(sizes.workspace)]

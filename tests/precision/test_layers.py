@@ -10,6 +10,7 @@ import rnncc
 from rnncc import cells
 from tests.precision.nets import Low
 from tests.precision.test_golden import BOUNDS, ONE_OFF, assert_near
+from tests.teams import insistent
 
 both = pytest.mark.parametrize("precision", BOUNDS)
 CELLS = {"lstm": cells.lstm, "gru": cells.gru, "elman": cells.elman}
@@ -47,7 +48,7 @@ def test_a_stream_gives_the_same_bits(precision: str) -> None:
 @pytest.mark.parametrize("batch", [1, 120])
 def test_threads_give_the_same_bits(precision: str, batch: int) -> None:
     layer = cells.lstm(33, 90, layout="TNC")
-    model = rnncc.compile(layer, precision=precision, threads=True)
+    model = insistent(rnncc.compile(layer, precision=precision, threads=True))
     inputs = drawn(7, batch, 33)
     want = model.run(inputs)
     for threads in (2, 3):

@@ -20,6 +20,7 @@ from tests.codegen.test_golden import fix_unrolled
 from tests.codegen.test_random import PROGRAMS, examples, single
 from tests.golden import CASES, GOLDEN, Arrays, random_inputs
 from tests.strategies import make_inputs
+from tests.teams import insistent
 
 SIZES = [(0, 2, 2), (1, 1, 1), (3, 5, 4), (4, 33, 2)]
 """T, N, S."""
@@ -28,10 +29,11 @@ HERE = Path(__file__).parent
 INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
 
 
-def check(model: Model, inputs: Arrays) -> None:
-    want = model.run(inputs)
-    for threads in (1, 2, 3):
-        with Pool(threads) as pool:
+def check(model: Model, inputs: Arrays, alone: Model | None = None) -> None:
+    want = (alone or model).run(inputs)
+    with Pool(3) as pool:
+        for threads in (1, 2, 3, 2):
+            model = insistent(model, threads)
             for _ in range(2):
                 got = model.run(inputs, pool=pool)
                 for name, array in want.items():
@@ -41,12 +43,13 @@ def check(model: Model, inputs: Arrays) -> None:
 @pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
+    alone = rnncc.compile(case / "net.pb", case / "init.pb")
     model = rnncc.compile(case / "net.pb", case / "init.pb", threads=True)
     program = import_net(case / "net.pb", case / "init.pb")
     for size in SIZES:
         inputs = random_inputs(program, dict(zip("TNS", size, strict=True)))
         fix_unrolled(inputs)
-        check(model, inputs)
+        check(model, inputs, alone)
 
 
 @examples(15)
@@ -61,7 +64,7 @@ def test_random_programs(program: Program) -> None:
 
 def test_all_threads_end_where_one_refuses() -> None:
     case = GOLDEN / "caffe2" / "lstm_bidirectional"
-    model = rnncc.compile(case / "net.pb", case / "init.pb", threads=True)
+    model = insistent(rnncc.compile(case / "net.pb", case / "init.pb", threads=True))
     program = import_net(case / "net.pb", case / "init.pb")
     inputs = random_inputs(program, {"T": 3, "N": 4})
     wrong = {**inputs, "seq_lengths": np.array([3, 1, 9, 2], np.int32)}
@@ -73,11 +76,11 @@ def test_all_threads_end_where_one_refuses() -> None:
 
 
 def test_models_share_a_pool() -> None:
-    first = rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", threads=True)
-    second = rnncc.compile(rnncc.cells.elman(3, 4), threads=True)
+    first = insistent(rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", threads=True), 2)
+    second = insistent(rnncc.compile(rnncc.cells.elman(3, 4), threads=True), 3)
     program = import_net(LSTM / "net.pb", LSTM / "init.pb")
     inputs = random_inputs(program, {"T": 3, "N": 2})
-    with Pool(2) as pool:
+    with Pool(3) as pool:
         for _ in range(5):
             first.run(inputs, pool=pool)
             second.run({"x": np.zeros((2, 4, 3), np.float32)}, pool=pool)

@@ -20,6 +20,7 @@ from tests.codegen.test_golden import fix_unrolled
 from tests.codegen.test_random import PROGRAMS, examples, single
 from tests.golden import CASES, Arrays, random_inputs
 from tests.strategies import make_inputs
+from tests.teams import insistent
 from tests.training.models import assert_same_bits
 
 NETS = [case for case in CASES if case.name != "lstm_unrolled"]
@@ -36,7 +37,7 @@ def passes(model: TrainableModel, inputs: Arrays, pool: Pool | None = None) -> A
 
 
 def check(model: TrainableModel, inputs: Arrays) -> None:
-    want = passes(model, inputs)
+    want = passes(insistent(model), inputs)
     for threads in (2, 3):
         with Pool(threads) as pool:
             for _ in range(2):

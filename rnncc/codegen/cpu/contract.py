@@ -225,11 +225,11 @@ class _ChunkCode:
             self._row(_Tile(row, tiling.height, column, width), panels, packs_left)
             return []
 
-        self.emit.shared(I64(full), turn)
-        if left:
+        def last() -> None:
             row = I64(full * tiling.height)
-            with self.emit.alone():
-                self._row(_Tile(row, left, column, width), panels, packs_left)
+            self._row(_Tile(row, left, column, width), panels, packs_left)
+
+        self.emit.shared(I64(full), turn, last=last if left else None)
 
     def _pack_right(self, column: Value, panels: Value, width: int) -> None:
         """What fills up a panel's last vector is zero."""

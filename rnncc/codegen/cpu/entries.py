@@ -15,17 +15,23 @@ from llvmlite import ir
 from rnncc.codegen.applied import applied_text
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.shared import Shared
-from rnncc.codegen.cpu.sizes import emit_size
-from rnncc.codegen.cpu.streaming_entries import TIME, emit_run_part, emit_streaming
-from rnncc.codegen.cpu.training_entries import emit_passes, emit_training
-from rnncc.codegen.emit import I8, I32, POINTER
+from rnncc.codegen.cpu.sizes import emit_size, emit_threads
+from rnncc.codegen.cpu.streaming_entries import TIME, emit_streaming
+from rnncc.codegen.cpu.team import alone
+from rnncc.codegen.cpu.training_entries import emit_training
+from rnncc.codegen.emit import I8, I32, POINTER, Emit
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Largest
 from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
+from rnncc.planning.teamwork import Teamwork
 
 FUNCTIONS = {"run": 3}
 """Exported functions that compute -> how many pointers they take in front of the sizes."""
+RUN_PART = {"run_part": 4}
+"""What several threads call together."""
+PART = 4
+"""The place of a program's `part`: behind weights, tables and workspace."""
 
 
 @dataclass
@@ -34,7 +40,7 @@ class Code:
 
     Attributes:
         entries: exported name, without the model's -> the function, which takes the weights first.
-        sizes: exported functions that tell bytes, given the sizes.
+        sizes: exported functions that tell bytes or threads, given the sizes.
         linked: modules that it calls functions of: those that users wrote.
     """
 
@@ -49,43 +55,53 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
     module = ir.Module(library.name)
     module.triple = target.triple
     code = Code(module, linked=_applied(library, target))
-    shared = Shared(library.programs.values(), emit_kernel)
-    calls = _programs(module, library, target, shared)
+    calls = _programs(module, library, target)
     sizes = {"workspace_bytes": (library.workspace, library.symbols)}
     if library.streaming is not None:
         code.entries |= emit_streaming(module, library, calls, target)
         untimed = [symbol for symbol in library.symbols if symbol != TIME]
         sizes["state_bytes"] = Largest([library.streaming.bytes]), untimed
-        if library.shared:
-            code.entries["run_part"] = emit_run_part(
-                module, library, _programs(module, library, target, shared, team=True), target
-            )
     elif library.training is not None:
         code.entries |= emit_training(module, library, calls, target)
-        if library.shared:
-            parts = _programs(module, library, target, shared, team=True)
-            code.entries |= emit_passes(module, library, parts, target, team=True)
         sizes["tape_bytes"] = Largest([library.training.tape]), library.symbols
     else:
-        code.entries["run"] = calls["run"]
-        if library.shared:
-            code.entries["run_part"] = _programs(module, library, target, shared, team=True)["run"]
+        code.entries |= _emit_plain(library, calls["run"], target)
     for name, (size, symbols) in sizes.items():
         emit_size(module, f"{library.name}_{name}", size, symbols, target)
         code.sizes.append(name)
+    if library.shared:
+        worth = Teamwork.of(library.programs.values(), target.lanes)
+        emit_threads(module, f"{library.name}_threads", worth, library.symbols, target)
+        code.sizes.append("threads")
     _metadata(module, library.name, metadata)
     return code
 
 
-def _programs(
-    module: ir.Module, library: Library, target: Target, shared: Shared, team: bool = False
-) -> dict[str, ir.Function]:
-    """The programs, with `team` for one of several threads; what calls them checks its sizes."""
+def _programs(module: ir.Module, library: Library, target: Target) -> dict[str, ir.Function]:
+    """The programs, each for one of several threads if the library is; what calls them checks its
+    sizes, but where it is the caller."""
+    shared = Shared(library.programs.values(), emit_kernel)
     checked = library.streaming is not None or library.training is not None
     return {
-        part: emit_program(module, program, f"{library.name}_{part}", target, shared, team, checked)
+        part: emit_program(
+            module, program, f"{library.name}_{part}", target, shared, library.shared, checked
+        )
         for part, program in library.programs.items()
     }
+
+
+def _emit_plain(library: Library, call: ir.Function, target: Target) -> dict[str, ir.Function]:
+    """Of a library of one program, which takes what the caller gives."""
+    if not library.shared:
+        return {"run": call}
+    types = [t for number, t in enumerate(call.function_type.args) if number != PART]
+    signature = ir.FunctionType(I32, types)
+    function = ir.Function(call.module, signature, f"{library.name}_run_alone")
+    emit = Emit.begin(function, target, library.symbols)
+    given = list(function.args)
+    given.insert(PART, alone(emit))
+    emit.b.ret(emit.b.call(call, given))
+    return {"run": function, "run_part": call}
 
 
 def _applied(library: Library, target: Target) -> list[str]:

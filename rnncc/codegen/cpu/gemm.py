@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
 
 from llvmlite import ir
 
@@ -17,7 +16,7 @@ from rnncc.codegen.cpu.gemm_terms import Left, Terms
 from rnncc.codegen.cpu.gemm_whole import WholeTerms
 from rnncc.codegen.cpu.nest import indexed_axes, make_nest
 from rnncc.codegen.cpu.row_list import RowList
-from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.codegen.emit import I64, Emit, Part, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
@@ -147,12 +146,14 @@ class _GemmCode:
             panels(emit.b.mul(i, I64(together)), together)
             return []
 
-        emit.shared(I64(full // together), turn, to_and_fro=self._is_far)
-        with emit.alone():
+        def last() -> None:
             if full % together:
                 panels(I64(full - full % together), full % together)
             if width:
                 self._tile(outer, I64(0), 1, [I64(full)], width)
+
+        rest = last if full % together or width else None
+        emit.shared(I64(full // together), turn, self._is_far, rest)
 
     def _side_by_side(self) -> int:
         """How many panels give chains enough; one, where it alone is still near on the way back."""
@@ -163,38 +164,54 @@ class _GemmCode:
 
     def _tiles(self, outer: list[Value], count: Value) -> None:
         """Many rows: a panel at a time."""
-        emit = self.emit
         full, width = divmod(self.op.units, self.panel)
+        rows, panels = self._parts(count, full + (width > 0))
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
-            self._panel(outer, count, i, self.panel)
+            self._panel(outer, rows, i, self.panel)
             return []
 
-        emit.shared(I64(full), turn, to_and_fro=self._is_far)
-        if width:
-            with emit.alone():
-                self._panel(outer, count, I64(full), width)
+        def last() -> None:
+            self._panel(outer, rows, I64(full), width)
+
+        self.emit.shared(I64(full), turn, self._is_far, last if width else None, panels)
+
+    def _parts(self, count: Value, panels: int) -> tuple[Part, Part | None]:
+        """This thread's rows and panels: a part of those that are shared more evenly."""
+        team, b = self.emit.team, self.emit.b
+        if team is None:
+            return (I64(0), count), None
+        height, all_panels = self.terms.tile_rows, (I64(0), I64(panels))
+        tiles = self.emit.parts(count, I64(height))
+        by_rows, by_panels = (self.emit.parts(x, team.parts) for x in (tiles, I64(panels)))
+        fewer = b.icmp_signed("<", b.mul(by_rows, I64(panels)), b.mul(by_panels, tiles))
+        of_rows, of_panels = team.share(count, height), team.share(I64(panels))
+        return (
+            _chosen(b, fewer, of_rows, (I64(0), count)),
+            _chosen(b, fewer, all_panels, of_panels),
+        )
 
     @property
     def _is_far(self) -> bool:
         """Whether the weights do not all stay in the first-level cache, with the states."""
         return self.terms.size(self.op.units) > CACHE_BYTES // 2
 
-    def _panel(self, outer: list[Value], count: Value, panel: Value, width: int) -> None:
-        """All rows: as many large tiles as fit, then smaller ones."""
-        b, done = self.emit.b, cast(Value, I64(0))
+    def _panel(self, outer: list[Value], rows: Part, panel: Value, width: int) -> None:
+        """Some rows: as many large tiles as fit, then smaller ones."""
+        b, (done, count) = self.emit.b, rows
+        end = b.add(done, count)
 
-        def column(rows: int, first: Value, tiles: Value) -> None:
+        def column(height: int, first: Value, tiles: Value) -> None:
             def turn(i: Value, carried: list[Value]) -> list[Value]:
-                self._tile(outer, b.add(first, b.mul(i, I64(rows))), rows, [panel], width)
+                self._tile(outer, b.add(first, b.mul(i, I64(height))), height, [panel], width)
                 return []
 
             self.emit.loop(tiles, turn)
 
-        for rows in _tile_sizes(self.terms.tile_rows, self.slots, width, self.lanes):
-            tiles = self._tile_count(b.sub(count, done), rows)
-            column(rows, done, tiles)
-            done = b.add(done, b.mul(tiles, I64(rows)))
+        for height in _tile_sizes(self.terms.tile_rows, self.slots, width, self.lanes):
+            tiles = self._tile_count(b.sub(end, done), height)
+            column(height, done, tiles)
+            done = b.add(done, b.mul(tiles, I64(height)))
 
     def _tile_count(self, rest: Value, rows: int) -> Value:
         """As many tiles as fit; one fewer where that leaves too few rows to be worth a tile."""
@@ -325,6 +342,11 @@ def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...]]:
 
     access = get_access(op.a_access)
     return access.offset, access.strides
+
+
+def _chosen(b: ir.IRBuilder, condition: Value, chosen: Part, other: Part) -> Part:
+    first, count = (b.select(condition, x, y) for x, y in zip(chosen, other, strict=True))
+    return first, count
 
 
 def _tile_sizes(rows: int, slots: int, width: int, lanes: int) -> list[int]:

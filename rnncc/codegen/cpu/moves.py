@@ -40,10 +40,10 @@ def emit_pack(emit: Emit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
             copy(i, panel, k, rows)
             return []
 
-        emit.shared(I64(full), turn)
-        if width:
-            with emit.alone():
-                copy(I64(full), width, k, rows)
+        def last() -> None:
+            copy(I64(full), width, k, rows)
+
+        emit.shared(I64(full), turn, last=last if width else None)
 
     def turn(i: Value, carried: list[Value]) -> list[Value]:
         run(b.mul(i, I64(RUN)), RUN)

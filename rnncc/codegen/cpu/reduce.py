@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.cpu.row_list import RowList
-from rnncc.codegen.emit import I32, I64, VALUE, Emit, Pointer, Value
+from rnncc.codegen.emit import I32, I64, VALUE, Emit, Part, Pointer, Value
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Reduce
@@ -27,10 +27,6 @@ TOGETHER = 4
 """Vectors of results side by side."""
 ROWS = 4
 """Rows that a sum takes in before it turns to the next results: few streams are read at a time."""
-
-
-Part = tuple[Value, Value]
-"""The first row of a chunk, and how many it has."""
 
 
 def emit_reduce(
@@ -82,7 +78,7 @@ class _ReduceCode:
         if some is not None and listed is not None:
             rows = RowList(emit, self.op, outer[: some.axes], listed)
             rows.nest([emit.dim(d) for d in outer[some.axes :]], body)
-        elif outer:
+        elif outer or self.across:  # without other axes, threads share the results of a row
             emit.nest([emit.dim(d) for d in outer], body, shared=True)
         else:
             with emit.alone():
@@ -108,7 +104,7 @@ class _ReduceCode:
         emit.loop(chunks, turn)
 
     def _results(self, indices: list[Value], part: Part | None) -> None:
-        """A row of results, a few vectors at a time, then single ones."""
+        """A row of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
         width = lanes * TOGETHER
         full, rest = self._divided(self.op.dims[self.kept - 1], width)
@@ -119,13 +115,19 @@ class _ReduceCode:
             self._result([[*indices, s] for s in starts], None, part)
             return []
 
-        emit.loop(full, panel)
         done = b.mul(full, I64(width))
 
         def vector(start: Value, mask: Value | None) -> None:
             self._result([[*indices, b.add(done, start)]], mask, part)
 
-        emit.in_vectors(rest, lanes, vector)
+        def last() -> None:
+            emit.in_vectors(rest, lanes, vector)
+
+        if indices:
+            emit.loop(full, panel)
+            last()
+        else:
+            emit.shared(full, panel, last=last)
 
     def _divided(self, size: Dim, by: int) -> tuple[Value, Value]:
         """Quotient and remainder; known where the size is."""

@@ -1,8 +1,8 @@
 """Kernels that a library holds more than once, such as those of equal layers: one function each.
 
-A function takes the kernel's pointers, the number of the loop's turn, and the sizes and indices
-that it uses. What stands once,
-and what is so short that a call would count, is written where it stands.
+A function takes the kernel's pointers, the thread's part if there are several, the number of the
+loop's turn, and the sizes and indices that it uses. What stands once, and what is so short that a
+call would count, is written where it stands.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from math import prod
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.emit import I1, I64, POINTER, Emit, Pointer
 from rnncc.ir.kern import For
 from rnncc.ir.kernel_program import KernelProgram
@@ -60,7 +61,7 @@ class Shared:
     def call(self, emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> bool:
         """Call the function of a kernel that stands more than once; False for others."""
         form, symbols = self.forms.get(op, ("", []))
-        if self.counts[form] < 2 or emit.team is not None:
+        if self.counts[form] < 2:
             return False
         held = {value: pointers[value] for value in op.operands}
         kinds = tuple((p.dtype, p.absent is None, p.ring, p.skippable) for p in held.values())
@@ -71,19 +72,21 @@ class Shared:
         absent = [p.absent for p in held.values() if p.absent is not None]
         sizes = [emit.symbols[name] for name in symbols]
         turn = I64(0) if emit.turn is None else emit.turn
-        emit.b.call(function, [*(p.base for p in held.values()), turn, *absent, *sizes])
+        team = [] if emit.team is None else [emit.team.struct]
+        emit.b.call(function, [*(p.base for p in held.values()), *team, turn, *absent, *sizes])
         return True
 
     def _define(
         self, emit: Emit, op: Operation, held: Mapping[SSAValue, Pointer], symbols: list[str]
     ) -> ir.Function:
         flags = [value for value, p in held.items() if p.absent is not None]
-        types = [*[POINTER] * len(held), I64, *[I1] * len(flags), *[I64] * len(symbols)]
+        places = len(held) + (emit.team is not None)
+        types = [*[POINTER] * places, I64, *[I1] * len(flags), *[I64] * len(symbols)]
         name = f"{emit.module.name}_kernel_{len(self.functions)}"
         function = ir.Function(emit.module, ir.FunctionType(ir.VoidType(), types), name)
         function.linkage = "internal"
         function.attributes.add("nounwind")
-        turn, *rest = function.args[len(held) :]
+        turn, *rest = function.args[places:]
         absent = dict(zip(flags, rest, strict=False))
         pointers = {
             value: replace(p, base=base, absent=absent.get(value))
@@ -91,6 +94,8 @@ class Shared:
         }
         inner = Emit.begin(function, emit.target, symbols)
         inner.turn = turn
+        if emit.team is not None:
+            inner.team = Team(emit.module, inner.b, function.args[len(held)])
         self.write(inner, op, pointers)
         inner.b.ret_void()
         return function

@@ -1,4 +1,4 @@
-"""Functions that tell bytes, given the sizes, and what sizes may be."""
+"""Functions that tell bytes or threads, given the sizes, and what sizes may be."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from llvmlite import ir
 from rnncc.codegen.emit import I64, Emit, Value
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Largest
+from rnncc.planning.teamwork import START, Teamwork
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
 """Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits."""
@@ -23,6 +24,21 @@ def emit_size(
     with emit.when(bad_size(emit)):
         emit.b.ret(I64(-1))
     emit.b.ret(emit.largest(size))
+
+
+def emit_threads(
+    module: ir.Module, name: str, worth: Teamwork, symbols: Sequence[str], target: Target
+) -> None:
+    """Add `name(sizes...)`: how many threads are worth it, from 1 up."""
+    function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
+    emit = Emit.begin(function, target, symbols)
+    with emit.when(bad_size(emit)):
+        emit.b.ret(I64(1))
+    b, least = emit.b, I64(START)
+    overhead = emit.dim(worth.overhead)
+    overhead = b.select(b.icmp_signed(">", overhead, least), overhead, least)  # if it overflowed
+    threads = b.sdiv(emit.dim(worth.work), overhead)
+    b.ret(b.select(b.icmp_signed(">", threads, I64(1)), threads, I64(1)))
 
 
 def bad_size(emit: Emit) -> Value:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from rnncc.codegen.cpu.sizes import bad_size
+from rnncc.codegen.cpu.team import alone
 from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
@@ -34,14 +35,8 @@ def emit_streaming(
 ) -> dict[str, ir.Function]:
     """Add the functions that compute; each takes the weights first. By exported name."""
     glue = _Glue(module, library, calls, target)
-    return {"run": glue.run(), "step": glue.step(), "state_init": glue.state_init()}
-
-
-def emit_run_part(
-    module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
-) -> ir.Function:
-    """Add `run_part`, for one of several threads; `calls` are such functions too."""
-    return _Glue(module, library, calls, target).run(team=True)
+    made = {"run": glue.run(), "step": glue.step(), "state_init": glue.state_init()}
+    return made | ({"run_part": glue.run(team=True)} if library.shared else {})
 
 
 class _Glue:
@@ -61,8 +56,9 @@ class _Glue:
     def run(self, team: bool = False) -> ir.Function:
         """The whole sequence: a state that lives in the workspace, then all steps."""
         name, pointers = ("run_part", 4) if team else ("run", 3)
-        function, (weights, inputs, outputs, workspace, *self.part) = self._begin(name, pointers)
-        self._refuse_null(self.part)
+        function, (weights, inputs, outputs, workspace, *part) = self._begin(name, pointers)
+        self._refuse_null(part)
+        self.part = part or self.part
         streaming = self.streaming
         self._refuse_null([inputs, outputs, *([workspace] if streaming.made else [])])
         made = {slot.port.name: slot for slot in streaming.made}
@@ -148,6 +144,7 @@ class _Glue:
         self.emit = Emit.begin(function, self.target, symbols)
         self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
         self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
+        self.part = [alone(self.emit)] if self.library.shared else []
         return function, list(function.args[: 1 + pointers])
 
     def _refuse_null(self, pointers: Sequence[Value]) -> None:

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.emit import I32, I64, POINTER, Value
+from rnncc.codegen.emit import I32, I64, POINTER, Emit, Value
 from rnncc.codegen.vector import declared
 
 PATIENCE = 1 << 8
 """Looks at the counter before a thread that waits gives its core to others."""
 
 
+ROUND = 1 << 32
+"""The counter's upper half tells how often all threads have met, its lower half who waits."""
+
+
 class Team:
     """The threads of a call: this one's number, how many there are, a counter that they share.
 
-    The counter only grows: a thread that comes as the n-th waits until so many have come as make
-    full rounds with it, so that a counter serves call after call.
+    The last thread to come takes the waiting ones off the counter and starts the next round, so
+    that a counter serves call after call, of any number of threads.
     """
 
     def __init__(self, module: ir.Module, builder: ir.IRBuilder, struct: Value) -> None:
         self.module, self.b, self.struct = module, builder, struct
         self.part, self.parts = (self._field(number, I64) for number in range(2))
         self.counter = self._field(2, POINTER)
+        self.several = builder.icmp_signed(">", self.parts, I64(1))
 
     def _field(self, number: int, type_: ir.Type) -> Value:
         at = self.b.gep(self.struct, [I64(number)], source_etype=I64)
@@ -38,29 +43,50 @@ class Team:
 
     def share(self, count: Value, step: int = 1) -> tuple[Value, Value]:
         """This thread's part of `count`: its start, a multiple of `step`, and how much."""
-        b, size = self.b, I64(step)
-        whole = b.sdiv(b.add(count, I64(step - 1)), size)
-        first, end = (
-            b.mul(b.sdiv(b.mul(whole, number), self.parts), size)
-            for number in (self.part, b.add(self.part, I64(1)))
-        )
-        end = b.select(b.icmp_signed("<", count, end), count, end)
-        return first, b.sub(end, first)
+        b, size, before = self.b, I64(step), self.b.block
+        with b.if_then(self.several):  # alone, it need not divide
+            whole = b.sdiv(b.add(count, I64(step - 1)), size)
+            first, end = (
+                b.mul(b.sdiv(b.mul(whole, number), self.parts), size)
+                for number in (self.part, b.add(self.part, I64(1)))
+            )
+            end = b.select(b.icmp_signed("<", count, end), count, end)
+            mine, divided = b.sub(end, first), b.block
+        results: list[Value] = []
+        for value, otherwise in ((first, I64(0)), (mine, count)):
+            phi = b.phi(I64)
+            phi.add_incoming(value, divided)
+            phi.add_incoming(otherwise, before)
+            results.append(phi)
+        return results[0], results[1]
 
     def wait(self) -> None:
         """Until all threads have come here."""
+        with self.b.if_then(self.several):
+            self._meet()
+
+    def _meet(self) -> None:
         b = self.b
         come = b.atomic_rmw("add", self.counter, I64(1), "acq_rel")
-        full = b.mul(b.add(b.sdiv(come, self.parts), I64(1)), self.parts)
-        head = b.append_basic_block("wait")
-        done, again = b.append_basic_block("together"), b.append_basic_block("again")
-        before = b.block
+        waiting = b.and_(come, I64(ROUND - 1))
+        with b.if_else(b.icmp_signed("==", b.add(waiting, I64(1)), self.parts)) as (last, others):
+            with last:
+                b.atomic_rmw("add", self.counter, b.sub(I64(ROUND), self.parts), "release")
+            with others:
+                self._await(b.sub(come, waiting))
+
+    def _await(self, round_: Value) -> None:
+        """Look at the counter until its round is another one."""
+        b = self.b
+        head, done, before = b.append_basic_block("wait"), b.append_basic_block("done"), b.block
+        again = b.append_basic_block("again")
         b.branch(head)
         b.position_at_end(head)
         looks = b.phi(I32)
         looks.add_incoming(I32(0), before)
         now = b.load_atomic(self.counter, "acquire", 8, typ=I64)
-        b.cbranch(b.icmp_signed(">=", now, full), done, again)
+        same = b.icmp_unsigned("<", b.xor(now, round_), I64(ROUND))
+        b.cbranch(same, again, done)
         b.position_at_end(again)
         self._pause(looks)
         looks.add_incoming(b.add(looks, I32(1)), b.block)
@@ -74,3 +100,8 @@ class Team:
         impatient = b.icmp_signed(">", looks, I32(PATIENCE))
         with b.if_then(impatient):
             b.call(declared(self.module, "sched_yield", I32, []), [])
+
+
+def alone(emit: Emit) -> Value:
+    """A `struct rnncc_part` of one thread, on the stack."""
+    return emit.table([I64(0), I64(1), ir.Constant(POINTER, None)])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from rnncc.codegen.cpu.sizes import bad_size
-from rnncc.codegen.cpu.team import Team
+from rnncc.codegen.cpu.team import Team, alone
 from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
@@ -31,17 +31,18 @@ def emit_training(
 ) -> dict[str, ir.Function]:
     """Add the functions that compute; each takes the weights first. By exported name."""
     initial = {"init_parameters": _initial(module, library, target)}
-    return emit_passes(module, library, calls, target) | initial
+    parts = _passes(module, library, calls, target, team=True) if library.shared else {}
+    return _passes(module, library, calls, target) | parts | initial
 
 
-def emit_passes(
+def _passes(
     module: ir.Module,
     library: Library,
     calls: dict[str, ir.Function],
     target: Target,
     team: bool = False,
 ) -> dict[str, ir.Function]:
-    """Add forward and backward; `team`: for one of several threads, as `calls` then are."""
+    """Add forward and backward; `team`: for one of several threads."""
     end = ("_part", ("part",)) if team else ("", ())
     made = {
         name: (_Glue(module, library, target, f"{name}{end[0]}", (*blocks, *end[1])), write)
@@ -142,8 +143,8 @@ class _Glue:
             self.emit.table([self._find(port.name, known) for port in ports])
             for ports, known in zip((inputs, outputs), structs, strict=True)
         ]
-        last = [self.blocks[block] for block in ("workspace", "part") if block in self.blocks]
-        arguments = [self.blocks["weights"], *tables, *last]
+        part = [self.blocks.get("part") or alone(self.emit)] if self.library.shared else []
+        arguments = [self.blocks["weights"], *tables, self.blocks["workspace"], *part]
         sizes = self.function.args[len(self.blocks) :]
         self.emit.b.ret(self.emit.b.call(call, [*arguments, *sizes]))
         return self.function

@@ -5,7 +5,7 @@
  *         return lstm_run_part(&c->inputs, &c->outputs, c->workspace, part, c->t, c->n);
  *     }
  *     rnncc_pool *pool = rnncc_pool_create(2);
- *     int code = rnncc_pool_run(pool, task, &call);
+ *     int code = rnncc_pool_run(pool, lstm_threads(t, n), task, &call);
  *     rnncc_pool_destroy(pool);
  */
 #ifndef RNNCC_POOL_H
@@ -31,7 +31,7 @@ typedef int (*rnncc_task)(void *argument, const struct rnncc_part *part);
 
 typedef struct rnncc_pool {
     int64_t counter[16]; /* the middle one is used, so that no other data is near */
-    int threads, waiting, stops;
+    int threads, used, waiting, stops;
     unsigned round;
     rnncc_task task;
     void *argument;
@@ -49,7 +49,7 @@ struct rnncc_worker {
 static inline int rnncc_pool_part(rnncc_pool *pool, int64_t part) {
     struct rnncc_part own;
     own.part = part;
-    own.parts = pool->threads;
+    own.parts = pool->used;
     own.counter = &pool->counter[8];
     return pool->task(pool->argument, &own);
 }
@@ -63,9 +63,10 @@ static inline void *rnncc_pool_work(void *argument) {
         pthread_mutex_lock(&pool->lock);
         while (pool->round == seen && !pool->stops) pthread_cond_wait(&pool->begin, &pool->lock);
         seen = pool->round;
-        int stops = pool->stops;
+        int stops = pool->stops, used = worker.part < pool->used;
         pthread_mutex_unlock(&pool->lock);
         if (stops) return NULL;
+        if (!used) continue;
         pool->codes[worker.part] = rnncc_pool_part(pool, worker.part);
         pthread_mutex_lock(&pool->lock);
         if (--pool->waiting == 0) pthread_cond_signal(&pool->end);
@@ -120,21 +121,23 @@ static inline rnncc_pool *rnncc_pool_create(int threads) {
     return NULL;
 }
 
-/* Calls `task` in every thread and waits; the first code that is not 0, if any. */
-static inline int rnncc_pool_run(rnncc_pool *pool, rnncc_task task, void *argument) {
+/* Calls `task` in so many threads, at most those of the pool and at least one, and waits.
+ * Returns the first code that is not 0, if any. */
+static inline int rnncc_pool_run(rnncc_pool *pool, int64_t threads, rnncc_task task, void *argument) {
     pthread_mutex_lock(&pool->call);
     pthread_mutex_lock(&pool->lock);
     pool->task = task;
     pool->argument = argument;
-    pool->waiting = pool->threads - 1;
+    pool->used = threads > pool->threads ? pool->threads : threads > 1 ? (int)threads : 1;
+    pool->waiting = pool->used - 1;
     pool->round++;
-    pthread_cond_broadcast(&pool->begin);
+    if (pool->waiting) pthread_cond_broadcast(&pool->begin);
     pthread_mutex_unlock(&pool->lock);
     pool->codes[0] = rnncc_pool_part(pool, 0);
     pthread_mutex_lock(&pool->lock);
     while (pool->waiting) pthread_cond_wait(&pool->end, &pool->lock);
     int code = 0;
-    for (int i = 0; i < pool->threads; i++)
+    for (int i = 0; i < pool->used; i++)
         if (!code) code = pool->codes[i];
     pthread_mutex_unlock(&pool->lock);
     pthread_mutex_unlock(&pool->call);

@@ -1,0 +1,112 @@
+"""Whether several threads are worth it: one thread's work, and how often a team would wait.
+
+In: planned kernel programs. Out: two formulas. Gates in loops are taken as open, chunks as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from xdsl.ir import Block, Operation
+
+from rnncc.ir.access import buffer_dtype
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.kern import For, Gate, Limit
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Contract, Gemm, Kernel
+from rnncc.ir.ops.base import get_dim
+from rnncc.ir.ops.costs import COSTLY
+from rnncc.ir.types import ITEM_BYTES
+from rnncc.planning.uses import data_accesses
+
+CYCLE = 64
+"""Work is told in such parts of a cycle, as formulas have whole factors."""
+MULTIPLY_ADD = CYCLE // 2
+"""Of a vector: two a cycle."""
+BYTE = CYCLE // 32
+"""Read or written: as the second-level cache delivers at best."""
+FUNCTION = 20 * CYCLE
+"""Of a vector: exp, a division and the like. Other arithmetic goes beside reading."""
+WAIT = 3_000 * CYCLE
+"""For the others, and for what they wrote: a thread is worth it that has more work in between."""
+START = 70_000 * CYCLE
+"""To wake threads for a call, and to have them all back."""
+
+NOTHING = Dim.of(0)
+Sizes = Mapping[str, Dim | int]
+
+
+@dataclass(frozen=True)
+class Teamwork:
+    """What a call takes.
+
+    Attributes:
+        work: of one thread, in `CYCLE`-ths of a cycle.
+        waits: how often all threads of a team wait for each other.
+    """
+
+    work: Dim = NOTHING
+    waits: Dim = NOTHING
+
+    @staticmethod
+    def of(programs: Iterable[KernelProgram], lanes: int) -> Teamwork:
+        """Of programs that run one after another, in vectors of so many floats."""
+        total = Teamwork()
+        for program in programs:
+            total += _of_block(program.func.body.block, {}, lanes)
+        return total
+
+    @property
+    def overhead(self) -> Dim:
+        """Work that one thread should have, at least, to be worth it."""
+        return self.waits * WAIT + START
+
+    def __add__(self, other: Teamwork) -> Teamwork:
+        return Teamwork(self.work + other.work, self.waits + other.waits)
+
+
+def _of_block(block: Block, sizes: Sizes, lanes: int) -> Teamwork:
+    total = Teamwork()
+    for op in block.ops:
+        if isinstance(op, For):
+            total += _of_loop(op, sizes, lanes)
+        elif isinstance(op, Gate | Limit):
+            total += Teamwork(waits=Dim.of(1))
+        elif work := _work(op, sizes, lanes):
+            total += Teamwork(work, Dim.of(1))
+    return total
+
+
+def _of_loop(op: For, sizes: Sizes, lanes: int) -> Teamwork:
+    """All turns; chunks of steps are done as one."""
+    count = get_dim(op.count).substitute(sizes)
+    once = op.chunk is not None
+    names = [(op.index, 0), (op.turn, 0), (op.extent, count if once else 1)]
+    inner = {**sizes, **{name.data: value for name, value in names if name is not None}}
+    body = _of_block(op.body.block, inner, lanes)
+    return body if once else Teamwork(body.work * count, body.waits * count)
+
+
+def _work(op: Operation, sizes: Sizes, lanes: int) -> Dim | None:
+    """Of one run of a kernel; None for what is no kernel."""
+    touched = [
+        product(d for d, stride in zip(dims, access.strides, strict=True) if stride != 0)
+        * (ITEM_BYTES[buffer_dtype(value)] * BYTE)
+        for value, _, access, dims in data_accesses(op)
+    ]
+    if not touched:
+        return None
+    vectors = NOTHING
+    if isinstance(op, Contract):
+        vectors = product(op.sizes) * MULTIPLY_ADD
+    elif isinstance(op, Kernel):
+        each = sum(isinstance(inner, COSTLY) for inner in op.body.block.ops) * FUNCTION
+        if isinstance(op, Gemm):
+            each += op.slots.data * op.depth.data * MULTIPLY_ADD
+        vectors = product(op.dims) * each
+    return sum(touched, _over(vectors, lanes)).substitute(sizes)
+
+
+def _over(work: Dim, lanes: int) -> Dim:
+    return Dim((monomial, -(-factor // lanes)) for monomial, factor in work.terms)

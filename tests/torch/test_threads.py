@@ -1,0 +1,100 @@
+"""Calls that take several of PyTorch's threads: the bits are those of one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.torch.cells import MinimalGated, MultiplicativeLstm, torch
+
+rt: Any = pytest.importorskip("rnncc.torch")
+threads: Any = pytest.importorskip("rnncc.torch.threads")
+pytestmark = pytest.mark.peers
+STEPS, BATCH, UNITS = 6, 64, 96
+
+
+@pytest.fixture(params=["openmp", "pool"])
+def taken(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many threads each call took, of PyTorch's own or, where it has none, of a pool."""
+    before, found = torch.get_num_threads(), list[int]()
+    if request.param == "pool":
+        monkeypatch.setattr(threads, "_openmp", None)
+    elif threads._openmp is None:
+        pytest.skip("this PyTorch has no OpenMP of GNU's interface")
+    for kind in (threads._OpenMP, threads.Pool):
+
+        def run(self: Any, function: Any, count: int, run: Any = kind.run) -> int:
+            found.append(count)
+            return run(self, function, count)
+
+        monkeypatch.setattr(kind, "run", run)
+    yield found
+    torch.set_num_threads(before)
+
+
+def results(cell: Any) -> list[Any]:
+    """Outputs, with gradients and without; gradients."""
+    xs = torch.randn(STEPS, BATCH, UNITS, generator=torch.Generator().manual_seed(1))
+    xs.requires_grad_()
+    cell.zero_grad()
+    ys, _ = rt.scan(cell, xs, cell.start)
+    ys.square().sum().backward()
+    with torch.no_grad():
+        alone, _ = rt.scan(cell, xs, cell.start)
+    return [ys, alone, xs.grad, *(p.grad for p in cell.parameters())]
+
+
+@pytest.mark.parametrize("kind", [MultiplicativeLstm, MinimalGated])
+def test_bits_are_those_of_one_thread(kind: Any, taken: list[int]) -> None:
+    torch.manual_seed(0)
+    cell = kind(UNITS, UNITS, BATCH)
+    torch.set_num_threads(1)
+    want = results(cell)
+    assert not taken
+    for count in (2, 3, 2):
+        torch.set_num_threads(count)
+        for got, one in zip(results(cell), want, strict=True):
+            assert torch.equal(got, one)
+        assert taken == [count] * 3
+        taken.clear()
+
+
+def test_small_calls_take_one_thread(taken: list[int]) -> None:
+    torch.set_num_threads(2)
+    cell = MinimalGated(4, 4, 2)
+    rt.scan(cell, torch.zeros(3, 2, 4), cell.start)[0].sum().backward()
+    assert not taken
+
+
+def test_a_forked_process_has_threads_of_its_own(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(FORK)
+    command = [sys.executable, script]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.stdout, done.returncode) == ("equal\n", 0), done.stderr
+
+
+FORK = """
+import os, numpy, torch, rnncc.torch
+
+torch.set_num_threads(2)
+w = torch.randn(128, 128) / 12
+xs, start = torch.randn(20, 64, 128), torch.zeros(64, 128)
+
+
+def run():
+    with torch.no_grad():
+        return rnncc.torch.scan(lambda x, h: (h, torch.tanh(x + h @ w)), xs, start)[0].numpy()
+
+
+want = run()
+child = os.fork()
+if not child:  # PyTorch's own operators may hang here
+    os._exit(not numpy.array_equal(run(), want))
+print("equal" if os.waitpid(child, 0)[1] == 0 else "not equal")
+"""
