@@ -1,7 +1,8 @@
-"""Models compiled in memory, kept on disk under what they were made of (docs/packaging.md).
+"""What took long to find out, kept on disk under what it was made of (docs/packaging.md).
 
-An entry is one file: a checksum, then a model. Nothing here fails for the state of the disk: what
-cannot be read is compiled, what cannot be written is not kept.
+An entry is one file: a checksum, then a model compiled in memory, or what tuning found. Nothing
+here fails for the state of the disk: what cannot be read is made anew, what cannot be written is
+not kept.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from rnncc.sizes import parse_bytes
 if TYPE_CHECKING:
     from rnncc.codegen.target import Target
     from rnncc.ir.program import Program
-    from rnncc.packaging.image import Image
 
 LIMIT = 256 << 20
 """Bytes of all entries, where RNNCC_CACHE_BYTES does not say otherwise."""
@@ -61,13 +61,11 @@ def key_of(net: Any, init: Any, options: Options, target: Target) -> str | None:
     return digest.hexdigest()
 
 
-def find(key: str | None) -> Image | None:
-    """The model of a key, which becomes the one used last; an entry that is damaged is removed."""
+def find(key: str | None) -> bytes | None:
+    """What a key's entry holds, which becomes the one used last; a damaged one is removed."""
     path = _path(key)
     if path is None:
         return None
-    from rnncc.packaging.image import Image
-
     try:
         data = path.read_bytes()
     except OSError:
@@ -78,15 +76,14 @@ def find(key: str | None) -> Image | None:
             path.unlink()
             return None
         os.utime(path)
-    return Image.from_bytes(content)
+    return content
 
 
-def keep(key: str | None, image: Image) -> None:
+def keep(key: str | None, content: bytes) -> None:
     """Write an entry in one step, then remove those used longest ago until all fit."""
     path, limit = _path(key), _limit()
     if path is None:
         return
-    content = image.to_bytes()
     if len(content) + _DIGEST > limit:
         return
     partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")

@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,6 +21,10 @@ from rnncc.commands.netdef import netdef
 from rnncc.commands.options import JSON, MEMORY_BUDGET, NET, RECOMPUTE, options_of, source_options
 from rnncc.errors import InternalError
 from rnncc.packaging.products import DEFAULT_KINDS, KINDS
+
+if TYPE_CHECKING:
+    from rnncc.options import Options
+    from rnncc.packaging.compiled import Artifacts, Compiled
 
 TEXTS = ("rnn", "kern", "llvm", "asm")
 EMITTED = (*TEXTS, "obj", "so")
@@ -69,7 +73,12 @@ cli.add_command(bench)
     help="With --train: the outputs that a loss depends on; all without it.",
 )
 @MEMORY_BUDGET
-@click.option("--plan-for", metavar="T,N", help="The sizes for the budget, or T=100,N=4.")
+@click.option(
+    "--tune",
+    is_flag=True,
+    help="Measure a few settings of the code generator on this machine, and take the fastest.",
+)
+@click.option("--plan-for", metavar="T,N", help="Sizes for budget and tuning, or T=100,N=4.")
 def compile(
     net: Path,
     init: Path | None,
@@ -88,7 +97,7 @@ def compile(
         _emit(net, init, out, emit, options)
         return
     from rnncc import pipeline
-    from rnncc.commands.tables import bytes_text, working
+    from rnncc.commands.tables import working
     from rnncc.packaging.products import check_kinds, prepare, write_products
     from rnncc.stages import show, timed
 
@@ -104,14 +113,24 @@ def compile(
     if chosen.time_passes:
         show("total", before + time.perf_counter() - started)
     if verbose or sys.stderr.isatty():
-        for path in written.paths:
-            click.echo(f"{path}  {bytes_text(path.stat().st_size)}", err=True)
-        for block in ("workspace", "tape"):
-            if size := compiled.metadata.get(block):
-                click.echo(f"{block:<9}  {size} bytes", err=True)
-        if told := compiled.metadata.get("checkpoints"):
-            click.echo(told, err=True)
-        click.echo(f"time  {time.perf_counter() - started:.2f} s", err=True)
+        _tell(compiled, written, chosen, time.perf_counter() - started)
+
+
+def _tell(compiled: Compiled, written: Artifacts, options: Options, seconds: float) -> None:
+    """What was written, what it takes, and how long that took."""
+    from rnncc.commands.tables import bytes_text
+
+    for path in written.paths:
+        click.echo(f"{path}  {bytes_text(path.stat().st_size)}", err=True)
+    for block in ("workspace", "tape"):
+        if size := compiled.metadata.get(block):
+            click.echo(f"{block:<9}  {size} bytes", err=True)
+    if told := compiled.metadata.get("checkpoints"):
+        click.echo(told, err=True)
+    if options.tune:
+        settings = [f"{name} {value}" for name, value in compiled.tuning.items()]
+        click.echo(f"tuned  {', '.join(settings) or 'no setting was faster'}", err=True)
+    click.echo(f"time  {seconds:.2f} s", err=True)
 
 
 @cli.command(

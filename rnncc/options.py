@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rnncc.codegen.target import TUNABLE
 from rnncc.errors import CompileError
 from rnncc.packaging.names import c_name
 from rnncc.sizes import parse_bytes
@@ -55,6 +56,9 @@ class Options:
             such as "h=h_next"; so the net of one step becomes a stream.
         functions: DOMAIN.NAME of operators of an ONNX model -> what `rnncc.elementwise` made.
         precision: of the weights of products: fp32, bf16 or int8; inference alone has less.
+        tune: measure a few settings of the code generator on this machine, at the sizes `plan_for`
+            (else T = 100 and 1), and compile with the fastest; they are remembered.
+        tuning: such settings: fields that `rnncc.codegen.target.TUNABLE` lists.
     """
 
     name: str = "net"
@@ -75,6 +79,8 @@ class Options:
     max_iterations: int | None = None
     precision: str = "fp32"
     state: Mapping[str, str] = field(default_factory=dict[str, str])
+    tune: bool = False
+    tuning: Mapping[str, int] = field(default_factory=dict[str, int])
     functions: Mapping[str, Scalar] = field(default_factory=dict[str, "Scalar"])
 
     @property
@@ -98,6 +104,7 @@ class Options:
             values["dump_ir"] = Path(values["dump_ir"])
         _check_training(values)
         _check_precision(values)
+        _check_tuning(values.get("tuning", {}))
         if "state" in values:
             values["state"] = _state_of(values["state"], bool(values.get("train")))
         seed = values.get("seed", 0)
@@ -151,6 +158,14 @@ def _check_precision(values: dict[str, Any]) -> None:
     if precision != "fp32" and values.get("train"):
         what = f"precision {precision} is for inference: training computes in fp32"
         raise CompileError("", what, "train without it, then compile the trained net with it")
+
+
+def _check_tuning(settings: Mapping[str, Any]) -> None:
+    for name, value in settings.items():
+        if name not in TUNABLE:
+            raise CompileError("", f"no setting is named {name}", ", ".join(TUNABLE))
+        if not isinstance(value, int) or value < 1:
+            raise CompileError("", f"{name} {value!r} is not a number from 1 up")
 
 
 def _checked_name(name: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -130,11 +130,10 @@ def lower_kernels(
     program: Program, options: Options, adjust: Callable[[KernelProgram], object] | None = None
 ) -> KernelProgram:
     """Kernels and memory of a program after its passes; `adjust` goes before the plan."""
-    from rnncc.codegen.llvm import resolve_target
     from rnncc.lowering.lower import lower as lower_net
     from rnncc.planning.layout import plan
 
-    target = resolve_target(options.target, options.cpu)
+    target = target_of(options)
     run = _Run(options, first=len(passes()) + 1)
     with run.timed("fuse", program):
         # everything between products becomes their epilogue
@@ -156,15 +155,15 @@ def compile_object(
         meanwhile: what may be done while LLVM works, in a thread of its own.
     """
     with timed(options.time_passes, "imports"):
-        from rnncc.codegen.llvm import resolve_target
         from rnncc.packaging.compiled import Compiled
         from rnncc.packaging.describe import describe
 
         _import_compiler(options)
+    options = _settled(net, init, options)
     with timed(options.time_passes, "read"):
         program = import_source(net, init, options)
     library = build_library(program, options)
-    target = resolve_target(options.target, options.cpu)
+    target = target_of(options)
     metadata = describe(library, target)
     with _Run(options).timed("llvm", library):
         with timed(options.time_passes, "ir"):
@@ -180,7 +179,7 @@ def compile_object(
         if meanwhile is not None:
             meanwhile()
         code = wait()
-    return Compiled(library.name, metadata, code, target.triple)
+    return Compiled(library.name, metadata, code, target.triple, options.tuning)
 
 
 def _import_compiler(options: Options) -> None:
@@ -190,6 +189,22 @@ def _import_compiler(options: Options) -> None:
     for name in needed:
         import_module(f"rnncc.{name}")
     passes()
+
+
+def target_of(options: Options) -> Target:
+    """The machine that options name, with their settings of the code generator."""
+    from rnncc.codegen.llvm import resolve_target
+
+    return replace(resolve_target(options.target, options.cpu), **options.tuning)
+
+
+def _settled(net: Any, init: Any, options: Options) -> Options:
+    """The options with whatever has to be measured first."""
+    if not options.tune:
+        return options
+    from rnncc.tuning import tuned
+
+    return tuned(net, init, options)
 
 
 def build_library(program: Program, options: Options) -> Library:
@@ -210,15 +225,19 @@ def compile_in_memory(net: Any, init: Any, options: Options) -> Model | Trainabl
     """A model that runs in this process; from the cache on disk if it was compiled before."""
     from rnncc import cache
     from rnncc.codegen import llvm
+    from rnncc.packaging.image import Image
 
-    target = llvm.resolve_target(options.target, options.cpu)
+    options = _settled(net, init, options)
+    target = target_of(options)
     llvm.check_runs_here(target)
     key = cache.key_of(net, init, options, target)
-    image = cache.find(key)
-    if image is None:
+    found = cache.find(key)
+    if found is not None:
+        image = Image.from_bytes(found)
+    else:
         image = make_image(build_library(import_source(net, init, options), options), options)
         if key == cache.key_of(net, init, options, target):  # the files are what they were
-            cache.keep(key, image)
+            cache.keep(key, image.to_bytes())
     return load_image(image)
 
 
@@ -234,7 +253,7 @@ def make_image(library: Library, options: Options) -> Image:
     from rnncc.packaging.describe import describe
     from rnncc.packaging.image import Image
 
-    target = llvm.resolve_target(options.target, options.cpu)
+    target = target_of(options)
     llvm.check_runs_here(target)
     metadata = describe(library, target)
     run = _Run(options)
@@ -266,16 +285,16 @@ def load_image(image: Image) -> Model | TrainableModel:
 
 def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
     """One form of a net: rnn, kern, llvm, asm (texts) or obj (bytes)."""
-    from rnncc.codegen.llvm import resolve_target
     from rnncc.packaging.describe import describe
 
+    options = _settled(net, init, options)
     program = import_source(net, init, options)
     if kind == "rnn":
         return "".join(f"{optimise(part, options).module}\n" for part in _parts(program, options))
     library = build_library(program, options)
     if kind == "kern":
         return "".join(f"{kernels.module}\n" for kernels in library.programs.values())
-    target = resolve_target(options.target, options.cpu)
+    target = target_of(options)
     made = generate(library, target, describe(library, target))
     return {
         "llvm": lambda: made.text,

@@ -9,6 +9,7 @@ from rnncc.errors import CompileError
 
 _BYTES = re.compile(r"(\d+)([KMG]?)", re.ASCII)
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
+Given = str | Sequence[int] | Mapping[str, int] | None
 
 
 def parse_sizes(
@@ -34,19 +35,22 @@ def parse_sizes(
     return sizes
 
 
-def all_sizes(
-    given: str | Sequence[int] | Mapping[str, int] | None, symbols: Sequence[str], why: str
-) -> dict[str, int]:
-    """A value for every symbol, from a text, numbers in the symbols' order, or a mapping.
-
-    Raises:
-        CompileError: as for `parse_sizes`; or a symbol has no value, which `why` needs.
-    """
+def given_sizes(given: Given, symbols: Sequence[str]) -> dict[str, int]:
+    """As `parse_sizes`, from a text, numbers in the symbols' order, or a mapping."""
     if isinstance(given, Mapping):
         given = ",".join(f"{name}={value}" for name, value in given.items())
     elif given is not None and not isinstance(given, str):
         given = ",".join(map(str, given))
-    sizes = parse_sizes(given, symbols)
+    return parse_sizes(given, symbols)
+
+
+def all_sizes(given: Given, symbols: Sequence[str], why: str) -> dict[str, int]:
+    """As `given_sizes`, a value for every symbol.
+
+    Raises:
+        CompileError: as for `parse_sizes`; or a symbol has no value, which `why` needs.
+    """
+    sizes = given_sizes(given, symbols)
     if missing := [name for name in symbols if name not in sizes]:
         raise CompileError("--plan-for", f"{why} needs a value for {', '.join(missing)}")
     return sizes

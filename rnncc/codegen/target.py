@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+TUNABLE = ("cache", "vectors", "chains")
+"""Fields that change how fast code is, and no bit of its results."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -17,6 +20,8 @@ class Target:
         byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
         bf16_dot: whether it adds two products of bf16 to a sum in one instruction.
         cache: bytes of the cache next to the core that intermediate results should stay in.
+        vectors: of sums that a register tile has for one row, over all slots.
+        chains: independent sums that keep the multiply-add units busy when there is one row.
     """
 
     triple: str
@@ -28,10 +33,12 @@ class Target:
     byte_dot: bool = False
     bf16_dot: bool = False
     cache: int = 256 * 1024
+    vectors: int = 4
+    chains: int = 8
 
     def panel(self, slots: int, units: int) -> int:
-        """How many units a panel of packed weights holds: about four vectors over all slots."""
-        vectors = max(1, 4 // slots)
+        """How many units a panel of packed weights holds: about `vectors` over all slots."""
+        vectors = max(1, self.vectors // slots)
         return self.lanes * min(vectors, -(-units // self.lanes))
 
     @property

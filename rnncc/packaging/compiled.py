@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,14 @@ class Compiled:
         metadata: what `NAME_metadata` tells (docs/abi.md).
         object_code: a relocatable, position-independent object, the weights included.
         triple: the machine it is for.
+        tuning: settings of the code generator that differ from its model of the machine.
     """
 
     name: str
     metadata: dict[str, Any]
     object_code: bytes
     triple: str
+    tuning: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,6 @@ LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
 EVEN = 4
 """Blocks of rows that are converted at a time are as large as each other, and a multiple of it."""
-CHAINS = 8
-"""Independent sums that keep the multiply-add units busy when there is one row."""
 
 
 def emit_gemm(
@@ -158,7 +156,8 @@ class _GemmCode:
     def _side_by_side(self) -> int:
         """How many panels give chains enough; one, where it alone is still near on the way back."""
         chains = self.slots * -(-self.panel // self.lanes)
-        several, size = max(1, CHAINS // chains), self.terms.size(self.panel)
+        several = max(1, self.emit.target.chains // chains)
+        size = self.terms.size(self.panel)
         one_stays = size <= CACHE_BYTES <= several * size
         return 1 if one_stays and chains >= self.terms.chains else several
 

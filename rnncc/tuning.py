@@ -1,0 +1,134 @@
+"""`--tune`: settings of the code generator, measured on this machine for one net at some sizes.
+
+In: a net and options. Out: options with settings. Whatever they are, results have the same bits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from rnncc_runtime import Model, RunError, TrainableModel
+
+from rnncc import cache, pipeline
+from rnncc.bench.nets import drawn
+from rnncc.bench.timing import alternate
+from rnncc.codegen import llvm
+from rnncc.errors import CompileError
+from rnncc.ir.library import Library
+from rnncc.options import Options
+from rnncc.packaging.image import Image
+from rnncc.sizes import given_sizes
+
+CANDIDATES = {
+    "cache": (128 << 10, 512 << 10, 1 << 20),
+    "vectors": (2, 8),
+    "chains": (4, 16),
+}
+"""What is tried beside what the model of the machine says, one setting after another."""
+GAIN = 0.98
+"""A candidate must take less than this part of the time to be chosen."""
+TIMES, ROUNDS, SECONDS = 3, 9, 0.02
+STEPS = 100
+"""T where `plan_for` does not say; other sizes are 1."""
+
+Settings = Mapping[str, int]
+
+
+def tuned(net: Any, init: Any, options: Options) -> Options:
+    """The options with the fastest settings, measured now or remembered from an earlier time.
+
+    What is remembered is of the same net, options and CPU (docs/packaging.md).
+
+    Raises:
+        CompileError: the net cannot be compiled, or cannot be run here, or on random arrays.
+    """
+    target = llvm.resolve_target(options.target, options.cpu)
+    llvm.check_runs_here(target)
+    key = cache.key_of(net, init, options, target)
+    found = cache.find(key)
+    if found is not None:
+        settings = json.loads(found)
+    else:
+        settings = _measured(net, init, replace(options, tune=False))
+        cache.keep(key, json.dumps(settings).encode())
+    return replace(options, tune=False, tuning=settings)
+
+
+def _measured(net: Any, init: Any, options: Options) -> dict[str, int]:
+    """The settings that are better than those of the model of the machine."""
+
+    def candidate(settings: Settings) -> tuple[Image, Library]:
+        chosen = replace(options, tuning=settings)
+        library = pipeline.build_library(pipeline.import_source(net, init, chosen), chosen)
+        return pipeline.make_image(library, chosen), library
+
+    best = dict(options.tuning)
+    image, library = candidate(best)
+    sizes = {symbol: STEPS if symbol == "T" else 1 for symbol in library.symbols}
+    sizes |= given_sizes(options.plan_for, library.symbols)
+    for name, values in CANDIDATES.items():
+        images = {json.dumps(best): image}
+        for value in values:
+            settings = {**best, name: value}
+            other, _ = candidate(settings)
+            if all(other.code != known.code for known in images.values()):
+                images[json.dumps(settings)] = other
+        text = _fastest(images, sizes)
+        best, image = json.loads(text), images[text]
+    return best
+
+
+def _fastest(images: Mapping[str, Image], sizes: Mapping[str, int]) -> str:
+    """The name of the image that takes least time; the first one unless another gains enough.
+
+    A gain has to show again with code and weights in other places of memory, which count too.
+    """
+    first, left = next(iter(images)), dict(images)
+    for _ in range(TIMES):
+        if len(left) == 1:
+            break
+        timers = {name: _timer(image, sizes) for name, image in left.items()}
+        times = {name: t.median for name, t in alternate(timers, ROUNDS, SECONDS).items()}
+        least = min(times, key=lambda name: times[name])
+        best = least if times[least] < GAIN * times[first] else first
+        left = {name: images[name] for name in (first, best)}
+    return next(reversed(left))
+
+
+def _timer(image: Image, sizes: Mapping[str, int]) -> Callable[[int], float]:
+    """Seconds that so many calls take, into the same arrays each time."""
+    from time import perf_counter
+
+    call = _call(pipeline.load_image(image), sizes)
+
+    def timer(count: int) -> float:
+        begun = perf_counter()
+        for _ in range(count):
+            call()
+        return perf_counter() - begun
+
+    return timer
+
+
+def _call(model: Model | TrainableModel, sizes: Mapping[str, int]) -> Callable[[], object]:
+    inputs = drawn(model.inputs, sizes)
+    try:
+        if isinstance(model, Model):
+            outputs = model.run(inputs)
+            return lambda: model.run(inputs, out=outputs)
+        outputs, tape = model.forward(inputs)
+        names = [entry["name"] for entry in model.metadata["output_grads"]]
+        given = {name: np.ones_like(outputs[name]) for name in names}
+        grads = model.backward(tape, given)
+    except RunError as error:
+        raise CompileError("--tune", f"random arrays do not suit the net: {error}") from None
+
+    def train() -> object:
+        _, tape = model.forward(inputs, out=outputs)
+        return model.backward(tape, given, out=grads)
+
+    return train
