@@ -17,10 +17,14 @@ LITTLE = 0.85
 
 @dataclass(frozen=True)
 class Offer:
-    """What this compiler can do beside fp32 on one thread."""
+    """What this compiler can do beside fp32 on one thread.
+
+    Attributes:
+        threads: how many are worth it.
+    """
 
     precisions: Sequence[str] = ()
-    threads: bool = False
+    threads: int = 1
 
 
 def explain(
@@ -121,8 +125,8 @@ def _advice(found: Sequence[Bound], offer: Offer, total: float, seconds: float |
     smaller = [p for p in offer.precisions if p != "fp32"]
     if smaller and reading != "arithmetic":
         lines.append(f"Smaller weights help: --precision {' or '.join(smaller)}.")
-    if offer.threads:
-        lines.append("Threads help where there are rows or units enough: --threads.")
+    if offer.threads > 1:
+        lines.append(f"Threads help, up to about {offer.threads}: --threads.")
     if seconds is not None and total < LITTLE * seconds:
         lines.append(_overhead(found, total, seconds))
     return lines

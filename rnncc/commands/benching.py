@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -20,10 +20,13 @@ from rnncc.bench.explain import explain as in_words
 from rnncc.bench.least import bounds, least, library_of
 from rnncc.bench.machine import Ceilings, Measuring, measure
 from rnncc.bench.running import Effort, Result, run
+from rnncc.codegen.llvm import resolve_target
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
 from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError
+from rnncc.ir.library import Library
 from rnncc.options import PRECISIONS, Options
+from rnncc.planning.teamwork import Teamwork
 from rnncc.sizes import parse_sizes
 
 USUAL = {"T": 100}
@@ -152,9 +155,10 @@ def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
         case = net_case(what, chosen)
         ceilings = measure(effort.cores[:1], Measuring(told=told))
         (result,) = run([case], peers.ours("fp32"), effort, told)
-        found = bounds(library_of(case), case, ceilings)
+        library = library_of(case)
+        found = bounds(library, case, ceilings)
     seconds = result.times["rnncc"].median
-    lines = in_words(case.name, found, ceilings, seconds, offer())
+    lines = in_words(case.name, found, ceilings, seconds, offer(library, case))
     if as_json:
         parts = {"seconds": seconds, "least": least(found), "ceilings": ceilings.to_dict()}
         click.echo(json.dumps({**parts, "words": lines}, indent=2))
@@ -162,9 +166,10 @@ def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
         click.echo("\n".join(printable(line) for line in lines))
 
 
-def offer() -> Offer:
+def offer(library: Library, case: Case) -> Offer:
     """What this compiler offers beside fp32 on one thread."""
-    return Offer(PRECISIONS, any(option.name == "threads" for option in fields(Options)))
+    team = Teamwork.of(library.programs.values(), resolve_target().lanes)
+    return Offer(PRECISIONS, team.threads(case.dims))
 
 
 def without_net(cores: Sequence[int], roofline: bool, as_json: bool) -> None:

@@ -62,6 +62,10 @@ class Teamwork:
         """Work that one thread should have, at least, to be worth it."""
         return self.waits * WAIT + START
 
+    def threads(self, sizes: Mapping[str, int]) -> int:
+        """How many are worth it, from 1 up; `NAME_threads` computes the same."""
+        return max(1, self.work.evaluate(sizes) // self.overhead.evaluate(sizes))
+
     def __add__(self, other: Teamwork) -> Teamwork:
         return Teamwork(self.work + other.work, self.waits + other.waits)
 

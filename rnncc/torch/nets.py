@@ -12,8 +12,7 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
-from rnncc_runtime import Model, TrainableModel
-from rnncc_runtime.pool import Parallel
+from rnncc_runtime import Model, Parallel, TrainableModel
 from xdsl.ir import SSAValue
 
 import rnncc

@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 import torch
-from rnncc_runtime.pool import Parallel, Parts, Pool, Task
+from rnncc_runtime import Parallel, Parts, Pool
+from rnncc_runtime.pool import Task, undisturbed
 
 _BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -41,7 +42,8 @@ class _OpenMP:
             number = self._number()
             codes[number] = function(parts.of(self._count())[number])
 
-        self._parallel(_BODY(body), None, threads, 0)
+        with undisturbed():
+            self._parallel(_BODY(body), None, threads, 0)
         return next((code for code in codes if code), 0)
 
     def _parts(self) -> Parts:

@@ -8,7 +8,7 @@ from rnncc_runtime.arrays import TensorSpec
 from rnncc_runtime.errors import ArrayError, LoadError, ModelError, RunError, StreamError
 from rnncc_runtime.library import load
 from rnncc_runtime.model import Model
-from rnncc_runtime.pool import Pool
+from rnncc_runtime.pool import Parallel, Parts, Pool
 from rnncc_runtime.stream import Stream
 from rnncc_runtime.training import Tape, TrainableModel
 
@@ -17,6 +17,8 @@ __all__ = [
     "LoadError",
     "Model",
     "ModelError",
+    "Parallel",
+    "Parts",
     "Pool",
     "RunError",
     "Stream",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from queue import SimpleQueue
+from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
@@ -43,11 +46,30 @@ class Parts:
 
     def of(self, threads: int) -> list[int]:
         """The address of a `struct rnncc_part` for each of so many threads."""
-        if threads not in self._structs:
+        found = self._structs.get(threads)
+        if found is None:
             rows = [(part, threads, self._counter.address) for part in range(threads)]
             structs = np.array(rows, np.int64)
-            self._structs[threads] = structs, [address(row) for row in structs]
-        return self._structs[threads][1]
+            made = structs, [address(row) for row in structs]
+            found = self._structs.setdefault(threads, made)  # another thread may ask as well
+        return found[1]
+
+
+@contextmanager
+def undisturbed() -> Generator[None]:
+    """Until the end of the block no Ctrl-C: a thread that left a call would keep others waiting."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    seen: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if seen and callable(before):
+            before(*seen[0])
 
 
 class Pool:
@@ -82,7 +104,7 @@ class Pool:
         Returns:
             The first code that is not 0, if any.
         """
-        with self._lock:
+        with self._lock, undisturbed():
             own, *others = self._parts.of(min(threads or self.threads, self.threads))
             for tasks, at in zip(self._tasks, others, strict=False):
                 tasks.put((function, at))

@@ -35,8 +35,7 @@ def test_the_code_computes_the_formulas() -> None:
     model, team = rnncc.compile(layer, threads=True), formulas(layer)
     for steps, batch in ((0, 0), (1, 1), (7, 3), (100, 1), (50, 64), (1000, 1000)):
         sizes = {"T": steps, "N": batch}
-        want = team.work.evaluate(sizes) // team.overhead.evaluate(sizes)
-        assert model._functions["threads"](steps, batch) == max(1, want)
+        assert model._functions["threads"](steps, batch) == team.threads(sizes)
 
 
 @pytest.mark.parametrize("train", [False, True])

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import rnncc_runtime
 from hypothesis import given
-from rnncc_runtime import LoadError, Model, Pool, RunError
+from rnncc_runtime import LoadError, Model, Parts, Pool, RunError
 
 import rnncc
 from rnncc.commands.charnet import char_lstm
@@ -100,6 +106,57 @@ def test_a_library_of_a_net_that_cannot_stream(tmp_path: Path) -> None:
     model = rnncc_runtime.load(made.library)
     assert isinstance(model, Model)
     check(model, {"x": np.random.default_rng(0).standard_normal((5, 4, 3), np.float32)})
+
+
+class Executor:
+    """A caller's own threads."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads, self.taken = threads, list[int]()
+        self.parts, self.workers = Parts(), ThreadPoolExecutor(threads)
+
+    def run(self, function: Callable[[int], int], threads: int) -> int:
+        self.taken.append(threads)
+        return max(self.workers.map(function, self.parts.of(threads)))
+
+
+def test_threads_of_a_caller() -> None:
+    model = rnncc.compile(rnncc.cells.gru(64, 96), threads=True)
+    x = np.random.default_rng(0).standard_normal((20, 33, 64), np.float32)
+    want, own = model.run({"x": x}), Executor(3)
+    for name, array in model.run({"x": x}, pool=own).items():
+        np.testing.assert_array_equal(array, want[name])
+    model.run({"x": x[:1, :1]}, pool=own)  # too small a call
+    assert own.taken == [3]
+
+
+def test_interrupts_wait_for_the_call() -> None:
+    """Whenever Ctrl-C comes, no thread is left waiting, and it is not lost."""
+    model = insistent(rnncc.compile(rnncc.cells.gru(8, 16), threads=True), 2)
+    inputs = {"x": np.random.default_rng(0).standard_normal((20, 3, 8), np.float32)}
+    want, ready, times = model.run(inputs)["y"], threading.Event(), 300
+
+    def disturb() -> None:
+        for number in range(times):
+            ready.wait()
+            ready.clear()
+            time.sleep(3e-4 + number * 1e-6)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    sender, interrupts = threading.Thread(target=disturb), 0
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sender.start()
+    with Pool(2) as pool:
+        while interrupts < times:
+            try:
+                ready.set()
+                while True:
+                    np.testing.assert_array_equal(model.run(inputs, pool=pool)["y"], want)
+            except KeyboardInterrupt:
+                interrupts += 1
+        sender.join()
+        signal.signal(signal.SIGINT, before)
+        np.testing.assert_array_equal(model.run(inputs, pool=pool)["y"], want)
 
 
 def test_pools_have_threads() -> None:

@@ -5,7 +5,7 @@ Every sum over k starts at zero and takes its terms in order, whatever the tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from llvmlite import ir
@@ -136,9 +136,12 @@ class _GemmCode:
         full, width = divmod(self.op.units, self.panel)
         together = min(self._side_by_side(), max(full, 1))
 
+        def row(numbers: list[Value], width: int) -> None:
+            (sums,) = self._sums(outer, I64(0), 1, numbers, width)
+            self._finish(outer, I64(0), numbers, width, lambda p, n: sums[p][n])
+
         def panels(first: Value, count: int) -> None:
-            numbers = [emit.b.add(first, I64(i)) for i in range(count)]
-            self._tile(outer, I64(0), 1, numbers, self.panel)
+            row([emit.b.add(first, I64(i)) for i in range(count)], self.panel)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             panels(emit.b.mul(i, I64(together)), together)
@@ -148,7 +151,7 @@ class _GemmCode:
             if full % together:
                 panels(I64(full - full % together), full % together)
             if width:
-                self._tile(outer, I64(0), 1, [I64(full)], width)
+                row([I64(full)], width)
 
         rest = last if full % together or width else None
         emit.shared(I64(full // together), turn, self._is_far, rest)
@@ -196,21 +199,79 @@ class _GemmCode:
         return self.terms.size(self.op.units) > CACHE_BYTES // 2
 
     def _panel(self, outer: list[Value], rows: Part, panel: Value, width: int) -> None:
-        """Some rows: as many large tiles as fit, then smaller ones."""
-        b, (done, count) = self.emit.b, rows
-        end = b.add(done, count)
+        """Some rows: as many large tiles as fit, then smaller ones; one epilogue serves all."""
+        b, (first, rest) = self.emit.b, rows
+        heights = _tile_sizes(self.terms.tile_rows, self.slots, width, self.lanes)
+        if self.emit.team is None and heights[0] >= 3:
+            heights.remove(1)  # other tiles make up any number but that of a single row
+        turns, ends = I64(0), dict[int, Value]()
+        for height in heights:
+            tiles = self._tile_count(rest, height)
+            rest = b.sub(rest, b.mul(tiles, I64(height)))
+            turns = b.add(turns, tiles)
+            ends[height] = turns
 
-        def column(height: int, first: Value, tiles: Value) -> None:
-            def turn(i: Value, carried: list[Value]) -> list[Value]:
-                self._tile(outer, b.add(first, b.mul(i, I64(height))), height, [panel], width)
-                return []
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            (row,) = carried
+            height = self._save_sums(outer, row, panel, width, i, ends)
+            self._finish_saved(outer, row, height, panel, width)
+            return [b.add(row, height)]
 
-            self.emit.loop(tiles, turn)
+        self.emit.loop(turns, turn, [first])
 
-        for height in _tile_sizes(self.terms.tile_rows, self.slots, width, self.lanes):
-            tiles = self._tile_count(b.sub(end, done), height)
-            column(height, done, tiles)
-            done = b.add(done, b.mul(tiles, I64(height)))
+    def _save_sums(
+        self,
+        outer: list[Value],
+        row: Value,
+        panel: Value,
+        width: int,
+        turn: Value,
+        ends: Mapping[int, Value],
+    ) -> Value:
+        """The sums of the tile of a turn, on the stack; its height.
+
+        Args:
+            ends: by height, the turn before which tiles are as high.
+        """
+        b = self.emit.b
+        done = b.append_basic_block("sums")
+        found: list[tuple[Value, ir.Block]] = []
+        for height, end in ends.items():
+            following = None
+            if len(found) + 1 < len(ends):
+                here = b.append_basic_block(f"tile.{height}")
+                following = b.append_basic_block("smaller")
+                b.cbranch(b.icmp_signed("<", turn, end), here, following)
+                b.position_at_end(here)
+            sums = self._sums(outer, row, height, [panel], width)
+            for i, value in enumerate(v for of_row in sums for v in of_row[0]):
+                self.emit.store(value, self._on_stack(self._stack, I64(i)), self.lanes)
+            found.append((I64(height), b.block))
+            b.branch(done)
+            if following is not None:
+                b.position_at_end(following)
+        b.position_at_end(done)
+        chosen = b.phi(I64)
+        for height, block in found:
+            chosen.add_incoming(height, block)
+        return chosen
+
+    def _finish_saved(
+        self, outer: list[Value], row: Value, height: Value, panel: Value, width: int
+    ) -> None:
+        """The epilogue of a tile whose sums are on the stack."""
+        b, stack, vectors = self.emit.b, self._stack, self.slots * -(-width // self.lanes)
+
+        def turn(r: Value, carried: list[Value]) -> list[Value]:
+            here = self._on_stack(stack, b.mul(r, I64(vectors)))
+
+            def saved(_: int, number: int) -> Value:
+                return self.emit.load(self._on_stack(here, I64(number)), self.lanes)
+
+            self._finish(outer, b.add(row, r), [panel], width, saved)
+            return []
+
+        self.emit.loop(height, turn)
 
     def _tile_count(self, rest: Value, rows: int) -> Value:
         """As many tiles as fit; one fewer where that leaves too few rows to be worth a tile."""
@@ -223,29 +284,6 @@ class _GemmCode:
             spared = b.select(b.and_(poor, enough), I64(rows), I64(0))
             rest = b.sub(rest, spared)
         return b.sdiv(rest, I64(rows))
-
-    def _tile(
-        self, outer: list[Value], row: Value, rows: int, panels: list[Value], width: int
-    ) -> None:
-        """Sums of `rows` rows and all units of some panels, then the epilogue."""
-        sums = self._sums(outer, row, rows, panels, width)
-        if rows == 1:
-            self._finish(outer, row, panels, width, lambda p, n: sums[0][p][n])
-            return
-        stack, vectors = self._stack, len(sums[0][0])
-        for i, value in enumerate(v for of_row in sums for v in of_row[0]):
-            self.emit.store(value, self._on_stack(stack, I64(i)), self.lanes)
-
-        def turn(r: Value, carried: list[Value]) -> list[Value]:
-            here = self._on_stack(stack, self.emit.b.mul(r, I64(vectors)))
-
-            def saved(_: int, number: int) -> Value:
-                return self.emit.load(self._on_stack(here, I64(number)), self.lanes)
-
-            self._finish(outer, self.emit.b.add(row, r), panels, width, saved)
-            return []
-
-        self.emit.loop(I64(rows), turn)
 
     def _finish(
         self,

@@ -1,0 +1,43 @@
+"""An IR builder that leaves out what constants decide, which LLVM would only have to remove."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+
+
+class Builder(ir.IRBuilder):
+    """Knows x + 0, x - 0, x · 1, x · 0, x / 1, and sums and products of two constants."""
+
+    def add(self, lhs: Any, rhs: Any, *more: Any, **named: Any) -> Any:
+        a, b = _number(lhs), _number(rhs)
+        if a is not None and b is not None:
+            return lhs.type(a + b)
+        if a == 0:
+            return rhs
+        return lhs if b == 0 else super().add(lhs, rhs, *more, **named)
+
+    def sub(self, lhs: Any, rhs: Any, *more: Any, **named: Any) -> Any:
+        a, b = _number(lhs), _number(rhs)
+        if a is not None and b is not None:
+            return lhs.type(a - b)
+        return lhs if b == 0 else super().sub(lhs, rhs, *more, **named)
+
+    def mul(self, lhs: Any, rhs: Any, *more: Any, **named: Any) -> Any:
+        a, b = _number(lhs), _number(rhs)
+        if a is not None and b is not None:
+            return lhs.type(a * b)
+        if a == 0 or b == 1:
+            return lhs
+        return rhs if b == 0 or a == 1 else super().mul(lhs, rhs, *more, **named)
+
+    def sdiv(self, lhs: Any, rhs: Any, *more: Any, **named: Any) -> Any:
+        return lhs if _number(rhs) == 1 else super().sdiv(lhs, rhs, *more, **named)
+
+
+def _number(value: Any) -> int | None:
+    """What a constant of a whole number is; None for anything else, vectors among it."""
+    if isinstance(value, ir.Constant) and isinstance(value.type, ir.IntType):
+        return value.constant if isinstance(value.constant, int) else None
+    return None
