@@ -227,8 +227,9 @@ def optimise(
 ) -> Optimised:
     """Parse textual IR and run LLVM's passes for a machine.
 
-    Loops are written as they should run, neither unrolled nor vectorised again, so a few passes
-    do: LLVM's own pipeline takes five times as long and gains nothing (measured on LSTMs).
+    Loops are written as they should run, neither unrolled nor vectorised again, and functions that
+    should be inlined say so; so a few passes do: LLVM's own pipeline takes five times as long and
+    gains nothing (measured on LSTMs).
 
     Args:
         weights: a name and bytes that become the constant `NAME_weights`, in the object alone.
@@ -242,6 +243,8 @@ def optimise(
         _link(module, other, machine)
     module.verify()
     manager = llvm.create_new_module_pass_manager()
+    manager.add_always_inliner_pass()
+    manager.add_sroa_pass()
     manager.add_simplify_cfg_pass()
     manager.add_new_gvn_pass()
     manager.add_instruction_combine_pass()

@@ -16,7 +16,7 @@ from rnncc.codegen.applied import applied_text
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
-from rnncc.codegen.cpu.streaming_entries import TIME, emit_streaming
+from rnncc.codegen.cpu.streaming_entries import BATCH, TIME, emit_streaming
 from rnncc.codegen.cpu.team import alone
 from rnncc.codegen.cpu.training_entries import emit_training
 from rnncc.codegen.emit import I8, I32, POINTER, Emit
@@ -24,7 +24,7 @@ from rnncc.codegen.target import Target
 from rnncc.ir.dims import Largest
 from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
-from rnncc.planning.teamwork import Teamwork
+from rnncc.planning.teamwork import CYCLE, Teamwork
 
 FUNCTIONS = {"run": 3}
 """Exported functions that compute -> how many pointers they take in front of the sizes."""
@@ -32,6 +32,8 @@ RUN_PART = {"run_part": 4}
 """What several threads call together."""
 PART = 4
 """The place of a program's `part`: behind weights, tables and workspace."""
+SHORT = 8_000 * CYCLE
+"""Work of a step in which what sizes decide takes a hundredth of the time or more."""
 
 
 @dataclass
@@ -55,10 +57,12 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
     module = ir.Module(library.name)
     module.triple = target.triple
     code = Code(module, linked=_applied(library, target))
-    calls = _programs(module, library, target)
+    shared = Shared(library.programs.values(), emit_kernel)
+    calls = _programs(module, library, target, shared)
     sizes = {"workspace_bytes": (library.workspace, library.symbols)}
     if library.streaming is not None:
-        code.entries |= emit_streaming(module, library, calls, target)
+        single = _single_step(module, library, target, shared)
+        code.entries |= emit_streaming(module, library, calls, target, single)
         untimed = [symbol for symbol in library.symbols if symbol != TIME]
         sizes["state_bytes"] = Largest([library.streaming.bytes]), untimed
     elif library.training is not None:
@@ -77,10 +81,11 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
     return code
 
 
-def _programs(module: ir.Module, library: Library, target: Target) -> dict[str, ir.Function]:
+def _programs(
+    module: ir.Module, library: Library, target: Target, shared: Shared
+) -> dict[str, ir.Function]:
     """The programs, each for one of several threads if the library is; what calls them checks its
     sizes, but where it is the caller."""
-    shared = Shared(library.programs.values(), emit_kernel)
     checked = library.streaming is not None or library.training is not None
     return {
         part: emit_program(
@@ -88,6 +93,22 @@ def _programs(module: ir.Module, library: Library, target: Target) -> dict[str, 
         )
         for part, program in library.programs.items()
     }
+
+
+def _single_step(
+    module: ir.Module, library: Library, target: Target, shared: Shared
+) -> ir.Function | None:
+    """One step of one sequence, where it is so short that it counts to know that beforehand."""
+    step = library.programs["step"]
+    fixed = {symbol: 1 for symbol in (TIME, BATCH) if symbol in step.symbols}
+    work = Teamwork.of([step], target.lanes).work.evaluate(dict.fromkeys(step.symbols, 1))
+    if not fixed or work > SHORT:
+        return None
+    prefix = f"{library.name}_step"
+    made = emit_program(module, step, prefix, target, shared, checked=True, fixed=fixed)
+    made.linkage = "internal"
+    made.attributes.add("alwaysinline")  # so that tables of pointers become registers
+    return made
 
 
 def _emit_plain(library: Library, call: ir.Function, target: Target) -> dict[str, ir.Function]:
@@ -121,6 +142,8 @@ def add_exports(code: Code, library: Library) -> None:
         if not function.is_declaration and function.name not in _exported(code, library):
             function.linkage = "internal"
     for entry, inner in code.entries.items():
+        if entry == "step":
+            inner.attributes.add("alwaysinline")  # a short one takes no longer than a few calls
         types = inner.function_type.args[1:]
         signature = ir.FunctionType(I32, types)
         function = ir.Function(code.module, signature, f"{library.name}_{entry}")

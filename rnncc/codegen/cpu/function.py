@@ -53,22 +53,26 @@ def emit_program(
     shared: Shared,
     team: bool = False,
     checked: bool = False,
+    fixed: Mapping[str, int] | None = None,
 ) -> ir.Function:
     """Add `PREFIX_call(weights, inputs, outputs, workspace, sizes...)`.
 
     `inputs` and `outputs` are tables of pointers in the order of the ports. With `team` it is
     `PREFIX_share(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
     `part` points to a `struct rnncc_part`. `shared` is of all programs of the module; with
-    `checked` the caller has checked the sizes, and its tables are there.
+    `checked` the caller has checked the sizes, and its tables are there. With `fixed` sizes it is
+    `PREFIX_fixed`, which takes all of them nevertheless.
     """
     for port in (*program.inputs, *program.outputs, *program.parameters):
         if port.dtype == "f64":
             raise CompileError(program.source, f"{port.name} is float64: not supported")
     pointers = 5 if team else 4
     signature = ir.FunctionType(I32, [POINTER] * pointers + [I64] * len(program.symbols))
-    function = ir.Function(module, signature, f"{prefix}_{'share' if team else 'call'}")
+    kind = "fixed" if fixed else "share" if team else "call"
+    function = ir.Function(module, signature, f"{prefix}_{kind}")
     function.attributes.add("nounwind")
     emit = Emit.begin(function, target, program.symbols)
+    emit.symbols |= {name: I64(size) for name, size in (fixed or {}).items()}
     if team:
         emit.team = Team(module, emit.b, function.args[4])
     body = _Body(emit, program, function, shared)

@@ -6,6 +6,7 @@ They make the tables of pointers that the programs `init` and `step` take, and c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 from llvmlite import ir
 
@@ -20,7 +21,7 @@ from rnncc.ir.library import Library
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.streaming import LINE, StateSlot, Streaming
 
-TIME = "T"
+TIME, BATCH = "T", "N"
 POINTERS = {"run": 3, "step": 4, "state_init": 3}
 """Exported functions that compute -> how many pointers they take in front of the sizes."""
 
@@ -31,11 +32,19 @@ Find = Callable[[str], Value]
 
 
 def emit_streaming(
-    module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
+    module: ir.Module,
+    library: Library,
+    calls: dict[str, ir.Function],
+    target: Target,
+    single: ir.Function | None = None,
 ) -> dict[str, ir.Function]:
-    """Add the functions that compute; each takes the weights first. By exported name."""
+    """Add the functions that compute; each takes the weights first. By exported name.
+
+    Args:
+        single: does one step of one sequence, if there is a program for that alone.
+    """
     glue = _Glue(module, library, calls, target)
-    made = {"run": glue.run(), "step": glue.step(), "state_init": glue.state_init()}
+    made = {"run": glue.run(), "step": glue.step(single), "state_init": glue.state_init()}
     return made | ({"run_part": glue.run(team=True)} if library.shared else {})
 
 
@@ -67,7 +76,7 @@ class _Glue:
         if made:
             table = self._table(self.init, self._input_of(inputs))
             firsts = self.emit.table([places.get(port.name, _NULL) for port in self.init.outputs])
-            self._try("init", [weights, table, firsts, rest])
+            self._try(self.calls["init"], [weights, table, firsts, rest, *self.part])
         given = {slot.port.name: slot for slot in streaming.slots if slot.given is not None}
         find = self._input_of(inputs)
 
@@ -79,10 +88,22 @@ class _Glue:
         self._steps(weights, source, self._output_of(outputs, {}), rest)
         return function
 
-    def step(self) -> ir.Function:
+    def step(self, single: ir.Function | None) -> ir.Function:
         """A few steps: the next state takes the old one's place, by way of the workspace or not."""
-        function, (weights, inputs, outputs, state, workspace) = self._begin("step", 4)
+        function, pointers = self._begin("step", 4, checked=False)
+        if single is not None:
+            ones = {s: I64(1) for s in (TIME, BATCH) if s in self.library.symbols}
+            sizes = [self.emit.symbols[symbol] for symbol in ones]
+            all_ones = reduce(self.emit.b.and_, map(self._is_one, sizes))
+            with self.emit.when(all_ones), self.emit.symbols_set(ones):
+                self._go_on(pointers, single)
+        self._go_on(pointers)
+        return function
+
+    def _go_on(self, pointers: Sequence[Value], single: ir.Function | None = None) -> None:
+        weights, inputs, outputs, state, workspace = pointers
         streaming = self.streaming
+        self._check_sizes()
         needed = [
             *([state] if streaming.slots else []),
             *([workspace] if streaming.copied else []),
@@ -101,8 +122,8 @@ class _Glue:
             self._output_of(outputs, written),
             rest,
             (lambda: self._copy(workspace, state)) if streaming.copied else None,
+            single,
         )
-        return function
 
     def state_init(self) -> ir.Function:
         """The state before the first step."""
@@ -112,7 +133,7 @@ class _Glue:
         places = dict(zip(names, self._places(self.streaming.slots, state), strict=True))
         table = self._table(self.init, self._input_of(inputs))
         firsts = self.emit.table([places[port.name] for port in self.init.outputs])
-        self._try("init", [weights, table, firsts, workspace])
+        self._try(self.calls["init"], [weights, table, firsts, workspace, *self.part])
         self.emit.b.ret(I32(OK))
         return function
 
@@ -123,10 +144,15 @@ class _Glue:
         result: Find,
         workspace: Value,
         after: Callable[[], None] | None = None,
+        single: ir.Function | None = None,
     ) -> None:
         table = self._table(self.often, source)
         results = self.emit.table([result(port.name) for port in self.often.outputs])
-        self._try("step", [weights, table, results, workspace])
+        arguments = [weights, table, results, workspace]
+        if single is None:
+            self._try(self.calls["step"], [*arguments, *self.part])
+        else:
+            self._try(single, arguments)
         if after is not None:
             after()
         self.emit.b.ret(I32(OK))
@@ -134,29 +160,36 @@ class _Glue:
     # Parts of a function
 
     def _begin(
-        self, name: str, pointers: int, timed: bool = True
+        self, name: str, pointers: int, timed: bool = True, checked: bool = True
     ) -> tuple[ir.Function, list[Value]]:
-        """A function that has checked its sizes; its pointers, the weights first."""
+        """A function that has checked its sizes, if asked; its pointers, the weights first."""
         symbols = [s for s in self.library.symbols if timed or s != TIME]
         signature = ir.FunctionType(I32, [POINTER] * (1 + pointers) + [I64] * len(symbols))
         function = ir.Function(self.module, signature, f"{self.library.name}_{name}_given")
         function.attributes.add("nounwind")
         self.emit = Emit.begin(function, self.target, symbols)
         self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
-        self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
+        if checked:
+            self._check_sizes()
         self.part = [alone(self.emit)] if self.library.shared else []
         return function, list(function.args[: 1 + pointers])
+
+    def _check_sizes(self) -> None:
+        self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
 
     def _refuse_null(self, pointers: Sequence[Value]) -> None:
         for pointer in pointers:
             self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
 
-    def _try(self, part: str, arguments: list[Value]) -> None:
+    def _try(self, program: ir.Function, arguments: Sequence[Value]) -> None:
         """Call a program; what it refuses, the function refuses."""
         sizes = [self.emit.symbols[symbol] for symbol in self.library.symbols]
-        code = self.emit.b.call(self.calls[part], [*arguments, *self.part, *sizes])
+        code = self.emit.b.call(program, [*arguments, *sizes])
         with self.emit.when(self.emit.b.icmp_signed("!=", code, I32(OK))):
             self.emit.b.ret(code)
+
+    def _is_one(self, size: Value) -> Value:
+        return self.emit.b.icmp_signed("==", size, I64(1))
 
     def _places(self, slots: Sequence[StateSlot], block: Value) -> list[Value]:
         """Where values lie in a block that holds these slots alone, one after another."""

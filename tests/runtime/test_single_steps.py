@@ -1,0 +1,124 @@
+"""One step of one sequence, which short steps have code of their own for: the bits are `run`'s."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from rnncc_runtime import Model, RunError
+
+import rnncc
+from rnncc import cells, pipeline
+from rnncc.codegen.cpu.entries import emit_module
+from rnncc.codegen.llvm import resolve_target
+from rnncc.frontends.caffe2 import import_net
+from rnncc.ir.program import Program
+from rnncc.options import Options
+from tests.codegen.guarded import guards
+from tests.codegen.test_golden import fix_unrolled
+from tests.codegen.test_random import PROGRAMS, examples, single
+from tests.golden import CASES, Arrays, random_inputs
+from tests.strategies import make_inputs
+
+STEPS = 7
+LAYERS = {
+    "lstm": lambda width: cells.lstm(5, width),
+    "gru": lambda width: cells.gru(5, width),
+    "elman": lambda width: cells.elman(5, width),
+    "milstm": lambda width: cells.milstm(5, width),
+    "norm": lambda width: cells.lstm(5, width, layer_norm=True),
+    "stack": lambda width: cells.gru(5, width, layers=2),
+}
+
+
+def one_by_one(model: Model, inputs: Arrays, out: Arrays | None = None) -> list[Arrays]:
+    """The outputs of each step, into the same arrays where they are given."""
+    starts = [name for name in model.metadata["stream"]["starts"] if name in inputs]
+    stream = model.stream(batch=1, inputs={name: inputs[name] for name in starts})
+    results: list[Arrays] = []
+    for t in range(STEPS):
+        made = stream.step({n: inputs[n][t : t + 1] for n in stream.inputs}, out=out)
+        results.append({name: array.copy() for name, array in made.items()})
+    return results
+
+
+def streams(model: Model) -> bool:
+    return "refused" not in model.metadata["stream"]
+
+
+def check(results: list[Arrays], whole: Arrays) -> None:
+    for name, want in whole.items():
+        rows = [result[name] for result in results]
+        got = np.concatenate(rows) if want.shape[:1] == (STEPS,) else rows[-1]
+        np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+def written(layer: Program, **options: object) -> str:
+    """The IR before LLVM's passes."""
+    library = pipeline.build_library(layer, Options.of(None, options))
+    return str(emit_module(library, resolve_target(), {}).module)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
+@pytest.mark.parametrize("width", [1, 4, 23])
+@pytest.mark.parametrize("kind", LAYERS)
+def test_layers(kind: str, width: int, precision: str) -> None:
+    layer = LAYERS[kind](width)
+    x = np.random.default_rng(0).standard_normal((STEPS, 1, 5), np.float32)
+    model = rnncc.compile(layer, precision=precision)
+    whole = model.run({"x": x})
+    check(one_by_one(model, {"x": x}), whole)
+    for end in (True, False):
+        with guards(end) as memory:
+            rows = {name: memory.array(np.zeros((1, 1, 5), np.float32)) for name in ("x",)}
+            out = {"y": memory.array(np.zeros((1, 1, width), np.float32))}
+            stream = model.stream(batch=1)
+            for t in range(STEPS):
+                rows["x"][:] = x[t]
+                stream.step(rows, out=out)
+                np.testing.assert_array_equal(out["y"][0], whole["y"][t])
+
+
+@pytest.mark.skipif(not CASES, reason="no golden data here")
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+def test_golden_nets(case: Path) -> None:
+    model = rnncc.compile(case / "net.pb", case / "init.pb")
+    if not streams(model):
+        pytest.skip("cannot stream")
+    program = import_net(case / "net.pb", case / "init.pb")
+    inputs = random_inputs(program, {"T": STEPS, "N": 1, "S": 4})
+    fix_unrolled(inputs)
+    check(one_by_one(model, inputs), model.run(inputs))
+
+
+@examples(20)
+@given(PROGRAMS)
+def test_random_programs(program: Program) -> None:
+    model = rnncc.compile(program)
+    if not streams(model):
+        return
+    _, inputs = make_inputs(program, {"T": STEPS, "N": 1})
+    names = [n for n, spec in model.inputs.items() if not spec.optional]
+    given_ = {name: single(inputs[name]) for name in names}
+    try:
+        whole = model.run(given_)
+    except RunError:
+        return
+    check(one_by_one(model, given_), whole)
+
+
+def test_threads_and_other_sizes_take_the_general_code() -> None:
+    x = np.random.default_rng(0).standard_normal((STEPS, 3, 5), np.float32)
+    model = rnncc.compile(cells.lstm(5, 8), threads=True)
+    for batch in (1, 3):
+        stream, part = model.stream(batch=batch), x[:, :batch]
+        got = [stream.step({"x": part[a:b]})["y"] for a, b in ((0, 1), (1, 4), (4, 7))]
+        np.testing.assert_array_equal(np.concatenate(got), model.run({"x": part})["y"])
+
+
+def test_only_short_steps_have_it() -> None:
+    assert "lstm_step_fixed" in written(cells.lstm(8, 8))
+    assert "lstm_step_fixed" in written(cells.lstm(64, 64), threads=True)
+    assert "lstm_step_fixed" not in written(cells.lstm(200, 200))
