@@ -74,11 +74,14 @@ def compile(
     Raises:
         CompileError: the net is damaged, wrong, or has what rnncc does not support.
     """
-    from rnncc import pipeline
-    from rnncc.options import Options
+    from rnncc.stages import collections
 
-    net = _read(net)
-    return pipeline.compile_in_memory(net, init, Options.of(net, {**options, "train": train}))
+    with collections.seldom():
+        from rnncc import pipeline
+        from rnncc.options import Options
+
+        net = _read(net)
+        return pipeline.compile_in_memory(net, init, Options.of(net, {**options, "train": train}))
 
 
 def build(
@@ -100,14 +103,17 @@ def build(
     Raises:
         CompileError: as for `compile`; or no linker is found; or a file cannot be written.
     """
-    from rnncc import pipeline
-    from rnncc.options import Options
-    from rnncc.packaging.products import check_kinds, prepare, write_products
+    from rnncc.stages import collections
 
-    net = _read(net)
-    kinds, chosen = check_kinds(products), Options.of(net, {**options, "name": name})
-    compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
-    return write_products(compiled, Path(out), kinds)
+    with collections.seldom():
+        from rnncc import pipeline
+        from rnncc.options import Options
+        from rnncc.packaging.products import check_kinds, prepare, write_products
+
+        net = _read(net)
+        kinds, chosen = check_kinds(products), Options.of(net, {**options, "name": name})
+        compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
+        return write_products(compiled, Path(out), kinds)
 
 
 def _read(net: Any) -> Any:

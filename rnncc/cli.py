@@ -21,6 +21,7 @@ from rnncc.commands.netdef import netdef
 from rnncc.commands.options import JSON, MEMORY_BUDGET, NET, RECOMPUTE, options_of, source_options
 from rnncc.errors import InternalError
 from rnncc.packaging.products import DEFAULT_KINDS, KINDS
+from rnncc.stages import SELDOM
 
 if TYPE_CHECKING:
     from rnncc.options import Options
@@ -334,7 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit status: 0, 1 for a fault of rnncc, 2 for bad input."""
     # What a short process makes lives until its end: looking for garbage then and at the end is a
     # fifth of a compile.
-    gc.set_threshold(500_000)
+    gc.set_threshold(SELDOM)
     atexit.register(gc.freeze)
     try:
         status = cli.main(arguments, prog_name="rnncc", standalone_mode=False)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from pathlib import Path
 
 import pytest
 
+import rnncc
 from rnncc.cli import main
-from rnncc.stages import beside
+from rnncc.errors import CompileError
+from rnncc.stages import SELDOM, beside, collections
 
 ROOT = Path(__file__).parents[1]
 NET, INIT = (str(ROOT / "examples" / name) for name in ("lstm.pbtxt", "lstm_init.pbtxt"))
@@ -43,3 +46,23 @@ def test_errors_reach_who_waits() -> None:
     wait = beside(lambda: [].pop())
     with pytest.raises(IndexError):
         wait()
+
+
+def test_garbage_is_looked_for_seldom_meanwhile() -> None:
+    before = gc.get_threshold()
+    with collections.seldom(), collections.seldom():
+        assert gc.get_threshold() == (SELDOM, *before[1:])
+    assert gc.get_threshold() == before
+    with pytest.raises(CompileError):
+        rnncc.compile("nothing.pb")
+    assert gc.get_threshold() == before
+
+
+def test_garbage_that_nobody_looks_for_stays() -> None:
+    before = gc.get_threshold()
+    gc.set_threshold(0)
+    try:
+        with collections.seldom():
+            assert gc.get_threshold()[0] == 0
+    finally:
+        gc.set_threshold(*before)
