@@ -90,7 +90,7 @@ def fill_constant(args: Arguments) -> tuple[np.dtype[Any], float]:
     if kind not in DTYPES:
         names = ", ".join(TensorProto.DataType.Name(k) for k in DTYPES)
         raise CompileError(args.location, f"element type {kind} is not supported", names)
-    dtype = np.dtype(DTYPES[kind])  # type: ignore[index]
+    dtype = np.dtype(DTYPES[kind])  # type: ignore[index]  # an enum's value, which is an int
     if dtype.kind == "f":
         return dtype, args.float("value", 0.0, allow_nan=True)
     value = args.int("value", 0)

@@ -60,7 +60,8 @@ class RnnOp(IRDLOperation, ABC):
     traits = traits_def(Pure())
 
     def __init__(self, *operands: SSAValue, **properties: Attribute) -> None:
-        type_ = self.infer(properties, *(v.type for v in operands))  # type: ignore[arg-type]
+        types = (v.type for v in operands)
+        type_ = self.infer(properties, *types)  # type: ignore[arg-type]  # each op names its own
         self.construct(operands, type_, properties)
 
     def construct(
@@ -86,7 +87,8 @@ class RnnOp(IRDLOperation, ABC):
         """
 
     def verify_(self) -> None:
-        want = self.infer(self.properties, *(v.type for v in self.operands))  # type: ignore[arg-type]
+        types = (v.type for v in self.operands)
+        want = self.infer(self.properties, *types)  # type: ignore[arg-type]  # each op names its own
         expect(self.y.type == want, f"result is {self.y.type}, the type rule gives {want}")
 
 
