@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -101,8 +102,6 @@ def _fastest(images: Mapping[str, Image], sizes: Mapping[str, int]) -> str:
 
 def _timer(image: Image, sizes: Mapping[str, int]) -> Callable[[int], float]:
     """Seconds that so many calls take, into the same arrays each time."""
-    from time import perf_counter
-
     call = _call(pipeline.load_image(image), sizes)
 
     def timer(count: int) -> float:

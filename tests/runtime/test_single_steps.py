@@ -120,6 +120,16 @@ def test_threads_and_other_sizes_take_the_general_code() -> None:
         np.testing.assert_array_equal(np.concatenate(got), model.run({"x": part})["y"])
 
 
+@pytest.mark.parametrize("threads", [False, True])
+def test_equal_layers_whose_kernels_are_functions(threads: bool) -> None:
+    """One thread calls them in a single step, a team elsewhere."""
+    layer = cells.lstm(64, 64, layers=2)
+    assert "lstm_step_fixed" in written(layer, precision="bf16", threads=threads)
+    model = rnncc.compile(layer, precision="bf16", threads=threads)
+    x = np.random.default_rng(0).standard_normal((STEPS, 1, 64), np.float32)
+    check(model, one_by_one(model, {"x": x}), model.run({"x": x}))
+
+
 def test_only_short_steps_have_it() -> None:
     assert "lstm_step_fixed" in written(cells.lstm(8, 8))
     assert "lstm_step_fixed" in written(cells.lstm(64, 64), threads=True)

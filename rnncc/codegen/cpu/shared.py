@@ -65,10 +65,11 @@ class Shared:
             return False
         held = {value: pointers[value] for value in op.operands}
         kinds = tuple((p.dtype, p.absent is None, p.ring, p.skippable) for p in held.values())
-        function = self.functions.get((form, kinds))
+        key = form, kinds, emit.team is None  # a single step is for one thread in any library
+        function = self.functions.get(key)
         if function is None:
             function = self._define(emit, op, held, symbols)
-            self.functions[form, kinds] = function
+            self.functions[key] = function
         absent = [p.absent for p in held.values() if p.absent is not None]
         sizes = [emit.symbols[name] for name in symbols]
         turn = I64(0) if emit.turn is None else emit.turn

@@ -19,10 +19,7 @@ def emit_size(
     module: ir.Module, name: str, size: Largest, symbols: Sequence[str], target: Target
 ) -> None:
     """Add `name(sizes...)`: the bytes, or -1 where a size is out of range."""
-    function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
-    emit = Emit.begin(function, target, symbols)
-    with emit.when(bad_size(emit)):
-        emit.b.ret(I64(-1))
+    emit = _begin(module, name, symbols, target, -1)
     emit.b.ret(emit.largest(size))
 
 
@@ -30,15 +27,23 @@ def emit_threads(
     module: ir.Module, name: str, worth: Teamwork, symbols: Sequence[str], target: Target
 ) -> None:
     """Add `name(sizes...)`: how many threads are worth it, from 1 up."""
-    function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
-    emit = Emit.begin(function, target, symbols)
-    with emit.when(bad_size(emit)):
-        emit.b.ret(I64(1))
+    emit = _begin(module, name, symbols, target, 1)
     b, least = emit.b, I64(START)
     overhead = emit.dim(worth.overhead)
     overhead = b.select(b.icmp_signed(">", overhead, least), overhead, least)  # if it overflowed
     threads = b.sdiv(emit.dim(worth.work), overhead)
     b.ret(b.select(b.icmp_signed(">", threads, I64(1)), threads, I64(1)))
+
+
+def _begin(
+    module: ir.Module, name: str, symbols: Sequence[str], target: Target, refusal: int
+) -> Emit:
+    """Start a function that returns `refusal` where a size is out of range."""
+    function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
+    emit = Emit.begin(function, target, symbols)
+    with emit.when(bad_size(emit)):
+        emit.b.ret(I64(refusal))
+    return emit
 
 
 def bad_size(emit: Emit) -> Value:
