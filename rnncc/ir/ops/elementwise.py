@@ -339,7 +339,11 @@ class Select(Elementwise):
 
 @irdl_op_definition
 class Cast(Unary):
-    """y = x as another element type; float to integer truncates, anything to i1 is x ≠ 0"""
+    """y = x as another element type; anything to i1 is x ≠ 0
+
+    A float as an integer is rounded towards zero; one that does not fit becomes the nearest that
+    does, and NaN 0.
+    """
 
     name = "rnn.cast"
     dtype = prop_def(StringAttr)
@@ -349,7 +353,13 @@ class Cast(Unary):
         return tensor(dims_of(types[0]), get_text(properties["dtype"]))
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return arrays[0].astype(context.numpy_type(self.dtype.data))
+        x, dtype = arrays[0], np.dtype(context.numpy_type(self.dtype.data))
+        if x.dtype.kind != "f" or dtype.kind != "i":
+            return x.astype(dtype)
+        bits = 8 * dtype.itemsize - 1  # what NumPy makes of other numbers depends on the machine
+        low, high = x < -(2.0**bits), x >= 2.0**bits
+        inside = np.where(low | high | np.isnan(x), 0, x).astype(dtype)
+        return np.where(low, -(1 << bits), np.where(high, (1 << bits) - 1, inside)).astype(dtype)
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
         return [b.cast(dy, dtype_of(self.x)) if dtype_of(self.x) in FLOATS else None]
