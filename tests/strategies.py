@@ -136,7 +136,7 @@ def _tame(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     x, y = _pick(draw, pool), _pick(draw, pool)
     positive = b.add(b.abs(y), b.fill(1.0, []))
     made = [b.sin(x), b.cos(x), b.erf(x), b.sqrt(positive), b.log(positive), b.div(x, positive)]
-    made += [b.log1p(b.abs(y)), b.expm1(b.tanh(x))]
+    made += [b.log1p(b.abs(y)), b.expm1(b.tanh(x)), b.rem(b.tanh(x), b.fill(2.0, []))]
     return draw(st.sampled_from(made))
 
 

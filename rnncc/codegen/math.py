@@ -11,7 +11,7 @@ import math
 
 from llvmlite import ir
 
-from rnncc.codegen.vector import VectorEmitter
+from rnncc.codegen.vector import VectorEmitter, declared
 
 INF = math.inf
 LOG2_E = math.log2(math.e)
@@ -61,6 +61,10 @@ COS_P = (0.0416666456, -0.00138873106, 2.44325656e-05)
 QUARTER_HIGH = 1.570796325802803
 QUARTER_LOW = 9.920935796805404e-10
 TURNS_END = 2.0**23
+# From the least denormal float to beyond the largest.
+FLOAT_BINADES = 149 + 128
+# A digit's bits; 24 more for a float32, and the product still fits into float64's 53.
+REM_BITS = 28
 
 
 class MathEmitter(VectorEmitter):
@@ -171,6 +175,33 @@ class MathEmitter(VectorEmitter):
         r = b.fsub(x, b.fmul(n, self.constant(wide, QUARTER_HIGH)))
         r = b.fsub(r, b.fmul(n, self.constant(wide, QUARTER_LOW)))
         return b.trunc(b.bitcast(biased, long), self.integer), b.fptrunc(r, self.type)
+
+    def rem(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+        """x - y trunc(x / y), exactly; NaN if x is infinite or y is 0.
+
+        A digit of the quotient to the base 2**REM_BITS at a time, from the highest: as a float64
+        holds the product of a digit and a float32, every step is exact. A digit that its rounded
+        quotient overstates by one leaves a negative rest, which is put right.
+        """
+        wide = self.like(ir.DoubleType())
+        zero = self.constant(wide, 0.0)
+        rest, divisor = (b.fpext(self.abs(b, v), wide) for v in (x, y))
+        for digit in reversed(range(-(-FLOAT_BINADES // REM_BITS))):
+            unit = b.fmul(divisor, self.constant(wide, 2.0 ** (REM_BITS * digit)))
+            quotient = self._wide_trunc(b, b.fdiv(rest, unit))
+            rest = b.fsub(rest, b.fmul(quotient, unit))
+            negative = b.fcmp_ordered("<", rest, zero)
+            rest = b.fadd(rest, b.select(negative, unit, zero))
+        result = self.copy_sign(b, b.fptrunc(rest, self.type), x)
+        endless, inf = b.fcmp_ordered("==", self.abs(b, y), self.splat(INF)), self.splat(INF)
+        whole = b.and_(endless, b.fcmp_ordered("<", self.abs(b, x), inf))
+        return b.select(whole, x, result)
+
+    def _wide_trunc(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """A float64 towards zero."""
+        lanes = self.vector.lanes
+        name = f"llvm.trunc.{'' if lanes == 1 else f'v{lanes}'}f64"
+        return b.call(declared(self.module, name, x.type, [x.type]), [x])
 
     def _remainder(self, b: ir.IRBuilder, x: ir.Value, n: ir.Value, sign: float) -> ir.Value:
         """x + sign * n * ln 2, as if exact."""

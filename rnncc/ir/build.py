@@ -27,7 +27,7 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply, FunctionAttr
 from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
-from rnncc.ir.ops.functions import Cos, Expm1, Log1p, Round, Sin
+from rnncc.ir.ops.functions import Cos, Expm1, Log1p, Rem, Round, Sin
 from rnncc.ir.ops.indexing import Gather, Scatter, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.random import Uniform
@@ -170,6 +170,9 @@ class Build:
 
     def div(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self._op(ew.Div, *self.broadcast_together(a, b))
+
+    def rem(self, a: SSAValue, b: SSAValue) -> SSAValue:
+        return self._op(Rem, *self.broadcast_together(a, b))
 
     def maximum(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self._op(ew.Maximum, *self.broadcast_together(a, b))

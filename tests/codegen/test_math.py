@@ -258,6 +258,20 @@ def test_extrema_pass_nan_on(name: str) -> None:
     np.testing.assert_array_equal(got, getattr(np, name)(a, b))
 
 
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_a_remainder_is_exact(lanes: int) -> None:
+    """Of floats of all binades, with quotients up to 2**277."""
+    numbers = np.concatenate([SPECIAL, floats(0, 2**32, 9_999_991)])
+    x = padded(numbers)
+    a, b = np.repeat(x, x.size), np.tile(x, x.size)
+    got = compiled("rem", lanes, True, inputs=2)(np.concatenate([a, b]))
+    with np.errstate(invalid="ignore"):
+        wanted = np.fmod(a, b)
+    np.testing.assert_array_equal(got, wanted)
+    number = ~np.isnan(wanted)
+    np.testing.assert_array_equal(np.signbit(got[number]), np.signbit(wanted[number]))
+
+
 @pytest.mark.parametrize(
     ("name", "numpy_name"), [("sqrt", "sqrt"), ("abs", "abs"), ("round", "rint")]
 )

@@ -55,6 +55,7 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "mul": (Build.mul, [["N", 3], []]),
     "mul of one value": (lambda b, x: b.mul(x, x), [["N", 3]]),
     "div": (lambda b, x, y: b.div(x, positive(b, y)), [["N", 3], ["N", 3]]),
+    "rem": (lambda b, x, y: b.rem(b.mul(x, b.fill(7.0, [])), positive(b, y)), [["N", 3], [3]]),
     "maximum": (Build.maximum, [["N", 3], ["N", 3]]),
     "minimum": (Build.minimum, [["N", 3], ["N", 3]]),
     "shift": (Build.shift, [["T", "N", 3], ["N", 3]]),

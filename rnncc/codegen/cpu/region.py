@@ -18,7 +18,7 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Unary, get_dim
 from rnncc.ir.ops.control import Yield, terminator
-from rnncc.ir.ops.functions import Round
+from rnncc.ir.ops.functions import Rem, Round
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.types import dtype_of
@@ -202,6 +202,8 @@ def _float_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter) -> 
             return math.maximum(b, *xs)
         case ew.Minimum():
             return math.minimum(b, *xs)
+        case Rem():
+            return math.rem(b, *xs)
         case Round():
             return math.rounded(b, op.kind.data, xs[0])
         case Unary():
@@ -221,6 +223,8 @@ def _integer_op(emit: Emit, op: Operation, xs: list[Value]) -> Value:
             return b.mul(*xs)
         case ew.Div():
             return _divide(emit, *xs)
+        case Rem():
+            return b.sub(xs[0], b.mul(_divide(emit, *xs), xs[1]))
         case ew.Maximum() | ew.Minimum():
             order = ">" if isinstance(op, ew.Maximum) else "<"
             signed = b.icmp_signed if dtype_of(op.y) != "i1" else b.icmp_unsigned

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
-from rnncc.ir.ops.functions import Cos, Expm1, Log1p, Sin
+from rnncc.ir.ops.functions import Cos, Expm1, Log1p, Rem, Sin
 
 FUNCTIONS = (
-    *(ew.Exp, ew.Log, Log1p, Expm1, ew.Tanh, ew.Sigmoid, ew.Erf, Sin, Cos),
+    *(ew.Exp, ew.Log, Log1p, Expm1, ew.Tanh, ew.Sigmoid, ew.Erf, Sin, Cos, Rem),
     Apply,
 )
 """Polynomials of a dozen terms, and what users wrote."""

@@ -1,4 +1,4 @@
-"""Further elementwise functions of floats: ln(1 + x), e^x - 1, sine, cosine, rounding."""
+"""Further elementwise functions: ln(1 + x), e^x - 1, sine, cosine, rounding, remainder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,18 @@ from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def
 
-from rnncc.ir.ops.base import Array, Context, Grads, Properties, Unary, expect_kind
-from rnncc.ir.types import Tensor
+from rnncc.ir.ops.base import (
+    Array,
+    Binary,
+    Context,
+    Elementwise,
+    Grads,
+    Properties,
+    Unary,
+    expect,
+    expect_kind,
+)
+from rnncc.ir.types import Tensor, dtype_of
 
 if TYPE_CHECKING:
     from rnncc.ir.build import Build
@@ -91,4 +101,27 @@ class Round(Unary):
         return [None]
 
 
-OPS: list[type[Unary]] = [Log1p, Expm1, Sin, Cos, Round]
+@irdl_op_definition
+class Rem(Binary):
+    """y = a - b · trunc(a / b), exactly; if b is 0, NaN, and a of integers"""
+
+    name = "rnn.rem"
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
+        return super().infer_element(properties, *types)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        a, divisor = arrays
+        if a.dtype.kind == "f":
+            return np.fmod(a, divisor)
+        return np.where(divisor == 0, a, np.fmod(a, np.where(divisor == 0, 1, divisor)))
+
+    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+        """da = dy, db = -dy · trunc(a / b)"""
+        quotient = b.round("even", b.div(b.sub(self.a, self.y), self.b))
+        return [dy, b.neg(b.mul(dy, quotient))]
+
+
+OPS: list[type[Elementwise]] = [Log1p, Expm1, Sin, Cos, Round, Rem]

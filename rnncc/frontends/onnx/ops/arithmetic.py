@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
@@ -16,7 +15,7 @@ from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
 from rnncc.ir.composites import power
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import dims_of
 
 Binary = Callable[[Build, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]
@@ -55,19 +54,14 @@ def _mod(n: Node) -> SSAValue:
 
     Refused: elements other than float32, int32, int64.
     """
-    a, b = n.x(0, NUMBERS), n.x(1, NUMBERS)
-    build, is_float = n.b, dtype_of(a) == "f32"
-    quotient = build.div(a, b)
-    quotient = build.round("trunc", quotient) if is_float else quotient
-    rest = build.sub(a, build.mul(quotient, b))
-    if is_float:  # by infinity, a itself is left
-        endless = build.compare("eq", build.abs(b), n.full(math.inf, b))
-        finite = build.compare("lt", build.abs(a), n.full(math.inf, a))
-        rest = build.select(build.logical("and", endless, finite), a, rest)
+    build, b = n.b, n.x(1, NUMBERS)
+    rest = build.rem(n.x(0, NUMBERS), b)
     if n.integer("fmod"):
         return rest
-    zero = n.full(0, rest)
-    signs = build.compare("lt", build.mul(rest, b), zero)
+    below = [build.compare("lt", value, n.full(0, value)) for value in (rest, b)]
+    signs = build.logical(
+        "and", build.logical("xor", *below), build.compare("ne", rest, n.full(0, rest))
+    )
     return build.select(signs, build.add(rest, b), rest)
 
 
