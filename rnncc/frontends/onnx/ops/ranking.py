@@ -13,7 +13,7 @@ from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir import composites
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 MAX_RANKED = 4096
 """Elements along an axis of TopK, which compares each with each."""
@@ -36,9 +36,11 @@ def _extremum_place(kind: str, order: str) -> Any:
 
 
 def place_of(n: Node, x: SSAValue, axis: int, kind: str, last: bool, keep: bool) -> SSAValue:
-    """Where along an axis an extremum stands, as int64."""
+    """Where along an axis an extremum stands, as int64; NaN is one, so that there always is one."""
     b, dims = n.b, dims_of(x)
     here = b.compare("eq", x, composites.keep(b, kind, x, [axis]))
+    if dtype_of(x) in FLOATS:
+        here = b.logical("or", here, b.compare("ne", x, x))
     number = b.iota(dims, axis, "i32")
     none = b.fill(-1, (), "i32") if last else b.size(dims[axis], "i32")
     place = b.reduce("max" if last else "min", b.select(here, number, none), [axis])
