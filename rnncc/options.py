@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.target import TUNABLE
 from rnncc.errors import CompileError
-from rnncc.packaging.names import c_name
+from rnncc.packaging.names import bad_library_name, library_name
 from rnncc.sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -169,12 +169,13 @@ def _check_tuning(settings: Mapping[str, Any]) -> None:
 
 
 def _checked_name(name: Any) -> str:
-    if not isinstance(name, str) or c_name(name) != name or not name.isascii():
-        raise CompileError("", f"name {name!r} is not a C identifier")
+    fault = bad_library_name(name) if isinstance(name, str) else "is not a C identifier"
+    if fault:
+        raise CompileError("", f"name {name!r} {fault}")
     return name
 
 
 def _name_of(net: object) -> str:
     """The file's stem or the message's own name, as a C identifier."""
     name = Path(net).stem if isinstance(net, (str, Path)) else getattr(net, "name", "")
-    return c_name(name) if isinstance(name, str) and name else "net"
+    return library_name(name) if isinstance(name, str) and name else "net"

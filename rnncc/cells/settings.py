@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
 from rnncc.errors import CompileError
-from rnncc.packaging.names import c_name
+from rnncc.packaging.names import bad_library_name
 
 Direction = Literal["forward", "backward", "both"]
 Merge = Literal["add", "multiply", "average", "concatenate"]
@@ -76,7 +76,7 @@ class Settings:
         _expect(0 <= self.drop_connect < 1, self, "drop_connect", ["from 0 up and below 1"])
         _expect(_counts(self.seed + 1), self, "seed", ["a number from 0 up"])
         name = self.name or "net"
-        _expect(c_name(name) == name, self, "name", ["a C identifier"])
+        _expect(not bad_library_name(name), self, "name", ["a C identifier"])
 
     @property
     def directions(self) -> list[tuple[str, bool]]:

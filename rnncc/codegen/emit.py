@@ -27,7 +27,7 @@ FLOAT = ir.FloatType()
 VALUE: dict[str, ir.Type] = {"f32": FLOAT, "i32": I32, "i64": I64, "i1": I1}
 MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8, "bf16": I16, "i8": I8, "u8": I8}
 """Element types as they lie in memory; an i1 takes a byte, a bf16 stands for its bits."""
-OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX = range(6)
+OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX, BAD_TAPE = range(7)
 """What generated code returns: the error codes of include/rnncc.h."""
 
 SUMS = 24

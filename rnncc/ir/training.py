@@ -13,8 +13,8 @@ from rnncc.ir.kernel_program import Port
 from rnncc.ir.types import ITEM_BYTES, NUMPY
 
 LINE = 64
-"""The slots of the tape begin at a multiple of this many bytes, after the pointers."""
-POINTER_BYTES = 8
+"""The slots of the tape begin at a multiple of this many bytes, after the seal and the pointers."""
+POINTER_BYTES = SEAL_BYTES = 8
 
 SAVED, KEPT, GRAD = "saved:", "kept:", "grad:"
 """Prefixes of ports: a slot of the tape, an output that backward reads, a gradient."""
@@ -49,9 +49,9 @@ class Training:
         initial: the parameters.
         output_grads: outside gradients, named as the outputs are.
         grads: gradients, named as inputs and parameters are.
-        kept: outputs that backward reads where the caller has them; the tape starts with a pointer
-            to each.
-        slots: what follows in the tape.
+        kept: outputs that backward reads where the caller has them.
+        slots: what follows in the tape, which starts with a seal (`codegen.cpu.tape_seal`) and a
+            pointer to each of `kept`.
         tape: its bytes.
         checkpoints: how time is cut to stay within a budget, in words.
     """
@@ -74,8 +74,13 @@ class Training:
     @staticmethod
     def lay_out(kept: Sequence[str], saved: Sequence[Port]) -> tuple[list[Slot], Dim]:
         """The slots, those of the widest elements first, and the tape's size."""
-        slots, end = list[Slot](), Dim.of(-(-POINTER_BYTES * len(kept) // LINE) * LINE)
+        head = SEAL_BYTES + POINTER_BYTES * len(kept)
+        slots, end = list[Slot](), Dim.of(-(-head // LINE) * LINE)
         for port in sorted(saved, key=lambda port: -ITEM_BYTES[port.dtype]):
             slots.append(Slot(port, end))
             end = end + port.bytes
         return slots, end
+
+    def pointer_to(self, kept: str) -> Dim:
+        """Where in the tape the pointer to an output is, in bytes."""
+        return Dim.of(SEAL_BYTES + POINTER_BYTES * self.kept.index(kept))

@@ -17,6 +17,8 @@ from rnncc.ir.training import Training
 from rnncc.packaging.names import c_names
 
 FORMAT = 2
+STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
+"""What follows `NAME_` in the names of the header's structs."""
 
 
 def describe(library: Library, target: Target) -> dict[str, Any]:
@@ -29,10 +31,12 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         "name": library.name,
         "symbols": library.symbols,
         **_functions(library),
-        "inputs": _ports(inputs),
-        "outputs": _ports(outputs),
-        "parameters": [{**port, "packed": True} for port in _ports(library.parameters)],
-        **(_training(library.training) if library.training else {}),
+        "inputs": _ports(library.name, inputs),
+        "outputs": _ports(library.name, outputs),
+        "parameters": [
+            {**port, "packed": True} for port in _ports(library.name, library.parameters)
+        ],
+        **(_training(library.name, library.training) if library.training else {}),
         "stream": _stream(streaming) if streaming else {"refused": library.refusal},
         "workspace": str(library.workspace),
         "weights": library.weights,
@@ -57,12 +61,12 @@ def _functions(library: Library) -> dict[str, Any]:
     return {"functions": functions, "sizes": sizes}
 
 
-def _training(training: Training) -> dict[str, Any]:
+def _training(name: str, training: Training) -> dict[str, Any]:
     """The parameters that the caller holds, the gradients, and the tape."""
     return {
-        "trained": _ports(training.parameters),
-        "output_grads": _ports(training.output_grads),
-        "grads": _ports(training.grads),
+        "trained": _ports(name, training.parameters),
+        "output_grads": _ports(name, training.output_grads),
+        "grads": _ports(name, training.grads),
         "kept": training.kept,
         "tape": str(training.tape),
         "checkpoints": training.checkpoints,
@@ -86,8 +90,9 @@ def _stream(streaming: Streaming) -> dict[str, Any]:
     }
 
 
-def _ports(listed: Sequence[Port]) -> list[dict[str, Any]]:
-    names = c_names([port.name for port in listed])
+def _ports(library: str, listed: Sequence[Port]) -> list[dict[str, Any]]:
+    structs = [f"{library}_{kind}" for kind in STRUCTS]  # C++: no member has its struct's name
+    names = c_names([port.name for port in listed], structs)
     return [
         {
             "name": port.name,

@@ -1,32 +1,74 @@
-"""C identifiers for the names that a net uses."""
+"""C identifiers for the names that a net uses, and the names that a library may have."""
 
 from __future__ import annotations
 
+import keyword
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Collection, Iterable
 
-_RESERVED = frozenset(
-    # C and C++ keywords, then what system headers define as macros or types.
+_KEYWORDS = frozenset(
+    # C to C23, C++ to C++26, alternative tokens, and GNU's own.
     """
     alignas alignof and and_eq asm atomic auto bitand bitor bool break case catch char char16_t
     char32_t char8_t class co_await co_return co_yield compl concept const const_cast consteval
-    constexpr constinit continue decltype default delete do double dynamic_cast else enum explicit
-    export extern false float for friend goto if import inline int long module mutable namespace new
-    noexcept not not_eq nullptr operator or or_eq private protected public register
-    reinterpret_cast requires restrict return short signed sizeof static static_assert static_cast
-    struct switch template this thread_local throw true try typedef typeid typename typeof union
-    unsigned using virtual void volatile wchar_t while xor xor_eq
-    NULL linux unix int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t
+    constexpr constinit continue contract_assert decltype default delete do double dynamic_cast else
+    enum explicit export extern false float for friend goto if import inline int long module mutable
+    namespace new noexcept not not_eq nullptr operator or or_eq private protected public reflexpr
+    register reinterpret_cast requires restrict return short signed sizeof static static_assert
+    static_cast struct switch template this thread_local throw true try typedef typeid typename
+    typeof typeof_unqual union unsigned using virtual void volatile wchar_t while xor xor_eq
     """.split()
 )
+_MACROS = frozenset(
+    # Of C's headers, of POSIX's that rnncc_pool.h includes, of compilers, of Windows; and types.
+    """
+    BUFSIZ BYTE_ORDER CHAR_BIT CLOCKS_PER_SEC CSIGNAL F_LOCK F_OK F_TEST F_TLOCK F_ULOCK FD_SETSIZE
+    I INFINITY L_INCR L_SET L_XTND L_ctermid L_cuserid L_tmpnam LONG_BIT MAX_CANON MAX_INPUT
+    MAXFLOAT MINSIGSTKSZ NAN NDEBUG NFDBITS NGREG NSIG NULL NZERO ONCE_FLAG_INIT P_tmpdir PIPE_BUF
+    R_OK TSS_DTOR_ITERATIONS W_OK WCONTINUED WEOF WEXITED WNOHANG WNOWAIT WORD_BIT WSTOPPED
+    WUNTRACED X_OK
+    assert bool complex errno imaginary kill_dependency math_errhandling max_align_t noreturn
+    nullptr_t offsetof ptrdiff_t rsize_t sa_handler sa_sigaction sched_priority setjmp
+    sigev_notify_attributes sigev_notify_function size_t ssize_t stderr stdin stdout unreachable
+    va_arg va_copy va_end va_start
+    PPC hpux hppa i386 linux m68k mips powerpc sgi sparc sun ultrix unix vax
+    CALLBACK CONST DELETE FALSE FAR IN NEAR OPTIONAL OUT TRUE VOID cdecl far huge hyper interface
+    max min near pascal small
+    """.split()
+)
+_FAMILIES = re.compile(
+    # What the standards reserve by its form: limits, printf's codes, errors, signals and so on.
+    r"""
+    (?!\w*_$)
+    ( u?int\w*_t
+    | [A-Z]\w*_(MAX|MIN|WIDTH|DIG|ENDIAN|FILENO|LOCK_FREE) | U?INT\w+_C | NL_[A-Z]+
+    | E[A-Z0-9]+ | SIG[A-Z]+\d? | (PRI|SCN)[a-zX]\w+ | (HUGE_VAL|SNAN)\w*
+    | M_(1_PI|2_PI|2_SQRTPI|E|LN|LOG|PI|SQRT)\w*
+    | (ADJ|AIO|ATOMIC|BUS|CLD|CLOCK|CLONE|CLOSE|CPU|DBL|EXIT|FE|FLT|FP|FPE|ILL|LC|LDBL|MATH|MOD|
+       POLL|PTHREAD|REG|RENAME|RNNCC|SA|SCHED|SEEK|SEGV|SI|SIG|SIGEV|SS|STA|TIME|TIMER|TRAP)_[A-Z0-9]\w*
+    | (rnncc|si)_\w+ )
+    """,
+    re.VERBOSE | re.ASCII,
+)
+_RESERVED_FORM = re.compile(r"_[_A-Z]")
+"""How names begin that C and C++ keep for compilers and their headers."""
+_OURS = frozenset({"rnncc", "rnncc_pool", "rnncc_runtime"})
+"""Names of rnncc's own headers and modules."""
+
+
+def identifier(name: str) -> str:
+    """A name in the letters of C: what is no letter, digit or `_` becomes `_`."""
+    text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
+    return f"_{text}" if text[0].isdigit() else text
 
 
 def c_name(name: str) -> str:
-    """The C identifier of one name: what C does not allow becomes `_`."""
-    text = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
-    if text[0].isdigit():
-        text = "_" + text
-    return text + "_" if text in _RESERVED else text
+    """The C identifier of one name, none that C, C++ or a header gives a meaning."""
+    text = identifier(name)
+    if _RESERVED_FORM.match(text):
+        text = f"x{text}"
+    return f"{text}_" if _has_meaning(text) else text
 
 
 def c_names(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
@@ -36,11 +78,40 @@ def c_names(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
     """
     used, result = set(taken), list[str]()
     for name in names:
-        plain = identifier = c_name(name)
+        plain = chosen = c_name(name)
         number = 2
-        while identifier in used:
-            identifier = f"{plain}_{number}"
+        while chosen in used:
+            chosen = c_name(f"{plain}_{number}")
             number += 1
-        used.add(identifier)
-        result.append(identifier)
+        used.add(chosen)
+        result.append(chosen)
     return result
+
+
+def _has_meaning(text: str) -> bool:
+    return text in _KEYWORDS or text in _MACROS or _FAMILIES.fullmatch(text) is not None
+
+
+def library_name(text: str) -> str:
+    """A name for a library made of any text; itself where `bad_library_name` finds no fault."""
+    name = identifier(text)
+    if _RESERVED_FORM.match(name):
+        name = f"x{name}"
+    return f"{name}_" if bad_library_name(name) or hides_module(name) else name
+
+
+def bad_library_name(name: str) -> str:
+    """What is wrong with the name of a library, which its functions' names begin with; or ""."""
+    if identifier(name) != name:
+        return "is not a C identifier"
+    if _RESERVED_FORM.match(name):
+        return "is of a form that C and C++ reserve"
+    if name in _KEYWORDS or keyword.iskeyword(name):
+        return "is a keyword of C, C++ or Python"
+    return "is a name of rnncc's own files" if name in _OURS else ""
+
+
+def hides_module(name: str) -> bool:
+    """Whether Python would find `NAME.py` in place of a module that every wrapper needs."""
+    modules: Collection[str] = sys.stdlib_module_names
+    return name in modules or name == "numpy"

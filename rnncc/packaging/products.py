@@ -11,6 +11,7 @@ from rnncc.packaging import texts
 from rnncc.packaging.ar import archive
 from rnncc.packaging.compiled import Artifacts, Compiled
 from rnncc.packaging.link import link_shared
+from rnncc.packaging.names import hides_module
 
 KINDS = {
     "so": "shared library",
@@ -50,9 +51,13 @@ def write_products(
         kinds: keys of `KINDS`.
 
     Raises:
-        CompileError: a kind is unknown, the folder cannot be written, or linking fails.
+        CompileError: a kind is unknown, the module would hide one of Python's, the folder cannot
+            be written, or linking fails.
     """
     wanted = check_kinds(kinds)
+    if "py" in wanted and hides_module(compiled.name):
+        what = f"{compiled.name}.py would hide Python's own module {compiled.name}"
+        raise CompileError("", what, "take another name, or other products")
     try:
         out.mkdir(parents=True, exist_ok=True)
         return _write(compiled, out, wanted)

@@ -21,6 +21,18 @@ TEMPLATES = {
     "cmake": "Config.cmake.j2",
 }
 """Kinds of products that are texts -> their templates."""
+_PARAMETERS = (
+    "inputs",
+    "parameters",
+    "outputs",
+    "output_grads",
+    "grads",
+    "tape",
+    "state",
+    "workspace",
+    "part",
+)
+"""What functions take in front of the sizes, as the header names it."""
 _NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
 
 
@@ -33,8 +45,7 @@ def prepare(kinds: Iterable[str]) -> None:
 
 def header(metadata: Mapping[str, Any]) -> str:
     """`NAME.h`: C99 and C++, in need of no other file of ours."""
-    taken = ("inputs", "outputs", "parameters", "output_grads", "grads", "tape", "state")
-    names = c_names(metadata["symbols"], (*taken, "workspace"))
+    names = c_names(metadata["symbols"], _PARAMETERS)
     sizes = [f"int64_t {name}" for name in names]
     untimed = [s for s, symbol in zip(sizes, metadata["symbols"], strict=True) if symbol != "T"]
     return _render(

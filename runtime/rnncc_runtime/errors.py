@@ -8,6 +8,7 @@ CODES = {
     3: "a sequence length is beyond T",
     4: "a loop takes more turns than its limit",
     5: "an index is outside of its table",
+    6: "the tape is not one that forward left for these sizes, or was used up",
 }
 """What the codes of `include/rnncc.h` mean."""
 

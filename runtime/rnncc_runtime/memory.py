@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import numpy as np
 
 from rnncc_runtime.arrays import address
@@ -22,3 +24,6 @@ class Memory:
         self.size = size
         self.address = -(-begin // ALIGNMENT) * ALIGNMENT
         self.bytes = room[self.address - begin :][:size]
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("memory that compiled code works in cannot be copied or pickled")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from ctypes import addressof, c_void_p
-from typing import Any
+from typing import Any, NoReturn
 from zlib import crc32
 
 import numpy as np
@@ -126,6 +126,9 @@ class Stream(Compiled):
         call.point(places)
         self._run(call.arguments)
         return dict(zip(self.outputs, arrays, strict=True)) if out is None else dict(out)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a stream cannot be copied or pickled, but its `state` can")
 
     def _run(self, arguments: tuple[int, ...]) -> None:
         if code := self._step(*arguments):

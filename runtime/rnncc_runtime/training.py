@@ -1,4 +1,5 @@
 """A model compiled for training: parameters that the caller updates, forward, and backward."""
+# pyright: reportPrivateUsage=false
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from ctypes import addressof, c_void_p
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -30,20 +31,45 @@ _SPARE = 2
 
 @dataclass(eq=False)
 class Tape:
-    """What a forward pass leaves for its backward pass; `Model.backward` uses it up.
+    """What a forward pass leaves for the backward pass of the same model, which uses it up.
 
-    The inputs and outputs of the forward pass belong to it: leave them unchanged until then.
+    The inputs and outputs of the forward pass belong to it: leave them unchanged until then. It
+    holds addresses of this process, and one backward pass writes over it: there are no copies.
     """
 
-    _inputs: Arrays
-    _outputs: list[Array]
-    _sizes: _Sizes
-    _block: Memory | None = field(repr=False)
+    _model: TrainableModel = field(repr=False)
+    _inputs: Arrays = field(repr=False)
+    _outputs: list[Array] = field(repr=False)
+    _sizes: _Sizes = field(repr=False)
+    _blocks: list[Memory] = field(repr=False)
+    """The memory; none once it is used up."""
 
     @property
     def nbytes(self) -> int:
         """Bytes of the tape itself, without inputs and outputs; 0 once used up."""
-        return 0 if self._block is None else self._block.size
+        return sum(block.size for block in self._blocks)
+
+    def _check(self, model: TrainableModel) -> None:
+        if self._model is not model:
+            other = self._model.name
+            whose = "another" if other == model.name else f"the model {other}, another"
+            raise ArrayError(f"the tape is of {whose} model than {model.name} called here")
+        if not self._blocks:
+            raise _used_up()
+
+    def _take(self) -> Memory:
+        """The memory, for one of however many threads ask for it."""
+        try:
+            return self._blocks.pop()  # atomic
+        except IndexError:
+            raise _used_up() from None
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a tape cannot be copied or pickled")
+
+
+def _used_up() -> ArrayError:
+    return ArrayError("the tape was used up by an earlier backward pass")
 
 
 @dataclass(frozen=True)
@@ -132,7 +158,7 @@ class TrainableModel(Compiled):
         tables = [_table(given), _table(parameters), _table(results)]
         self._call("forward", tables, block, sizes, pool)
         named = dict(zip(self.outputs, results, strict=True))
-        return named, Tape(given, results, sizes, block)
+        return named, Tape(self, given, results, sizes, [block])
 
     def backward(
         self,
@@ -145,7 +171,7 @@ class TrainableModel(Compiled):
         """The gradients of a loss with respect to the float inputs and the parameters.
 
         Args:
-            tape: of `forward`; it is used up.
+            tape: of this model's `forward`; it is used up, unless an array is refused.
             output_grads: the loss's gradients with respect to outputs, by their names; an output
                 left out has none.
             wanted: names of inputs and parameters; all by default.
@@ -157,11 +183,12 @@ class TrainableModel(Compiled):
 
         Raises:
             ArrayError: an array is unknown, of a wrong dtype or shape, or not writeable; or the
-                tape was used before.
+                tape was used before, also by another thread, or is of another model.
         """
-        if tape._block is None:  # pyright: ignore[reportPrivateUsage]
-            raise ArrayError("the tape was used up by an earlier backward pass")
-        sizes = tape._sizes  # pyright: ignore[reportPrivateUsage]
+        if not isinstance(tape, Tape):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArrayError(f"the tape is a {type(tape).__name__}, not what forward has returned")
+        tape._check(self)
+        sizes = tape._sizes
         unknown = [name for name in output_grads if name not in self._given]
         if unknown:
             raise ArrayError(f"no output with a gradient is named {', '.join(map(str, unknown))}")
@@ -172,7 +199,7 @@ class TrainableModel(Compiled):
         given = check_inputs(full, self._given)
         results = self._results(wanted, out, sizes)
         self._check_shapes(given, results, sizes)
-        inputs, outputs = tape._inputs, tape._outputs  # pyright: ignore[reportPrivateUsage]
+        inputs, outputs = tape._inputs, tape._outputs
         parameters = self._held()
         if out:
             groups = (self.inputs, inputs), (self.outputs, outputs), (self._given, given)
@@ -180,18 +207,16 @@ class TrainableModel(Compiled):
             written = zip((f"gradient of {name}" for name in self._grads), results, strict=True)
             _check_apart([*read, *self.parameters.items()], list(written))
         tables = [_table(arrays) for arrays in (inputs, parameters, given, results)]
-        block, tape._block = tape._block, None  # pyright: ignore[reportPrivateUsage]
+        block = tape._take()
         self._call("backward", tables, block, sizes, pool)
-        if len(self._spare) < _SPARE:
-            self._spare.append(block)
+        self._keep_spare(block)
         named = zip(self._grads, results, strict=True)
         return {name: array for name, array in named if array is not None}
 
     def run(self, inputs: Mapping[str, object], pool: Parallel | None = None) -> dict[str, Array]:
         """The outputs alone."""
         outputs, tape = self.forward(inputs, pool=pool)
-        if tape._block is not None and len(self._spare) < _SPARE:  # pyright: ignore[reportPrivateUsage]
-            self._spare.append(tape._block)  # pyright: ignore[reportPrivateUsage]
+        self._keep_spare(tape._take())
         return outputs
 
     def _results(
@@ -243,10 +268,17 @@ class TrainableModel(Compiled):
 
     def _take(self, size: int) -> Memory:
         for block in list(self._spare):
-            if block.size == size and block in self._spare:
-                self._spare.remove(block)
+            if block.size == size:
+                try:
+                    self._spare.remove(block)
+                except ValueError:  # another thread was quicker
+                    continue
                 return block
         return Memory(size)
+
+    def _keep_spare(self, block: Memory) -> None:
+        if len(self._spare) < _SPARE:
+            self._spare.append(block)
 
     def _call(
         self, name: str, tables: list[Any], tape: Memory, sizes: _Sizes, pool: Parallel | None

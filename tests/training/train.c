@@ -72,7 +72,20 @@ int main(void) {
     fprintf(stderr, "%d", tiny_forward(&inputs, &parameters, &outputs, tape, workspace, -1, N));
     fprintf(stderr, "%d", tiny_backward(&inputs, &parameters, &output_grads, NULL, tape, workspace,
         T, N));
-    fprintf(stderr, "%d\n", tiny_tape_bytes(T, -1) == (size_t)-1);
+    fprintf(stderr, "%d", tiny_tape_bytes(T, -1) == (size_t)-1);
+
+    /* Tapes: used up, of other sizes, refused in between, of nobody, of a call that failed. */
+#define BACKWARD(outer, t) tiny_backward(&inputs, &parameters, outer, &grads, tape, workspace, t, N)
+    fprintf(stderr, " %d", BACKWARD(&output_grads, T));
+    check(tiny_forward(&inputs, &parameters, &outputs, tape, workspace, T, N));
+    fprintf(stderr, "%d", BACKWARD(&output_grads, T - 1));
+    fprintf(stderr, "%d", BACKWARD(NULL, T));
+    fprintf(stderr, "%d", BACKWARD(&output_grads, T));
+    memset(tape, 0, tiny_tape_bytes(T, N));
+    fprintf(stderr, "%d", BACKWARD(&output_grads, T));
+    check(tiny_forward(&inputs, &parameters, &outputs, tape, workspace, T, N));
+    fprintf(stderr, "%d", tiny_forward(&inputs, &one_missing, &outputs, tape, workspace, T, N));
+    fprintf(stderr, "%d\n", BACKWARD(&output_grads, T));
     free(tape);
     free(workspace);
     return 0;

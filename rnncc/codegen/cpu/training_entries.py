@@ -5,18 +5,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
 from rnncc.codegen.cpu.sizes import bad_size
+from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.cpu.team import Team, alone
 from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
-from rnncc.ir.training import GRAD, KEPT, POINTER_BYTES, SAVED
+from rnncc.ir.training import GRAD, KEPT, SAVED
 
 POINTERS = {"forward": 5, "backward": 6, "init_parameters": 1}
 """Exported functions -> how many pointers they take; in front of the sizes, but for the last."""
@@ -58,19 +59,21 @@ def _forward(glue: _Glue, call: ir.Function) -> ir.Function:
     """Leaves the places of the outputs that backward reads on the tape."""
     training, program = glue.training, glue.library.programs["forward"]
     glue.name_fields("outputs", training.outputs)
-    for number, name in enumerate(training.kept):
+    glue.seal.open()
+    for name in training.kept:
         pointer = glue.field("outputs", name)
         glue.refuse_null(pointer)
         with glue.emit.alone():
-            glue.emit.b.store(pointer, glue.tape(Dim.of(POINTER_BYTES * number)), align=8)
-    return glue.finish(call, program.inputs, program.outputs)
+            glue.emit.b.store(pointer, glue.tape(training.pointer_to(name)), align=8)
+    return glue.finish(call, program.inputs, program.outputs, glue.seal.close)
 
 
 def _backward(glue: _Glue, call: ir.Function) -> ir.Function:
     training, program = glue.training, glue.library.programs["backward"]
     glue.name_fields("output_grads", training.output_grads, GRAD)
     glue.name_fields("grads", training.grads, GRAD)
-    return glue.finish(call, program.inputs, program.outputs)
+    glue.seal.check()
+    return glue.finish(call, program.inputs, program.outputs, glue.seal.break_unless_refused)
 
 
 def _initial(module: ir.Module, library: Library, target: Target) -> ir.Function:
@@ -107,11 +110,12 @@ class _Glue:
         self.emit = Emit.begin(self.function, target, library.symbols)
         self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
         for block in blocks:
-            needed = self.training.tape != 0 if block == "tape" else block != "workspace"
-            if needed:
+            if block != "workspace":
                 self.refuse_null(self.blocks[block])
         if "part" in blocks:
             self.emit.team = Team(module, self.emit.b, self.blocks["part"])
+        self.sizes = self.function.args[1 + len(blocks) :]
+        self.seal = TapeSeal(self.emit, library.name, self.blocks["tape"], self.sizes)
         self._fields: dict[str, tuple[str, int]] = {}
         self.name_fields("inputs", self.training.inputs)
         self.name_fields("parameters", self.training.parameters)
@@ -135,9 +139,13 @@ class _Glue:
         self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
 
     def finish(
-        self, call: ir.Function, inputs: Sequence[Port], outputs: Sequence[Port]
+        self,
+        call: ir.Function,
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        last: Callable[[Value], None],
     ) -> ir.Function:
-        """Fill the tables and call."""
+        """Fill the tables, call, and do what is `last`, given the code that is returned."""
         structs = ("output_grads", "inputs", "parameters"), ("grads", "outputs")
         tables = [
             self.emit.table([self._find(port.name, known) for port in ports])
@@ -145,8 +153,9 @@ class _Glue:
         ]
         part = [self.blocks.get("part") or alone(self.emit)] if self.library.shared else []
         arguments = [self.blocks["weights"], *tables, self.blocks["workspace"], *part]
-        sizes = self.function.args[len(self.blocks) :]
-        self.emit.b.ret(self.emit.b.call(call, [*arguments, *sizes]))
+        code = self.emit.b.call(call, [*arguments, *self.sizes])
+        last(code)
+        self.emit.b.ret(code)
         return self.function
 
     def _find(self, name: str, structs: Sequence[str]) -> Value:
@@ -154,8 +163,7 @@ class _Glue:
         if name.startswith(SAVED):
             return self.tape(next(s.offset for s in self.training.slots if s.port.name == name))
         if name.startswith(KEPT):
-            number = self.training.kept.index(name.removeprefix(KEPT))
-            place = self.tape(Dim.of(POINTER_BYTES * number))
+            place = self.tape(self.training.pointer_to(name.removeprefix(KEPT)))
             return self.emit.b.load(place, typ=POINTER, align=8)
         struct = next(s for s in structs if f"{s}/{name}" in self._fields)
         return self.field(struct, name)

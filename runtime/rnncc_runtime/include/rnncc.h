@@ -12,7 +12,8 @@ enum rnncc_error {
     RNNCC_BAD_SIZE = 2,     /* T, N or a further size is negative or too large */
     RNNCC_BAD_LENGTH = 3,   /* a sequence length beyond T where the net cannot allow it */
     RNNCC_PAST_LIMIT = 4,   /* a loop takes more turns than the limit it was compiled with */
-    RNNCC_BAD_INDEX = 5     /* an index is outside of the table that it chooses from */
+    RNNCC_BAD_INDEX = 5,    /* an index is outside of the table that it chooses from */
+    RNNCC_BAD_TAPE = 6      /* no tape of the same library's forward at these sizes, or a used one */
 };
 
 /* One line for a code; never NULL. */
@@ -24,6 +25,8 @@ static inline const char *rnncc_error_string(int code) {
     case RNNCC_BAD_LENGTH: return "a sequence length is beyond T";
     case RNNCC_PAST_LIMIT: return "a loop takes more turns than its limit";
     case RNNCC_BAD_INDEX: return "an index is outside of its table";
+    case RNNCC_BAD_TAPE:
+        return "the tape is not one that forward left for these sizes, or was used up";
     default: return "unknown error code";
     }
 }
