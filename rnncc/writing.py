@@ -98,29 +98,42 @@ def create(path: Path, mode: int = 0o666) -> BinaryIO:
 
 
 @contextmanager
-def scratch(parent: Path) -> Generator[Path]:
-    """A folder of this process's own, removed at the end of the block."""
+def scratch(folder: Path) -> Generator[None]:
+    """Make a folder of this process's own, and remove it at the end of the block."""
     from shutil import rmtree
 
-    folder = partial_name(parent)
     try:
         folder.mkdir(mode=0o700)
-        yield folder
+        yield
     finally:
         rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
 def staged(out: Path) -> Generator[Path]:
-    """A folder whose files all go into `out` at the end of the block; none if the block fails."""
-    with scratch(out) as folder:
-        yield folder
-        files = sorted(folder.iterdir())
-        for file in files:
-            target = out / file.name
-            if target.is_dir() and not target.is_symlink():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
-        _move(files, out)
+    """A folder whose files all go into `out` at the end of the block; none if the block fails.
+
+    `out` is made if need be.
+
+    Raises:
+        OSError: a file cannot be written; its `filename` is that in `out`, or `out` itself.
+    """
+    missing = [path for path in (out, *out.parents) if not path.exists()]
+    folder = partial_name(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with scratch(folder):
+            yield folder
+            _move(sorted(folder.iterdir()), out)
+    except BaseException as error:  # an interruption too
+        with suppress(OSError):
+            for path in missing:
+                path.rmdir()
+        if not isinstance(error, OSError):
+            raise
+        path = Path(error.filename or out)
+        shown = out / path.name if path.parent in (folder, out) else out
+        raise OSError(error.errno, error.strerror or str(error), str(shown)) from error
 
 
 def partial_name(folder: Path) -> Path:
@@ -130,6 +143,10 @@ def partial_name(folder: Path) -> Path:
 
 def _move(files: Sequence[Path], out: Path) -> None:
     """Put files in place: an interruption comes before the first or after the last."""
+    for file in files:
+        target = out / file.name
+        if target.is_dir() and not target.is_symlink():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
     try:
         for file in files:
             file.replace(out / file.name)

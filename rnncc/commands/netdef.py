@@ -180,14 +180,15 @@ def split(
     """
     from rnncc.commands import netdef_changes, nets
     from rnncc.commands.tables import working
+    from rnncc.writing import staged
 
     message, filled = nets.read(net), nets.read_init(init)
     with working(f"splitting {net}"), nets.named_after(net, message):
         names = [word.strip() for word in outputs.split(",")] if outputs else None
         made = netdef_changes.split(message, filled, names, seed)
-        out.mkdir(parents=True, exist_ok=True)
-        for name, part in zip(("init_net", "predict_net"), made, strict=True):
-            nets.write(part, out / f"{name}.{'pbtxt' if as_text else 'pb'}")
+        with staged(out) as folder:
+            for name, part in zip(("init_net", "predict_net"), made, strict=True):
+                nets.write(part, folder / f"{name}.{'pbtxt' if as_text else 'pb'}")
 
 
 @netdef.command(epilog=example("rnncc netdef diff examples/lstm.pbtxt examples/lstm.pbtxt"))

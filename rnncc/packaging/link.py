@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rnncc.errors import CompileError
-from rnncc.writing import scratch
+from rnncc.writing import partial_name, scratch
 
 _CHOICES = "install a C compiler (cc or clang), lld, or `pip install ziglang`; or set CC"
 _TIMEOUT = 120
@@ -101,7 +101,8 @@ def link_shared(code: bytes, out: Path, name: str, triple: str) -> None:
             "", f"cannot link for {triple}", "rnncc links for Linux; elsewhere take the object file"
         )
     linker = find_linker(triple)
-    with scratch(out.parent) as folder:
+    folder = partial_name(out.parent)
+    with scratch(folder):
         source, script, made = (folder / part for part in ("model.o", "exports", out.name))
         source.write_bytes(code)
         script.write_text(f"{{ global: {name}_*; local: *; }};\n")

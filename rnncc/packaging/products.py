@@ -56,15 +56,11 @@ def write_products(
     """
     wanted = check_kinds(kinds)
     try:
-        out.mkdir(parents=True, exist_ok=True)
         with staged(out) as folder:
             written = _write(compiled, folder, wanted)
         return written.moved(out)
     except OSError as error:
-        name = Path(error.filename or out).name
-        path = out / name if any(name.endswith(f".{kind}") for kind in KINDS) else out
-        reason = error.strerror or str(error)
-        raise CompileError(str(path), f"cannot write: {reason}") from error
+        raise CompileError(error.filename, f"cannot write: {error.strerror}") from error
 
 
 def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
