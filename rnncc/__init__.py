@@ -16,15 +16,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from rnncc.errors import CompileError
-
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from onnx import ModelProto
     from rnncc_runtime import Model, TrainableModel
     from torch.export import ExportedProgram
 
     from rnncc import cells as cells
     from rnncc import torch as torch
+    from rnncc.errors import CompileError as CompileError
     from rnncc.ir.program import Program
     from rnncc.netdef import NetDef
     from rnncc.packaging.compiled import Artifacts
@@ -37,7 +38,9 @@ __all__ = ["CompileError", "__version__", "build", "cells", "compile", "elementw
 
 
 def __getattr__(name: str) -> Any:
-    """`rnncc.cells`, `torch` and `elementwise`, which import much, when they are first used."""
+    """What imports much, when it is first used."""
+    if name == "CompileError":
+        return import_module("rnncc.errors").CompileError
     if name in ("cells", "torch"):
         return import_module(f"rnncc.{name}")
     if name == "elementwise":
@@ -58,7 +61,12 @@ def compile(
 
 
 def compile(
-    net: Source, init: Source | None = None, *, train: bool = False, **options: Any
+    net: Source,
+    init: Source | None = None,
+    *,
+    train: bool = False,
+    max_input: int | str | None = None,
+    **options: Any,
 ) -> Model | TrainableModel:
     """Compile a net in memory, for this machine; needs no linker.
 
@@ -69,6 +77,8 @@ def compile(
         train: a `TrainableModel` with `forward`, `backward` and parameters to update, where
             options["recompute"] (auto, none, all or names) tells what `backward` computes again,
             and options["outputs_with_grads"] the outputs that a loss depends on.
+        max_input: the most bytes that a file may hold, such as "4G"; 2G, or RNNCC_MAX_INPUT,
+            without it (docs/security.md).
         options: fields of `rnncc.options.Options`, such as shapes={"x": ("T", "N", 40)}.
 
     Raises:
@@ -80,8 +90,10 @@ def compile(
         from rnncc import pipeline
         from rnncc.options import Options
 
-        net = _read(net)
-        return pipeline.compile_in_memory(net, init, Options.of(net, {**options, "train": train}))
+        with _limited(max_input):
+            net, init = _read(net), _read(init)
+            chosen = Options.of(net, {**options, "train": train})
+            return pipeline.compile_in_memory(net, init, chosen)
 
 
 def build(
@@ -90,6 +102,7 @@ def build(
     out: str | Path = ".",
     name: str | None = None,
     products: Iterable[str] = ("so", "h", "py"),
+    max_input: int | str | None = None,
     **options: Any,
 ) -> Artifacts:
     """Compile a net into files: `libNAME.so`, `NAME.h`, `NAME.py`.
@@ -99,6 +112,7 @@ def build(
         out: the folder to write into; made if need be.
         name: NAME; without it the file's stem.
         products: which files, among so, h, py, o, a, pc, cmake.
+        max_input: as for `compile`.
 
     Raises:
         CompileError: as for `compile`; or no linker is found; or a file cannot be written.
@@ -110,16 +124,27 @@ def build(
         from rnncc.options import Options
         from rnncc.packaging.products import check_kinds, prepare, write_products
 
-        net = _read(net)
-        kinds, chosen = check_kinds(products), Options.of(net, {**options, "name": name})
-        compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
+        with _limited(max_input):
+            net, init = _read(net), _read(init)
+            kinds, chosen = check_kinds(products), Options.of(net, {**options, "name": name})
+            compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
         return write_products(compiled, Path(out), kinds)
 
 
+def _limited(most: int | str | None) -> AbstractContextManager[None]:
+    """Bounds what is read until the end of the block."""
+    from rnncc.sizes import parse_bytes
+    from rnncc.sources import limited
+
+    return limited(None if most is None else parse_bytes(most, "max_input"))
+
+
 def _read(net: Any) -> Any:
-    """A program of `torch.export` as a net; anything else as it is."""
+    """A program of `torch.export` as a net, a pipe as what it holds; anything else as it is."""
     if type(net).__module__ != "torch.export.exported_program":
-        return net
+        from rnncc.sources import settled
+
+        return settled(net)
     from rnncc.frontends.torch.exported import import_exported
 
     return import_exported(net, packed=True).program

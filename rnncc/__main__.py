@@ -1,8 +1,20 @@
-"""`python -m rnncc` is the command `rnncc`."""
+"""The command `rnncc`, also as `python -m rnncc`."""
 
+from __future__ import annotations
+
+import os
 import sys
 
-from rnncc.cli import main
+
+def main() -> int:
+    """Run one command; the exit status."""
+    try:
+        from rnncc.cli import main as run  # takes long enough to be interrupted
+    except KeyboardInterrupt:
+        print("rnncc: error: interrupted", file=sys.stderr, flush=True)
+        os._exit(130)
+    return run()
+
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,18 +7,23 @@ not kept.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
-import threading
-from collections.abc import Iterator
+import re
+import stat
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rnncc.errors import CompileError
 from rnncc.options import Options
 from rnncc.sizes import parse_bytes
+from rnncc.sources import is_regular, read_bytes
+from rnncc.writing import PARTIAL, replacing
 
 if TYPE_CHECKING:
     from rnncc.codegen.target import Target
@@ -27,8 +32,12 @@ if TYPE_CHECKING:
 LIMIT = 256 << 20
 """Bytes of all entries, where RNNCC_CACHE_BYTES does not say otherwise."""
 
-LARGEST_NET = 1 << 30
+LARGEST_NET = LARGEST_ENTRY = 1 << 30
+FOLDER = "rnncc-models"
+"""Holds the entries, and nothing that is not the cache's."""
+
 _SUFFIX = ".model"
+_ENTRY = re.compile(r"[0-9a-f]{40}\.model")
 _DIGEST = 32
 
 
@@ -39,9 +48,13 @@ def key_of(net: Any, init: Any, options: Options, target: Target) -> str | None:
         net, init: as for `rnncc.compile`.
         options: those that show what happens inside keep nothing.
         target: the machine that the options name.
+
+    Raises:
+        CompileError: RNNCC_CACHE_BYTES is no number of bytes.
     """
     if folder() is None or options.dump_ir or options.time_passes or options.verify_each:
         return None
+    _limit()  # an error of the environment shows before the work
     if options.functions:
         return None  # Python code, whose meaning is not in its text alone
     content = _content(net)
@@ -62,45 +75,42 @@ def key_of(net: Any, init: Any, options: Options, target: Target) -> str | None:
 
 
 def find(key: str | None) -> bytes | None:
-    """What a key's entry holds, which becomes the one used last; a damaged one is removed."""
-    path = _path(key)
-    if path is None:
+    """What a key's entry holds, which becomes the one used last.
+
+    None where there is none, or it is not as `keep` left it.
+    """
+    if key is None or (where := _entries()) is None:
         return None
+    path = where / f"{key}{_SUFFIX}"
     try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    checksum, content = data[:_DIGEST], data[_DIGEST:]
-    with suppress(OSError):
-        if blake2b(content, digest_size=_DIGEST).digest() != checksum:
+        data = _own_file(path, LARGEST_ENTRY)
+        checksum, content = data[:_DIGEST], data[_DIGEST:]
+        if _checksum(key, content) != checksum:
             path.unlink()
             return None
         os.utime(path)
+    except OSError:
+        return None
     return content
 
 
 def keep(key: str | None, content: bytes) -> None:
     """Write an entry in one step, then remove those used longest ago until all fit."""
-    path, limit = _path(key), _limit()
-    if path is None:
+    limit = _limit()
+    if key is None or len(content) + _DIGEST > min(limit, LARGEST_ENTRY):
         return
-    if len(content) + _DIGEST > limit:
-        return
-    partial = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with partial.open("wb") as file:
-            file.write(blake2b(content, digest_size=_DIGEST).digest())
+    with suppress(OSError):
+        where = _entries(make=True)
+        if where is None:
+            return
+        with replacing(where / f"{key}{_SUFFIX}", 0o600) as file:
+            file.write(_checksum(key, content))
             file.write(content)
-        partial.replace(path)
-        _evict(path.parent, limit)
-    except OSError:
-        with suppress(OSError):
-            partial.unlink(missing_ok=True)
+        _evict(where, limit)
 
 
 def folder() -> Path | None:
-    """Where entries lie; None where the cache is off, or the folder is one that others write to."""
+    """What holds the folder of entries; None where the cache is off, or others may write to it."""
     if os.environ.get("RNNCC_CACHE") == "0":
         return None
     if chosen := os.environ.get("RNNCC_CACHE_DIR"):
@@ -110,23 +120,58 @@ def folder() -> Path | None:
         if not Path(shared).is_absolute():
             shared = os.path.expanduser("~/.cache")  # noqa: PTH111, Path.home() may raise
         found = Path(shared) / "rnncc"
-    return found if _is_ours(found) else None
+    return found if _is_ours(found, os.stat) else None
 
 
-def _is_ours(path: Path) -> bool:
-    """Whether nobody else can put code into a folder."""
+def _entries(make: bool = False) -> Path | None:
+    """The folder of entries, in which nothing else lies; None where it is not this user's alone.
+
+    Raises:
+        OSError: it is to be made, and cannot be.
+    """
+    above = folder()
+    if above is None:
+        return None
+    where = above / FOLDER
+    if make:
+        for missing in reversed([p for p in (where, *where.parents) if not p.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)  # whatever the umask: entries are code
+    return where if _is_ours(where, os.lstat) else None
+
+
+def _is_ours(path: Path, status_of: Callable[[Path], os.stat_result]) -> bool:
+    """Whether nobody else can put code into a folder; one that is not there can be made."""
     try:
-        status = path.stat()
+        status = status_of(path)
     except FileNotFoundError:
-        return True  # `keep` makes it
-    except OSError:
+        return True
+    except (OSError, ValueError):
         return False
+    return stat.S_ISDIR(status.st_mode) and _is_own(status)
+
+
+def _is_own(status: os.stat_result) -> bool:
+    """Whether a file is this user's, and nobody else may write to it."""
     return not status.st_mode & 0o022 and (os.name != "posix" or status.st_uid == os.getuid())
 
 
-def _path(key: str | None) -> Path | None:
-    where = folder()
-    return None if key is None or where is None else where / f"{key}{_SUFFIX}"
+def _own_file(path: Path, most: int) -> bytes:
+    """What a file of this user's holds.
+
+    Raises:
+        OSError: it is a link, a FIFO or a device, somebody else's, or larger than `most`.
+    """
+    flags = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # a FIFO would block
+    with os.fdopen(os.open(path, os.O_RDONLY | flags), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or not _is_own(status) or status.st_size > most:
+            raise OSError(errno.EPERM, os.strerror(errno.EPERM), str(path))
+        return file.read(most)
+
+
+def _checksum(key: str, content: bytes) -> bytes:
+    """Of an entry under its own name: under another it counts as damaged."""
+    return blake2b(content, digest_size=_DIGEST, key=key.encode()).digest()
 
 
 def _limit() -> int:
@@ -135,13 +180,18 @@ def _limit() -> int:
 
 
 def _evict(where: Path, limit: int) -> None:
-    """Remove files, those used longest ago first, until the rest is no larger than the limit."""
+    """Remove entries, those used longest ago first, until the rest is no larger than the limit.
+
+    Whatever the cache has not made is neither counted nor removed.
+    """
     found = list[tuple[float, int, str]]()
     for entry in os.scandir(where):
-        if entry.name.endswith(_SUFFIX) or f"{_SUFFIX}." in entry.name:  # also writes that stopped
+        is_partial = PARTIAL.fullmatch(entry.name)  # also writes that stopped
+        if is_partial or _ENTRY.fullmatch(entry.name):
             with suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
-                found.append((status.st_mtime, status.st_size, entry.path))
+                if stat.S_ISREG(status.st_mode) and _is_own(status):
+                    found.append((status.st_mtime, status.st_size, entry.path))
     total = sum(size for _, size, _ in found)
     for _, size, path in sorted(found):
         if total <= limit:
@@ -156,10 +206,10 @@ def _content(source: Any) -> bytes | None:
     if isinstance(source, (str, Path)):
         path = Path(source)
         try:
-            if not path.is_file() or path.stat().st_size > LARGEST_NET:
+            if not is_regular(path) or path.stat().st_size > LARGEST_NET:
                 return None
-            return path.suffix.encode() + b"\n" + path.read_bytes()
-        except OSError:
+            return os.fsencode(path.suffix) + b"\n" + read_bytes(path)
+        except (CompileError, OSError):
             return None  # the importer says why
     if isinstance(source, bytes):
         return source
@@ -173,7 +223,6 @@ def _beside(source: Any, content: bytes) -> bytes | None:
     of the files that its tensors lie in."""
     from importlib import metadata
 
-    from rnncc.errors import CompileError
     from rnncc.frontends.onnx.reading import external_files, is_onnx, load
 
     if not is_onnx(source):
@@ -186,7 +235,7 @@ def _beside(source: Any, content: bytes) -> bytes | None:
                 told.append((str(file), status.st_size, status.st_mtime_ns))
     except (CompileError, OSError, metadata.PackageNotFoundError):
         return None  # the importer says why
-    return repr(told).encode()
+    return repr(told).encode(errors="backslashreplace")
 
 
 def _program(program: Program) -> bytes:

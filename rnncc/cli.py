@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import gc
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -15,17 +14,26 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rnncc import CompileError, __version__
+from rnncc.commands import console
 from rnncc.commands.bench import bench
 from rnncc.commands.help import example
 from rnncc.commands.netdef import netdef
-from rnncc.commands.options import JSON, MEMORY_BUDGET, NET, RECOMPUTE, options_of, source_options
-from rnncc.errors import InternalError
+from rnncc.commands.options import (
+    JSON,
+    MEMORY_BUDGET,
+    NET,
+    RECOMPUTE,
+    options_of,
+    settle,
+    source_options,
+)
 from rnncc.packaging.products import DEFAULT_KINDS, KINDS
 from rnncc.stages import SELDOM
 
 if TYPE_CHECKING:
     from rnncc.options import Options
     from rnncc.packaging.compiled import Artifacts, Compiled
+    from rnncc.sources import NetFile
 
 TEXTS = ("rnn", "kern", "llvm", "asm")
 EMITTED = (*TEXTS, "obj", "so")
@@ -81,8 +89,8 @@ cli.add_command(bench)
 )
 @click.option("--plan-for", metavar="T,N", help="Sizes for budget and tuning, or T=100,N=4.")
 def compile(
-    net: Path,
-    init: Path | None,
+    net: NetFile,
+    init: NetFile | None,
     out: Path | None,
     products: str | None,
     emit: str | None,
@@ -139,7 +147,7 @@ def _tell(compiled: Compiled, written: Artifacts, options: Options, seconds: flo
         "rnncc run examples/lstm.pbtxt --init examples/lstm_init.pbtxt -i examples/lstm.npz"
     )
 )
-@click.argument("net_or_library", type=click.Path(path_type=Path))
+@click.argument("net_or_library", type=click.Path(path_type=Path), callback=settle)
 @source_options
 @click.option(
     "-i", "--input", "inputs", multiple=True, metavar="FILE", help="x.npz, or NAME=x.npy."
@@ -147,19 +155,19 @@ def _tell(compiled: Compiled, written: Artifacts, options: Options, seconds: flo
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="y.npz, or y.npy for one.")
 @click.option("--threads", type=click.IntRange(1), default=1, help="How many compute; 1 without.")
 def run(
-    net_or_library: Path,
-    init: Path | None,
+    net_or_library: NetFile,
+    init: NetFile | None,
     inputs: Sequence[str],
     out: Path | None,
     threads: int,
     **options: Any,
 ) -> None:
     """Run a net or a compiled library on arrays; without -o, print a summary of the outputs."""
-    from rnncc.commands import running
+    from rnncc.commands import arrays, running
 
     given = running.read_arrays(inputs)
-    if running.is_library(net_or_library):
-        model = running.load(net_or_library)
+    if (library := running.library_in(net_or_library)) is not None:
+        model = running.load(library)
     else:
         from rnncc import pipeline
 
@@ -169,14 +177,14 @@ def run(
     if out is None:
         running.print_arrays(results)
     else:
-        running.write_arrays(results, out)
+        arrays.write(results, out)
 
 
 @cli.command(epilog=example("rnncc inspect examples/lstm.pbtxt --init examples/lstm_init.pbtxt"))
 @NET
 @source_options
 @JSON
-def inspect(net: Path, init: Path | None, as_json: bool, **options: Any) -> None:
+def inspect(net: NetFile, init: NetFile | None, as_json: bool, **options: Any) -> None:
     """Show a net's operators, blobs, versions, shapes and parameters."""
     from rnncc.commands import inspection
 
@@ -202,8 +210,8 @@ def inspect(net: Path, init: Path | None, as_json: bool, **options: Any) -> None
 @click.option("--html", type=click.Path(path_type=Path), help="A page that draws the plan.")
 @JSON
 def plan(
-    net: Path,
-    init: Path | None,
+    net: NetFile,
+    init: NetFile | None,
     plan_for: str | None,
     html: Path | None,
     as_json: bool,
@@ -216,8 +224,9 @@ def plan(
     report = planning.report_of(net, init, options_of(net, options), plan_for)
     if html is not None:
         from rnncc.planning.drawing import draw
+        from rnncc.writing import write_file
 
-        html.write_text(draw(report), encoding="utf-8")
+        write_file(html, draw(report))
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     elif html is None:
@@ -230,7 +239,13 @@ def plan(
     )
 )
 @NET
-@click.argument("init_net", metavar="[INIT]", required=False, type=click.Path(path_type=Path))
+@click.argument(
+    "init_net",
+    metavar="[INIT]",
+    required=False,
+    type=click.Path(path_type=Path),
+    callback=settle,
+)
 @source_options
 @click.option("--for", "at", metavar="T,N", help="The sizes, or T=7,N=3; 7,3 without it.")
 @RECOMPUTE
@@ -244,9 +259,9 @@ def plan(
 )
 @JSON
 def check(
-    net: Path,
-    init_net: Path | None,
-    init: Path | None,
+    net: NetFile,
+    init_net: NetFile | None,
+    init: NetFile | None,
     at: str | None,
     inputs: Sequence[str],
     as_json: bool,
@@ -313,18 +328,20 @@ def ops(onnx: bool, as_json: bool) -> None:
 
 
 def _emit(
-    net: Path, init: Path | None, out: Path | None, kind: str, options: dict[str, Any]
+    net: NetFile, init: NetFile | None, out: Path | None, kind: str, options: dict[str, Any]
 ) -> None:
     """Write one form of the net to a file; texts without a file to stdout."""
     from rnncc import pipeline
+    from rnncc.commands.tables import print_bytes
+    from rnncc.writing import write_file
 
     chosen = options_of(net, options)
     made = pipeline.emit(net, init, chosen, kind)
     if isinstance(made, bytes) or out is not None:
         path = out or Path(f"{chosen.name}.o")
-        path.write_bytes(made if isinstance(made, bytes) else made.encode())
+        write_file(path, made)
     else:
-        click.echo(made)
+        print_bytes(f"{made}\n".encode())
 
 
 def _words(text: str | None) -> list[str]:
@@ -332,50 +349,13 @@ def _words(text: str | None) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit status: 0, 1 for a fault of rnncc, 2 for bad input."""
+    """Run one command; the exit status, as `rnncc.commands.console` says.
+
+    Args:
+        arguments: those of this process without it, which then is the command's own.
+    """
     # What a short process makes lives until its end: looking for garbage then and at the end is a
     # fifth of a compile.
     gc.set_threshold(SELDOM)
     atexit.register(gc.freeze)
-    try:
-        status = cli.main(arguments, prog_name="rnncc", standalone_mode=False)
-        sys.stdout.flush()
-        return status or 0
-    except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        return 2
-    except (click.Abort, KeyboardInterrupt):
-        return _fail("interrupted", 130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except Exception as error:
-        if os.environ.get("RNNCC_DEBUG"):
-            raise
-        return _explain(error)
-
-
-def _explain(error: Exception) -> int:
-    """Print one line for an error; 2 if the user can mend it."""
-    from rnncc_runtime import ModelError
-
-    if isinstance(error, click.ClickException):
-        context = getattr(error, "ctx", None)
-        where = f" (see {context.command_path} --help)" if context else ""
-        return _fail(error.format_message().rstrip(".") + where, 2)
-    if isinstance(error, (CompileError, ModelError)):
-        return _fail(str(error), 2)
-    if isinstance(error, OSError):
-        return _fail(f"{error.filename or 'file'}: {error.strerror or error}", 2)
-    if isinstance(error, MemoryError):
-        return _fail("out of memory", 1)
-    kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
-    told = f"internal error: {kind}{error}"
-    return _fail(f"{told} (RNNCC_DEBUG=1 shows where)", 1)
-
-
-def _fail(message: str, status: int) -> int:
-    click.echo(f"rnncc: error: {' '.join(message.split())}", err=True)
-    return status
+    return console.run_process(cli) if arguments is None else console.run(cli, arguments)

@@ -104,7 +104,7 @@ class Options:
             values["dump_ir"] = Path(values["dump_ir"])
         _check_training(values)
         _check_precision(values)
-        _check_tuning(values.get("tuning", {}))
+        check_tuning(values.get("tuning", {}))
         if "state" in values:
             values["state"] = _state_of(values["state"], bool(values.get("train")))
         seed = values.get("seed", 0)
@@ -160,7 +160,8 @@ def _check_precision(values: dict[str, Any]) -> None:
         raise CompileError("", what, "train without it, then compile the trained net with it")
 
 
-def _check_tuning(settings: Mapping[str, Any]) -> None:
+def check_tuning(settings: Mapping[str, Any]) -> None:
+    """Raise `CompileError` for settings of the code generator that are none."""
     for name, value in settings.items():
         if name not in TUNABLE:
             raise CompileError("", f"no setting is named {name}", ", ".join(TUNABLE))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from rnncc.errors import CompileError, InternalError
 from rnncc.options import Options
 from rnncc.stages import beside, show, timed
+from rnncc.writing import write_file, write_new
 
 if TYPE_CHECKING:
     from rnncc_runtime import Model, TrainableModel
@@ -225,7 +226,7 @@ def compile_in_memory(net: Any, init: Any, options: Options) -> Model | Trainabl
     """A model that runs in this process; from the cache on disk if it was compiled before."""
     from rnncc import cache
     from rnncc.codegen import llvm
-    from rnncc.packaging.image import Image
+    from rnncc.packaging.image import Image, ImageError
 
     options = _settled(net, init, options)
     target = target_of(options)
@@ -233,11 +234,11 @@ def compile_in_memory(net: Any, init: Any, options: Options) -> Model | Trainabl
     key = cache.key_of(net, init, options, target)
     found = cache.find(key)
     if found is not None:
-        image = Image.from_bytes(found)
-    else:
-        image = make_image(build_library(import_source(net, init, options), options), options)
-        if key == cache.key_of(net, init, options, target):  # the files are what they were
-            cache.keep(key, image.to_bytes())
+        with suppress(ImageError):  # what is no image is made anew
+            return load_image(Image.from_bytes(found))
+    image = make_image(build_library(import_source(net, init, options), options), options)
+    if key == cache.key_of(net, init, options, target):  # the files are what they were
+        cache.keep(key, image.to_bytes())
     return load_image(image)
 
 
@@ -260,7 +261,9 @@ def make_image(library: Library, options: Options) -> Image:
     with run.timed("llvm", library):
         made = emit_module(library, target, metadata)
         text = str(made.module)
-        code = llvm.optimise(text, target, jit=True, linked=made.linked).object_code
+        # in a thread, as this one then ends at once when it is interrupted
+        work = beside(lambda: llvm.optimise(text, target, jit=True, linked=made.linked).object_code)
+        code = work()
     run.report()
     symbols = {name: f.name for name, f in made.entries.items()}
     symbols |= {name: f"{library.name}_{name}" for name in made.sizes}
@@ -295,12 +298,13 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
     if kind == "kern":
         return "".join(f"{kernels.module}\n" for kernels in library.programs.values())
     target = target_of(options)
-    made = generate(library, target, describe(library, target))
-    return {
-        "llvm": lambda: made.text,
-        "asm": lambda: made.assembly,
-        "obj": lambda: made.object_code,
-    }[kind]()
+    optimised = generator(library, target, describe(library, target))
+    forms: dict[str, Callable[[Optimised], str | bytes]] = {
+        "llvm": lambda made: made.text,
+        "asm": lambda made: made.assembly,
+        "obj": lambda made: made.object_code,
+    }
+    return beside(lambda: forms[kind](optimised()))()
 
 
 def _parts(program: Program, options: Options) -> list[Program]:
@@ -362,7 +366,7 @@ class _Run:
             path = self.options.dump_ir / f"{number:02}-{name}.mlir"
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(f"{program}\n")
+                write_file(path, f"{program}\n")
             except OSError as error:
                 raise CompileError(str(path), f"cannot write: {error.strerror}") from error
 
@@ -375,6 +379,10 @@ class _Run:
     def _blame(self, name: str, program: Any) -> InternalError:
         import tempfile
 
-        path = Path(tempfile.gettempdir()) / f"rnncc-{program.name}-{name}.mlir"
-        path.write_text(f"{program}\n")
-        return InternalError(f"pass {name!r} failed on {program.source}; its IR is in {path}")
+        told = f"pass {name!r} failed on {program.source}"
+        try:
+            folder = Path(tempfile.gettempdir())
+            path = write_new(folder, f"rnncc-{program.name}-{name}", ".mlir", f"{program}\n")
+        except Exception as error:  # the IR may be what is wrong, or the disk full
+            return InternalError(f"{told}; its IR could not be written: {error}")
+        return InternalError(f"{told}; its IR is in {path}")

@@ -1,31 +1,172 @@
-"""What reading a net of any format needs: the bytes of a file, bounded, and names that are text."""
+"""Reads every input: files, pipes and standard input, bounded while they are read; and names.
+
+In: paths. Out: bytes, of which there are never more than `limit()`.
+"""
 
 from __future__ import annotations
 
+import io
+import os
+import stat
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from rnncc.errors import CompileError, Location
+from rnncc.sizes import parse_bytes
 
-MAX_BYTES = 1 << 31
+LIMIT = 2 << 30
+"""The most bytes of one input, where neither an option nor the environment says otherwise."""
+VARIABLE = "RNNCC_MAX_INPUT"
+HINT = f"--max-input or {VARIABLE} allows more"
+MAX_MESSAGE = (2 << 30) - 1
 """Protobuf's own limit on the size of a message."""
 MAX_NAME = 1000
 """How many characters a name may have."""
+STDIN = "<stdin>"
+
+_CHUNK = 1 << 20
+_chosen: ContextVar[int | None] = ContextVar("max_input", default=None)
+
+
+class Content(bytes):
+    """What was read of something that can be read only once.
+
+    Attributes:
+        origin: what messages call it; also the text that `str` gives.
+    """
+
+    origin: str
+
+    def __new__(cls, data: bytes, origin: str) -> Content:
+        made = super().__new__(cls, data)
+        made.origin = origin
+        return made
+
+    def __str__(self) -> str:
+        return self.origin
+
+
+NetFile = Path | Content
+"""A net that a command was given: a path, or what was read of a pipe."""
+
+
+def limit() -> int:
+    """The most bytes that are read of one input.
+
+    Raises:
+        CompileError: RNNCC_MAX_INPUT is no number of bytes.
+    """
+    chosen = _chosen.get()
+    if chosen is not None:
+        return chosen
+    text = os.environ.get(VARIABLE)
+    return LIMIT if text is None else parse_bytes(text, VARIABLE)
+
+
+@contextmanager
+def limited(most: int | None) -> Generator[None]:
+    """Until the end of the block read no more than this of one input; None changes nothing."""
+    before = _chosen.set(_chosen.get() if most is None else most)
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds.
+    """What a file, a pipe or a device holds.
 
     Raises:
         CompileError: there is no such file, it cannot be read, or it is too large.
     """
     try:
-        if path.is_file() and path.stat().st_size >= MAX_BYTES:
-            raise CompileError(str(path), f"is larger than {MAX_BYTES} bytes")
-        return path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            return read_stream(file, str(path))
     except OSError as error:
         raise CompileError(str(path), error.strerror or str(error)) from error
     except ValueError as error:  # a path with a NUL in it
         raise CompileError(repr(str(path)), str(error)) from error
+
+
+def read_stdin() -> Content:
+    """What standard input holds; raises `CompileError` where it is closed or too large."""
+    try:
+        return Content(read_stream(sys.stdin.buffer, STDIN), STDIN)
+    except OSError as error:
+        raise CompileError(STDIN, error.strerror or str(error)) from error
+
+
+def read_stream(file: BinaryIO, name: str) -> bytes:
+    """All that is left of an open file.
+
+    Raises:
+        CompileError: it is too large, found out before more than the limit is held.
+        OSError: it cannot be read.
+    """
+    most = limit()
+    if _regular_size(file) > most:
+        raise too_large(name, most)
+    held = io.BytesIO()
+    while chunk := file.read(_CHUNK):
+        if held.tell() + len(chunk) > most:
+            raise too_large(name, most)
+        held.write(chunk)
+    return held.getvalue()
+
+
+def _regular_size(file: BinaryIO) -> int:
+    """The size of a regular file, 0 of anything else."""
+    try:
+        status = os.fstat(file.fileno())
+    except OSError:  # a stream of Python's own has no descriptor
+        return 0
+    return status.st_size if stat.S_ISREG(status.st_mode) else 0
+
+
+def too_large(name: str, most: int) -> CompileError:
+    """The error of an input that holds more than the limit."""
+    return CompileError(name, f"holds more than {most} bytes", HINT)
+
+
+def is_regular(path: Path) -> bool:
+    """Whether a path leads to a regular file; no path raises."""
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+def settled(source: Any) -> Any:
+    """A pipe's or a device's path as its content, which can be read only once; else the source.
+
+    Raises:
+        CompileError: as for `read_bytes`.
+    """
+    if not isinstance(source, (str, Path)):
+        return source
+    try:
+        mode = Path(source).stat().st_mode
+    except (OSError, ValueError):
+        return source  # whoever reads it says why
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
+        return source
+    return Content(read_bytes(Path(source)), str(source))
+
+
+def called(source: object, otherwise: str) -> str:
+    """What messages call a source: a path, the origin of what was read; else as given."""
+    return str(source) if isinstance(source, (str, Path, Content)) else otherwise
+
+
+def check_message(data: bytes, name: str) -> None:
+    """Raise `CompileError` for more bytes than a message of protobuf may have."""
+    if len(data) > MAX_MESSAGE:
+        what = f"is larger than {MAX_MESSAGE} bytes, protobuf's limit"
+        raise CompileError(name, what, "an ONNX model can have its tensors in other files")
 
 
 def check_name(text: str | bytes, location: Location | str) -> None:

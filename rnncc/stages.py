@@ -80,9 +80,11 @@ def beside(work: Callable[[], T]) -> Callable[[], T]:
             errors.append(error)
 
     before = threading.stack_size(STACK)
-    thread = threading.Thread(target=run)
-    thread.start()
-    threading.stack_size(before)
+    try:
+        thread = threading.Thread(target=run)
+        thread.start()
+    finally:
+        threading.stack_size(before)
 
     def wait() -> T:
         thread.join()

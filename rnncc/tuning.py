@@ -20,7 +20,7 @@ from rnncc.bench.timing import alternate
 from rnncc.codegen import llvm
 from rnncc.errors import CompileError
 from rnncc.ir.library import Library
-from rnncc.options import Options
+from rnncc.options import Options, check_tuning
 from rnncc.packaging.image import Image
 from rnncc.sizes import given_sizes
 
@@ -51,12 +51,21 @@ def tuned(net: Any, init: Any, options: Options) -> Options:
     llvm.check_runs_here(target)
     key = cache.key_of(net, init, options, target)
     found = cache.find(key)
-    if found is not None:
-        settings = json.loads(found)
-    else:
+    settings = None if found is None else _remembered(found)
+    if settings is None:
         settings = _measured(net, init, replace(options, tune=False))
         cache.keep(key, json.dumps(settings).encode())
     return replace(options, tune=False, tuning=settings)
+
+
+def _remembered(entry: bytes) -> dict[str, int] | None:
+    """The settings of an entry; None where they are none."""
+    try:
+        settings = json.loads(entry)
+        check_tuning(settings)
+    except (ValueError, AttributeError, CompileError):
+        return None
+    return settings
 
 
 def _measured(net: Any, init: Any, options: Options) -> dict[str, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import struct
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import rnncc
 from rnncc import cache, cells, pipeline
 from rnncc.errors import CompileError
 from rnncc.netdef import Argument, NetDef, OperatorDef
+from rnncc.packaging.image import Image, ImageError
 
 WIDTH = 5
 
@@ -57,7 +60,7 @@ def result(model: Model) -> bytes:
 
 def entries(folder: Path) -> list[Path]:
     """The entries there are."""
-    return sorted(folder.glob("*.model"))
+    return sorted((folder / cache.FOLDER).glob("*.model"))
 
 
 def never(*arguments: object) -> Any:
@@ -175,7 +178,7 @@ def test_least_recently_used_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -
         made += (entry for entry in entries(folder) if entry not in made)
         os.utime(made[age], (age, age))
     oldest = made[0]
-    stopped = folder / f".{oldest.name}.1.1"  # what a writer that was killed leaves
+    stopped = oldest.parent / f".rnncc-{16 * '0'}"  # what a writer that was killed leaves
     stopped.write_bytes(bytes(10))
     os.utime(stopped, (0, 0))
     rnncc.compile(net(), init(1.0))  # used: now the youngest
@@ -195,6 +198,7 @@ def test_what_is_too_large_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyP
     rnncc.compile(net(), init())
     assert not folder.exists()
     monkeypatch.setenv("RNNCC_CACHE_BYTES", "many")
+    monkeypatch.setattr(pipeline, "import_source", never)  # it is told before the work
     with pytest.raises(CompileError, match="RNNCC_CACHE_BYTES: 'many' is not a number of bytes"):
         rnncc.compile(net(), init())
 
@@ -213,7 +217,7 @@ def test_full_disk_is_no_error(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(Path, "replace", full)
     rnncc.compile(net(), init())
-    assert list(folder.iterdir()) == []
+    assert list((folder / cache.FOLDER).iterdir()) == []
 
 
 def test_folders_that_others_write_to_are_not_used(folder: Path) -> None:
@@ -236,7 +240,7 @@ def test_writers_at_once(folder: Path) -> None:
         thread.join()
     assert len(results) == 6
     assert len(set(results)) == 2
-    assert len(list(folder.iterdir())) == len(entries(folder)) == 2
+    assert len(list((folder / cache.FOLDER).iterdir())) == len(entries(folder)) == 2
 
 
 def test_errors_are_not_kept(folder: Path) -> None:
@@ -244,3 +248,119 @@ def test_errors_are_not_kept(folder: Path) -> None:
         with pytest.raises(CompileError, match="Tanch"):
             rnncc.compile(net("Tanch"), init())
     assert not folder.exists()
+
+
+def test_files_of_others_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever their names: they are neither counted nor touched."""
+    rnncc.compile(net(), init())
+    (entry,) = entries(folder)
+    foreign: list[Path] = []
+    for place in (folder, entry.parent):
+        foreign += [place / name for name in ("thesis.model", ".old.model.bak", f"{entry.name}x")]
+    foreign += [folder / entry.name, folder / f".rnncc-{16 * '0'}"]
+    for path in foreign:
+        path.write_bytes(bytes(entry.stat().st_size))
+        os.utime(path, (0, 0))
+    strange = [entry.parent / f"{digit * 40}.model" for digit in "0123"]
+    os.mkfifo(strange[0])
+    strange[1].mkdir()
+    strange[2].symlink_to(foreign[0])
+    strange[3].symlink_to("/dev/zero")
+    monkeypatch.setenv("RNNCC_CACHE_BYTES", str(entry.stat().st_size * 3 // 2))
+    rnncc.compile(net(), init(2.0))
+    assert not entry.exists()  # one was too much
+    for path in foreign:
+        assert path.stat().st_mtime == 0
+    for path in strange:
+        assert path.lstat()
+    assert len(entries(folder)) == 1 + len(strange) + len(("thesis.model",))
+
+
+def replaced_by_fifo(entry: Path) -> None:
+    os.mkfifo(entry)
+
+
+def replaced_by_folder(entry: Path) -> None:
+    entry.mkdir()
+
+
+def replaced_by_device(entry: Path) -> None:
+    entry.symlink_to("/dev/zero")
+
+
+def replaced_by_link(entry: Path) -> None:
+    other = entry.with_name("elsewhere")
+    other.write_bytes(b"mine")
+    entry.symlink_to(other)
+
+
+@pytest.mark.parametrize(
+    "put", [replaced_by_fifo, replaced_by_folder, replaced_by_device, replaced_by_link]
+)
+def test_what_is_no_file_is_no_entry(folder: Path, put: Any) -> None:
+    expected = result(rnncc.compile(net(), init()))
+    (entry,) = entries(folder)
+    entry.unlink()
+    put(entry)
+    assert result(rnncc.compile(net(), init())) == expected
+    if put is replaced_by_link:
+        assert entry.with_name("elsewhere").read_bytes() == b"mine"
+
+
+def test_only_the_user_may_write(folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        rnncc.compile(net(), init())
+    finally:
+        os.umask(before)
+    (entry,) = entries(folder)
+    assert entry.stat().st_mode & 0o777 == 0o600
+    for made in (entry.parent, folder):
+        assert made.stat().st_mode & 0o777 == 0o700
+    entry.chmod(0o666)
+    assert cache.find(entry.stem) is None  # others may have written it
+    entry.chmod(0o600)
+    assert cache.find(entry.stem) is not None
+    entry.parent.chmod(0o777)
+    assert cache.find(entry.stem) is None
+
+
+def test_a_folder_behind_a_link_is_not_used(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    folder.mkdir(mode=0o700)
+    (folder / cache.FOLDER).symlink_to(tmp_path / "elsewhere")
+    rnncc.compile(net(), init())
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def broken_images(whole: bytes) -> list[bytes]:
+    """What is no image, although it may begin as one."""
+    image = Image.from_bytes(whole)
+    codes = [b"", b"junk", image.code[:64], image.code[: len(image.code) // 2]]
+    codes += [image.code[:64] + bytes(len(image.code) - 64), b"\x7fELF\x02\x01" + bytes(200)]
+    changed = [replace(image, code=code) for code in codes]
+    changed += [replace(image, symbols=symbols) for symbols in ({"run": "other"}, {"run": 3}, [])]
+    changed += [replace(image, metadata=data) for data in ({}, {**image.metadata, "inputs": 1})]
+    lengths = struct.pack("<QQQ", 2**63, 2**63, 0)
+    junk = [b"", b"[]", bytes(24), lengths, whole[:-1], whole + b"\0", b"\xff" * 24]
+    return junk + [other.to_bytes() for other in changed]
+
+
+def test_junk_with_its_checksum_is_compiled_anew(folder: Path) -> None:
+    expected = result(rnncc.compile(net(), init()))
+    (entry,) = entries(folder)
+    whole = cache.find(entry.stem)
+    assert whole is not None
+    for content in broken_images(whole):
+        cache.keep(entry.stem, content)
+        with pytest.raises(ImageError):
+            Image.from_bytes(content)
+    assert result(rnncc.compile(net(), init())) == expected
+    assert cache.find(entry.stem) == whole
+
+
+def test_an_entry_under_the_name_of_another_is_none(folder: Path) -> None:
+    rnncc.compile(net(), init())
+    (first,) = entries(folder)
+    first.rename(first.with_name(f"{40 * 'a'}.model"))
+    assert cache.find(40 * "a") is None

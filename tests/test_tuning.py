@@ -96,6 +96,15 @@ def test_what_was_found_is_remembered(tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(seen) == 2 * measured
 
 
+@pytest.mark.parametrize(
+    "entry", [b"", b"[]", b"3", b"\xff", b'{"vectors": 0}', b'{"vectors": "8"}', b'{"other": 8}']
+)
+def test_junk_is_measured_anew(entry: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tuning.cache, "find", lambda key: entry)
+    monkeypatch.setattr(tuning, "_measured", lambda *_: {"vectors": 8})
+    assert tuning.tuned(layer(), None, Options.of(None, {"tune": True})).tuning == {"vectors": 8}
+
+
 def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = timed(monkeypatch, lambda name: 1.0)
     words = ["compile", "examples/lstm.pbtxt", "--init", "examples/lstm_init.pbtxt", "--tune"]

@@ -10,6 +10,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
 import llvmlite.binding
@@ -279,15 +280,14 @@ def _with_weights(
     declared = f'@"{symbol}" = external constant [{max(len(weights), 1)} x i8]'
     assert text.count(declared) == 1
     if _architecture(target.triple) == _architecture(llvm.get_default_triple()):
-        file = tempfile.NamedTemporaryFile(suffix=".weights")  # noqa: SIM115, lives on: returned
-        weights.tofile(file.name)
+        file, path = _on_disk(weights)
         lines = [
             f'.section .rodata.{symbol},"a",@progbits',
             ".p2align 6",
             f".globl {symbol}",
             f".hidden {symbol}",
             f"{symbol}:",
-            f'.incbin "{file.name}"',
+            f'.incbin "{path}"',
             ".text",
         ]
         quoted = "\n".join(f"module asm {_quoted(line)}" for line in lines)
@@ -297,6 +297,26 @@ def _with_weights(
     body = escapes[weights].tobytes().decode()
     made = f'@"{symbol}" = hidden constant [{len(weights)} x i8] c"{body}", align 64'
     return text.replace(declared, made), None
+
+
+def _on_disk(weights: np.ndarray[Any, Any]) -> tuple[Any, str]:
+    """A temporary file of bytes, and its path for this process; it goes when it is closed.
+
+    Raises:
+        CompileError: it cannot be written.
+    """
+    try:
+        file: Any = tempfile.TemporaryFile()  # noqa: SIM115, lives on: returned
+        path = f"/proc/self/fd/{file.fileno()}"
+        if not Path(path).exists():  # no Linux, or without /proc
+            file = tempfile.NamedTemporaryFile(suffix=".weights")  # noqa: SIM115
+            path = file.name
+        file.write(weights.data)
+        file.flush()
+    except OSError as error:
+        what = f"cannot write: {error.strerror or error}"
+        raise CompileError(tempfile.gettempdir(), what) from error
+    return file, path
 
 
 def _quoted(line: str) -> str:

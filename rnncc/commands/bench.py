@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from rnncc.commands.help import example
-from rnncc.commands.options import JSON
+from rnncc.commands.options import JSON, MAX_INPUT
 from rnncc.errors import CompileError
 
 
@@ -46,6 +46,7 @@ from rnncc.errors import CompileError
 @click.option("--threads", default="1", metavar="K,...", help="Threads that compute a call.")
 @click.option("--roofline", is_flag=True, help="Measure what the machine can do, and compare.")
 @click.option("--explain", is_flag=True, help="Say what bounds NET, and what would help.")
+@MAX_INPUT
 @JSON
 @click.option("--svg", type=click.Path(path_type=Path), help="A picture: ratios to the best peer.")
 def bench(

@@ -28,6 +28,7 @@ from rnncc.ir.library import Library
 from rnncc.options import PRECISIONS, Options
 from rnncc.planning.teamwork import Teamwork
 from rnncc.sizes import parse_sizes
+from rnncc.writing import write_file
 
 USUAL = {"T": 100}
 """Sizes that are not given; others are 1."""
@@ -82,7 +83,7 @@ def bench(
                 add_least(result, one, told)
             results.append(result)
     if svg is not None:
-        svg.write_text(draw(results, what), encoding="utf-8")
+        write_file(svg, draw(results, what))
     if as_json:
         print_json(results, effort, ceilings)
     else:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from rnncc.commands.inspection import Report, interface_of
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.reading import graphs_of, load
 from rnncc.options import Options
+from rnncc.sources import NetFile
 
 
-def inspect(path: Path, options: Options) -> Report:
+def inspect(path: NetFile, options: Options) -> Report:
     """The model as plain data, in the form of a net's report.
 
     Raises:

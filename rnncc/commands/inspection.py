@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from rnncc.commands.tables import print_table, shape_text
@@ -13,11 +12,12 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.netdef import Argument, NetDef, OperatorDef, load, parse_text, ssa
 from rnncc.options import Options
+from rnncc.sources import NetFile
 
 Report = dict[str, Any]
 
 
-def inspect(net: Path, init: Path | None, options: Options) -> Report:
+def inspect(net: NetFile, init: NetFile | None, options: Options) -> Report:
     """The net as plain data, ready for JSON.
 
     Shapes are there where the net can be imported; else `problem` says why it cannot.
@@ -90,7 +90,7 @@ def _nets(argument: Argument) -> list[NetDef]:
     return [argument.n] if argument.HasField("n") else list(argument.nets)
 
 
-def interface_of(net: Path, init: Path | None, options: Options) -> Report:
+def interface_of(net: NetFile, init: NetFile | None, options: Options) -> Report:
     """Symbols, inputs, outputs and parameters of what a file is imported as."""
     from rnncc import pipeline
 

@@ -8,11 +8,10 @@ from pathlib import Path
 import click
 
 from rnncc.commands.help import example
-from rnncc.commands.options import JSON
+from rnncc.commands.options import JSON, MAX_INPUT
 from rnncc.errors import CompileError
 
 PATH = click.Path(path_type=Path, allow_dash=True)
-NET = click.argument("net", type=PATH)
 INIT = click.option("--init", type=PATH, help="The net of parameters.")
 INIT_OUT = click.option("--init-out", type=PATH, help="Where the new net of parameters goes.")
 OUT = click.option(
@@ -24,6 +23,11 @@ FORM = click.option(
     default=None,
     help="The form, whatever the suffix; without a file text on a terminal, binary in a pipe.",
 )
+
+
+def NET(function: Callable[..., None]) -> Callable[..., None]:  # noqa: N802, as other options
+    """The net that a command reads, and how large it may be."""
+    return click.argument("net", type=PATH)(MAX_INPUT(function))
 
 
 def writes_net(function: Callable[..., None]) -> Callable[..., None]:
@@ -176,19 +180,21 @@ def split(
     """
     from rnncc.commands import netdef_changes, nets
     from rnncc.commands.tables import working
+    from rnncc.writing import staged
 
     message, filled = nets.read(net), nets.read_init(init)
     with working(f"splitting {net}"), nets.named_after(net, message):
         names = [word.strip() for word in outputs.split(",")] if outputs else None
         made = netdef_changes.split(message, filled, names, seed)
-        out.mkdir(parents=True, exist_ok=True)
-        for name, part in zip(("init_net", "predict_net"), made, strict=True):
-            nets.write(part, out / f"{name}.{'pbtxt' if as_text else 'pb'}")
+        with staged(out) as folder:
+            for name, part in zip(("init_net", "predict_net"), made, strict=True):
+                nets.write(part, folder / f"{name}.{'pbtxt' if as_text else 'pb'}")
 
 
 @netdef.command(epilog=example("rnncc netdef diff examples/lstm.pbtxt examples/lstm.pbtxt"))
 @click.argument("first", type=PATH)
 @click.argument("second", type=PATH)
+@MAX_INPUT
 @JSON
 def diff(first: Path, second: Path, as_json: bool) -> None:
     """Tell how two nets differ.
@@ -226,14 +232,15 @@ def draw(net: Path, init: Path | None, out: Path | None, layout: str) -> None:
     operators that read them, as are weights of common operators.
     """
     from rnncc.commands import nets
-    from rnncc.commands.tables import working
+    from rnncc.commands.tables import print_bytes, working
     from rnncc.netdef.drawing import draw
+    from rnncc.writing import write_file
 
     message, filled = nets.read(net), nets.read_init(init)
     weights = {name for op in filled.op for name in op.output} if filled else set[str]()
     with working(f"drawing {net}"), nets.named_after(net, message):
         svg = draw(message, weights, layout, message.name or net.stem)
     if out is None or str(out) == nets.PIPE:
-        click.echo(svg, nl=False)
+        print_bytes(svg.encode(errors="backslashreplace"))
     else:
-        out.write_text(svg, encoding="utf-8")
+        write_file(out, svg)

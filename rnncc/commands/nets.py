@@ -7,8 +7,11 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from rnncc.commands.tables import print_bytes
 from rnncc.errors import CompileError
 from rnncc.netdef import NetDef, load
+from rnncc.sources import STDIN, read_stdin
+from rnncc.writing import write_file
 
 TEXT_SUFFIXES = {".pbtxt", ".prototxt", ".txt", ".textproto"}
 PIPE = "-"
@@ -17,7 +20,7 @@ PIPE = "-"
 def read(path: Path) -> NetDef:
     """A net from a file, or from standard input for `-`."""
     if str(path) == PIPE:
-        return load(sys.stdin.buffer.read(), called(path))
+        return load(read_stdin())
     return load(path)
 
 
@@ -28,7 +31,7 @@ def read_init(path: Path | None) -> NetDef | None:
 
 def called(path: Path) -> str:
     """What messages call a file."""
-    return "<stdin>" if str(path) == PIPE else str(path)
+    return STDIN if str(path) == PIPE else str(path)
 
 
 def write(net: NetDef, out: Path | None, as_text: bool | None = None) -> None:
@@ -44,10 +47,9 @@ def write(net: NetDef, out: Path | None, as_text: bool | None = None) -> None:
         as_text = sys.stdout.isatty() if to_stdout else is_text(out)
     data = text_format.MessageToString(net).encode() if as_text else net.SerializeToString()
     if out is None or to_stdout:
-        sys.stdout.buffer.write(data)
-        sys.stdout.buffer.flush()
+        print_bytes(data)
     else:
-        out.write_bytes(data)
+        write_file(out, data)
 
 
 def is_text(path: Path | None) -> bool:

@@ -10,8 +10,32 @@ import click
 
 from rnncc.errors import CompileError
 from rnncc.options import Options
+from rnncc.sizes import parse_bytes
+from rnncc.sources import VARIABLE, NetFile, limited, read_stdin, settled
 
-NET = click.argument("net", type=click.Path(path_type=Path))
+
+def settle(ctx: click.Context, param: click.Parameter, value: Path | None) -> NetFile | None:
+    """Reads what can be read only once: a pipe, a device or, for `-`, standard input."""
+    return read_stdin() if str(value) == "-" else settled(value)
+
+
+def _set_limit(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        ctx.with_resource(limited(parse_bytes(value, "--max-input")))
+
+
+MAX_INPUT = click.option(
+    "--max-input",
+    metavar="BYTES",
+    expose_value=False,
+    is_eager=True,
+    callback=_set_limit,
+    help=f"The most bytes that an input may hold; 2G, or {VARIABLE}, without it.",
+)
+NET = click.argument("net", type=click.Path(path_type=Path), callback=settle)
+INIT = click.option(
+    "--init", type=click.Path(path_type=Path), callback=settle, help="The net of parameters."
+)
 MEMORY_BUDGET = click.option(
     "--memory-budget",
     metavar="BYTES",
@@ -47,13 +71,14 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             "--shape", "shapes", multiple=True, metavar="BLOB=T,N,40", help="An input's shape."
         ),
         click.option("--name", help="NAME; the file's stem without it."),
-        click.option("--init", type=click.Path(path_type=Path), help="The net of parameters."),
+        INIT,
+        MAX_INPUT,
     ):
         function = option(function)
     return function
 
 
-def options_of(net: Path, given: dict[str, Any]) -> Options:
+def options_of(net: NetFile, given: dict[str, Any]) -> Options:
     """What `source_options` and a command's own were given as; raises `CompileError`."""
     given, shapes = dict(given), dict[str, str]()
     for text in given.pop("shapes", ()):

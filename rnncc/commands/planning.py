@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rnncc.commands.tables import print_table, printable
@@ -17,6 +16,7 @@ from rnncc.planning.report import (
     plan_report,
 )
 from rnncc.sizes import parse_sizes
+from rnncc.sources import NetFile
 
 if TYPE_CHECKING:
     from rnncc.ir.library import Library
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 COLUMNS = ("name", "role", "size", "first", "last", "offset", "at", "bytes", "takes over")
 
 
-def report_of(net: Path, init: Path | None, options: Options, plan_for: str | None) -> PlanReport:
+def report_of(
+    net: NetFile, init: NetFile | None, options: Options, plan_for: str | None
+) -> PlanReport:
     """Compile a net and report on all of its programs.
 
     Raises:

@@ -29,6 +29,13 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
         print(line.rstrip())
 
 
+def print_bytes(data: bytes) -> None:
+    """Print bytes, or a file in UTF-8, whatever the locale says of texts."""
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()
+
+
 def printable(text: str) -> str:
     """A blob's name without what would steer a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

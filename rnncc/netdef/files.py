@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -10,7 +11,8 @@ from google.protobuf.message import DecodeError
 
 from rnncc.errors import CompileError, Location
 from rnncc.netdef.netdef_pb2 import Argument, NetDef
-from rnncc.sources import check_name, read_bytes
+from rnncc.sources import called, check_message, check_name, read_bytes
+from rnncc.writing import write_file
 
 MAX_NESTING = 64
 """How many braces of a text may be open at once."""
@@ -38,7 +40,7 @@ def load(source: str | Path | bytes | Message | object, name: str = "<bytes>") -
     if isinstance(source, (str, Path)):
         name, data = str(source), read_bytes(Path(source))
     elif isinstance(source, bytes):
-        data = source
+        name, data = called(source, name), source
     elif isinstance(source, NetDef):
         check_text(source, name)
         return source
@@ -56,7 +58,7 @@ def save(net: NetDef, path: str | Path, text: bool = False) -> None:
     from google.protobuf import text_format  # costs 14 ms, and binary files need none of it
 
     data = text_format.MessageToString(net).encode() if text else net.SerializeToString()
-    Path(path).write_bytes(data)
+    write_file(Path(path), data)
 
 
 def parse_text(text: str, location: Location | str) -> NetDef:
@@ -97,17 +99,22 @@ def _nets(arg: Argument) -> list[NetDef]:
 
 def _parse(data: bytes, name: str) -> NetDef:
     """Texts start with a field's name and hold no control characters, as tags of fields are."""
+    data = data.removeprefix(BOM_UTF8)
     if not data.strip():
         raise CompileError(name, "is empty", "a NetDef with operators is expected")
+    if data.startswith((BOM_UTF16_LE, BOM_UTF16_BE)):
+        raise CompileError(name, "is text in UTF-16", "the text form of a NetDef is UTF-8")
+    unreadable = None
     if _TEXT_START.match(data) and not _CONTROL.search(data):
         try:
             return parse_text(data.decode(), name)
-        except UnicodeDecodeError:
-            pass
+        except UnicodeDecodeError as error:
+            unreadable = f"is no NetDef: a text that is not UTF-8 at byte {error.start}"
+    check_message(data, name)
     try:
         return NetDef.FromString(data)
     except (DecodeError, RecursionError) as error:
-        what = "is no NetDef: damaged, cut short, or another kind of file"
+        what = unreadable or "is no NetDef: damaged, cut short, or another kind of file"
         raise CompileError(name, what) from error
 
 

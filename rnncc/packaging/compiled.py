@@ -39,6 +39,11 @@ class Artifacts:
     pkg_config: Path | None = None
     cmake: Path | None = None
 
+    def moved(self, folder: Path) -> Artifacts:
+        """The same files in another folder."""
+        held = {name: path and folder / path.name for name, path in vars(self).items()}
+        return Artifacts(**held)
+
     @property
     def paths(self) -> list[Path]:
         """Those that exist."""

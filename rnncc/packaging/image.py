@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from struct import error
 from typing import Any
 
 import numpy as np
+from rnncc_runtime import ModelError
+from rnncc_runtime.compiled import Compiled
 from rnncc_runtime.memory import Memory
+
+from rnncc.packaging.elf import Elf
 
 Array = np.ndarray[Any, Any]
 _LENGTHS = struct.Struct("<QQQ")
+_EMPTY = (0, 8)
+"""Kinds of sections of ELF that take nothing of the file."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +51,38 @@ class Image:
         """The opposite of `to_bytes`.
 
         Raises:
-            ValueError: the bytes are no image.
+            ImageError: the bytes are no image.
         """
         if len(data) < _LENGTHS.size:
-            raise ValueError("too short")
+            raise ImageError("too short")
         text, code, weights = _LENGTHS.unpack_from(data)
         starts = _LENGTHS.size, _LENGTHS.size + text, _LENGTHS.size + text + code
         if len(data) != starts[2] + weights:
-            raise ValueError("of another length")
-        metadata, symbols = json.loads(data[starts[0] : starts[1]])
+            raise ImageError("of another length")
+        try:
+            metadata, symbols = json.loads(data[starts[0] : starts[1]])
+            if not symbols.keys() >= {*metadata["functions"], *metadata["sizes"]}:
+                raise ValueError("a function has no symbol")
+            _check_object(data[starts[1] : starts[2]], set(symbols.values()))
+            Compiled(metadata, {})  # reads the names and shapes of arrays
+        except (ValueError, TypeError, AttributeError, LookupError, ModelError, error) as why:
+            raise ImageError(str(why)) from why
         block = Memory(weights).bytes
         block[:] = np.frombuffer(data, np.uint8, weights, starts[2])
         return Image(metadata, symbols, data[starts[1] : starts[2]], block)
+
+
+class ImageError(Exception):
+    """Bytes that are no image."""
+
+
+def _check_object(code: bytes, names: set[str]) -> None:
+    """Raise `ValueError` unless code has the structure that LLVM expects, which checks nothing."""
+    if sys.platform != "linux":
+        return  # objects are of another format
+    elf = Elf(code)
+    for section in elf.sections:
+        if section.kind not in _EMPTY and section.offset + section.size > len(code):
+            raise ValueError("a section is cut off")
+    if not names <= {symbol.name for symbol in elf.symbols if symbol.is_defined}:
+        raise ValueError("a function is missing")

@@ -7,17 +7,21 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
-import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rnncc.errors import CompileError
+from rnncc.writing import partial_name, scratch
 
 _CHOICES = "install a C compiler (cc or clang), lld, or `pip install ziglang`; or set CC"
 _TIMEOUT = 120
-_TELLING = ("undefined reference", "undefined symbol", "error:", "")
+_LITTLE = 1 << 16
+"""Bytes: a disk with less is full."""
+_TELLING = ("undefined reference", "undefined symbol", "No space", "too large", "error:", "")
 """What the line of a linker's output that says most has in it, in this order."""
 
 _FLAGS = (
@@ -97,26 +101,53 @@ def link_shared(code: bytes, out: Path, name: str, triple: str) -> None:
             "", f"cannot link for {triple}", "rnncc links for Linux; elsewhere take the object file"
         )
     linker = find_linker(triple)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".rnncc-") as folder:
-        source, script, made = (Path(folder) / part for part in ("model.o", "exports", out.name))
+    folder = partial_name(out.parent)
+    with scratch(folder):
+        source, script, made = (folder / part for part in ("model.o", "exports", out.name))
         source.write_bytes(code)
         script.write_text(f"{{ global: {name}_*; local: *; }};\n")
-        _run(linker.shared(source, made, out.name, script))
+        _run(linker.shared(source, made, out.name, script), folder)
         made.replace(out)
 
 
-def _run(command: list[str]) -> None:
-    """Run the linker; its first complaint becomes the error."""
+def _run(command: list[str], folder: Path) -> None:
+    """Run the linker; its first complaint becomes the error.
+
+    Args:
+        folder: for its own temporary files.
+    """
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_TIMEOUT, check=False
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env={**os.environ, "TMPDIR": str(folder.resolve())},
+            start_new_session=True,  # so that it ends with the processes that it starts
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise CompileError("", f"the linker {command[0]} did not run: {error}", _CHOICES) from error
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-        told = (line for word in _TELLING for line in lines if word in line)
-        raise CompileError("", f"the linker {command[0]} failed: {next(told)}")
+    try:
+        _, told = process.communicate(timeout=_TIMEOUT)
+    except BaseException as error:  # an interruption too
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            what = f"the linker {command[0]} took more than {_TIMEOUT} s"
+            raise CompileError("", what, _CHOICES) from error
+        raise
+    if process.returncode:
+        lines = [line for line in told.splitlines() if line.strip()] or ["no message"]
+        first = next(line for word in _TELLING for line in lines if word in line)
+        raise CompileError("", f"the linker {command[0]} failed: {first}", _hint(folder))
+
+
+def _hint(folder: Path) -> str | None:
+    """Some linkers die without a word where a disk is full."""
+    return "the disk is full" if shutil.disk_usage(folder).free < _LITTLE else None
 
 
 def _machine(triple: str) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from rnncc.packaging.ar import archive
 from rnncc.packaging.compiled import Artifacts, Compiled
 from rnncc.packaging.link import link_shared
 from rnncc.packaging.names import hides_module
+from rnncc.writing import create, staged
 
 KINDS = {
     "so": "shared library",
@@ -43,7 +43,9 @@ def prepare(kinds: Iterable[str]) -> None:
 def write_products(
     compiled: Compiled, out: Path, kinds: Iterable[str] = DEFAULT_KINDS
 ) -> Artifacts:
-    """Write files into a folder, which is made if need be; each replaces an older one at once.
+    """Write files into a folder, which is made if need be: all of them, or none.
+
+    They replace older ones, and links in their places.
 
     Args:
         compiled: the model.
@@ -59,24 +61,24 @@ def write_products(
         what = f"{compiled.name}.py would hide Python's own module {compiled.name}"
         raise CompileError("", what, "take another name, or other products")
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        return _write(compiled, out, wanted)
+        with staged(out) as folder:
+            written = _write(compiled, folder, wanted)
+        return written.moved(out)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise CompileError(str(error.filename or out), f"cannot write: {reason}") from error
+        raise CompileError(error.filename, f"cannot write: {error.strerror}") from error
 
 
 def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
     name, metadata, code = compiled.name, compiled.metadata, compiled.object_code
 
     def text(kind: str, file: str, make: Callable[[], str]) -> Path | None:
-        return _replace(out / file, make().encode()) if kind in wanted else None
+        return _put(out / file, make().encode()) if kind in wanted else None
 
     return Artifacts(
         library=_library(compiled, out / f"lib{name}.so") if "so" in wanted else None,
         header=text("h", f"{name}.h", lambda: texts.header(metadata)),
         wrapper=text("py", f"{name}.py", lambda: texts.wrapper(metadata)),
-        object=_replace(out / f"{name}.o", code) if "o" in wanted else None,
+        object=_put(out / f"{name}.o", code) if "o" in wanted else None,
         archive=_archive(compiled, out / f"lib{name}.a") if "a" in wanted else None,
         pkg_config=text("pc", f"{name}.pc", lambda: texts.pkg_config(metadata)),
         cmake=text(
@@ -94,14 +96,13 @@ def _library(compiled: Compiled, path: Path) -> Path:
 
 def _archive(compiled: Compiled, path: Path) -> Path:
     try:
-        return _replace(path, archive(f"{compiled.name}.o", compiled.object_code))
+        return _put(path, archive(f"{compiled.name}.o", compiled.object_code))
     except ValueError as error:
         hint = "rnncc makes static libraries for 64-bit ELF systems; elsewhere take the object file"
         raise CompileError("", f"cannot archive for {compiled.triple}: {error}", hint) from error
 
 
-def _replace(path: Path, content: bytes) -> Path:
-    """Write a file in one step: whoever has the old one open keeps it whole."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_bytes(content)
-    return partial.replace(path)
+def _put(path: Path, content: bytes) -> Path:
+    with create(path) as file:
+        file.write(content)
+    return path

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import cast
 from zlib import crc32
 
 from rnncc_runtime.errors import StreamError
@@ -26,12 +27,15 @@ def pack(layout: int, sizes: Sequence[int], values: bytes) -> bytes:
     )
 
 
-def unpack(saved: bytes, layout: int, count: int) -> tuple[list[int], bytes]:
+def unpack(saved: object, layout: int, count: int) -> tuple[list[int], bytes]:
     """The sizes and the values of a saved state.
 
     Raises:
         StreamError: it is none, of another version or layout, cut off, or damaged.
     """
+    if not isinstance(saved, (bytes, bytearray, memoryview)):
+        raise StreamError(f"a state is bytes, not {type(saved).__name__}")
+    saved = bytes(cast("bytes", saved))
     if len(saved) < _HEADER.size or not saved.startswith(_MAGIC):
         raise StreamError("these bytes are not the state of a stream")
     _, version, made_for, checksum, sizes, length = _HEADER.unpack_from(saved)
@@ -42,4 +46,9 @@ def unpack(saved: bytes, layout: int, count: int) -> tuple[list[int], bytes]:
     content = saved[_HEADER.size :]
     if len(content) != length or crc32(content) != checksum:
         raise StreamError("the state is damaged")
-    return list(struct.unpack_from(f"<{count}q", content)), content[8 * count :]
+    if length < 8 * count:
+        raise StreamError("the state is damaged")
+    numbers: list[int] = list(struct.unpack_from(f"<{count}q", content))
+    if min(numbers, default=0) < 0:
+        raise StreamError("the state is damaged: a size is below 0")
+    return numbers, content[8 * count :]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, c_void_p
+from math import prod
 from typing import Any, NoReturn
 from zlib import crc32
 
@@ -13,6 +14,7 @@ import numpy as np
 from rnncc_runtime import saved
 from rnncc_runtime.arrays import (
     Array,
+    Place,
     Specs,
     TensorSpec,
     address,
@@ -145,29 +147,37 @@ class Stream(Compiled):
         """
         if self._sizes is None:
             raise StreamError(f"{self.name}: no state yet, as nothing has told the batch")
-        values = b"".join(part.tobytes() for part in self._parts(self._sizes))
+        places = self._places(self._sizes)
+        values = b"".join(self._state.bytes[at : at + count].tobytes() for at, count in places)
         return saved.pack(self._layout, list(self._sizes.values()), values)
 
     @state.setter
     def state(self, content: bytes) -> None:
         numbers, values = saved.unpack(content, self._layout, len(self._kept_symbols))
         sizes = dict(zip(self._kept_symbols, numbers, strict=True))
-        if self._batch not in (None, sizes["N"]):
+        if self._batch not in (None, sizes.get("N", self._batch)):
             told = f"a state of N = {sizes['N']} for a stream of N = {self._batch}"
             raise StreamError(f"{self.name}: {told}")
-        self._adopt(self._allocate(sizes), sizes)
-        at = 0
-        for part in self._parts(sizes):
-            part[:] = np.frombuffer(values[at : at + part.size], np.uint8)
-            at += part.size
+        places = self._places(sizes)
+        if sum(count for _, count in places) != len(values):  # known before anything is allocated
+            raise StreamError(f"{self.name}: the state is damaged: its sizes are those of another")
+        state, at = self._allocate(sizes), 0
+        for start, count in places:
+            if not 0 <= start <= state.size - count:
+                raise StreamError(f"{self.name}: the state is damaged: a value lies outside")
+            state.bytes[start : start + count] = np.frombuffer(values, np.uint8, count, at)
+            at += count
+        self._adopt(state, sizes)
 
-    def _parts(self, sizes: Mapping[str, int]) -> Iterator[Array]:
-        """The bytes of each value of the state."""
-        for spec, offset in self._slots:
-            start, count = offset.evaluate(sizes), spec.dtype.itemsize
-            for size in spec.sizes:
-                count *= size.evaluate(sizes)
-            yield self._state.bytes[start : start + count]
+    def _places(self, sizes: Mapping[str, int]) -> list[Place]:
+        """Where each value of the state begins in it, and its bytes."""
+        return [
+            (
+                offset.evaluate(sizes),
+                spec.dtype.itemsize * prod(s.evaluate(sizes) for s in spec.sizes),
+            )
+            for spec, offset in self._slots
+        ]
 
     # The beginning of a sequence
 

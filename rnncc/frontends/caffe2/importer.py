@@ -22,6 +22,7 @@ from rnncc.ir.build import Build
 from rnncc.ir.program import Program
 from rnncc.netdef import Argument, Fill, NetDef, declared_fills, load, ssa
 from rnncc.netdef.files import Message
+from rnncc.sources import called
 
 Source = str | Path | bytes | Message
 
@@ -113,10 +114,10 @@ def _solved(
     net: Source, message: NetDef, init: Source | None, shapes: Sizes | None, loops: Loops
 ) -> tuple[Graph, Shapes]:
     """A net's operators over blobs whose shapes are known."""
-    location = Location(str(net) if isinstance(net, (str, Path)) else "<net>")
+    location = Location(called(net, "<net>"))
     fills = dict[str, Fill]()
     if init is not None:
-        init_file = str(init) if isinstance(init, (str, Path)) else "<init>"
+        init_file = called(init, "<init>")
         fills = declared_fills(load(init, init_file), init_file)
     graph = Graph(message, fills, location, loops)
     s = Shapes()

@@ -21,6 +21,7 @@ from rnncc.frontends.shapes import Sizes
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
 from rnncc.scalar import Scalar
+from rnncc.sources import called
 
 OVERRIDABLE_FROM = 4
 """The IR version from which an initialiser that is an input too means a default."""
@@ -76,7 +77,7 @@ def read_model(
         CompileError: anything wrong, damaged or not supported.
     """
     message = load(source)
-    file = str(source) if isinstance(source, (str, Path)) else "<model>"
+    file = called(source, "<model>")
     _check_outputs(message.graph, file)
     own = {function_key(f, f.name): f for f in message.functions}
     opsets, tensors = opsets_of(message), Tensors(source)

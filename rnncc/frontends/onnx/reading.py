@@ -5,7 +5,10 @@ In: a path, bytes or a ModelProto. Out: a message, and the arrays of its tensors
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +17,15 @@ import numpy as np
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import Unsupported
-from rnncc.sources import check_name, read_bytes
+from rnncc.sources import (
+    HINT,
+    called,
+    check_message,
+    check_name,
+    is_regular,
+    limit,
+    read_bytes,
+)
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
@@ -30,6 +41,8 @@ OLDEST_OPSET = 7
 EXTERNAL = 1
 """The `data_location` of tensors whose data lies in another file."""
 SUFFIX = ".onnx"
+_PACKED = re.compile(r"U?INT[24]$|FLOAT[46]E")
+"""Names of types of less than a byte, whose numbers share bytes in a file."""
 
 
 def is_onnx(source: object) -> bool:
@@ -44,7 +57,7 @@ def is_onnx(source: object) -> bool:
 
 def _head(path: Path) -> bytes:
     """The first bytes of a file without a suffix that tells; nothing of others."""
-    if path.suffix not in ("", ".bin", ".model"):
+    if path.suffix not in ("", ".bin", ".model") or not is_regular(path):
         return b""
     try:
         with path.open("rb") as file:
@@ -80,7 +93,7 @@ def load(source: object) -> ModelProto:
         CompileError: no such file, damaged, or with an opset that is not read.
     """
     onnx = onnx_package()
-    name = str(source) if isinstance(source, (str, Path)) else "<model>"
+    name = called(source, "<model>")
     if isinstance(source, (str, Path, bytes)):
         data = source if isinstance(source, bytes) else read_bytes(Path(source))
         model = _parse(onnx, data, name)
@@ -97,6 +110,7 @@ def load(source: object) -> ModelProto:
 def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
     from google.protobuf.message import DecodeError
 
+    check_message(data, name)
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -172,6 +186,8 @@ class Tensors:
 
     def __init__(self, source: object) -> None:
         self.folder = Path(source).parent if isinstance(source, (str, Path)) else None
+        self._regions = dict[_Region, bytes]()
+        self._counted, self._total = set[tuple[str, _Region]](), 0
         self._helper = onnx_package().numpy_helper
 
     def array(self, tensor: TensorProto, location: Location | str) -> Array:
@@ -205,27 +221,40 @@ class Tensors:
         if not all(isinstance(text, str) for pair in entries.items() for text in pair):
             raise CompileError(location, f"{shown} has damaged external data")
         path = self._inside(entries.get("location", ""), location, shown)
-        helper = onnx_package().helper
-        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
-        want = prod(tensor.dims) * dtype.itemsize
+        onnx = onnx_package()
+        if _PACKED.match(onnx.TensorProto.DataType.Name(tensor.data_type)):
+            what = f"{shown} has numbers of less than a byte in another file"
+            raise CompileError(location, f"{what}, which is not supported")
+        dtype = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
+        size = prod(tensor.dims) * dtype.itemsize
+        offset, length = (_number(entries.get(k, d)) for k, d in (("offset", 0), ("length", size)))
+        if offset is None or length != size:
+            raise CompileError(location, f"{shown} of {size} bytes has damaged external data")
+        region = _Region(path, offset, size)
+        self._count(tensor.name, region, location)
         try:
-            offset, length = int(entries.get("offset", 0)), int(entries.get("length", want))
-        except ValueError as error:
-            raise CompileError(location, f"{shown} has damaged external data") from error
-        try:
-            held = path.stat().st_size
-            if offset < 0 or length != want or offset + length > held:
-                what = f"{shown} wants {want} bytes from {offset} on of {path.name}, of {held}"
-                raise CompileError(location, what)
-            with path.open("rb") as file:
-                file.seek(offset)
-                data = file.read(want)
+            if region not in self._regions:
+                self._regions[region] = region.read()
         except OSError as error:
             what = f"{shown}: cannot read {path.name}: {error.strerror}"
             raise CompileError(location, what) from error
-        if len(data) != want:
-            raise CompileError(location, f"{shown}: {path.name} changes while it is read")
-        return np.frombuffer(data, dtype).reshape(tuple(tensor.dims))
+        except EOFError as error:
+            what = f"{shown} wants {size} bytes from {offset} on of {path.name}, of {error}"
+            raise CompileError(location, what) from error
+        return np.frombuffer(self._regions[region], dtype).reshape(tuple(tensor.dims))
+
+    def _count(self, name: str, region: _Region, location: Location | str) -> None:
+        """Raise `CompileError` if all tensors in other files are larger than an input may be.
+
+        Tensors over one region count each, although they share what is read: as weights of the
+        compiled model they lie apart.
+        """
+        if (name, region) not in self._counted:
+            self._counted.add((name, region))
+            self._total += region.size
+            if self._total > limit():
+                what = f"the model's tensors in other files take more than {limit()} bytes"
+                raise CompileError(location, what, HINT)
 
     def _inside(self, text: str, location: Location | str, shown: str) -> Path:
         """A path that stays in the model's folder, followed through links."""
@@ -242,9 +271,36 @@ class Tensors:
         if not inside:
             what = f"{shown} has its data in {text[:80]!r}, which is not in the model's folder"
             raise CompileError(location, what)
-        if not path.is_file():
+        if not is_regular(path):
             raise CompileError(location, f"{shown} has its data in {text[:80]!r}, which is no file")
         return path
+
+
+@dataclass(frozen=True)
+class _Region:
+    """Bytes of a file."""
+
+    path: Path
+    offset: int
+    size: int
+
+    def read(self) -> bytes:
+        """The bytes; raises `EOFError` with the file's size where there are fewer."""
+        with self.path.open("rb") as file:
+            held = os.fstat(file.fileno()).st_size
+            if self.offset + self.size > held:
+                raise EOFError(held)
+            file.seek(self.offset)
+            data = file.read(self.size)
+        if len(data) != self.size:
+            raise EOFError(f"{self.offset + len(data)}, which changes while it is read")
+        return data
+
+
+def _number(text: Any) -> int | None:
+    """An offset or a length in a file; None for anything else."""
+    digits = str(text)
+    return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
 
 
 def external_files(model: ModelProto, source: object) -> list[Path]:
@@ -259,5 +315,8 @@ def external_files(model: ModelProto, source: object) -> list[Path]:
         tensors = [*getattr(graph, "initializer", ())]
         tensors += [a.t for n in graph.node for a in n.attribute if a.HasField("t")]
         for tensor in (t for t in tensors if t.data_location == EXTERNAL):
-            names.update((e.value, None) for e in tensor.external_data if e.key == "location")
-    return [path for name in names if (path := Path(source).parent / name).is_file()]
+            entries: list[tuple[Any, Any]] = [(e.key, e.value) for e in tensor.external_data]
+            # protobuf hands bytes out where a string field is not UTF-8
+            names.update((v, None) for k, v in entries if k == "location" and isinstance(v, str))
+    paths = [Path(source).parent / name for name in names]
+    return [path for path in paths if is_regular(path)]

@@ -1,0 +1,141 @@
+"""What surrounds a command: standard streams, interruptions, and errors as one line.
+
+In: a command and its arguments. Out: the exit status: 0, 1 for a fault of rnncc, 2 for bad input,
+130 for an interruption, 141 where nobody reads the output.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, TextIO, cast
+
+import click
+
+from rnncc.errors import CompileError, InternalError
+
+INTERRUPTED = 128 + signal.SIGINT
+BROKEN_PIPE = 128 + signal.SIGPIPE
+FAULT, BAD_INPUT = 1, 2
+
+
+def run(command: click.Command, arguments: Sequence[str]) -> int:
+    """Run a command, and print what is wrong as one line on standard error."""
+    try:
+        status = _status(command, arguments)
+        sys.stdout.flush()
+        return status
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        return BROKEN_PIPE
+    except Exception as error:
+        if os.environ.get("RNNCC_DEBUG"):
+            raise
+        return _explain(error)
+
+
+def run_process(command: click.Command) -> int:
+    """As `run`, with what a process of its own has: its arguments, its streams, Ctrl-C."""
+    _open_streams()
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else it is to be ignored
+        _expect_interruption()
+        sys.unraisablehook = _unraisable
+    completes = "_RNNCC_COMPLETE" in os.environ  # a shell asks what may stand next
+    status = command.main(prog_name="rnncc") if completes else run(command, sys.argv[1:])
+    _close_streams()
+    if status == INTERRUPTED:
+        os._exit(status)  # LLVM may be at work in a thread, which an exit would wait for
+    signal.signal(signal.SIGINT, _leave)  # nothing is left to tidy up
+    return status
+
+
+def _status(command: click.Command, arguments: Sequence[str]) -> int:
+    # not `command.main`, which prints lines of its own, and ends the process on a broken pipe
+    try:
+        with command.make_context("rnncc", list(arguments)) as context:
+            command.invoke(context)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        return BAD_INPUT
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    return 0
+
+
+def _explain(error: Exception) -> int:
+    """Print one line for an error; 2 if the user can mend it."""
+    from rnncc_runtime import ModelError
+
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        where = f" (see {context.command_path} --help)" if context else ""
+        return _fail(error.format_message().rstrip(".") + where, BAD_INPUT)
+    if isinstance(error, (CompileError, ModelError)):
+        return _fail(str(error), BAD_INPUT)
+    if isinstance(error, OSError):  # readers and writers name their file; what is left is printed
+        where = error.filename or "standard output"
+        return _fail(f"{where}: {error.strerror or error}", BAD_INPUT)
+    if isinstance(error, MemoryError):
+        return _fail("out of memory", FAULT)
+    kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
+    told = f"internal error: {kind}{error}"
+    return _fail(f"{told} (RNNCC_DEBUG=1 shows where)", FAULT)
+
+
+def _fail(message: str, status: int) -> int:
+    with suppress(OSError):  # nobody reads it
+        click.echo(f"rnncc: error: {' '.join(message.split())}", err=True)
+    return status
+
+
+def _open_streams() -> None:
+    """Let texts be printed in any locale, and let no file take the place of a closed stream."""
+    for number, mode in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_RDWR)):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, mode)  # takes the lowest free number; to use it stays an error
+    # without these, Python has started with None
+    sys.stdin = cast("TextIO | None", sys.stdin) or open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = cast("TextIO | None", sys.stdout) or open(1, "w", closefd=False)  # noqa: SIM115
+    sys.stderr = cast("TextIO | None", sys.stderr) or open(2, "w", closefd=False)  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        cast(Any, stream).reconfigure(errors="backslashreplace")
+
+
+def _close_streams() -> None:
+    """Drop what cannot be printed: Python would complain of it as it ends."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+
+def _expect_interruption() -> None:
+    signal.signal(signal.SIGINT, _interrupt)
+
+
+def _interrupt(number: int, frame: object) -> None:
+    """The first Ctrl-C lets every block tidy up; a second one ends the process at once."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    raise KeyboardInterrupt
+
+
+def _leave(number: int, frame: object) -> None:
+    os._exit(INTERRUPTED)
+
+
+def _unraisable(what: Any) -> None:
+    """An interruption in the midst of a destructor comes again, outside of it."""
+    if isinstance(what.exc_value, KeyboardInterrupt):
+        import _thread
+
+        _expect_interruption()
+        _thread.interrupt_main()
+    else:
+        sys.__unraisablehook__(what)

@@ -1,0 +1,190 @@
+"""Writes every file: whole or not at all, under a name of nobody else's, never through a link.
+
+New files have the mode that the umask leaves. Where a link stands in the place of a file, the link
+is replaced, and what it leads to stays. A device, a FIFO, or an open file such as /dev/stdout is
+written to as it is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+PARTIAL = re.compile(r"\.rnncc-[0-9a-f]{16}")
+"""What files and folders are called until they are whole."""
+
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d{1,9})", re.ASCII)
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+
+
+def write_file(path: Path, content: bytes | str) -> None:
+    """Write a file; a text as UTF-8.
+
+    Raises:
+        OSError: it cannot be written; its `filename` is the path.
+    """
+    if isinstance(content, str):
+        content = content.encode(errors="backslashreplace")  # a file's name may hold any bytes
+    with writing(path) as file:
+        file.write(content)
+
+
+def write_new(folder: Path, stem: str, suffix: str, text: str) -> Path:
+    """Write a file that was not there, into a folder that others may write to.
+
+    Returns:
+        Its path: the stem, then a random number.
+
+    Raises:
+        OSError: it cannot be written; nothing is left of it.
+    """
+    path = folder / f"{stem}-{os.urandom(8).hex()}{suffix}"
+    with _named(path):
+        try:
+            with create(path) as file:
+                file.write(text.encode(errors="backslashreplace"))
+        except BaseException:
+            with suppress(OSError):
+                path.unlink()
+            raise
+    return path
+
+
+@contextmanager
+def writing(path: Path) -> Generator[BinaryIO]:
+    """A file to write to, which takes its place at the end of the block, unless that fails.
+
+    Raises:
+        OSError: it cannot be written; its `filename` is the path.
+    """
+    descriptor = _stream(path)
+    if descriptor is None:
+        with replacing(path) as file:
+            yield file
+        return
+    with _named(path), os.fdopen(descriptor, "wb") as file:
+        yield file
+
+
+@contextmanager
+def replacing(path: Path, mode: int = 0o666) -> Generator[BinaryIO]:
+    """As `writing`, whatever stands in the file's place, unless it is a folder.
+
+    Args:
+        mode: of the new file, less what the umask takes.
+    """
+    partial = partial_name(path.parent)
+    with _named(path):
+        try:
+            with create(partial, mode) as file:
+                yield file
+            partial.replace(path)
+        except BaseException:  # an interruption too
+            with suppress(OSError):
+                partial.unlink()
+            raise
+
+
+def create(path: Path, mode: int = 0o666) -> BinaryIO:
+    """Open a file that was not there; raises `FileExistsError` where anything is, even a link."""
+    return os.fdopen(os.open(path, _NEW, mode), "wb")
+
+
+@contextmanager
+def scratch(folder: Path) -> Generator[None]:
+    """Make a folder of this process's own, and remove it at the end of the block."""
+    from shutil import rmtree
+
+    try:
+        folder.mkdir(mode=0o700)
+        yield
+    finally:
+        rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def staged(out: Path) -> Generator[Path]:
+    """A folder whose files all go into `out` at the end of the block; none if the block fails.
+
+    `out` is made if need be.
+
+    Raises:
+        OSError: a file cannot be written; its `filename` is that in `out`, or `out` itself.
+    """
+    missing = [path for path in (out, *out.parents) if not path.exists()]
+    folder = partial_name(out)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        with scratch(folder):
+            yield folder
+            _move(sorted(folder.iterdir()), out)
+    except BaseException as error:  # an interruption too
+        with suppress(OSError):
+            for path in missing:
+                path.rmdir()
+        if not isinstance(error, OSError):
+            raise
+        path = Path(error.filename or out)
+        shown = out / path.name if path.parent in (folder, out) else out
+        raise OSError(error.errno, error.strerror or str(error), str(shown)) from error
+
+
+def partial_name(folder: Path) -> Path:
+    """A name that nothing in a folder has."""
+    return folder / f".rnncc-{os.urandom(8).hex()}"
+
+
+def _move(files: Sequence[Path], out: Path) -> None:
+    """Put files in place: an interruption comes before the first or after the last."""
+    for file in files:
+        target = out / file.name
+        if target.is_dir() and not target.is_symlink():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    try:
+        for file in files:
+            file.replace(out / file.name)
+    except KeyboardInterrupt:
+        for file in files:
+            with suppress(FileNotFoundError):
+                file.replace(out / file.name)
+        raise
+
+
+def _stream(path: Path) -> int | None:
+    """A descriptor of what is written to as it is; None of a file that is replaced, or made."""
+    match = _DESCRIPTOR.fullmatch(str(path))
+    number = int(match[1]) if match else _STREAMS.get(str(path))
+    with _named(path):
+        if number is not None:
+            return os.dup(number)
+        try:
+            mode = path.lstat().st_mode
+        except FileNotFoundError:
+            return None
+        if stat.S_ISLNK(mode) or stat.S_ISREG(mode):
+            return None
+        if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+            return os.open(path, os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0))
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise OSError(errno.EINVAL, "is no file that can be replaced")
+
+
+@contextmanager
+def _named(path: Path) -> Generator[None]:
+    """Let errors name this file, whatever it was called meanwhile."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(path)) from error
+    except ValueError as error:  # a NUL in the path
+        if "\0" in str(path):
+            raise OSError(errno.EINVAL, str(error), repr(str(path))) from error
+        raise
