@@ -107,12 +107,14 @@ def _share_of_scan(scan: Scan, number: int, inner: dict[Scan, Needed]) -> Rows |
 
 def _mask_of(condition: SSAValue) -> Rows | None:
     """The value that a condition repeats, and where its axes are."""
-    op, dims = condition.owner, dims_of(condition)
-    if isinstance(op, Broadcast | Reshape | Transpose):
-        rows = _mask_of(op.x)
-        axes = None if rows is None else _axes_of_result(op, rows.axes)
-        return None if rows is None or axes is None else Rows(rows.mask, axes)
-    return Rows(condition, wide_axes(dims))
+    views = list[Broadcast | Reshape | Transpose]()
+    while isinstance(op := condition.owner, Broadcast | Reshape | Transpose):
+        views.append(op)
+        condition = op.x
+    axes: Axes | None = wide_axes(dims_of(condition))
+    for view in reversed(views):
+        axes = None if axes is None else _axes_of_result(view, axes)
+    return None if axes is None else Rows(condition, axes)
 
 
 def _axes_of_result(op: Broadcast | Reshape | Transpose, axes: Axes) -> Axes | None:

@@ -23,7 +23,7 @@ from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, is_zero
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
-from rnncc.lowering.maps import Placed, base_of, is_unit_reshape, is_view, squeezed, strip_units
+from rnncc.lowering.maps import Placed, is_unit_reshape, is_view, squeezed, strip_units
 
 DEPTH = 48
 """Longest chain of elementwise ops computed without a buffer in between."""
@@ -93,16 +93,19 @@ class _Scheduler:
     def _force_roots(self) -> None:
         """Operands that kernels address, and every so many ops of a long elementwise chain."""
         depth: dict[SSAValue, int] = defaultdict(int)
+        bases: dict[SSAValue, SSAValue] = {}  # of views alone
         for op in self.ops:
+            if is_view(op):
+                bases[op.y] = bases.get(op.x, op.x)
             for item in _parts(op):
                 self.parts[item.value].append(item)
                 self.roots[item.value] = None
             for value in _addressed(op):
-                base = base_of(value)
+                base = bases.get(value, value)
                 if is_lazy(base.owner):
                     self.roots[base] = None
             for value in _read_each_step(op):
-                base = base_of(value)
+                base = bases.get(value, value)
                 if isinstance(base.owner, Elementwise):
                     self.roots[base] = None
             if isinstance(op, Elementwise):

@@ -158,10 +158,13 @@ class Lowering:
         if not (alone or once or isinstance(op, Chunks)) or value in self.output_of:
             return False
         self.output_of[value] = dest
-        if isinstance(op, GoesOn) and op.init.has_one_use():
+        while isinstance(op, GoesOn) and op.init.has_one_use():
             before = op.init.owner
-            if isinstance(before, GoesOn) and before.parent is op.parent:
-                self.direct(op.init, dest)
+            apart = not isinstance(before, GoesOn) or before.parent is not op.parent
+            if apart or op.init in self.output_of:
+                break
+            self.output_of[op.init] = dest
+            op = before
         return True
 
     @property
@@ -231,26 +234,50 @@ class Lowering:
 
     def place(self, value: SSAValue) -> Placed:
         """The place of any value; computed now where it has none."""
-        if (found := self.find(value)) is not None:
-            return found
+        chain = [value]
+        while (below := self._below(chain[-1])) is not None:
+            chain.append(below)
+        placed = self._first_place(chain.pop())
+        for above in reversed(chain):
+            placed = self._place_above(above, placed)
+        return placed
+
+    def _below(self, value: SSAValue) -> SSAValue | None:
+        """The value in whose place one without a place of its own may be."""
+        if self.find(value) is not None:
+            return None
         if value in self.outer:
             outer, row = self.outer[value]
-            if row is None:
-                return self.place(outer)
-            if rows.are_apart(self, outer):
-                self.places[value] = rows.place(self, value, outer, row)
-                return self.places[value]
-            place = self.place(outer)
-            offset = place.access.offset + place.access.strides[0] * row
-            return Placed(place.buffer, Access(offset, place.access.strides[1:]))
+            return None if row is not None and rows.are_apart(self, outer) else outer
         if value in self.segments:
-            outer, first = self.segments[value]
-            place = self.place(outer)
-            return Placed(place.buffer, place.access.shifted(place.access.strides[0] * first))
-        op = value.owner
-        if is_view(op) and (placed := view_placed(op, self.place(op.x))) is not None:
-            return placed
-        return self.copy(value)
+            return self.segments[value][0]
+        return value.owner.x if is_view(value.owner) else None
+
+    def _first_place(self, value: SSAValue) -> Placed:
+        """The place of what is in no other's."""
+        if (found := self.find(value)) is not None:
+            return found
+        if value not in self.outer:
+            return self.copy(value)
+        outer, row = self.outer[value]
+        assert row is not None
+        self.places[value] = rows.place(self, value, outer, row)
+        return self.places[value]
+
+    def _place_above(self, value: SSAValue, below: Placed) -> Placed:
+        """The place of a value, given that of the value below."""
+        access, op = below.access, value.owner
+        if value in self.outer:
+            _, row = self.outer[value]
+            if row is None:
+                return below
+            offset = access.offset + access.strides[0] * row
+            return Placed(below.buffer, Access(offset, access.strides[1:]))
+        if value in self.segments:
+            first = self.segments[value][1]
+            return Placed(below.buffer, access.shifted(access.strides[0] * first))
+        assert is_view(op)
+        return view_placed(op, below) or self.copy(value)
 
     def copy(self, value: SSAValue) -> Placed:
         """A dense copy of a value, made where the value is defined."""

@@ -15,9 +15,12 @@ from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
+from rnncc.ir.order import post_order
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, is_view, through_view
 
+Point = tuple[SSAValue, IndexMap]
+"""A value and which of its elements."""
 Resolve = Callable[[SSAValue, IndexMap], tuple[SSAValue, IndexMap]]
 """Replaces a loop body's argument by the outer value it stands for."""
 
@@ -61,25 +64,48 @@ class Region:
 
     def value(self, value: SSAValue, index: IndexMap) -> SSAValue:
         """The scalar that `value` holds at `index`."""
-        value, index = self._resolve(value, index)
-        key = (value, index)
-        if key not in self._memo:
-            self._memo[key] = self._compute(value, index)
+        key = self._resolve(value, index)
+        needed = dict[Point, list[Point]]()
+
+        def needs(point: Point) -> list[Point]:
+            needed[point] = [] if point in self._memo else self._needs(*point)
+            return needed[point]
+
+        for point in post_order(key, needs):
+            if point not in self._memo:
+                operands = [self._memo[other] for other in needed[point]]
+                self._memo[point] = self._compute(*point, operands)
         return self._memo[key]
 
     def insert(self, op: RnnOp) -> SSAValue:
         """Append an op on scalars."""
         return self._builder.insert(op).y
 
-    def _compute(self, value: SSAValue, index: IndexMap) -> SSAValue:
-        if self._product is not None and value == self._product.y:
-            return self._slot(index)
-        if (placed := self._find(value)) is not None:
-            return self._load(placed, index)
+    def _needs(self, value: SSAValue, index: IndexMap) -> list[Point]:
+        """The points that a point is computed from in the kernel; none of what is loaded."""
+        if self._holds(value) or self._find(value) is not None:
+            return []
         op = value.owner
+        if isinstance(op, Elementwise):
+            return [self._resolve(v, index) for v in op.operands]
+        if not is_view(op) or (inner := through_view(op, index)) is None:
+            return []
+        return [self._resolve(op.x, inner)]
+
+    def _holds(self, value: SSAValue) -> bool:
+        """Whether a value is the product whose sums are in registers."""
+        return self._product is not None and value == self._product.y
+
+    def _compute(self, value: SSAValue, index: IndexMap, operands: list[SSAValue]) -> SSAValue:
+        op = value.owner
+        if operands and not isinstance(op, Elementwise):
+            return operands[0]  # of a view
+        if self._holds(value):
+            return self._slot(index)
+        if not operands and (placed := self._find(value)) is not None:
+            return self._load(placed, index)
         match op:
             case Elementwise():
-                operands = [self.value(v, index) for v in op.operands]
                 return self.insert(type(op)(*operands, **op.properties))
             case Constant() if not dims_of(value):
                 return self.insert(op.clone())
@@ -90,8 +116,6 @@ class Region:
             case Iota():
                 return self._position(index[op.axis.data], dtype_of(value))
             case _:
-                if is_view(op) and (inner := through_view(op, index)) is not None:
-                    return self.value(op.x, inner)
                 if self._reads_product(value):  # which has no place yet
                     raise CannotFuse
                 return self._load(self._place(value), index)

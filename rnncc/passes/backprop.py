@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.build import Build
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.order import post_order
 from rnncc.ir.rewriting import Loop, Made, Rows, remove_dead
 from rnncc.passes.pieces import join_pieces
 
@@ -230,15 +231,19 @@ def _before_each_step(forward: Scan, used: Values, sequences: Map) -> Map:
 
 def _remake(loop: Loop, value: SSAValue, outside: Map, known: Map, first: Operation) -> None:
     """Compute an invariant of the forward body at the start of the backward one."""
-    if value in known:
-        return
-    if value in outside:
-        known[value] = loop.add_const(outside[value])
-        return
-    op = value.owner
-    assert isinstance(op, RnnOp), "an invariant comes from consts"
-    for operand in op.operands:
-        _remake(loop, operand, outside, known, first)
-    made = op.clone({operand: known[operand] for operand in op.operands})
-    loop.body.insert_op_before(made, first)
-    known[value] = made.y
+
+    def needs(inner: SSAValue) -> list[SSAValue]:
+        if inner in outside:
+            return []
+        assert isinstance(inner.owner, RnnOp), "an invariant comes from consts"
+        return [operand for operand in inner.owner.operands if operand not in known]
+
+    for inner in () if value in known else post_order(value, needs):
+        if inner in outside:
+            known[inner] = loop.add_const(outside[inner])
+            continue
+        op = inner.owner
+        assert isinstance(op, RnnOp)
+        made = op.clone({operand: known[operand] for operand in op.operands})
+        loop.body.insert_op_before(made, first)
+        known[inner] = made.y

@@ -17,6 +17,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
+from rnncc.ir.order import post_order
 from rnncc.ir.program import Program
 from rnncc.ir.training import GRAD, KEPT, SAVED
 from rnncc.ir.types import dims_of
@@ -207,15 +208,21 @@ class _Border:
 
     def _is_cheap(self, value: SSAValue) -> bool:
         """Whether views, fills and arithmetic on what the caller gives make a value."""
-        if value not in self._cheap:
-            op = value.owner
-            able = isinstance(op, (Elementwise, *VIEWS)) and not self._is_long(value)
-            self._cheap[value] = (
-                isinstance(op, Block | Source)
-                or (isinstance(op, Reshape) and self._is_cheap(op.x))
-                or (able and all(self._is_cheap(v) for v in op.operands))
-            )
+        for inner in () if value in self._cheap else post_order(value, self._makers):
+            made = isinstance(inner.owner, Block | Source)
+            makers = [self._cheap[v] for v in self._read(inner)]
+            self._cheap[inner] = made or (bool(makers) and all(makers))
         return self._cheap[value]
+
+    def _makers(self, value: SSAValue) -> list[SSAValue]:
+        return [v for v in self._read(value) if v not in self._cheap]
+
+    def _read(self, value: SSAValue) -> list[SSAValue]:
+        """What a value is made of, if it may be cheap to make again."""
+        op = value.owner
+        if isinstance(op, Block) or not isinstance(op, (Elementwise, *VIEWS)):
+            return []
+        return [] if self._is_long(value) and not isinstance(op, Reshape) else list(op.operands)
 
     def _is_long(self, value: SSAValue) -> bool:
         """Whether a value has rows for steps."""

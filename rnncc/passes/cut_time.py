@@ -16,6 +16,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from rnncc.ir.build import Build
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Yield
+from rnncc.ir.order import post_order
 from rnncc.ir.types import dims_of
 from rnncc.passes.clusters import find_cluster
 from rnncc.passes.runs import Body, Cut, Hand, finish
@@ -155,19 +156,15 @@ def _replace(made: Chunks, body: Body, ys: Sequence[SSAValue]) -> None:
 
 def sort(block: Block) -> None:
     """Put every op behind those that it reads, else in the order that is there."""
-    ops, placed = list(block.ops), set[Operation]()
-    order = list[Operation]()
+    order = dict[Operation, None]()
 
-    def put(op: Operation) -> None:
-        if op not in placed:
-            placed.add(op)
-            for value in op.operands:
-                if isinstance(value.owner, Operation):
-                    put(value.owner)
-            order.append(op)
+    def needs(op: Operation) -> list[Operation]:
+        owners = [value.owner for value in op.operands]
+        return [o for o in owners if isinstance(o, Operation) and o not in order]
 
-    for op in ops:
-        put(op)
+    for op in list(block.ops):
+        if op not in order:
+            order.update(dict.fromkeys(post_order(op, needs)))
     for op in order:
         op.detach()
         block.add_op(op)

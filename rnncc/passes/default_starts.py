@@ -35,11 +35,13 @@ def _bounds(op: Operation, at: int) -> bool:
 
 def _uses(value: SSAValue) -> Iterator[tuple[Operation, int]]:
     """Who reads a value or a view of it, here or in loops: (op, number of the operand)."""
-    for use in value.uses:
-        op = use.operation
-        if isinstance(op, _VIEWS):
-            yield from _uses(op.y)
-        elif isinstance(op, Scan) and use.index < len(op.consts):
-            yield from _uses(op.groups[0][use.index])
-        else:
-            yield op, use.index
+    work = [value]
+    while work:
+        for use in work.pop().uses:
+            op = use.operation
+            if isinstance(op, _VIEWS):
+                work.append(op.y)
+            elif isinstance(op, Scan) and use.index < len(op.consts):
+                work.append(op.groups[0][use.index])
+            else:
+                yield op, use.index

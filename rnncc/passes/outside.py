@@ -9,6 +9,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.order import post_order
 from rnncc.passes.bulk import in_bulk, spread, takes_whole
 from rnncc.passes.dependence import Kind
 
@@ -31,29 +32,41 @@ class Outside:
 
     def const(self, value: SSAValue) -> SSAValue:
         """A value that depends on consts alone."""
-        if value not in self.consts:
-            op = value.owner
+        for inner in () if value in self.consts else post_order(value, self._const_needs):
+            op = inner.owner
             assert isinstance(op, RnnOp)
-            made = op.clone({x: self.const(x) for x in op.operands})
+            made = op.clone({x: self.consts[x] for x in op.operands})
             assert self.before.parent is not None
             self.before.parent.insert_op_before(made, self.before)
-            self.consts[value] = made.y
+            self.consts[inner] = made.y
         return self.consts[value]
+
+    def _const_needs(self, value: SSAValue) -> list[SSAValue]:
+        assert isinstance(value.owner, RnnOp)
+        return [x for x in value.owner.operands if x not in self.consts]
 
     def all_steps(self, value: SSAValue) -> SSAValue:
         """A value for all steps, with a leading time axis."""
-        if value not in self.rows:
-            op = value.owner
-            if self.kinds[value] == Kind.CONST:
-                self.rows[value] = spread(self.build(), self.const(value), self.steps)
-                return self.rows[value]
+        for inner in () if value in self.rows else post_order(value, self._row_needs):
+            op = inner.owner
+            if self.kinds[inner] == Kind.CONST:
+                self.rows[inner] = spread(self.build(), self.const(inner), self.steps)
+                continue
             assert isinstance(op, RnnOp)
             operands = [
-                self.const(x) if takes_whole(op, x, self.kinds) else self.all_steps(x)
+                self.const(x) if takes_whole(op, x, self.kinds) else self.rows[x]
                 for x in op.operands
             ]
-            self.rows[value] = in_bulk(self.build(op), op, operands, self.steps)
+            self.rows[inner] = in_bulk(self.build(op), op, operands, self.steps)
         return self.rows[value]
+
+    def _row_needs(self, value: SSAValue) -> list[SSAValue]:
+        op = value.owner
+        if self.kinds[value] == Kind.CONST:
+            return []
+        assert isinstance(op, RnnOp)
+        whole = {x for x in op.operands if takes_whole(op, x, self.kinds)}
+        return [x for x in op.operands if x not in whole and x not in self.rows]
 
     def build(self, op: Operation | None = None) -> Build:
         """A builder at that place, with the location of an op of the body."""

@@ -52,14 +52,18 @@ def _groups(phases: Phases) -> Iterator[list[str]]:
 
 def _starts(value: SSAValue) -> set[int]:
     """Where the slices of columns start that a value is made of, element by element."""
-    op, width = value.owner, dims_of(value)[-1:]
-    if isinstance(op, Elementwise):
-        return set[int]().union(*(_starts(operand) for operand in op.operands))
-    if isinstance(op, Slice) and op.axis.data == len(dims_of(value)) - 1:
-        start = get_dim(op.start)
-        if start.is_static and width[0].is_static:
-            return {int(start)}
-    return set()
+    starts, work, seen = set[int](), [value], {value}
+    while work:
+        value = work.pop()
+        op, width = value.owner, dims_of(value)[-1:]
+        if isinstance(op, Elementwise):
+            work += [operand for operand in dict.fromkeys(op.operands) if operand not in seen]
+            seen.update(op.operands)
+        elif isinstance(op, Slice) and op.axis.data == len(dims_of(value)) - 1:
+            start = get_dim(op.start)
+            if start.is_static and width[0].is_static:
+                starts.add(int(start))
+    return starts
 
 
 def _join_outputs(net: Net, names: Sequence[str]) -> None:

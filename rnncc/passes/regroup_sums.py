@@ -58,7 +58,15 @@ def _terms(op: Add) -> list[SSAValue]:
 
 def _terms_of(x: SSAValue) -> list[SSAValue]:
     """What an operand of an add contributes: its own terms, or itself."""
-    return _terms(x.owner) if isinstance(x.owner, Add) and _inside_sum(x) else [x]
+    terms, left = list[SSAValue](), [x]
+    while left:
+        value = left.pop()
+        op = value.owner
+        if isinstance(op, Add) and _inside_sum(value):
+            left += [op.b, op.a]
+        else:
+            terms.append(value)
+    return terms
 
 
 def _regroup(op: Add, kinds: dict[SSAValue, Kind]) -> SSAValue | None:

@@ -74,20 +74,35 @@ def _sink(scan: Scan) -> bool:
 
 
 def _add(outside: Outside, total: SSAValue, term: SSAValue, reverse: bool) -> SSAValue:
-    """A total and the sum of a term over all steps."""
+    """A total and the sum of a term over all steps; of a view, the view of a sum."""
+    views = list[tuple[RnnOp, SSAValue]]()
+    while isinstance(op := term.owner, (Reshape, *VIEWS)) and not _is_product(term):
+        b = outside.build(op)
+        views.append((op, total))
+        alone = is_zero(total) or not isinstance(op, Reshape)
+        total = _zero(b, op.x) if alone else b.reshape(total, dims_of(op.x))
+        term = op.x
+    result = _add_made(outside, total, term, reverse)
+    for op, before in reversed(views):
+        b = outside.build(op)
+        if isinstance(op, Reshape):
+            result = b.reshape(result, dims_of(op.y))
+        else:
+            part = b.like(op, [result])
+            result = part if is_zero(before) else b.add(before, part)
+    return result
+
+
+def _add_made(outside: Outside, total: SSAValue, term: SSAValue, reverse: bool) -> SSAValue:
+    """A total and the sum over all steps of what no view makes, or a view of a product."""
     op = term.owner
     assert isinstance(op, RnnOp)
     b = outside.build(op)
-    if isinstance(op, Reshape):
-        before = _zero(b, op.x) if is_zero(total) else b.reshape(total, dims_of(op.x))
-        return b.reshape(_add(outside, before, op.x, reverse), dims_of(term))
-    if (factors := _factors(outside, term)) is not None:
-        return b.contract(total, *factors, reverse)
+    if _is_product(term):
+        return b.contract(total, *_factors(outside, term), reverse)
     if isinstance(op, (Reduce, SumRows)) and dtype_of(term) in FLOATS:
         return b.sum_rows(total, _rows(outside, op), reverse)
-    if isinstance(op, VIEWS):
-        part = b.like(op, [_add(outside, _zero(b, op.x), op.x, reverse)])
-    elif isinstance(op, Reduce):
+    if isinstance(op, Reduce):
         rows = outside.all_steps(op.x)
         part = b.reduce("sum", rows, [0, *(axis + 1 for axis in get_ints(op.axes))])
     else:
@@ -110,27 +125,37 @@ def _rows(outside: Outside, op: Reduce | SumRows) -> SSAValue:
     return b.reshape(b.transpose(x, [*axes, *kept]), [rows, *(dims[axis] for axis in kept)])
 
 
-def _factors(outside: Outside, term: SSAValue) -> tuple[SSAValue, SSAValue] | None:
-    """The rows of all steps whose products a matrix of fixed size sums up; None of others."""
-    op, dims = term.owner, dims_of(term)
-    if len(dims) != 2 or not all(size.is_static for size in dims):
-        return None
-    match op:
-        case Matmul():
-            left = outside.all_steps(op.a), 2 if op.transpose_a else 1
-            right = outside.all_steps(op.b), 1 if op.transpose_b else 2
-        case Contract():
-            left, right = (outside.all_steps(op.a), 2), (outside.all_steps(op.b), 2)
-        case Transpose():
-            factors = _factors(outside, op.x)
-            return factors and (factors[1], factors[0])
-        case Slice():
-            factors = _factors(outside, op.x)
-            return factors and _sliced(outside.build(op), op, factors)
-        case _:
-            return None
+def _is_product(term: SSAValue) -> bool:
+    """Whether a term is a matrix of fixed size, of products of rows, or a part of one."""
+    while len(dims := dims_of(term)) == 2 and all(size.is_static for size in dims):
+        match term.owner:
+            case Matmul() | Contract():
+                return True
+            case Transpose() | Slice() as view:
+                term = view.x
+            case _:
+                return False
+    return False
+
+
+def _factors(outside: Outside, term: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The rows of all steps whose products such a matrix sums up."""
+    views = list[Transpose | Slice]()
+    while isinstance(op := term.owner, Transpose | Slice):
+        views.append(op)
+        term = op.x
+    assert isinstance(op, Matmul | Contract)
+    a, c = outside.all_steps(op.a), outside.all_steps(op.b)
+    whole = isinstance(op, Contract)
     b = outside.build(op)
-    return _steps_inside(b, *left), _steps_inside(b, *right)
+    left = _steps_inside(b, a, 2 if whole or op.transpose_a else 1)
+    right = _steps_inside(b, c, 1 if not whole and op.transpose_b else 2)
+    for view in reversed(views):
+        if isinstance(view, Transpose):
+            left, right = right, left
+        else:
+            left, right = _sliced(outside.build(view), view, (left, right))
+    return left, right
 
 
 def _sliced(b: Build, op: Slice, factors: tuple[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:

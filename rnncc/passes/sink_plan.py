@@ -137,14 +137,18 @@ def _terms(scan: Scan, index: int) -> list[SSAValue]:
 
 def _summands(value: SSAValue) -> list[SSAValue]:
     """The terms of a sum, in order; one that goes on from another sum stands for its own part."""
-    op = value.owner
-    if value.get_user_of_unique_use() is None:
-        return [value]
-    if isinstance(op, Add):
-        return [*_summands(op.a), *_summands(op.b)]
-    if isinstance(op, Contract | SumRows) and not starts_at_zero(op):
-        return [*_summands(op.init), value]
-    return [value]
+    terms, left = list[SSAValue](), [value]
+    while left:  # from the last term to the first
+        value = left.pop()
+        op = value.owner
+        once = value.get_user_of_unique_use() is not None
+        if once and isinstance(op, Add):
+            left += [op.a, op.b]
+            continue
+        terms.append(value)
+        if once and isinstance(op, Contract | SumRows) and not starts_at_zero(op):
+            left.append(op.init)
+    return terms[::-1]
 
 
 def _is_whole(term: SSAValue) -> bool:

@@ -15,6 +15,7 @@ from xdsl.ir import BlockArgument, SSAValue
 from rnncc.ir.build import Build
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Net, Scan, Yield, names_of
+from rnncc.ir.order import post_order
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Made
 from rnncc.ir.rewriting import Rows as Read
@@ -131,9 +132,17 @@ class _Maker:
 
     def make(self, value: SSAValue) -> SSAValue:
         """The backward body's form of a value of the forward one."""
-        if value not in self.known:
-            self.known[value] = self._made(value)
+        for inner in () if value in self.known else post_order(value, self._needs):
+            self.known[inner] = self._made(inner)
         return self.known[value]
+
+    def _needs(self, value: SSAValue) -> list[SSAValue]:
+        """What is to be made before a value that is computed again."""
+        known = (self.consts, self.rows, self.forward.stored, self.carry)
+        if any(value in values for values in known):
+            return []
+        assert isinstance(value.owner, RnnOp), "what is computed again comes from what is stored"
+        return [operand for operand in value.owner.operands if operand not in self.known]
 
     def _made(self, value: SSAValue) -> SSAValue:
         if value in self.consts:
@@ -149,8 +158,8 @@ class _Maker:
             b = Build.before(scan.next_op)
             return self._read(value, b.shift(self.forward.of(after), init, bool(scan.reverse)))
         op = value.owner
-        assert isinstance(op, RnnOp), "what is computed again comes from what is stored"
-        made = op.clone({operand: self.make(operand) for operand in op.operands})
+        assert isinstance(op, RnnOp)
+        made = op.clone({operand: self.known[operand] for operand in op.operands})
         self.loop.body.insert_op_before(made, self.first)
         made.y.name_hint = value.name_hint
         return made.y

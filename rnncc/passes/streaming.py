@@ -16,6 +16,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Reshape, Transpose
 from rnncc.ir.ops.source import Iota, Param
+from rnncc.ir.order import post_order
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.causality import TIME, NotCausal, Phase, phases_of, time_axis
@@ -152,17 +153,27 @@ class _Split:
 
     def _in_step(self, value: SSAValue) -> SSAValue:
         """The value in the program of every step."""
-        if value not in self.often:
-            op = value.owner
-            again = value not in self.given or isinstance(op, _VIEWS)
-            if isinstance(op, Operation) and again:
-                for operand in op.operands:
-                    self._in_step(operand)
-                self.step.block.add_op(op.clone(self.often))
+        for inner in () if value in self.often else post_order(value, self._needs):
+            if inner in self.often:  # another result of an op that is there by now
+                continue
+            if self._is_repeated(inner):
+                assert isinstance(inner.owner, Operation)
+                self.step.block.add_op(inner.owner.clone(self.often))
             else:
-                self._keep(value, self.once[value])
-                self.often[value] = self.step.block.args[-1]
+                self._keep(inner, self.once[inner])
+                self.often[inner] = self.step.block.args[-1]
         return self.often[value]
+
+    def _is_repeated(self, value: SSAValue) -> bool:
+        """Whether every step makes a value again rather than take it from the state."""
+        op = value.owner
+        return isinstance(op, Operation) and (value not in self.given or isinstance(op, _VIEWS))
+
+    def _needs(self, value: SSAValue) -> list[SSAValue]:
+        if not self._is_repeated(value):
+            return []
+        assert isinstance(value.owner, Operation)
+        return [operand for operand in value.owner.operands if operand not in self.often]
 
     def _keep(self, value: SSAValue, first: SSAValue) -> str:
         """One more value in the state, the last argument of the step; its name."""

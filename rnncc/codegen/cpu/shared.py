@@ -2,7 +2,8 @@
 
 A function takes the kernel's pointers, the thread's part if there are several, the number of the
 loop's turn, and the sizes and indices that it uses. What stands once, and what is so short that a
-call would count, is written where it stands.
+call would count, is written where it stands; but in a large program, since LLVM's time grows with
+the square of a function's length, each kernel is a function.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.emit import I1, I64, POINTER, Emit, Pointer
 from rnncc.ir.kern import For
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm
-from rnncc.ir.moves import Pack
+from rnncc.ir.kernels import Contract, Gemm, Map, Reduce
+from rnncc.ir.moves import ListRows, Pack
 
 Write = Callable[[Emit, Operation, Mapping[SSAValue, Pointer]], None]
 
 SHORT = 1 << 14
 """Multiply-adds of a product, for one row: some 200 ns, of which a call is a hundredth."""
+
+MANY, LARGE = 100, 2000
+"""Kernels of a program, and ops in all, above which each kernel is a function."""
 
 _WORD = re.compile(r"\w+")
 
@@ -52,11 +56,13 @@ class Shared:
         names = [
             name for op in loops for name in (op.index, op.extent, op.turn) if name is not None
         ]
-        own = {name.data for name in names}
-        for op in program.func.walk():
-            if _is_long(op):
-                self.forms[op] = _form(op, frozenset(program.symbols), own)
-                self.counts[self.forms[op][0]] += 1
+        own, ops = {name.data for name in names}, list(program.func.walk())
+        large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
+        for op in ops:
+            if _is_long(op) or (large and isinstance(op, _KERNELS)):
+                form, symbols = _form(op, frozenset(program.symbols), own)
+                self.forms[op] = form, symbols
+                self.counts[form] += 2 if large else 1
 
     def call(self, emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> bool:
         """Call the function of a kernel that stands more than once; False for others."""
@@ -100,6 +106,9 @@ class Shared:
         self.write(inner, op, pointers)
         inner.b.ret_void()
         return function
+
+
+_KERNELS = (Map, Reduce, Gemm, Contract, Pack, ListRows)
 
 
 def _is_long(op: Operation) -> bool:

@@ -108,11 +108,16 @@ def _slice_of_broadcast(b: Build, inner: Broadcast, op: Slice) -> SSAValue:
 
 def concat(op: Concat) -> SSAValue | None:
     """Of one → it; of concats → one; without empty parts; of adjacent slices → slice"""
-    axis, b = op.axis.data, Build.before(op)
-    parts: list[SSAValue] = []
-    for x in op.xs:
-        nested = x.owner.xs if isinstance(x.owner, Concat) and x.owner.axis == op.axis else [x]
-        parts += [part for part in nested if dims_of(part)[axis] != 0]
+    axis, b, user = op.axis.data, Build.before(op), op.y.get_user_of_unique_use()
+    if isinstance(user, Concat) and user.axis == op.axis:
+        return None  # it becomes a part of that one, at once with all that it holds
+    parts, left = list[SSAValue](), [*reversed(op.xs)]
+    while left:
+        part = left.pop()
+        if isinstance(part.owner, Concat) and part.owner.axis == op.axis:
+            left += reversed(part.owner.xs)
+        elif dims_of(part)[axis] != 0:
+            parts.append(part)
     joined: list[SSAValue] = []
     for part in parts:
         both = _join(b, joined[-1], part, axis) if joined else None
