@@ -22,7 +22,7 @@ from rnncc.ir.some_rows import SomeRows
 from rnncc.ir.types import dims_of
 from rnncc.lowering.groups import Group, Item
 from rnncc.lowering.listed_rows import Ahead, list_of
-from rnncc.lowering.maps import ZERO, Placed, aligned
+from rnncc.lowering.maps import ZERO, Placed, aligned, identity
 from rnncc.lowering.region import CannotFuse
 
 if TYPE_CHECKING:
@@ -74,7 +74,8 @@ def emit_product(
     """A product with its epilogue; apart from each other where they do not fit together."""
     first, domain = _domain(dims, ahead)
     rows = dims_of(op.y)[:-1]
-    region = lowering.region(len(dims), (op, aligned(dims[:-1], rows, first)))
+    element = (*aligned(dims[:-1], rows, first), identity(dims)[-1])
+    region = lowering.region(len(dims), (op, element))
     try:
         values = [region.value(v, aligned(dims, dims_of(v), first)) for v, _ in outs]
     except CannotFuse:

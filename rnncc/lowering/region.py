@@ -34,7 +34,8 @@ class Region:
 
     Args:
         rank: axes of the domain.
-        product: the product whose sums the kernel holds in registers, and the index of its rows.
+        product: the product whose sums the kernel holds in registers, and the index of an element
+            of it at a point of the domain.
         find: the place of a value in memory, or None where it is to be computed here.
         place: the place of a value that cannot be computed here.
     """
@@ -51,7 +52,8 @@ class Region:
         self.ins: list[tuple[SSAValue, Access]] = []
         self.slots: list[int] = []
         self._rank = rank
-        self._product, self._rows = product or (None, ())
+        self._product, index = product or (None, (AxisIndex(),))
+        *self._rows, self._column = index
         self._resolve, self._find, self._place = resolve, find, place
         self._builder = Builder(InsertPoint.at_end(self.block))
         self._memo: dict[tuple[SSAValue, IndexMap], SSAValue] = {}
@@ -158,8 +160,8 @@ class Region:
         """A product's sum, held in registers: row for row, at a fixed distance in its columns."""
         assert self._product is not None
         *rows, last = index
-        units = (self._rank - 1, None)
-        if tuple(rows) != self._rows or last.axis not in units or not last.offset.is_static:
+        # A column that a broadcast repeats is no slot: the kernel would compute one at each point.
+        if rows != self._rows or last.axis != self._column.axis or not last.offset.is_static:
             raise CannotFuse
         start = int(last.offset)
         if start not in self.slots:

@@ -48,3 +48,22 @@ def test_rearranged(name: str) -> None:
     with guards(True) as memory:
         code = Bare(made, resolve_target()).run(inputs, {"T": 5, "N": 1}, memory)["y"]
     np.testing.assert_allclose(code, want, 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_column_for_many_units(rows: int, width: int) -> None:
+    """A product of one column, repeated along the units of what it is added to."""
+    b = Build.net("made")
+    x, z, w = b.input("x", (rows, 8)), b.input("z", (rows, width)), b.input("w", (8, 1))
+    column = b.reshape(b.matmul(x, w), (rows,))
+    program = b.finish({"y": b.add(z, b.broadcast(column, (rows, width), [0]))})
+    rng = np.random.default_rng(0)
+    shapes = {"x": (rows, 8), "z": (rows, width), "w": (8, 1)}
+    inputs = {n: rng.standard_normal(s, np.float32) for n, s in shapes.items()}
+    want = run(program, inputs)["y"]
+    made = as_it_is(program)
+    np.testing.assert_allclose(kern_interpreter.run(made, inputs)["y"], want, 1e-5, 1e-6)
+    with guards(True) as memory:
+        code = Bare(made, resolve_target()).run(inputs, {"T": 1, "N": 1}, memory)["y"]
+    np.testing.assert_allclose(code, want, 1e-5, 1e-6)
