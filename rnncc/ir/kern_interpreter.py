@@ -24,7 +24,7 @@ from rnncc.ir.moves import ByIndex, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.indexing import add_by_index, check_index
-from rnncc.ir.ops.linear import add_products, add_rows
+from rnncc.ir.ops.linear import add_products, add_rows, empty_value
 from rnncc.ir.packing import GROUP, OFFSET, pack, packed_depth, unpack
 from rnncc.ir.precision import from_bf16, to_bf16, whole_product
 from rnncc.ir.types import NUMPY, dtype_of
@@ -350,7 +350,7 @@ def _check_apart(target: Array, reads: Sequence[Array]) -> None:
 
 
 def _reduced(op: Reduce, value: Array, init: Array | None) -> Array:
-    """Over the domain's last axes; of no elements: what it starts at, 0, -∞ or ∞."""
+    """Over the domain's last axes; of no elements: what it starts at."""
     axes = tuple(range(value.ndim - op.reduced.data, value.ndim))
     if op.order.data != "any":
         kept, count = value.shape[: axes[0]], math.prod(value.shape[axes[0] :])
@@ -358,7 +358,7 @@ def _reduced(op: Reduce, value: Array, init: Array | None) -> Array:
         add_rows(total, np.moveaxis(value.reshape(*kept, count), -1, 0), op.order.data == "down")
         return total
     ufunc = {"sum": np.add, "max": np.maximum, "min": np.minimum}[op.kind.data]
-    start = {"sum": 0, "max": -np.inf, "min": np.inf}[op.kind.data]
+    start = empty_value(op.kind.data, value.dtype)
     return ufunc.reduce(value, axis=axes, dtype=value.dtype, initial=start)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from rnncc_runtime.compiled import Compiled
@@ -117,6 +119,17 @@ def sensitivity(
             spread = np.max([np.abs(row - array) for row in rows], axis=0, initial=0)
         allowed[name] = 50 * np.nan_to_num(spread, posinf=0)
     return exact, allowed
+
+
+def is_invalid(program: Program, inputs: Arrays, sizes: Mapping[str, int]) -> bool:
+    """Whether a NaN or an infinity comes up on the way, even if no output shows it."""
+    raising = partial(np.errstate, invalid="raise", divide="raise")
+    with mock.patch.object(np, "errstate", lambda **settings: raising()):
+        try:
+            run(program, inputs, np.float32, sizes)
+        except FloatingPointError:
+            return True
+    return False
 
 
 def _perturbed(rng: np.random.Generator, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -100,6 +100,11 @@ class Control(Operator, ABC):
             scope[name] = maker.absent(name) or Blob(name, opaque=True, lacks=why)
         return [scope[name] for name in self.op.output]
 
+    def check_condition(self, blob: Blob) -> None:
+        """Refuse a condition that is no tensor."""
+        if blob.opaque:
+            raise self.error(f'has the condition "{blob.name}", which {blob.lacks}')
+
     def expect_condition(self, s: Shapes, blob: Blob) -> None:
         """State that a blob is one bool, of any rank."""
         if blob.dtype not in (None, "i1"):

@@ -157,6 +157,15 @@ class Binary(Elementwise, ABC):
     b = operand_def()
 
 
+class Arithmetic(Binary, ABC):
+    """y = f(a, b) of numbers; there is no arithmetic of truth values."""
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
+        return super().infer_element(properties, *types)
+
+
 def dims_attr(dims: Sequence[Dim | int]) -> ArrayAttr[StringAttr]:
     """A shape as an attribute."""
     return ArrayAttr(StringAttr(str(d)) for d in dims)

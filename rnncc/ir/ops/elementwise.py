@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
 from rnncc.ir.ops.base import (
+    Arithmetic,
     Array,
     Binary,
     Context,
@@ -166,7 +167,7 @@ class Erf(Unary):
 
 
 @irdl_op_definition
-class Add(Binary):
+class Add(Arithmetic):
     """y = a + b"""
 
     name = "rnn.add"
@@ -179,7 +180,7 @@ class Add(Binary):
 
 
 @irdl_op_definition
-class Sub(Binary):
+class Sub(Arithmetic):
     """y = a - b"""
 
     name = "rnn.sub"
@@ -192,7 +193,7 @@ class Sub(Binary):
 
 
 @irdl_op_definition
-class Mul(Binary):
+class Mul(Arithmetic):
     """y = a · b"""
 
     name = "rnn.mul"
@@ -205,15 +206,10 @@ class Mul(Binary):
 
 
 @irdl_op_definition
-class Div(Binary):
+class Div(Arithmetic):
     """y = a / b; of integers towards zero, where a / 0 is 0"""
 
     name = "rnn.div"
-
-    @classmethod
-    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
-        expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
-        return super().infer_element(properties, *types)
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         a, divisor = arrays

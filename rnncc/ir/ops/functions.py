@@ -10,21 +10,22 @@ from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, prop_def
 
 from rnncc.ir.ops.base import (
+    Arithmetic,
     Array,
-    Binary,
     Context,
     Elementwise,
     Grads,
     Properties,
     Unary,
-    expect,
     expect_kind,
 )
-from rnncc.ir.types import Tensor, dtype_of
+from rnncc.ir.types import Tensor
 
 if TYPE_CHECKING:
     from rnncc.ir.build import Build
 
+FARTHEST = 2.0**23
+"""The largest number of which code computes the sine."""
 ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.trunc}
 
 
@@ -57,12 +58,12 @@ class Expm1(Unary):
 
 @irdl_op_definition
 class Sin(Unary):
-    """y = sin x; code gives NaN where |x| > 2²³"""
+    """y = sin x; NaN where |x| > 2²³, where float32 tells a turn's parts no more"""
 
     name = "rnn.sin"
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.sin(arrays[0])
+        return np.where(np.abs(arrays[0]) > FARTHEST, np.nan, np.sin(arrays[0]))
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
         return [b.mul(dy, b.cos(self.x))]
@@ -70,12 +71,12 @@ class Sin(Unary):
 
 @irdl_op_definition
 class Cos(Unary):
-    """y = cos x; code gives NaN where |x| > 2²³"""
+    """y = cos x; NaN where |x| > 2²³, as of sin"""
 
     name = "rnn.cos"
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.cos(arrays[0])
+        return np.where(np.abs(arrays[0]) > FARTHEST, np.nan, np.cos(arrays[0]))
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
         return [b.neg(b.mul(dy, b.sin(self.x)))]
@@ -102,15 +103,10 @@ class Round(Unary):
 
 
 @irdl_op_definition
-class Rem(Binary):
+class Rem(Arithmetic):
     """y = a - b · trunc(a / b), exactly; if b is 0, NaN, and a of integers"""
 
     name = "rnn.rem"
-
-    @classmethod
-    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
-        expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
-        return super().infer_element(properties, *types)
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         a, divisor = arrays

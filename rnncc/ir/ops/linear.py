@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, StringAttr
@@ -80,9 +80,20 @@ class Matmul(RnnOp):
         return [b.transpose(da, swap) if self.transpose_a else da, db]
 
 
+def empty_value(kind: str, dtype: np.dtype[Any]) -> float:
+    """A reduction of no elements: 0, or what no element of the type is beyond."""
+    least, most = -np.inf, np.inf
+    if dtype.kind != "f":
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    return {"sum": 0, "max": least, "min": most}[kind]
+
+
 @irdl_op_definition
 class Reduce(RnnOp):
-    """y = sum, max or min of x over some axes, which go; max and min of nothing are ∓∞"""
+    """y = sum, max or min of x over some axes, which go
+
+    Of no elements the maximum is -∞ or the least integer, the minimum ∞ or the largest.
+    """
 
     name = "rnn.reduce"
     x = operand_def()
@@ -99,11 +110,9 @@ class Reduce(RnnOp):
         return tensor([d for i, d in enumerate(dims) if i not in axes], dtype_of(types[0]))
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
-        initial = {"sum": 0, "max": -np.inf, "min": np.inf}[self.kind.data]
-        if arrays[0].dtype.kind != "f" and initial:
-            return REDUCTIONS[self.kind.data](arrays[0], axis=get_ints(self.axes))
-        reduce = REDUCTIONS[self.kind.data]
-        return np.asarray(reduce(arrays[0], axis=get_ints(self.axes), initial=initial))
+        x, reduce = arrays[0], REDUCTIONS[self.kind.data]
+        initial = empty_value(self.kind.data, x.dtype)
+        return np.asarray(reduce(x, axis=get_ints(self.axes), initial=initial))
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
         """A sum's to every element; an extremum's in equal shares to all elements that reach it."""

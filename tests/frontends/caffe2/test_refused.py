@@ -325,6 +325,11 @@ op {{ input: "x" input: "s" output: "y" output: "s" type: "Do"
 external_input: "x" external_output: "y" """
 CONTROL = [
     ("a condition that is not one bool", BRANCH.format(c="c", to=1), "of shape [2], not one bool"),
+    (
+        "a condition that is not one bool",
+        'op { output: "s" type: "CreateScope" } ' + BRANCH.format(c="s", to=1),
+        "is a scope, not a tensor",
+    ),
     ("a condition that is not one bool", TO_INT + BRANCH.format(c="i", to=1), "i32, not bool"),
     (
         "branches that leave a blob in several shapes or types",

@@ -62,6 +62,7 @@ class If(Control):
 
     def resolve(self, maker: GraphMaker, scope: Scope) -> None:
         self.condition = self.xs[0]
+        self.check_condition(self.condition)
         self.condition.uses += 1
         taken = self.condition.known
         self.taken = None if taken is None else int(not taken[1])

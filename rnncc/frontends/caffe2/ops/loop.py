@@ -117,8 +117,7 @@ class While(Control):
         if name not in names:
             raise self.error(f'writes its condition "{name}" nowhere: it would never end')
         self.gate = starts[name]
-        if self.gate.opaque:
-            raise self.error(f'has the condition "{name}", which {self.gate.lacks}')
+        self.check_condition(self.gate)
 
     def _count(self, loops: Loops, scope: Scope, entries: Scope, ends: Scope) -> Turns | None:
         back = {entry: ends[name] for name, entry in entries.items()}
