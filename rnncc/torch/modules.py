@@ -17,6 +17,8 @@ import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.exported import Exported, held_tensor, import_exported
 from rnncc.frontends.torch.recurrent_op import kept_whole
+from rnncc.frontends.torch.trace import refused_by
+from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.nets import TorchNet, check_tensor, is_wide
@@ -51,7 +53,7 @@ def compile(
     """
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")
-    exported, names = _exported(module, args, kwargs, dynamic_shapes)
+    exported, names = _exported(module, args, kwargs, dynamic_shapes, not frozen)
     net = import_exported(exported, names=names, packed=frozen)
     made = CompiledModule(module, exported, net, frozen)
     if train is not None:
@@ -79,7 +81,8 @@ def build(
     Raises:
         CompileError: as for `compile` and `rnncc.build`.
     """
-    exported, names = _exported(module, args, kwargs, dynamic_shapes)
+    train = bool(options.get("train"))
+    exported, names = _exported(module, args, kwargs, dynamic_shapes, train)
     program = import_exported(exported, name, names, packed=True).program
     return rnncc.build(program, out=out, name=name, products=products, **options)
 
@@ -143,24 +146,39 @@ def export(
     Raises:
         CompileError: the module cannot be exported.
     """
+    return _export(module, args, kwargs, dynamic_shapes, True)
+
+
+def _export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    shapes: Any,
+    differentiable: bool,
+) -> ExportedProgram:
     check_mode()
-    try:
-        with kept_whole(), torch.enable_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
-            given = dict(kwargs or {})
-            return torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
-    except CompileError:
-        raise
-    except Exception as error:  # the module's own as well as PyTorch's
-        reason = str(error).strip().split("\n\n")[0]
-        raise CompileError(type(module).__name__, f"torch.export: {reason}") from error
+    name, given = type(module).__name__, dict(kwargs or {})
+    with (
+        watching(lambda: differentiable and torch.is_grad_enabled()),
+        refused_by(name, "torch.export"),
+        Questions(),
+        kept_whole(),
+        torch.enable_grad(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
+        return torch.export.export(module, args, given, dynamic_shapes=shapes)
 
 
 def _exported(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, shapes: Any
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    shapes: Any,
+    differentiable: bool,
 ) -> tuple[ExportedProgram, dict[str, str]]:
     """The program, and what the user calls the symbols in it."""
-    exported = export(module, args, kwargs, dynamic_shapes=shapes)
+    exported = _export(module, args, kwargs, shapes, differentiable)
     arguments = inspect.signature(module.forward).bind(*args, **(kwargs or {})).arguments
     return exported, _symbol_names(exported, arguments, shapes)
 

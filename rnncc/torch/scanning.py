@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.watch import unasked
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.captured import Reading
 from rnncc.torch.nets import TorchNet, check_tensor
@@ -95,7 +96,8 @@ def _exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool)
         y, new = cell(rows, state)
         return pytree.tree_map(torch.clone, new), pytree.tree_map(torch.clone, y)
 
-    finals, ys = exported_scan(step, state, xs, reverse=reverse)
+    with unasked():
+        finals, ys = exported_scan(step, state, xs, reverse=reverse)
     return ys, finals
 
 

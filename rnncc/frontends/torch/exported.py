@@ -20,7 +20,9 @@ from rnncc.frontends.torch.lower import lower_graph, translation_of
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.site import Random
 from rnncc.frontends.torch.sizes import Sizes
+from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.types import element_type
+from rnncc.frontends.torch.watch import watching
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
 
@@ -118,7 +120,7 @@ def _decomposed(exported: ExportedProgram) -> ExportedProgram:
 
 
 def _decompose(exported: ExportedProgram, table: dict[Any, Any]) -> ExportedProgram:
-    with warnings.catch_warnings():
+    with watching(lambda: True), refused_by("", "PyTorch"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own
         return exported.run_decompositions(table)
 
