@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +104,7 @@ class CompiledModule(torch.nn.Module):
         self._code = TorchNet.of(net.program, is_wide(net.tensors))
         self._owners = [_owner(module, exported, target) for target in net.held]
         self._changed = [_owner(module, exported, target) for target in net.changed]
+        self._changing = [target in net.changed for target in net.held]
         self._in, self._out = exported.call_spec.in_spec, exported.call_spec.out_spec
         self._outputs = [output.name for output in self._code.outputs]
         self._seeded = len(self._code.inputs) > net.given + len(net.held)
@@ -118,13 +119,14 @@ class CompiledModule(torch.nn.Module):
         if spec != self._in:
             raise CompileError("", f"called with {spec}, compiled for {self._in}")
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        tensors += [getattr(owner, name) for owner, name in self._owners]
+        tensors += self._held()
         for tensor in tensors:
             check_tensor(tensor)
         if self._seeded:
             tensors.append(torch.randint(2**31 - 1, (), dtype=torch.int32))
         if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
+        self._check_buffers(tensors)
         named = dict(zip(self._outputs, apply(self._code, tensors), strict=True))
         with torch.no_grad():
             for (owner, name), new in zip(self._changed, named.values(), strict=False):
@@ -132,6 +134,24 @@ class CompiledModule(torch.nn.Module):
         results = [named[r] if isinstance(r, str) else r for r in self._net.results]
         assert self._out is not None
         return pytree.tree_unflatten(results, self._out)
+
+    def _held(self) -> list[torch.Tensor]:
+        """The module's tensors; backward finds copies of those that this call changes."""
+        tensors = [getattr(owner, name) for owner, name in self._owners]
+        if not torch.is_grad_enabled():
+            return tensors
+        pairs = zip(tensors, self._changing, strict=True)
+        return [x.clone() if changes else x for x, changes in pairs]
+
+    def _check_buffers(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Refuse what PyTorch would keep the graph of, for the gradients of later calls."""
+        if not torch.is_grad_enabled() or not self._changed:
+            return
+        wanted = {n for n, x in zip(self._code.inputs, tensors, strict=True) if x.requires_grad}
+        for target, sources in zip(self._net.changed, self._net.sources, strict=True):
+            if sources & wanted:
+                what = f"buffer {target} is given a value that has gradients, which would be lost"
+                raise CompileError(type(self.module).__name__, what, "detach() the value")
 
 
 def export(
