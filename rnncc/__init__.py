@@ -111,7 +111,8 @@ def build(
         from rnncc.packaging.products import check_kinds, prepare, write_products
 
         net = _read(net)
-        kinds, chosen = check_kinds(products), Options.of(net, {**options, "name": name})
+        chosen = Options.of(net, {**options, "name": name})
+        kinds = check_kinds(products, chosen.name)
         compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
         return write_products(compiled, Path(out), kinds)
 

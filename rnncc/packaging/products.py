@@ -11,6 +11,7 @@ from rnncc.packaging import texts
 from rnncc.packaging.ar import archive
 from rnncc.packaging.compiled import Artifacts, Compiled
 from rnncc.packaging.link import link_shared
+from rnncc.packaging.names import SYSTEM_HEADERS, SYSTEM_LIBRARIES
 
 KINDS = {
     "so": "shared library",
@@ -26,11 +27,21 @@ KINDS = {
 DEFAULT_KINDS = frozenset({"so", "h", "py"})
 
 
-def check_kinds(kinds: Iterable[str]) -> set[str]:
-    """The kinds as a set; raises `CompileError` for one that does not exist."""
+def check_kinds(kinds: Iterable[str], name: str) -> set[str]:
+    """The kinds as a set.
+
+    Raises:
+        CompileError: a kind does not exist, or a file would be taken for one of the system's.
+    """
     wanted = set(kinds)
     if unknown := sorted(wanted - KINDS.keys()):
         raise CompileError("", f"no product is named {', '.join(unknown)}", ", ".join(KINDS))
+    files = [f"lib{name}.{kind}" for kind in ("so", "a") if kind in wanted]
+    files = files if name in SYSTEM_LIBRARIES else []
+    files += [f"{name}.h"] if "h" in wanted and name in SYSTEM_HEADERS else []
+    if files:
+        what = f"{files[0]} would be taken for the system's file of that name"
+        raise CompileError(f"name {name!r}", what, "choose another name")
     return wanted
 
 
@@ -50,9 +61,9 @@ def write_products(
         kinds: keys of `KINDS`.
 
     Raises:
-        CompileError: a kind is unknown, the folder cannot be written, or linking fails.
+        CompileError: as for `check_kinds`; or the folder cannot be written, or linking fails.
     """
-    wanted = check_kinds(kinds)
+    wanted = check_kinds(kinds, compiled.name)
     try:
         out.mkdir(parents=True, exist_ok=True)
         return _write(compiled, out, wanted)
