@@ -126,7 +126,8 @@ def build(
 
         with _limited(max_input):
             net, init = _read(net), _read(init)
-            kinds, chosen = check_kinds(products), Options.of(net, {**options, "name": name})
+            chosen = Options.of(net, {**options, "name": name})
+            kinds = check_kinds(products, chosen.name)
             compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
         return write_products(compiled, Path(out), kinds)
 

@@ -111,8 +111,8 @@ def compile(
     from rnncc.stages import show, timed
 
     before, started = time.process_time(), time.perf_counter()
-    kinds = check_kinds(["so"] if emit else _words(products) or DEFAULT_KINDS)
     chosen = options_of(net, options)
+    kinds = check_kinds(["so"] if emit else _words(products) or DEFAULT_KINDS, chosen.name)
     if chosen.time_passes:
         show("start", before)  # Python itself and the command line
     with working(f"compiling {net}"):

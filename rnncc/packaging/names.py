@@ -63,6 +63,29 @@ def identifier(name: str) -> str:
     return f"_{text}" if text[0].isdigit() else text
 
 
+SYSTEM_LIBRARIES = frozenset(
+    # The C library and its parts, then what compilers link programs with unasked, or for a flag.
+    """
+    BrokenLocale anl c c_malloc_debug crypt dl m memusage mvec nsl nss_compat nss_dns nss_files
+    pcprofile pthread resolv rt thread_db util xnet
+    asan atomic clang_rt gcc gcc_eh gcc_s gfortran gomp hwasan iomp5 itm lsan omp omp5 quadmath
+    ssp ssp_nonshared tsan ubsan unwind
+    """.split()
+)
+"""NAME of each libNAME that a program may need, and would find another one in its place."""
+
+SYSTEM_HEADERS = frozenset(
+    """
+    assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign
+    stdarg stdatomic stdbool stdbit stdckdint stddef stdint stdio stdlib stdnoreturn string tgmath
+    threads time uchar wchar wctype
+    dlfcn fcntl pthread sched semaphore unistd
+    rnncc
+    """.split()
+)
+"""NAME of each NAME.h of standard C, of POSIX where others include it, and of rnncc itself."""
+
+
 def c_name(name: str) -> str:
     """The C identifier of one name, none that C, C++ or a header gives a meaning."""
     text = identifier(name)

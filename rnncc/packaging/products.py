@@ -10,7 +10,7 @@ from rnncc.packaging import texts
 from rnncc.packaging.ar import archive
 from rnncc.packaging.compiled import Artifacts, Compiled
 from rnncc.packaging.link import link_shared
-from rnncc.packaging.names import hides_module
+from rnncc.packaging.names import SYSTEM_HEADERS, SYSTEM_LIBRARIES, hides_module
 from rnncc.writing import create, staged
 
 KINDS = {
@@ -27,11 +27,25 @@ KINDS = {
 DEFAULT_KINDS = frozenset({"so", "h", "py"})
 
 
-def check_kinds(kinds: Iterable[str]) -> set[str]:
-    """The kinds as a set; raises `CompileError` for one that does not exist."""
+def check_kinds(kinds: Iterable[str], name: str) -> set[str]:
+    """The kinds as a set.
+
+    Raises:
+        CompileError: a kind does not exist, or a file would be taken for one of the system's or
+            of Python's.
+    """
     wanted = set(kinds)
     if unknown := sorted(wanted - KINDS.keys()):
         raise CompileError("", f"no product is named {', '.join(unknown)}", ", ".join(KINDS))
+    if "py" in wanted and hides_module(name):
+        what = f"{name}.py would hide Python's own module {name}"
+        raise CompileError("", what, "take another name, or other products")
+    files = [f"lib{name}.{kind}" for kind in ("so", "a") if kind in wanted]
+    files = files if name in SYSTEM_LIBRARIES else []
+    files += [f"{name}.h"] if "h" in wanted and name in SYSTEM_HEADERS else []
+    if files:
+        what = f"{files[0]} would be taken for the system's file of that name"
+        raise CompileError(f"name {name!r}", what, "choose another name")
     return wanted
 
 
@@ -53,13 +67,9 @@ def write_products(
         kinds: keys of `KINDS`.
 
     Raises:
-        CompileError: a kind is unknown, the module would hide one of Python's, the folder cannot
-            be written, or linking fails.
+        CompileError: as for `check_kinds`; or the folder cannot be written, or linking fails.
     """
-    wanted = check_kinds(kinds)
-    if "py" in wanted and hides_module(compiled.name):
-        what = f"{compiled.name}.py would hide Python's own module {compiled.name}"
-        raise CompileError("", what, "take another name, or other products")
+    wanted = check_kinds(kinds, compiled.name)
     try:
         with staged(out) as folder:
             written = _write(compiled, folder, wanted)

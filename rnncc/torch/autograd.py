@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
 from rnncc.torch.nets import TorchNet
@@ -15,12 +16,18 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """The net's outputs, which know their gradients where some input wants one.
 
     Raises:
-        CompileError: autocast is on.
+        CompileError: autocast is on, or some input has a forward-mode gradient.
     """
     check_mode()
+    if forward_ad._current_level >= 0 and any(map(_is_dual, tensors)):
+        raise CompileError("", "forward-mode gradients are not supported", "backward()")
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
         return list(_Net.apply(net, *tensors))
     return net.infer(tensors)
+
+
+def _is_dual(x: torch.Tensor) -> bool:
+    return forward_ad.unpack_dual(x).tangent is not None
 
 
 def check_mode() -> None:

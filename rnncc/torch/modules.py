@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.exported import Exported, held_tensor, import_exported
 from rnncc.frontends.torch.recurrent_op import kept_whole
+from rnncc.frontends.torch.trace import refused_by
+from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.nets import TorchNet, check_tensor, is_wide
@@ -51,7 +53,7 @@ def compile(
     """
     if train and frozen:
         raise CompileError("", "a frozen module has no gradients", "train=False")
-    exported, names = _exported(module, args, kwargs, dynamic_shapes)
+    exported, names = _exported(module, args, kwargs, dynamic_shapes, not frozen)
     net = import_exported(exported, names=names, packed=frozen)
     made = CompiledModule(module, exported, net, frozen)
     if train is not None:
@@ -79,7 +81,8 @@ def build(
     Raises:
         CompileError: as for `compile` and `rnncc.build`.
     """
-    exported, names = _exported(module, args, kwargs, dynamic_shapes)
+    train = bool(options.get("train"))
+    exported, names = _exported(module, args, kwargs, dynamic_shapes, train)
     program = import_exported(exported, name, names, packed=True).program
     return rnncc.build(program, out=out, name=name, products=products, **options)
 
@@ -101,6 +104,7 @@ class CompiledModule(torch.nn.Module):
         self._code = TorchNet.of(net.program, is_wide(net.tensors))
         self._owners = [_owner(module, exported, target) for target in net.held]
         self._changed = [_owner(module, exported, target) for target in net.changed]
+        self._changing = [target in net.changed for target in net.held]
         self._in, self._out = exported.call_spec.in_spec, exported.call_spec.out_spec
         self._outputs = [output.name for output in self._code.outputs]
         self._seeded = len(self._code.inputs) > net.given + len(net.held)
@@ -115,13 +119,14 @@ class CompiledModule(torch.nn.Module):
         if spec != self._in:
             raise CompileError("", f"called with {spec}, compiled for {self._in}")
         tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        tensors += [getattr(owner, name) for owner, name in self._owners]
+        tensors += self._held()
         for tensor in tensors:
             check_tensor(tensor)
         if self._seeded:
             tensors.append(torch.randint(2**31 - 1, (), dtype=torch.int32))
         if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
+        self._check_buffers(tensors)
         named = dict(zip(self._outputs, apply(self._code, tensors), strict=True))
         with torch.no_grad():
             for (owner, name), new in zip(self._changed, named.values(), strict=False):
@@ -129,6 +134,24 @@ class CompiledModule(torch.nn.Module):
         results = [named[r] if isinstance(r, str) else r for r in self._net.results]
         assert self._out is not None
         return pytree.tree_unflatten(results, self._out)
+
+    def _held(self) -> list[torch.Tensor]:
+        """The module's tensors; backward finds copies of those that this call changes."""
+        tensors = [getattr(owner, name) for owner, name in self._owners]
+        if not torch.is_grad_enabled():
+            return tensors
+        pairs = zip(tensors, self._changing, strict=True)
+        return [x.clone() if changes else x for x, changes in pairs]
+
+    def _check_buffers(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Refuse what PyTorch would keep the graph of, for the gradients of later calls."""
+        if not torch.is_grad_enabled() or not self._changed:
+            return
+        wanted = {n for n, x in zip(self._code.inputs, tensors, strict=True) if x.requires_grad}
+        for target, sources in zip(self._net.changed, self._net.sources, strict=True):
+            if sources & wanted:
+                what = f"buffer {target} is given a value that has gradients, which would be lost"
+                raise CompileError(type(self.module).__name__, what, "detach() the value")
 
 
 def export(
@@ -143,24 +166,39 @@ def export(
     Raises:
         CompileError: the module cannot be exported.
     """
+    return _export(module, args, kwargs, dynamic_shapes, True)
+
+
+def _export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    shapes: Any,
+    differentiable: bool,
+) -> ExportedProgram:
     check_mode()
-    try:
-        with kept_whole(), torch.enable_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
-            given = dict(kwargs or {})
-            return torch.export.export(module, args, given, dynamic_shapes=dynamic_shapes)
-    except CompileError:
-        raise
-    except Exception as error:  # the module's own as well as PyTorch's
-        reason = str(error).strip().split("\n\n")[0]
-        raise CompileError(type(module).__name__, f"torch.export: {reason}") from error
+    name, given = type(module).__name__, dict(kwargs or {})
+    with (
+        watching(lambda: differentiable and torch.is_grad_enabled()),
+        refused_by(name, "torch.export"),
+        Questions(),
+        kept_whole(),
+        torch.enable_grad(),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")  # nn.LSTM and its like, on their lists of weights
+        return torch.export.export(module, args, given, dynamic_shapes=shapes)
 
 
 def _exported(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None, shapes: Any
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None,
+    shapes: Any,
+    differentiable: bool,
 ) -> tuple[ExportedProgram, dict[str, str]]:
     """The program, and what the user calls the symbols in it."""
-    exported = export(module, args, kwargs, dynamic_shapes=shapes)
+    exported = _export(module, args, kwargs, shapes, differentiable)
     arguments = inspect.signature(module.forward).bind(*args, **(kwargs or {})).arguments
     return exported, _symbol_names(exported, arguments, shapes)
 

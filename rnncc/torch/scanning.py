@@ -11,13 +11,13 @@ from weakref import WeakSet
 
 import torch
 import torch._dynamo
-from torch._higher_order_ops.scan import scan as exported_scan
 from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.captured import Reading
+from rnncc.torch.exporting import exported_scan
 from rnncc.torch.nets import TorchNet, check_tensor
 from rnncc.torch.tracing import code_of, read
 
@@ -51,7 +51,7 @@ def scan(
     sequences, row_spec = _leaves(xs, "xs")
     states, state_spec = _leaves(state, "the state")
     if any(is_fake(tensor) for tensor in (*sequences, *states)):
-        return _exported_scan(cell, xs, state, reverse)
+        return exported_scan(cell, xs, state, reverse)
     row_types = _row_types(sequences)
     kinds = [*row_types, *((x.shape, x.dtype) for x in states)]
 
@@ -86,17 +86,6 @@ def _open_or_fixed(
     if batches:
         _fixed.add(code)
     return results
-
-
-def _exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> Any:
-    """PyTorch's operator for loops, for `torch.export`; it wants results that share no memory."""
-
-    def step(state: Any, rows: Any) -> tuple[Any, Any]:
-        y, new = cell(rows, state)
-        return pytree.tree_map(torch.clone, new), pytree.tree_map(torch.clone, y)
-
-    finals, ys = exported_scan(step, state, xs, reverse=reverse)
-    return ys, finals
 
 
 def _leaves(tree: Any, name: str) -> tuple[list[torch.Tensor], pytree.TreeSpec]:

@@ -22,11 +22,17 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch.site import LINE
+from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
 
 _RAISED = re.compile(r"raised exception (.+)")
 _GOT = re.compile(r"got (\w+\(.+\))")
-_readers: WeakKeyDictionary[Any, dict[bool, Callable[..., Any]]] = WeakKeyDictionary()
+_HOOKS: list[dict[int, Any]] = [
+    getattr(torch.nn.modules.module, f"_global_{kind}_hooks")
+    for kind in ("forward", "forward_pre", "backward", "backward_pre")
+]
+"""Hooks of all modules, of which Dynamo notices no change."""
+_readers: WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
 
@@ -43,10 +49,11 @@ def read(
     """
     readings.stack.append(reading)
     try:
-        try:
-            return _reader(cell, is_open)(cell, rows, states)
-        except FailOnRecompileLimitHit:  # most of what was read may long be of no use
-            return _reader(cell, is_open, anew=True)(cell, rows, states)
+        with watching(guarded=True):
+            try:
+                return _reader(cell, is_open)(cell, rows, states)
+            except FailOnRecompileLimitHit:  # most of what was read may long be of no use
+                return _reader(cell, is_open, anew=True)(cell, rows, states)
     except TorchDynamoException as error:
         text = str(error)
         raise CompileError(_where(cell, text), _reason(text)) from error
@@ -65,14 +72,15 @@ def _step(cell: Callable[..., Any], rows: Any, states: Any) -> tuple[Any, Any]:
 
 def _reader(cell: Callable[..., Any], is_open: bool, anew: bool = False) -> Callable[..., Any]:
     """`_step` with guards of its own for each cell."""
+    key = is_open, tuple(number for hooks in _HOOKS for number in hooks)
     with _lock:
         known = _readers.setdefault(code_of(cell), {})
-        if anew or is_open not in known:
+        if anew or key not in known:
             own = FunctionType(_step.__code__.replace(co_name=_name(cell)), globals())
             most = torch._dynamo.config.accumulated_recompile_limit
             options: Any = {"fullgraph": True, "dynamic": False, "recompile_limit": most}
-            known[is_open] = torch.compile(own, backend=captured, **options)
-        return known[is_open]
+            known[key] = torch.compile(own, backend=captured, **options)
+        return known[key]
 
 
 def code_of(cell: Any) -> Any:

@@ -54,6 +54,18 @@ def test_example_of_help_works(
     assert main(example[1:]) == 0, capsys.readouterr().err
 
 
+def test_names_of_system_libraries_are_refused(tmp_path: Path, capsys: Capture) -> None:
+    """Whether the user gives them or the file has them."""
+    (tmp_path / "c.pbtxt").write_text(Path(NET).read_text())
+    for net, name in ((NET, ["--name", "m"]), (str(tmp_path / "c.pbtxt"), [])):
+        assert main(["compile", net, *INIT, "-o", str(tmp_path / "out"), *name]) == 2
+        library = "libm.so" if name else "libc.so"
+        error = capsys.readouterr().err
+        assert f"{library} would be taken for the system's file of that name" in error
+        assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
 def test_compile_writes_the_products(folder: Path) -> None:
     written = {path.name for path in folder.iterdir()}
     expected = {"liblstm.so", "lstm.h", "lstm.py", "lstm.o", "liblstm.a", "lstm.pc"}

@@ -171,3 +171,21 @@ def test_outputs_through_the_library(built: Artifacts) -> None:
     x = np.ones((2, 2, 3), np.float32)
     result = model.run({"in/x": x, "lengths": np.full(2, 2, np.int32)})
     np.testing.assert_array_equal(result["y"], 2 * x)
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "file"),
+    [
+        ("m", ["so"], "libm.so"),
+        ("c", ["py", "a"], "libc.a"),
+        ("pthread", ["so", "h"], "libpthread.so"),
+        ("gcc_s", ["a", "so"], "libgcc_s.so"),
+        ("math", ["so", "h"], "math.h"),
+        ("rnncc", ["h"], "rnncc.h"),
+    ],
+)
+def test_names_of_the_system(name: str, kinds: list[str], file: str, tmp_path: Path) -> None:
+    with pytest.raises(CompileError, match=f"name '{name}': {file} would be taken for the system"):
+        write_products(samples.compiled(name), tmp_path, kinds)
+    assert not list(tmp_path.iterdir())
+    assert write_products(samples.compiled(name), tmp_path, ["o"]).object is not None

@@ -121,3 +121,89 @@ def layers(draw: Draw) -> Any:
     if kind == "LSTM" and draw(st.booleans()):
         options["proj_size"] = 2
     return getattr(nn, kind)(3, UNITS, **options)
+
+
+class Halving(torch.autograd.Function):
+    """x, and half of its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * 0.5
+
+
+def _hooked(x: Any) -> Any:
+    y = x * 1.0
+    if y.requires_grad:
+        y.register_hook(lambda grad: grad * 0.5)
+    return y
+
+
+def _changed(x: Any, alias: Callable[[Any], Any], change: Callable[[Any], Any]) -> Any:
+    y = torch.tanh(x)
+    change(alias(y))
+    return y * x
+
+
+def _without(x: Any) -> Any:
+    y = torch.tanh(x)
+    with torch.no_grad():
+        y.mul_(0.5)
+    return y + x
+
+
+def _inference(x: Any) -> Any:
+    with torch.inference_mode():
+        y = torch.tanh(x)
+    return y + x
+
+
+ALIASES: list[Callable[[Any], Any]] = [
+    lambda x: x,
+    lambda x: x.detach(),
+    lambda x: x.data,
+    lambda x: x.detach().clone(),
+    lambda x: x[:, 1:].detach(),
+    lambda x: x.detach().view(-1),
+    lambda x: x.view(-1)[::2],
+]
+IN_PLACE: list[Callable[[Any], Any]] = [
+    lambda x: x.mul_(0.5),
+    lambda x: x.zero_(),
+    lambda x: F.relu(x, inplace=True),
+    lambda x: F.leaky_relu(x, 0.1, True),
+    lambda x: x.__setitem__(slice(1), 0.25),
+    lambda x: torch.add(x, 1.0, out=x.detach()),
+]
+HIDDEN: list[Callable[[Any], Any]] = [
+    lambda x: Halving.apply(x),
+    lambda x: Halving.apply(torch.tanh(x)) * x,
+    lambda x: Halving.apply(x.detach()) + x,
+    _hooked,
+    lambda x: x * (2.0 if x.requires_grad else 3.0),
+    lambda x: x * (2.0 if x.is_leaf else 3.0),
+    lambda x: x * (2.0 if (x + 1).grad_fn is None else 3.0),
+    lambda x: x * (2.0 if torch.is_grad_enabled() else 3.0),
+    lambda x: x.detach() * x,
+    lambda x: x.data * x,
+    lambda x: torch.tanh(x).detach_() + x,
+    lambda x: x.detach().requires_grad_() * x,
+    lambda x: torch.where(x > 0, x, x.detach()),
+    _without,
+    _inference,
+]
+
+
+@st.composite
+def hidden(draw: Draw) -> Any:
+    """A function of a tensor with something that acts on gradients, or on what shares memory."""
+    if draw(st.booleans()):
+        first = draw(st.sampled_from(HIDDEN))
+    else:
+        alias, change = draw(st.sampled_from(ALIASES)), draw(st.sampled_from(IN_PLACE))
+        first = lambda x: _changed(x, alias, change)  # noqa: E731
+    then = draw(st.sampled_from([lambda x: x, torch.sigmoid, *TAME[:3]]))
+    return lambda x: then(first(x * 1.5))

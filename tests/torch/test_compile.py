@@ -12,7 +12,7 @@ import rnncc_runtime
 
 import rnncc
 from rnncc import CompileError
-from tests.torch.cells import ExponentialLstm, F, MinimalGated, nn, torch
+from tests.torch.cells import ExponentialLstm, F, MinimalGated, loop, nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
@@ -263,6 +263,119 @@ def test_buffers_that_change() -> None:
     compiled(torch.ones(4, 2))
     assert compiled(torch.ones(2, 2)).tolist() == [[6, 6], [6, 6]]
     assert module.total.tolist() == [6, 6]
+
+
+BUFFERS: dict[str, Any] = {
+    "in place": lambda m, x: m.k.add_(1),
+    "moved": lambda m, x: setattr(m, "k", m.k.to(x.device)),
+    "reassigned": lambda m, x: setattr(m, "k", m.k * 0.5 + x.detach().mean(0)),
+    "made anew": lambda m, x: setattr(m, "k", x.new_ones(2)),
+}
+
+
+class Buffered(nn.Module):
+    """Does something to its buffer, or keeps an average of what it saw."""
+
+    def __init__(self, change: Any) -> None:
+        super().__init__()
+        self.change, self.weight = change, nn.Parameter(torch.ones(2))
+        self.register_buffer("k", torch.ones(2))
+
+    def forward(self, x: Any) -> Any:
+        y, seen = x * self.weight, self.k.view(2)
+        if self.change is None:
+            with torch.no_grad():
+                self.k.mul_(0.9).add_(y.mean(0))
+        else:
+            self.change(self, x)
+        return y * self.k + seen
+
+
+@pytest.mark.parametrize("name", [*BUFFERS, None])
+def test_buffers_in_training(name: str | None) -> None:
+    nets: list[Any] = [Buffered(BUFFERS.get(name or "")) for _ in range(2)]
+    run = rt.compile(nets[0], (torch.ones(3, 2),))
+    for _ in range(2):
+        x = torch.randn(3, 2)
+        ours, theirs = (_outputs_and_gradients(net, (x,)) for net in (run, nets[1]))
+        torch.testing.assert_close(ours[:2], theirs[:2], **CLOSE)
+        torch.testing.assert_close(nets[0].weight.grad, nets[1].weight.grad, **CLOSE)
+        torch.testing.assert_close(nets[0].k, nets[1].k, **CLOSE)
+
+
+def test_buffers_that_would_keep_gradients() -> None:
+    net = Buffered(lambda m, x: setattr(m, "k", torch.tanh(m.k + (x * m.weight).sum(0))))
+    compiled = rt.compile(net, (torch.ones(3, 2),))
+    with pytest.raises(CompileError, match="Buffered: buffer k is given a value that has gradi"):
+        compiled(torch.ones(3, 2))
+    peer = copy.deepcopy(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(torch.ones(3, 2)), peer(torch.ones(3, 2)), **CLOSE)
+        torch.testing.assert_close(net.k, peer.k, **CLOSE)
+
+
+def test_buffers_of_other_types() -> None:
+    net = Buffered(lambda m, x: setattr(m, "k", m.k > 0))
+    with pytest.raises(CompileError, match=r"k: a buffer is float32 .2. before a call and bool"):
+        rt.compile(net, (torch.ones(3, 2),))
+
+
+def test_buffers_of_frozen_modules_and_libraries(tmp_path: Path) -> None:
+    """Values that change are no constants of the code."""
+    net = Buffered(BUFFERS["in place"])
+    compiled, x = rt.compile(net, (torch.ones(3, 2),), frozen=True), torch.ones(3, 2)
+    made = rt.build(net, (x,), out=tmp_path, name="counts")
+    with torch.no_grad():
+        assert [compiled(x)[0, 0].item() for _ in range(2)] == [4, 6]
+    given = {"x": x.numpy(), "k": np.ones(2, np.float32)}
+    outputs = rnncc_runtime.load(made.library).run(given)
+    assert outputs["new_k"].tolist() == [2, 2]
+    assert outputs["y"][0].tolist() == [4, 4]
+
+
+def shared_states(x: Any, w: Any) -> Any:
+    zeros = x.new_zeros(x.shape[1:])
+    return x, (zeros, zeros), w
+
+
+def views(x: Any, w: Any) -> Any:
+    both = x.new_zeros(2, 8)
+    return x, (both[:, :4], both[:, 4:]), w
+
+
+def rows_and_states(x: Any, w: Any) -> Any:
+    return x.transpose(1, 2).transpose(1, 2), (x[0], x[1]), w
+
+
+def broadcast(x: Any, w: Any) -> Any:
+    return x, (w[0].expand(2, 4), w[0].expand(2, 4)), w
+
+
+def held_views(x: Any, w: Any) -> Any:
+    return x, (x[0], w[:2]), w.t()
+
+
+@pytest.mark.parametrize("make", [shared_states, views, rows_and_states, broadcast, held_views])
+def test_operands_that_share_memory(make: Any) -> None:
+    class Net(nn.Module):
+        def __init__(self, scan: Any) -> None:
+            super().__init__()
+            self.w, self.scan = nn.Parameter(torch.eye(4) * 0.5), scan
+
+        def forward(self, x: Any) -> Any:
+            xs, state, held = make(x, self.w)
+
+            def cell(row: Any, state: Any) -> Any:
+                h = torch.tanh(row @ held + state[1] @ self.w + x[0])
+                return h, (h, state[0] + h)
+
+            return self.scan(cell, xs, state)[0]
+
+    x = torch.randn(3, 2, 4).double()
+    net, peer = Net(rt.scan).double(), Net(loop).double()
+    ours = _outputs_and_gradients(rt.compile(net, (x,)), (x,))[:2]
+    torch.testing.assert_close(ours, _outputs_and_gradients(peer, (x,))[:2], **CLOSE)
+    torch.testing.assert_close(net.w.grad, peer.w.grad, **CLOSE)
 
 
 def test_double() -> None:

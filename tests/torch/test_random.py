@@ -9,8 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.torch.cells import loop, torch
-from tests.torch.strategies import UNITS, cells, layers
+from rnncc import CompileError
+from tests.torch.cells import loop, nn, torch
+from tests.torch.strategies import UNITS, cells, hidden, layers
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = [pytest.mark.peers, pytest.mark.slow]
@@ -66,3 +67,46 @@ def test_layers(layer: Any, steps: int, batch: int, with_state: bool) -> None:
     sources = [*torch.utils._pytree.tree_leaves(args), *layer.parameters()]
     ours = results(lambda: compiled(*args), sources)
     compare(ours, results(lambda: layer(*args), sources))
+
+
+class Hiding(nn.Module):
+    """One step, or with `scan` all of them."""
+
+    def __init__(self, function: Any, of_state: bool, scan: Any = None) -> None:
+        super().__init__()
+        self.function, self.of_state, self.scan = function, of_state, scan
+        self.weight = nn.Parameter(torch.full((UNITS,), 0.7))
+
+    def step(self, x: Any, h: Any) -> Any:
+        one, other = (h, x) if self.of_state else (x, h)
+        h = self.function(one) * 0.5 + other * self.weight
+        return h, torch.tanh(h)
+
+    def forward(self, x: Any, h: Any) -> Any:
+        return self.step(x, h) if self.scan is None else self.scan(self.step, x, h)
+
+
+@CALM
+@given(hidden(), st.booleans(), st.booleans(), st.sampled_from(["cell", "module", "both"]))
+def test_what_graphs_do_not_show(function: Any, of_state: bool, wants: bool, kind: str) -> None:
+    """It is refused, or outputs and gradients are PyTorch's."""
+    xs, h = (torch.randn(*n, 2, UNITS, requires_grad=wants) for n in ((3,), ()))
+    given = (xs[0].detach().requires_grad_(wants), h) if kind == "module" else (xs, h)
+    peer = Hiding(function, of_state, None if kind == "module" else loop)
+    sources = [*(x for x in given if x.requires_grad), peer.weight]
+    try:
+        theirs = results(lambda: peer(*given), sources)
+    except RuntimeError:  # what backward needs was changed
+        return
+    try:
+        if kind == "cell":
+            ours = results(lambda: rt.scan(peer.step, *given), sources)
+        else:
+            peer.scan = None if kind == "module" else rt.scan
+            compiled = rt.compile(peer, tuple(x.detach() for x in given))
+            peer.scan = peer.scan and loop
+            ours = results(lambda: compiled(*given), sources)
+    except CompileError as error:
+        assert "\n" not in str(error)
+        return
+    compare(ours, theirs)

@@ -13,16 +13,20 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.fx import GraphModule
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph, translation_of
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.site import Random
 from rnncc.frontends.torch.sizes import Sizes
-from rnncc.frontends.torch.types import element_type
+from rnncc.frontends.torch.trace import refused_by
+from rnncc.frontends.torch.types import element_type, type_name
+from rnncc.frontends.torch.watch import watching
 from rnncc.ir.build import Build
+from rnncc.ir.ops.elementwise import StopGradient
 from rnncc.ir.program import Program
+from rnncc.ir.types import FLOATS, dtype_of
 
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
@@ -37,6 +41,7 @@ class Exported:
         given: how many tensors the user gives.
         held: the names of the module's tensors, in the order of the inputs.
         changed: the names of buffers that the first outputs are written back to.
+        sources: for each of them the names of inputs that its new value has gradients for.
         results: what is returned: the names of outputs, or other values.
         tensors: all tensors of the graph, as fakes.
     """
@@ -45,6 +50,7 @@ class Exported:
     given: int
     held: Sequence[str]
     changed: Sequence[str]
+    sources: Sequence[frozenset[str]]
     results: Sequence[Any]
     tensors: Sequence[torch.Tensor]
 
@@ -60,7 +66,7 @@ def import_exported(
     Args:
         names: what PyTorch's symbols of sizes are called.
         packed: whether the module's tensors become parameters of the net, with their values, and
-            not inputs.
+            not inputs; buffers that it changes are inputs even so.
 
     Raises:
         CompileError: an operator or a dtype is not supported; it names the user's line.
@@ -79,16 +85,21 @@ def import_exported(
     values = {key: declared(b.input, key, tensors[key]) for key in given if key in tensors}
     count = len(values)
     held = {s.arg.name: str(s.target) for s in signature.input_specs if s.kind in _HELD}
+    specs = [s for s in signature.output_specs if not _keeps_buffer(s, held)]
+    changed = {str(s.target): s.arg.name for s in specs if s.kind == OutputKind.BUFFER_MUTATION}
+    fixed = set(held.values()) - changed.keys() if packed else set[str]()
     for key, target in held.items():
-        values[key] = declared(b.param if packed else b.input, target, tensors[key])
+        values[key] = declared(b.param if target in fixed else b.input, target, tensors[key])
+        if target in changed:
+            _check_type(target, tensors[key], tensors[changed[target]])
     places = plain.graph.find_nodes(op="placeholder")
     inputs: list[Any] = [values.get(node.name) for node in places]
     made = lower_graph(plain.graph_module, b, inputs, sizes, Random(b))
-    outputs, changed, results = _outputs(signature.output_specs, made)
-    arrays = {target: _array(exported, target) for target in held.values()} if packed else {}
-    program = b.finish(outputs, arrays, name)
-    kept = [] if packed else list(held.values())
-    return Exported(program, count, kept, changed, results, list(tensors.values()))
+    outputs, results = _outputs(signature.output_specs, made, held)
+    program = b.finish(outputs, {target: _array(exported, target) for target in fixed}, name)
+    kept = [target for target in held.values() if target not in fixed]
+    sources = [_sources(program, outputs[f"new_{target}"]) for target in changed]
+    return Exported(program, count, kept, list(changed), sources, results, list(tensors.values()))
 
 
 def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
@@ -118,21 +129,49 @@ def _decomposed(exported: ExportedProgram) -> ExportedProgram:
 
 
 def _decompose(exported: ExportedProgram, table: dict[Any, Any]) -> ExportedProgram:
-    with warnings.catch_warnings():
+    with watching(lambda: True), refused_by("", "PyTorch"), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # PyTorch's own
         return exported.run_decompositions(table)
 
 
+def _keeps_buffer(spec: Any, held: Mapping[str, str]) -> bool:
+    """Whether a buffer is given its own value, as in `self.k = self.k.to(x.device)`."""
+    return spec.kind == OutputKind.BUFFER_MUTATION and held.get(spec.arg.name) == spec.target
+
+
+def _check_type(target: str, old: torch.Tensor, new: torch.Tensor) -> None:
+    if old.dtype != new.dtype or old.shape != new.shape:
+        texts = (f"{type_name(x.dtype)} {list(x.shape)}" for x in (old, new))
+        raise CompileError(target, "a buffer is {} before a call and {} after it".format(*texts))
+
+
+def _sources(program: Program, new: SSAValue) -> frozenset[str]:
+    """The inputs that a value has gradients for."""
+    names = {value: name for name, value in program.net.inputs.items()}
+    found, seen, waiting = set[str](), set[SSAValue](), [new]
+    while waiting:
+        value = waiting.pop()
+        if value in seen or dtype_of(value) not in FLOATS:
+            continue
+        seen.add(value)
+        if value in names:
+            found.add(names[value])
+        elif isinstance(value.owner, Operation) and not isinstance(value.owner, StopGradient):
+            waiting += value.owner.operands
+    return frozenset(found)
+
+
 def _outputs(
-    specs: Sequence[Any], made: Sequence[Any]
-) -> tuple[dict[str, SSAValue], list[str], list[Any]]:
-    """The net's outputs, buffers changed by the first of them, and what is returned."""
-    outputs, changed, results = dict[str, SSAValue](), list[str](), list[Any]()
+    specs: Sequence[Any], made: Sequence[Any], held: Mapping[str, str]
+) -> tuple[dict[str, SSAValue], list[Any]]:
+    """The net's outputs, new values of buffers first, and what is returned."""
+    outputs, results = dict[str, SSAValue](), list[Any]()
     returned = [spec for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     for spec, value in zip(specs, made, strict=True):
+        if _keeps_buffer(spec, held):
+            continue
         if spec.kind == OutputKind.BUFFER_MUTATION:
             outputs[f"new_{spec.target}"] = value
-            changed.append(spec.target)
         elif spec.kind != OutputKind.USER_OUTPUT:
             raise CompileError("", f"what is given from outside is changed in place: {spec.target}")
         elif isinstance(spec.arg, TensorArgument):
@@ -142,4 +181,4 @@ def _outputs(
             results.append(name)
         else:
             results.append(value)
-    return outputs, changed, results
+    return outputs, results

@@ -3,24 +3,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Graph, GraphModule, Node
+from torch.export.graph_signature import InputKind
+from torch.fx import GraphModule
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.detached import DETACH, refuse_hidden_changes
 from rnncc.frontends.torch.site import location
 
 
 def settle_modes(exported: ExportedProgram) -> None:
-    """What leaves a region without gradients is detached there, which changes nothing in PyTorch.
+    """What enters a region without gradients is detached there, which changes nothing in PyTorch.
 
     Without it, taking the regions apart would forget them.
 
     Raises:
-        CompileError: autocast is switched on, or gradients within a region without them.
+        CompileError: autocast is switched on, gradients are within a region without them, or a
+            tensor that has a gradient is changed there.
     """
+    _refuse_changes(exported)
     higher = torch.ops.higher_order
     for module in exported.graph_module.modules():
         if not isinstance(module, GraphModule):
@@ -35,22 +40,27 @@ def settle_modes(exported: ExportedProgram) -> None:
             if node.args[0]:
                 raise CompileError(location(node), "torch.enable_grad() within torch.no_grad()")
             part: Any = node.args[1]
-            _detach_results(getattr(module, str(part.target)))
+            _detach_inputs(getattr(module, str(part.target)))
 
 
-def _detach_results(module: GraphModule) -> None:
-    graph = module.graph
-    output = graph.output_node()
-    results: Any = output.args[0]
-    with graph.inserting_before(output):
-        output.args = (tuple(_detached(graph, result) for result in results),)
+def _refuse_changes(exported: ExportedProgram) -> None:
+    tensors: Mapping[str, Any] = {**exported.constants, **exported.state_dict}
+    plain = [
+        spec.arg.name
+        for spec in exported.graph_signature.input_specs
+        if spec.kind in (InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
+        and not tensors[str(spec.target)].requires_grad
+    ]
+    refuse_hidden_changes(exported.graph_module, plain)
+
+
+def _detach_inputs(module: GraphModule) -> None:
+    """What is changed in there then comes from detached tensors alone, too."""
+    places = module.graph.find_nodes(op="placeholder")
+    with module.graph.inserting_after(places[-1] if places else None):
+        for place in places:
+            if isinstance(place.meta.get("val"), torch.Tensor):
+                made = module.graph.call_function(DETACH, (place,))
+                made.meta = dict(place.meta)
+                place.replace_all_uses_with(made, lambda user, made=made: user is not made)
     module.recompile()
-
-
-def _detached(graph: Graph, result: Any) -> Any:
-    value = result.meta.get("val") if isinstance(result, Node) else None
-    if not isinstance(value, torch.Tensor) or result.target is torch.ops.aten.detach.default:
-        return result
-    made = graph.call_function(torch.ops.aten.detach.default, (result,))
-    made.meta = dict(result.meta)
-    return made

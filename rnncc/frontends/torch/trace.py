@@ -3,22 +3,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
 import torch
 import torch._decomp
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.recurrent_op import call_whole, recurrent_kind
 from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.watch import watching
 
 
 def aten_graph(
@@ -31,10 +34,11 @@ def aten_graph(
         mode: where the examples are fakes, the mode that they are of.
 
     Raises:
-        CompileError: an input is changed in place, or gradients are switched on or off.
+        CompileError: an input is changed in place, or something acts on gradients.
     """
-
-    _refuse_modes(module)
+    _refuse_forgotten(module)
+    if any(node.target in _DETACHING for part in _graphs(module) for node in part.graph.nodes):
+        refuse_hidden_changes(_traced(module, examples, mode, functional=False))
     made = _traced(module, examples, mode)
     if any(map(_changes, made.graph.nodes)):  # what a composite operator made, it changed
         made = _traced(made, examples, mode)
@@ -43,17 +47,48 @@ def aten_graph(
 
 
 def _traced(
-    module: GraphModule, examples: Sequence[Any], mode: FakeTensorMode | None
+    module: GraphModule,
+    examples: Sequence[Any],
+    mode: FakeTensorMode | None,
+    functional: bool = True,
 ) -> GraphModule:
+    """The graph that a run leaves; `functional` ones change nothing in place."""
+
     def run(*tensors: Any) -> Any:
         return _Whole(module).run(*tensors)
 
     tracing: Any = "fake" if mode is None else "real"
     inside = nullcontext() if mode is None else mode
-    with inside, torch.no_grad(), fx_traceback.preserve_node_meta():
-        made = make_fx(torch.func.functionalize(run), decompositions(), tracing)(*examples)
-    _refuse_changes(made)
+    differentiable = torch.is_grad_enabled()
+    function = torch.func.functionalize(run) if functional else run
+    with (
+        watching(lambda: differentiable),
+        refused_by("", "PyTorch's tracing"),
+        inside,
+        torch.no_grad(),
+        fx_traceback.preserve_node_meta(),
+    ):
+        made = make_fx(function, decompositions(), tracing)(*examples)
+    if functional:
+        _refuse_changes(made)
     return made
+
+
+@contextmanager
+def refused_by(place: str, name: str) -> Generator[None]:
+    """What a part of PyTorch raises, or the user's code within it, as `CompileError`.
+
+    Args:
+        place: what is read.
+        name: the part of PyTorch.
+    """
+    try:
+        yield
+    except CompileError:
+        raise
+    except Exception as error:
+        reason = str(error).strip().split("\n\n")[0]
+        raise CompileError(place, f"{name}: {reason}") from error
 
 
 def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:
@@ -78,12 +113,47 @@ class _Whole(Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-def _refuse_modes(module: GraphModule) -> None:
-    """A trace would forget them."""
-    for node in module.graph.nodes:
-        if "set_grad_enabled" in str(node.target) or "autocast" in str(node.target):
-            what = "gradients or autocast must not be switched on or off here"
-            raise CompileError(location(node.next), what, "x.detach() stops a gradient")
+_DETACHING = ("detach", torch.detach, torch.Tensor.detach)
+_SWITCHED = (
+    "gradients or autocast must not be switched on or off here",
+    "x.detach() stops a gradient",
+)
+_FORGOTTEN = {
+    "set_grad_enabled": _SWITCHED,
+    "autocast": _SWITCHED,
+    "inference_mode": ("torch.inference_mode() is not supported here", "x.detach()"),
+    "increment_nesting": ("torch.func is not supported here", None),
+    "autograd_function_apply": ("the backward of a torch.autograd.Function is not supported", None),
+    "requires_grad_": ("requires_grad_() is not supported here", None),
+    "register_hook": ("hooks within compiled code are not supported", None),
+    "bw_hooks": ("hooks within compiled code are not supported", None),
+    "autograd.grad": ("torch.autograd.grad is not supported here", None),
+}
+"""Parts of the names of calls whose effect on gradients a trace would not show."""
+
+
+def _refuse_forgotten(module: GraphModule) -> None:
+    for part in _graphs(module):
+        for node in part.graph.nodes:
+            reason = next((r for word, r in _FORGOTTEN.items() if word in _called(node)), None)
+            if node.target is tag_activation_checkpoint and node.kwargs.get("use_reentrant", True):
+                reason = "a checkpoint with use_reentrant is not supported", "use_reentrant=False"
+            if reason is not None:
+                placed = node if node.meta.get("stack_trace") else node.next
+                raise CompileError(location(placed), *reason)
+
+
+def _graphs(module: GraphModule) -> list[GraphModule]:
+    """A graph, and those within it."""
+    return [part for part in module.modules() if isinstance(part, GraphModule)]
+
+
+def _called(node: Node) -> str:
+    """The name of what a node calls, with its module."""
+    target: Any = node.target
+    if node.op != "call_function":
+        return target if node.op == "call_method" else ""
+    return f"{getattr(target, '__module__', '')}.{getattr(target, '__name__', target)}"
 
 
 def _changes(node: Node) -> bool:

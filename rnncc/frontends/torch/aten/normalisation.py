@@ -82,6 +82,8 @@ def batch_norm_in_training(
 
 
 def _moved(at: Site, old: Value, new: Value, momentum: Number) -> Value:
+    """A running average, which has no gradients"""
+    old, new = at.b.stop_gradient(old), at.b.stop_gradient(new)
     kept = at.b.mul(old, at.value(1 - momentum))
     return at.b.add(kept, at.b.mul(new, at.value(momentum)))
 

@@ -1,0 +1,328 @@
+# pyright: basic, reportMissingImports=false
+"""Refuses, while PyTorch reads users' code as a graph, what the graph would not show.
+
+A graph holds the operators of a forward pass. The backward of a custom Function, a hook, or a
+branch on `requires_grad` leaves no mark in it: the graph would compute other gradients, or other
+outputs, than the code does.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from torch._dynamo.exc import unimplemented
+from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.trace_rules import get_torch_obj_rule_map
+from torch._dynamo.variables.ctx_manager import InferenceModeVariable
+from torch._dynamo.variables.distributed import BackwardHookVariable
+from torch._dynamo.variables.misc import AutogradFunctionVariable
+from torch._dynamo.variables.tensor import TensorVariable
+from torch.autograd.function import _SingleLevelFunction
+from torch.autograd.graph import saved_tensors_hooks
+from torch.fx.experimental.proxy_tensor import _make_temp_remove_mode_context_manager
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import BackwardHook
+
+from rnncc.errors import CompileError, Location
+
+STAND_INS = ("rows", "states")
+"""The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""
+_HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad"}
+_STATUS = {"requires_grad", "is_leaf", "grad_fn", "grad", "_version", "is_inference"}
+_CHANGES = {"requires_grad_", "requires_grad =", "data", "data =", "backward", "detach_"}
+_PYTORCH = str(Path(torch.__file__).parent) + "/"
+_RNNCC = str(Path(__file__).parents[2]) + "/"
+_TRACERS = tuple(_PYTORCH + name for name in ("_", "export/", "fx/", "utils/"))
+"""Where PyTorch reads users' code; what these ask of tensors is no question of users."""
+_SHOWN = ("torch._higher_order_ops", "torch._library", "rnncc.torch.autograd")
+"""Modules whose Functions belong to operators, which graphs do show."""
+
+
+@dataclass
+class _Reading:
+    """What is read.
+
+    Attributes:
+        differentiable: tells whether what is read now gets gradients.
+        guarded: whether tensors that stand-ins are not are those of the real run.
+        refusal: what was refused first.
+    """
+
+    differentiable: Callable[[], bool]
+    guarded: bool
+    refusal: CompileError | None = None
+
+
+class _Readings(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[_Reading] = []
+
+
+_readings = _Readings()
+_lock = threading.Lock()
+_asking = 0
+_MODES = {name: getattr(torch, name) for name in ("is_grad_enabled", "is_inference_mode_enabled")}
+get_torch_obj_rule_map()  # TorchDynamo's own list of PyTorch's functions, as they are
+_patched: list[str] = []
+
+
+@contextmanager
+def watching(
+    differentiable: Callable[[], bool] = torch.is_grad_enabled, guarded: bool = False
+) -> Generator[None]:
+    """While it lasts, whatever this thread reads as a graph is watched.
+
+    Args:
+        differentiable: tells whether what is read now gets gradients; elsewhere custom Functions
+            and hooks do no harm.
+        guarded: whether TorchDynamo reads, and reads again when a tensor that it found changes.
+
+    Raises:
+        CompileError: something was refused; it replaces what PyTorch made of that.
+    """
+    with _lock:
+        if not _patched:
+            _patch_pytorch()
+            _patch_dynamo()
+            _patched.append("pytorch")
+    reading = _Reading(differentiable, guarded)
+    _readings.stack.append(reading)
+    try:
+        yield
+    finally:
+        _readings.stack.pop()
+        if reading.refusal is not None:
+            raise reading.refusal.with_traceback(None) from None
+
+
+class Questions(TorchFunctionMode):
+    """Refuses what code that runs under `torch.export` asks of tensors and does to them."""
+
+    def __enter__(self) -> Any:
+        """Ask from now on; of the modes too, which a call of the compiled code has of its own."""
+        _ask_of_modes(1)
+        return super().__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        """Stop asking."""
+        super().__exit__(*error)
+        _ask_of_modes(-1)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function of PyTorch."""
+        if torch.is_inference_mode_enabled():
+            _refuse_inference(_location)
+        name = _name_of(func)
+        if name in _HOOKS | _STATUS | _CHANGES:
+            file = _asking_file(sys._getframe(1))
+            if not _is_own_question(name, file):
+                _check(name, lambda: _location(name))
+        return func(*args, **(kwargs or {}))
+
+
+_without_questions: Any = _make_temp_remove_mode_context_manager(Questions)
+
+
+@contextmanager
+def unasked() -> Generator[None]:
+    """While it lasts, nothing is asked: TorchDynamo would read `Questions` as the user's code."""
+    with _without_questions() as removed:
+        _ask_of_modes(-1 if removed else 0)
+        try:
+            yield
+        finally:
+            _ask_of_modes(1 if removed else 0)
+
+
+def _ask_of_modes(change: int) -> None:
+    """Count who asks; while anyone does, PyTorch's functions that tell the modes are ours."""
+    global _asking
+    with _lock:
+        _asking += change
+        for name, own in _MODES.items():
+            setattr(torch, name, _asked(own) if _asking else own)
+
+
+def _asked(own: Callable[[], bool]) -> Callable[[], bool]:
+    @wraps(own)
+    def ask() -> bool:
+        frame = sys._getframe(1)
+        if _readings.stack and _is_users(frame.f_code.co_filename):
+            _refuse(_location(own.__name__), "is not known here", "decide it outside")
+        return own()
+
+    return ask
+
+
+def _name_of(function: Any) -> str:
+    """`requires_grad` for reading it, `requires_grad =` for setting it."""
+    name = getattr(function, "__name__", "")
+    if name in ("__get__", "__set__"):
+        return function.__self__.__name__ + (" =" if name == "__set__" else "")
+    return name
+
+
+def _asking_file(frame: Any) -> str:
+    """The file of the code that called PyTorch; other modes pass the call on."""
+    passing = (_PYTORCH + "overrides.py", _PYTORCH + "_tensor.py")
+    while frame.f_code.co_filename in passing or frame.f_code.co_name == "__torch_function__":
+        frame = frame.f_back
+    return frame.f_code.co_filename
+
+
+def _is_own_question(name: str, file: str) -> bool:
+    """Whether PyTorch asks for itself; its library takes one of two equal ways by it."""
+    return file.startswith(_PYTORCH if name == "requires_grad" else _TRACERS)
+
+
+def _check(name: str, where: Callable[[], Location]) -> None:
+    if name in _STATUS:
+        _refuse(where(), "what autograd knows of a tensor is not known here", "decide it outside")
+    if name in _CHANGES:
+        hint = "x = x.detach()" if name in ("data", "detach_") else None
+        _refuse(where(), "is not supported here", hint)
+    if _is_differentiable():
+        _refuse(where(), "hooks within compiled code are not supported", "register it outside")
+
+
+def _is_differentiable() -> bool:
+    return bool(_readings.stack) and _readings.stack[-1].differentiable()
+
+
+def _refuse(where: Location, what: str, hint: str | None = None) -> NoReturn:
+    error = CompileError(where, what, hint)
+    for reading in _readings.stack:
+        reading.refusal = reading.refusal or error
+    raise error
+
+
+def _refuse_inference(where: Callable[[str], Location]) -> NoReturn:
+    _refuse(where("inference_mode"), "is not supported here", "torch.no_grad()")
+
+
+def _check_function(function: type, where: Callable[[str], Location]) -> None:
+    """Refuse a custom Function whose backward would be lost."""
+    if _is_differentiable() and not function.__module__.startswith(_SHOWN):
+        what = "the backward of a torch.autograd.Function is not supported"
+        _refuse(where(function.__qualname__), what, "torch.no_grad() for inference")
+
+
+def _check_backward_hook(where: Callable[[str], Location] | None = None) -> None:
+    if _is_differentiable():
+        place = (where or _location)("backward hook")
+        _refuse(place, "hooks within compiled code are not supported", "remove it")
+
+
+def _check_saved_tensors_hooks(hooks: Any) -> None:
+    own = type(hooks) is not saved_tensors_hooks and type(hooks).__module__.startswith("torch.")
+    if _is_differentiable() and not own:  # PyTorch's own keep the gradients as they are
+        _refuse(_location(type(hooks).__name__), "is not supported here")
+
+
+def _location(name: str) -> Location:
+    """The line of the innermost code that is neither PyTorch's nor ours."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and not _is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return Location("" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}", name)
+
+
+def _is_users(file: str) -> bool:
+    return not file.startswith((_PYTORCH, _RNNCC, "<eval_with_key>", "<frozen "))
+
+
+def _before(owner: Any, name: str, check: Callable[..., None]) -> None:
+    """Make a method check its arguments first, while this thread reads."""
+    own = getattr(owner, name)
+
+    @wraps(own)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        if _readings.stack:
+            check(*args)
+        return own(*args, **kwargs)
+
+    static = not isinstance(owner.__dict__[name], staticmethod)
+    setattr(owner, name, checked if static else staticmethod(checked))
+
+
+def _patch_pytorch() -> None:
+    """Put checks into what no mode shows: Functions and hooks of modules."""
+    own: Any = torch._C._FunctionBase.__dict__["apply"]
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        if _readings.stack:
+            _check_function(cls, _location)
+        return own.__get__(None, cls)(*args, **kwargs)
+
+    # not Function.apply, which calls this one: users keep that, as in `spike = Spike.apply`
+    setattr(_SingleLevelFunction, "apply", classmethod(apply))  # noqa: B010
+    _before(BackwardHook, "__init__", lambda *_: _check_backward_hook())
+    _before(saved_tensors_hooks, "__enter__", _check_saved_tensors_hooks)
+
+
+def _patch_dynamo() -> None:
+    """The same where TorchDynamo takes apart, or answers, what it does not run."""
+
+    def check_apply(variable: Any, tx: Any, name: str, *_: Any) -> None:
+        if name == "apply":
+            _in_dynamo(tx, lambda where: _check_function(variable.fn_cls, where))
+
+    def check_hook(tx: Any, *_: Any) -> None:
+        _in_dynamo(tx, _check_backward_hook)
+
+    def check_mode(tx: Any, *_: Any) -> None:
+        _in_dynamo(tx, _refuse_inference)
+
+    _before(AutogradFunctionVariable, "call_method", check_apply)
+    _before(BackwardHookVariable, "create", check_hook)
+    _before(InferenceModeVariable, "create", check_mode)
+    for method in ("var_getattr", "call_method"):
+        _before(TensorVariable, method, _check_question)
+    # else a hook that a module gets later would not be noticed
+    empty = "EMPTY_NN_MODULE_HOOKS_DICT"
+    _before(GuardBuilder, empty, lambda builder, guard: builder.SEQUENCE_LENGTH(guard))
+
+
+def _check_question(variable: Any, tx: Any, name: str, *_: Any) -> None:
+    if name not in _HOOKS | _STATUS | _CHANGES or name == "detach_":  # which Dynamo puts in place
+        return
+    if _is_own_question(name, tx.f_code.co_filename) or _is_true(variable, name):
+        return
+    _in_dynamo(tx, lambda where: _check(name, lambda: where(name)))
+
+
+def _is_true(variable: Any, name: str) -> bool:
+    """Whether what Dynamo knows of a tensor is so in the run too, which guards see to.
+
+    A stand-in needs no gradient where what it stands for may, and so it is with their results.
+    """
+    if name not in _STATUS or name == "_version" or not _readings.stack[-1].guarded:
+        return False
+    source = variable.source
+    while hasattr(source, "base"):
+        source = source.base
+    held = source is not None and getattr(source, "local_name", "") not in STAND_INS
+    return held or (name == "requires_grad" and variable.requires_grad)
+
+
+def _in_dynamo(tx: Any, check: Callable[[Callable[[str], Location]], None]) -> None:
+    """Check, and make Dynamo stop where something is refused."""
+
+    def where(name: str) -> Location:
+        frame = tx
+        while frame.parent is not None and not _is_users(frame.f_code.co_filename):
+            frame = frame.parent
+        return Location(f"{frame.f_code.co_filename}:{frame.lineno}", name)
+
+    try:
+        check(where)
+    except CompileError as error:
+        unimplemented(gb_type="rnncc", context="", explanation=str(error), hints=[])

@@ -1,0 +1,68 @@
+# pyright: basic, reportMissingImports=false
+"""A loop of a custom cell under `torch.export`: PyTorch's operator for loops.
+
+That operator wants operands and results that share no memory, and states that stay laid out as
+they are. All of them are copied, which is free: compiled code has no copies.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._dynamo.variables.higher_order_ops import ScanHigherOrderVariable
+from torch._higher_order_ops.scan import ScanOp
+from torch._higher_order_ops.scan import scan as scan_operator
+from torch.utils import _pytree as pytree
+
+from rnncc.frontends.torch.watch import unasked
+
+
+class _Own(threading.local):
+    exporting = False
+
+
+_own = _Own()
+_lock = threading.Lock()
+_patched: list[str] = []
+
+
+def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> Any:
+    """The ys and the last state of a loop that `torch.export` is to see as one operator."""
+
+    def step(state: Any, rows: Any) -> tuple[Any, Any]:
+        y, new = cell(rows, state)
+        return _copied(new), _copied(y)
+
+    with _lock:
+        if not _patched:
+            _patch()
+            _patched.append("scan")
+    before, _own.exporting = _own.exporting, True
+    try:
+        with unasked():
+            finals, ys = scan_operator(step, _copied(state), _copied(xs), reverse=reverse)
+    finally:
+        _own.exporting = before
+    return ys, finals
+
+
+def _patch() -> None:
+    """Copy the tensors that a cell holds, too, which only the operator itself gets to see."""
+    own = ScanOp.__call__
+
+    def call(self: Any, function: Any, init: Any, xs: Any, held: Any) -> Any:
+        return own(self, function, init, xs, _copied(held) if _own.exporting else held)
+
+    setattr(ScanOp, "__call__", call)  # noqa: B010
+    ScanHigherOrderVariable.supports_aliasing = property(lambda _: _own.exporting)  # pyright: ignore
+
+
+def _copied(tree: Any) -> Any:
+    return pytree.tree_map(_copy, tree)
+
+
+def _copy(x: Any) -> Any:
+    return x.clone(memory_format=torch.contiguous_format) if isinstance(x, torch.Tensor) else x

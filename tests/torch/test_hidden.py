@@ -1,0 +1,348 @@
+"""What acts on gradients and leaves no mark in a graph: refused by name, or as PyTorch has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rnncc import CompileError
+from tests.torch.cells import loop, nn, torch
+
+rt: Any = pytest.importorskip("rnncc.torch")
+checkpoint: Any = pytest.importorskip("torch.utils.checkpoint").checkpoint
+forward_ad: Any = pytest.importorskip("torch.autograd.forward_ad")
+pytestmark = pytest.mark.peers
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+XS, H = torch.randn(3, 2, 4), torch.zeros(2, 4)
+W = torch.randn(4, 4, requires_grad=True)
+Function = Callable[[Any], Any]
+
+
+class Spike(torch.autograd.Function):
+    """A step with the slope of a smooth one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] / (1 + ctx.saved_tensors[0].abs()) ** 2
+
+
+class Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Any, factor: float = 1.0) -> Any:
+        return x * 1.0
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.factor = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] * ctx.factor, None
+
+
+class Closing(torch.autograd.Function):
+    """Reads a parameter that PyTorch gives no gradient here."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x @ W
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0]
+
+
+torch.compiler.allow_in_graph(allowed := type("Allowed", (Spike,), {}))
+spike = Spike.apply
+library = torch.library.Library("rnncc_hidden", "DEF")
+library.define("composite(Tensor x) -> Tensor")
+library.impl("composite", lambda x: Spike.apply(x), "CompositeImplicitAutograd")
+library.define("overridden(Tensor x) -> Tensor")
+library.impl("overridden", lambda x: torch.tanh(x), "CPU")
+library.impl("overridden", lambda x: torch.tanh(x), "Meta")
+library.impl("overridden", lambda x: Spike.apply(x), "Autograd")
+library.define("opaque(Tensor x) -> Tensor")
+library.impl("opaque", lambda x: torch.tanh(x), "CompositeExplicitAutograd")
+torch.library.register_autograd("rnncc_hidden::opaque", lambda ctx, g: g * 0.5, lib=library)
+
+
+class Inner(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return spike(x)
+
+
+def hooked(register: str) -> Any:
+    module = nn.Sequential(nn.Tanh())
+    getattr(module[0], register)(lambda module, *grads: None)
+    return module
+
+
+def registers(x: Any) -> Any:
+    x = x + 0 * W.sum()
+    x.register_hook(lambda grad: grad * 2)
+    return x
+
+
+def of_node(x: Any) -> Any:
+    y = torch.tanh(x)
+    if y.grad_fn is not None:
+        y.grad_fn.register_hook(lambda *grads: None)
+    return y
+
+
+def inference(x: Any) -> Any:
+    with torch.inference_mode():
+        y = x * 2
+    return y + x
+
+
+def saves(x: Any) -> Any:
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: t * 2, lambda t: t):
+        return x * x
+
+
+def by_detached(x: Any) -> Any:
+    y = x * 1.0
+    y.detach()[:, :2].mul_(2)
+    return y * y
+
+
+def unseen(x: Any) -> Any:
+    y = x * 1.0
+    with torch.no_grad():
+        y.mul_(2)
+    return y * y
+
+
+def unseen_detached(x: Any) -> Any:
+    y = x * 1.0
+    with torch.no_grad():
+        y.view(-1).detach().mul_(2)
+    return y * y
+
+
+def by_data(x: Any) -> Any:
+    y = x * 1.0
+    y.data.mul_(2)
+    return y
+
+
+def leaf(x: Any) -> Any:
+    y = x.detach().requires_grad_()
+    (grad,) = torch.autograd.grad((y**3).sum(), y)
+    return grad
+
+
+FUNCTION = r"test_hidden.py:\d+: {}: the backward of a torch.autograd.Function"
+REFUSED: dict[str, tuple[Function, str]] = {
+    "function": (lambda x: Spike.apply(x), FUNCTION.format("Spike")),
+    "alias": (lambda x: spike(x), FUNCTION.format("Spike")),
+    "in a submodule": (Inner(), FUNCTION.format("Spike")),
+    "of a parameter": (lambda x: Spike.apply(x @ W), FUNCTION.format("Spike")),
+    "of a sum": (lambda x: Spike.apply(x * 2.0) + x, FUNCTION.format("Spike")),
+    "with context": (lambda x: Scaled.apply(x, 3.0), FUNCTION.format("Scaled")),
+    "keyword": (lambda x: Scaled.apply(x, factor=3.0), FUNCTION.format("Scaled")),
+    "closing": (lambda x: Closing.apply(x), FUNCTION.format("Closing")),
+    "allowed in graphs": (lambda x: allowed.apply(x), FUNCTION.format("Allowed")),
+    "composite": (lambda x: torch.ops.rnncc_hidden.composite(x), FUNCTION.format("Spike")),
+    "overridden": (lambda x: torch.ops.rnncc_hidden.overridden(x), FUNCTION.format("Spike")),
+    "opaque": (lambda x: torch.ops.rnncc_hidden.opaque(x), "opaque.default: operator is not"),
+    "full hook": (hooked("register_full_backward_hook"), "backward hook: hooks within"),
+    "pre-hook": (hooked("register_full_backward_pre_hook"), "backward hook: hooks within"),
+    "old hook": (hooked("register_backward_hook"), "grad_fn: what autograd knows"),
+    "hook": (registers, r"test_hidden.py:\d+: register_hook: hooks within"),
+    "hook of a node": (of_node, r"test_hidden.py:\d+: grad_fn: what autograd knows"),
+    "requires_grad": (lambda x: x if x.requires_grad else x * 2, "requires_grad: what autograd"),
+    "is_leaf": (lambda x: x if (x * 2).is_leaf else x * 2, "is_leaf: what autograd knows"),
+    "version": (lambda x: x * x._version, "_version: what autograd knows"),
+    "data": (lambda x: x.data * x, r"data: is not supported here \(x = x.detach"),
+    "by data": (by_data, "data: is not supported here"),
+    "by detached": (by_detached, r"test_hidden.py:\d+: .* by way of its detached self"),
+    "inference": (inference, r"test_hidden.py:\d+: inference_mode: is not supported"),
+    "reentrant": (
+        lambda x: checkpoint(torch.tanh, x, use_reentrant=True),
+        "use_reentrant is not|CheckpointFunction: the backward",
+    ),
+    "own gradient": (leaf, r"requires_grad_: is not supported here"),
+}
+MODULES: dict[str, tuple[Function, str]] = {
+    "without gradients": (unseen, "has a gradient is changed in place without"),
+    "without, detached": (unseen_detached, "has a gradient is changed in place without"),
+    "saved tensors": (saves, "saved_tensors_hooks: is not supported"),
+    "grad mode": (lambda x: x if torch.is_grad_enabled() else x * 2, "is_grad_enabled: is not"),
+    "detach_": (lambda x: (x * 2).detach_() * x, r"detach_: is not .*\(x = x.detach"),
+    "parameter": (lambda x: x * 2 if W.requires_grad else x, "requires_grad: what autograd"),
+}
+
+
+class Applied(nn.Module):
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function, self.weight = function, nn.Parameter(torch.full((4,), 1.5))
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x) * self.weight
+
+
+class Looped(nn.Module):
+    """The function on the state of a loop."""
+
+    def __init__(self, function: Function) -> None:
+        super().__init__()
+        self.function, self.scan = function, rt.scan
+
+    def forward(self, xs: Any) -> Any:
+        def cell(x: Any, h: Any) -> Any:
+            h = self.function(h) * 0.5 + x
+            return h, h
+
+        return self.scan(cell, xs, xs[0])[0]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_in_cells(name: str) -> None:
+    function, message = REFUSED[name]
+    of_state = len(name) % 2  # else of the row
+
+    def cell(x: Any, h: Any) -> Any:
+        h = function(h) + x if of_state else function(x * 1.0) + h
+        return h, h
+
+    with pytest.raises(CompileError, match=message) as caught:
+        rt.scan(cell, XS, H)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", [*REFUSED, *MODULES])
+def test_in_modules(name: str) -> None:
+    function, message = {**REFUSED, **MODULES}[name]
+    with pytest.raises(CompileError, match=message) as caught:
+        rt.compile(Applied(function), (H,))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["alias", "full hook", "requires_grad", "by detached"])
+def test_in_cells_within_modules(name: str) -> None:
+    function, message = REFUSED[name]
+    message = message.replace(r"test_hidden.py:\d+: ", "")
+    with pytest.raises(CompileError, match=message):
+        rt.compile(Looped(function), (XS,))
+
+
+def test_where_nothing_is_differentiated() -> None:
+    """Without gradients a Function is its forward; with them it is read again, and refused."""
+
+    def cell(x: Any, h: Any) -> Any:
+        h = spike(x @ W + h)
+        return h, h
+
+    with torch.no_grad():
+        torch.testing.assert_close(rt.scan(cell, XS, H), loop(cell, XS, H))
+    with pytest.raises(CompileError, match="Spike: the backward"):
+        rt.scan(cell, XS, H)
+    frozen = rt.compile(Applied(spike), (H,), frozen=True)
+    with torch.no_grad():
+        torch.testing.assert_close(frozen(XS[0]), Applied(spike)(XS[0]))
+
+
+def test_functions_elsewhere_are_as_ever() -> None:
+    rt.scan(lambda x, h: (h, h + x), XS, H)
+    x = torch.tensor([3.0], requires_grad=True)
+    spike(x).sum().backward()
+    assert x.grad.tolist() == [1 / 16]
+    assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
+def gradients(run: Any, *tensors: Any) -> list[Any]:
+    leaves = [t.clone().requires_grad_() for t in tensors]
+    y = run(*leaves)
+    y.backward(torch.linspace(-1, 1, y.numel()).view(y.shape))
+    return [y.detach(), *(leaf.grad for leaf in leaves)]
+
+
+def detaching(x: Any) -> Any:
+    """Changes in place that autograd does see, beside a detached tensor."""
+    y = torch.tanh(x)
+    z = y.detach() * 2
+    z[:, 0] = 1.0
+    y = y * 1.0
+    y.mul_(z)
+    return y - z + x.detach()
+
+
+halved = nn.Sequential(nn.Tanh())
+halved[0].register_forward_hook(lambda module, x, y: y * 0.5)
+KEPT: dict[str, Function] = {
+    "detached": detaching,
+    "checkpoint": lambda x: checkpoint(torch.tanh, x, use_reentrant=False),
+    "forward hook": halved,
+    "grad mode": lambda x: torch.tanh(x) if torch.is_grad_enabled() else x,
+    "parameter": lambda x: x * 2 if W.requires_grad else x * 3,
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_right_in_cells(name: str) -> None:
+    def cell(x: Any, h: Any) -> Any:
+        h = KEPT[name](h) * 0.5 + x
+        return h, h
+
+    ours = gradients(lambda x, h: rt.scan(cell, x, h)[0], XS, H)
+    torch.testing.assert_close(ours, gradients(lambda x, h: loop(cell, x, h)[0], XS, H), **CLOSE)
+
+
+def test_hooks_that_come_later() -> None:
+    cell = Stepping()
+    for owner in (cell, cell.inner):
+        rt.scan(cell, XS, H)
+        handle = owner.register_forward_hook(
+            lambda module, x, y: y * 0.5 if isinstance(y, torch.Tensor) else (y[0] * 2, y[1])
+        )
+        torch.testing.assert_close(rt.scan(cell, XS, H), loop(cell, XS, H), **CLOSE)
+        handle.remove()
+    handle = nn.modules.module.register_module_forward_hook(
+        lambda module, x, y: y * 3 if isinstance(module, nn.Tanh) else None
+    )
+    try:
+        torch.testing.assert_close(rt.scan(cell, XS, H), loop(cell, XS, H), **CLOSE)
+    finally:
+        handle.remove()
+    torch.testing.assert_close(rt.scan(cell, XS, H), loop(cell, XS, H), **CLOSE)
+
+
+class Stepping(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Tanh()
+
+    def forward(self, x: Any, h: Any) -> Any:
+        h = self.inner(x + h)
+        return h, h
+
+
+def test_forward_mode() -> None:
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(XS, torch.ones_like(XS))
+        with pytest.raises(CompileError, match="forward-mode gradients are not supported"):
+            rt.scan(lambda x, h: (h, h + x), dual, H)
+
+
+def test_functions_leave_graphs_of_torch_compile_to_pytorch() -> None:
+    layer = nn.GRU(4, 4)
+
+    def net(x: Any) -> Any:
+        return layer(Scaled.apply(x, 3.0))[0]
+
+    torch._dynamo.reset()
+    backend: Any = pytest.importorskip("rnncc.torch.backend").backend
+    whole, said = torch._dynamo.config.patch(allow_rnn=True), "PyTorch: .* the backward of a"
+    with whole, pytest.warns(UserWarning, match=said):
+        ours = gradients(torch.compile(net, backend=backend), XS)
+    torch.testing.assert_close(ours, gradients(net, XS), **CLOSE)
