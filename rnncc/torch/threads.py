@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 from rnncc_runtime import Parallel, Parts, Pool
-from rnncc_runtime.pool import Task, undisturbed
+from rnncc_runtime.pool import Task
+from rnncc_runtime.signals import undisturbed
 
 _BODY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 

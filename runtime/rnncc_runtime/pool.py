@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import signal
+import os
 import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import weakref
+from collections.abc import Callable
 from queue import SimpleQueue
-from types import FrameType
 from typing import Any, Protocol
 
 import numpy as np
 
 from rnncc_runtime.arrays import address
 from rnncc_runtime.memory import ALIGNMENT, Memory
+from rnncc_runtime.signals import undisturbed
 
 Task = Callable[[int], int]
 """Given the address of a `struct rnncc_part`, compute it; returns a code."""
@@ -55,48 +55,75 @@ class Parts:
         return found[1]
 
 
-@contextmanager
-def undisturbed() -> Generator[None]:
-    """Until the end of the block no Ctrl-C: a thread that left a call would keep others waiting."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or before is None:
-        yield
-        return
-    seen: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        if seen and callable(before):
-            before(*seen[0])
+class _Team:
+    """The threads of a pool in one process, one at a time of whose callers computes with them.
+
+    Its threads do not know it: so it goes, and they end, with the pool that nobody holds.
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.process = os.getpid()
+        self.lock = threading.Lock()
+        self._parts = Parts()
+        self._done: SimpleQueue[int | BaseException] = SimpleQueue()
+        self._tasks: list[SimpleQueue[tuple[Task, int] | None]] = []
+        try:
+            for _ in range(threads - 1):
+                tasks: SimpleQueue[tuple[Task, int] | None] = SimpleQueue()
+                threading.Thread(target=_work, args=(tasks, self._done), daemon=True).start()
+                self._tasks.append(tasks)
+        except RuntimeError:  # the system gives no more threads
+            self.end()
+            raise
+
+    def run(self, function: Task, threads: int) -> int:
+        """Call a function in so many threads, or in as many as there still are."""
+        own, *others = self._parts.of(min(threads, 1 + len(self._tasks)))
+        for tasks, at in zip(self._tasks, others, strict=False):
+            tasks.put((function, at))
+        results = [_result(function, own)]
+        results += [self._done.get() for _ in others]
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return next((code for code in results if code), 0)  # pyright: ignore[reportReturnType]
+
+    def end(self) -> None:
+        """End the threads, once they have nothing to do; calls are then for the caller alone."""
+        if self.process == os.getpid():
+            with self.lock:
+                while self._tasks:
+                    self._tasks.pop().put(None)
 
 
 class Pool:
     """A few threads, for the calls of any number of models, one call at a time.
 
-    The caller's thread is one of them. Use it in a `with` statement, or `close` it.
+    The caller's thread is one of them. Use it in a `with` statement, or `close` it; at the end of
+    the program, and when nobody holds it, it closes by itself. A closed one still computes, in the
+    caller's thread alone. In a forked process it has threads of its own from the first call on.
 
     Args:
         threads: how many compute a call at most, from 1 up; more than there are cores is slow.
 
     Attributes:
         threads: how many.
+
+    Raises:
+        ValueError: fewer than one.
+        RuntimeError: the system gives no more threads.
     """
 
     def __init__(self, threads: int) -> None:
         if threads < 1:
             raise ValueError(f"{threads} threads: expected at least 1")
         self.threads = threads
-        self._lock = threading.Lock()
-        self._done: SimpleQueue[int] = SimpleQueue()
-        self._tasks = [SimpleQueue[tuple[Task, int] | None]() for _ in range(threads - 1)]
-        self._parts = Parts()
-        for tasks in self._tasks:
-            threading.Thread(target=self._work, args=(tasks,), daemon=True).start()
+        self._gather()
 
     def run(self, function: Task, threads: int | None = None) -> int:
         """Call a function in several threads, each with a part of its own, and wait.
+
+        Signals such as Ctrl-C are handled after the call.
 
         Args:
             threads: how many, at most those of the pool; None is all of them.
@@ -104,21 +131,16 @@ class Pool:
         Returns:
             The first code that is not 0, if any.
         """
-        with self._lock, undisturbed():
-            own, *others = self._parts.of(min(threads or self.threads, self.threads))
-            for tasks, at in zip(self._tasks, others, strict=False):
-                tasks.put((function, at))
-            codes = [function(own)]
-            codes += [self._done.get() for _ in others]
-        return next((code for code in codes if code), 0)
+        team = self._team
+        if team.process != os.getpid():
+            team = self._gather_again()
+        with team.lock, undisturbed():
+            return team.run(function, min(threads or self.threads, self.threads))
 
     def close(self) -> None:
         """End the threads, once they have nothing to do."""
-        with self._lock:
-            for tasks in self._tasks:
-                tasks.put(None)
-            self._tasks = []
-            self.threads = 1
+        self.threads = 1
+        self._team.end()
 
     def __enter__(self) -> Pool:
         return self
@@ -126,7 +148,40 @@ class Pool:
     def __exit__(self, *reason: object) -> None:
         self.close()
 
-    def _work(self, tasks: SimpleQueue[tuple[Task, int] | None]) -> None:
-        while (task := tasks.get()) is not None:
-            function, at = task
-            self._done.put(function(at))
+    def _gather(self) -> None:
+        self._team = _Team(self.threads)
+        weakref.finalize(self, self._team.end)  # or at the end of the program
+
+    def _gather_again(self) -> _Team:
+        """In a forked process, which has none of the threads and whose lock may be held by one."""
+        with _forked:
+            if self._team.process != os.getpid():
+                self._gather()
+            return self._team
+
+
+def _work(
+    queue: SimpleQueue[tuple[Task, int] | None], done: SimpleQueue[int | BaseException]
+) -> None:
+    while (task := queue.get()) is not None:
+        result = _result(*task)
+        del task  # what it holds goes with the call, not with the next one
+        done.put(result)
+        del result
+
+
+def _result(function: Task, at: int) -> int | BaseException:
+    try:
+        return function(at)
+    except BaseException as error:  # of the caller's function: the caller's thread raises it
+        return error
+
+
+def _after_fork() -> None:
+    global _forked
+    _forked = threading.Lock()
+
+
+_forked = threading.Lock()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

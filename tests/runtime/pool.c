@@ -1,7 +1,10 @@
-/* Runs a net with one thread and with up to three, and compares every byte. */
+/* Runs a net with one thread and with up to three, and in a forked process; compares every byte. */
+#define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tiny.h"
 #include "rnncc_pool.h"
@@ -17,6 +20,34 @@ struct call {
 static int task(void *argument, const struct rnncc_part *part) {
     struct call *call = argument;
     return tiny_run_part(&call->inputs, &call->outputs, call->workspace, part, T, N);
+}
+
+/* Threads that hold the pool's locks as often as not when the process forks. */
+static void *use(void *pool) {
+    static struct call call; /* whose inputs are NULL: refused at once */
+    for (int i = 0; i < 2000; i++) rnncc_pool_run((rnncc_pool *)pool, 3, task, &call);
+    return NULL;
+}
+
+static int fork_and_run(rnncc_pool *pool, struct call *call, const void *want, size_t size) {
+    int bad = 0;
+    pthread_t user;
+    pthread_create(&user, NULL, use, pool);
+    for (int i = 0; i < 10; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(5); /* a child that hangs is killed */
+            memset(call->outputs.probabilities, 0, size);
+            int code = rnncc_pool_run(pool, 3, task, call);
+            int differs = memcmp(call->outputs.probabilities, want, size) != 0;
+            rnncc_pool_destroy(pool);
+            _exit(code + 2 * differs);
+        }
+        int status = 0;
+        if (waitpid(child, &status, 0) != child || status != 0) bad++;
+    }
+    pthread_join(user, NULL);
+    return bad;
 }
 
 int main(void) {
@@ -38,6 +69,7 @@ int main(void) {
         code += rnncc_pool_run(pool, 1 + i % 4, task, &call);
         if (memcmp(results[0], results[1], sizeof results[0])) code += 1000;
     }
+    code += 100000 * fork_and_run(pool, &call, results[0], sizeof results[0]);
     call.inputs.x = NULL;
     if (tiny_threads(T, N) != 1 || tiny_threads(T, 1 << 20) < 2 || tiny_threads(-1, N) != 1) code += 10000;
     printf("%d %d\n", code, rnncc_pool_run(pool, 3, task, &call));

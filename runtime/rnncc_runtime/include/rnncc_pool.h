@@ -7,6 +7,10 @@
  *     rnncc_pool *pool = rnncc_pool_create(2);
  *     int code = rnncc_pool_run(pool, lstm_threads(t, n), task, &call);
  *     rnncc_pool_destroy(pool);
+ *
+ * Any number of threads may call rnncc_pool_run of one pool: one call waits for the other. A process
+ * that is forked has none of its parent's threads: there, the thread that calls rnncc_pool_run of a
+ * pool of its parent computes alone, to the same bits; for more threads it makes a pool of its own.
  */
 #ifndef RNNCC_POOL_H
 #define RNNCC_POOL_H
@@ -14,6 +18,8 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/types.h>
+#include <unistd.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,6 +39,7 @@ typedef struct rnncc_pool {
     int64_t counter[16]; /* the middle one is used, so that no other data is near */
     int threads, used, waiting, stops;
     unsigned round;
+    pid_t process; /* that has the threads */
     rnncc_task task;
     void *argument;
     int *codes;
@@ -74,18 +81,20 @@ static inline void *rnncc_pool_work(void *argument) {
     }
 }
 
-/* Ends the threads; NULL is allowed. */
+/* Ends the threads, while no call is under way; NULL is allowed. */
 static inline void rnncc_pool_destroy(rnncc_pool *pool) {
     if (!pool) return;
-    pthread_mutex_lock(&pool->lock);
-    pool->stops = 1;
-    pthread_cond_broadcast(&pool->begin);
-    pthread_mutex_unlock(&pool->lock);
-    for (int i = 1; i < pool->threads; i++) pthread_join(pool->handles[i], NULL);
-    pthread_cond_destroy(&pool->end);
-    pthread_cond_destroy(&pool->begin);
-    pthread_mutex_destroy(&pool->lock);
-    pthread_mutex_destroy(&pool->call);
+    if (pool->process == getpid()) { /* else there are no threads, and locks may be held by them */
+        pthread_mutex_lock(&pool->lock);
+        pool->stops = 1;
+        pthread_cond_broadcast(&pool->begin);
+        pthread_mutex_unlock(&pool->lock);
+        for (int i = 1; i < pool->threads; i++) pthread_join(pool->handles[i], NULL);
+        pthread_cond_destroy(&pool->end);
+        pthread_cond_destroy(&pool->begin);
+        pthread_mutex_destroy(&pool->lock);
+        pthread_mutex_destroy(&pool->call);
+    }
     free(pool->handles);
     free(pool->codes);
     free(pool);
@@ -103,6 +112,7 @@ static inline rnncc_pool *rnncc_pool_create(int threads) {
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->begin, NULL);
     pthread_cond_init(&pool->end, NULL);
+    pool->process = getpid();
     pool->threads = 1;
     for (int i = 1; pool->codes && pool->handles && i < threads; i++) {
         struct rnncc_worker *worker = (struct rnncc_worker *)malloc(sizeof *worker);
@@ -124,6 +134,14 @@ static inline rnncc_pool *rnncc_pool_create(int threads) {
 /* Calls `task` in so many threads, at most those of the pool and at least one, and waits.
  * Returns the first code that is not 0, if any. */
 static inline int rnncc_pool_run(rnncc_pool *pool, int64_t threads, rnncc_task task, void *argument) {
+    if (pool->process != getpid()) {
+        int64_t counter = 0;
+        struct rnncc_part whole;
+        whole.part = 0;
+        whole.parts = 1;
+        whole.counter = &counter;
+        return task(argument, &whole);
+    }
     pthread_mutex_lock(&pool->call);
     pthread_mutex_lock(&pool->lock);
     pool->task = task;
