@@ -17,8 +17,8 @@ import click
 
 from rnncc.errors import CompileError, InternalError
 
-INTERRUPTED = 128 + signal.SIGINT
-BROKEN_PIPE = 128 + signal.SIGPIPE
+INTERRUPTED, BROKEN_PIPE = 130, 141
+"""As shells say of processes that SIGINT or SIGPIPE has ended."""
 FAULT, BAD_INPUT = 1, 2
 
 
