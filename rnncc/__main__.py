@@ -10,10 +10,11 @@ def main() -> int:
     """Run one command; the exit status."""
     try:
         from rnncc.cli import main as run  # takes long enough to be interrupted
+
+        return run()
     except KeyboardInterrupt:
         print("rnncc: error: interrupted", file=sys.stderr, flush=True)
         os._exit(130)
-    return run()
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ def _tell(compiled: Compiled, written: Artifacts, options: Options, seconds: flo
     from rnncc.commands.tables import bytes_text
 
     for path in written.paths:
-        click.echo(f"{path}  {bytes_text(path.stat().st_size)}", err=True)
+        print(f"{path}  {bytes_text(path.stat().st_size)}", file=sys.stderr)
     for block in ("workspace", "tape"):
         if size := compiled.metadata.get(block):
             click.echo(f"{block:<9}  {size} bytes", err=True)

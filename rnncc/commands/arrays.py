@@ -51,17 +51,19 @@ def read(path: Path) -> Array | Arrays:
         CompileError: there is no such file, it is none of the two or damaged, or it holds more
             than the limit of `rnncc.sources`, also when it is unpacked.
     """
-    data = read_bytes(path)
+    return parse(read_bytes(path), str(path))
+
+
+def parse(data: bytes, name: str) -> Array | Arrays:
+    """As `read`, of a file's bytes."""
     try:
-        if data.startswith(_MAGIC):
-            return _array(data)
-        return dict(_members(data, str(path)))
+        return _array(data) if data.startswith(_MAGIC) else dict(_members(data, name))
     except (CompileError, MemoryError):
         raise
     except _Damaged as error:
-        raise CompileError(str(path), f"{_NOT_ARRAYS}: {error}") from error
-    except Exception as error:  # zipfile, zlib and the parsers have no end of them
-        raise CompileError(str(path), _NOT_ARRAYS) from error
+        raise CompileError(name, f"{_NOT_ARRAYS}: {error}") from error
+    except Exception as error:  # zipfile and zlib have no end of them
+        raise CompileError(name, _NOT_ARRAYS) from error
 
 
 class _Damaged(Exception):
@@ -171,7 +173,7 @@ def write(arrays: Mapping[str, Array], path: Path) -> None:
 
 def _write_array(file: Any, array: Array) -> None:
     """NumPy's own writer takes the position of a file, which a pipe has not."""
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")
     header = np.lib.format.header_data_from_array_1_0(array)
     np.lib.format.write_array_header_1_0(file, header)
     file.write(array.reshape(-1).view(np.uint8).data)

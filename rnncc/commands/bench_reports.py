@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -81,7 +82,7 @@ def _print_notes(results: Sequence[Result], compared: bool, bounded: bool) -> No
         click.echo("least: us that arithmetic and bytes allow here; part: least over our time")
     told = {f"{name}: {why}" for result in results for name, why in result.left.items() if why}
     for line in sorted(told):
-        click.echo(f"left out: {printable(line)}", err=True)
+        print(f"left out: {printable(line)}", file=sys.stderr)
 
 
 def print_json(

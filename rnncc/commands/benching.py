@@ -164,7 +164,7 @@ def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
         parts = {"seconds": seconds, "least": least(found), "ceilings": ceilings.to_dict()}
         click.echo(json.dumps({**parts, "words": lines}, indent=2))
     else:
-        click.echo("\n".join(printable(line) for line in lines))
+        print("\n".join(printable(line) for line in lines))
 
 
 def offer(library: Library, case: Case) -> Offer:

@@ -17,8 +17,8 @@ import click
 
 from rnncc.errors import CompileError, InternalError
 
-INTERRUPTED = 128 + signal.SIGINT
-BROKEN_PIPE = 128 + signal.SIGPIPE
+INTERRUPTED, BROKEN_PIPE = 130, 141
+"""As shells say of processes that SIGINT or SIGPIPE has ended."""
 FAULT, BAD_INPUT = 1, 2
 
 
@@ -88,7 +88,8 @@ def _explain(error: Exception) -> int:
 
 def _fail(message: str, status: int) -> int:
     with suppress(OSError):  # nobody reads it
-        click.echo(f"rnncc: error: {' '.join(message.split())}", err=True)
+        # not by click, which prints UTF-8 where the locale is ASCII
+        print(f"rnncc: error: {' '.join(message.split())}", file=sys.stderr, flush=True)
     return status
 
 

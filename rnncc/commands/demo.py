@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
 import numpy as np
 
 import rnncc
@@ -31,20 +30,16 @@ def demo(out: Path | None) -> None:
     """
     net, init = char_lstm(CHARACTERS, UNITS)
     count = sum(array.size for array in parameters(init).values())
-    click.echo(
-        f"net       a character LSTM: {CHARACTERS} characters, {UNITS} units, {count:,} weights"
-    )
+    print(f"net       a character LSTM: {CHARACTERS} characters, {UNITS} units, {count:,} weights")
     seconds, model = _timed(lambda: rnncc.compile(net, init, name="lstm"))
     told = f"for {model.metadata['cpu']}, workspace {model.metadata['workspace']} bytes"
-    click.echo(f"compile   in memory in {seconds:.2f} s, {told}")
+    print(f"compile   in memory in {seconds:.2f} s, {told}")
     inputs = _inputs()
     results = model.run(inputs)
-    click.echo(f"run       {STEPS} characters -> {', '.join(results)}")
-    click.echo(
-        f"compare   at most {_difference(net, init, inputs, results):.1e} off the interpreter"
-    )
+    print(f"run       {STEPS} characters -> {', '.join(results)}")
+    print(f"compare   at most {_difference(net, init, inputs, results):.1e} off the interpreter")
     best = min(_timed(lambda: model.run(inputs, out=results))[0] for _ in range(50))
-    click.echo(f"time      {best * 1e6:.0f} µs, {best / STEPS * 1e6:.2f} µs a character")
+    print(f"time      {best * 1e6:.0f} µs, {best / STEPS * 1e6:.2f} µs a character")
     if out is not None:
         _write(net, init, out)
 
@@ -74,7 +69,7 @@ def _write(net: NetDef, init: NetDef, out: Path) -> None:
     save(net, out / "lstm.pbtxt", text=True)
     save(init, out / "lstm_init.pbtxt", text=True)
     for path in rnncc.build(net, init, out=out, name="lstm").paths:
-        click.echo(f"wrote     {path}, {bytes_text(path.stat().st_size)}")
+        print(f"wrote     {path}, {bytes_text(path.stat().st_size)}")
 
 
 def _timed(work: Callable[[], T]) -> tuple[float, T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -120,7 +121,7 @@ def prune(
     if init_out is not None:
         nets.write(new_init, init_out, as_text)
     for entry in removed:
-        click.echo(str(entry), err=True)
+        print(entry, file=sys.stderr)
     click.echo(f"{len(removed)} of {len(message.op)} operators went", err=True)
 
 

@@ -16,6 +16,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[obje
     from rich.console import Console
     from rich.table import Table
 
+    sys.stdout.flush()  # else rich does it, which ends the process where nobody reads
     width = None if sys.stdout.isatty() else PIPE_WIDTH
     console = Console(markup=False, highlight=False, emoji=False, width=width)
     table = Table(

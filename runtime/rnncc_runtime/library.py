@@ -13,6 +13,7 @@ from typing import Any, Literal, overload
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.model import Model
 from rnncc_runtime.training import TrainableModel
+from rnncc_runtime.whole import check_whole
 
 
 @overload
@@ -41,16 +42,24 @@ def load(
         LoadError: there is no such file, it is not for this machine, or rnncc did not make it; or
             it is for inference and not for training, or the other way round.
     """
-    file = Path(path).resolve()
-    if not file.is_file():
-        raise LoadError(f"{path}: no such file")
+    try:
+        file = Path(path).resolve()
+        if not file.is_file():
+            raise LoadError(f"{path}: no such file")
+    except (OSError, ValueError) as error:  # a name that is too long, or with a NUL in it
+        reason = getattr(error, "strerror", None) or error
+        raise LoadError(f"{str(path)[:80]!r}: {reason}") from error
+    check_whole(file)
     name = name or file.name.split(".")[0].removeprefix("lib")
     library = _open(file)
     described = _read(path, _metadata(path, library, name))
-    functions = {
-        entry: bind(described, entry, getattr(library, f"{name}_{entry}"))
-        for entry in (*described.get("functions", ()), *described.get("sizes", ()))
-    }
+    try:
+        functions = {
+            entry: bind(described, entry, getattr(library, f"{name}_{entry}"))
+            for entry in (*described.get("functions", ()), *described.get("sizes", ()))
+        }
+    except AttributeError as error:
+        raise LoadError(f"{path}: a function is missing: {error}") from error
     if train != ("trained" in described):
         kind, hint = ("inference", "leave train=True out") if train else ("training", "train=True")
         raise LoadError(f"{path}: compiled for {kind}; {hint}")

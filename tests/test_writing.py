@@ -1,0 +1,240 @@
+"""Files are written whole or not at all, and never through a link."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rnncc
+from rnncc import cells, pipeline
+from rnncc.errors import CompileError, InternalError
+from rnncc.options import Options
+from rnncc.writing import replacing, staged, write_file, write_new, writing
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    """What links lead to, and nothing may change."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "precious").write_text("precious")
+    return folder / "precious"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("mask", [0, 0o022, 0o077])
+def test_modes_are_those_of_the_umask(mask: int, out: Path) -> None:
+    with umask(mask):
+        write_file(out / "a", "text")
+        write_new(out, "b", ".txt", "text")
+        made = rnncc.build(cells.elman(2, 2), out=out / "new", name="m", products=["so", "h"])
+    for path in (*out.glob("a"), *out.glob("b*"), out / "new/m.h"):
+        assert path.stat().st_mode & 0o777 == 0o666 & ~mask
+    assert made.library is not None
+    assert made.library.stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+@pytest.mark.parametrize("target", ["precious", "nothing", "."])
+def test_a_link_is_replaced(target: str, out: Path, victim: Path) -> None:
+    link = out / "y"
+    link.symlink_to(victim.parent / target)
+    write_file(link, "new")
+    assert link.read_text() == "new" and not link.is_symlink()
+    assert victim.read_text() == "precious"
+    assert [path.name for path in victim.parent.iterdir()] == ["precious"]
+
+
+def test_products_replace_links(out: Path, victim: Path) -> None:
+    names = ["libm.so", "m.h", "m.py", "m.o", "libm.a", "m.pc", "mConfig.cmake"]
+    for name in names:
+        (out / name).symlink_to(victim)
+        (out / f".{name}.{os.getpid()}").symlink_to(victim)  # what a partial file might be called
+    kinds = ["so", "h", "py", "o", "a", "pc", "cmake"]
+    made = rnncc.build(cells.elman(2, 2), out=out, name="m", products=kinds)
+    assert victim.read_text() == "precious"
+    assert {path.name for path in made.paths} == set(names)
+    assert not any(path.is_symlink() for path in made.paths)
+
+
+def test_a_folder_may_be_a_link(out: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(out)
+    rnncc.build(cells.elman(2, 2), out=tmp_path / "link", name="m", products=["h"])
+    assert [path.name for path in out.iterdir()] == ["m.h"]
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_leaves_what_was(error: BaseException, out: Path) -> None:
+    path = out / "y"
+    path.write_text("old")
+    with pytest.raises(type(error)), writing(path) as file:
+        file.write(b"half")
+        raise error
+    assert path.read_text() == "old"
+    assert list(out.iterdir()) == [path]
+
+
+def test_errors_name_the_file(out: Path) -> None:
+    (out / "folder").mkdir()
+    (out / "file").touch()
+    for path in (out / "folder", out / "none" / "y", out / "file" / "y", out / ("y" * 300)):
+        with pytest.raises(OSError) as error:
+            write_file(path, b"")
+        assert error.value.filename == str(path)
+    with pytest.raises(OSError, match="null byte"):
+        write_file(out / "a\0b", b"")
+    with pytest.raises(IsADirectoryError) as caught, replacing(out / "folder") as file:
+        file.write(b"")
+    assert caught.value.filename == str(out / "folder")
+    assert sorted(path.name for path in out.iterdir()) == ["file", "folder"]
+
+
+def test_what_is_no_file_is_written_as_it_is(out: Path) -> None:
+    pipe, got = out / "pipe", list[bytes]()
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()))
+    reader.start()
+    write_file(pipe, b"through")
+    reader.join(10)
+    assert got == [b"through"]
+    write_file(Path("/dev/null"), b"away")
+    assert Path("/dev/null").is_char_device()
+    with (out / "log").open("w+") as log:
+        log.write("before ")
+        log.flush()
+        write_file(Path(f"/dev/fd/{log.fileno()}"), "after")
+        write_file(Path(f"/proc/self/fd/{log.fileno()}"), "!")
+    assert (out / "log").read_text() == "before after!"
+    with pytest.raises(OSError, match="No space left"):
+        write_file(Path("/dev/full"), b"x")
+
+
+def test_products_come_together(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one cannot be written none is, and a folder that was made for them goes."""
+    (out / "m.h").mkdir()
+    with pytest.raises(CompileError, match=r"out/m.h: cannot write: Is a directory"):
+        rnncc.build(cells.elman(2, 2), out=out, name="m", products=["so", "h"])
+    assert [path.name for path in out.iterdir()] == ["m.h"]
+    monkeypatch.setattr("rnncc.packaging.texts.header", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        rnncc.build(cells.elman(2, 2), out=out / "new" / "er", name="m", products=["so", "h"])
+    assert [path.name for path in out.iterdir()] == ["m.h"]
+
+
+def interrupted(*_: object) -> Any:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_an_interruption_comes_before_or_after(
+    at: int, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, count = Path.replace, 0
+
+    def interrupting(self: Path, target: Path) -> Path:
+        nonlocal count
+        count += 1
+        if count == at + 1:
+            raise KeyboardInterrupt
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", interrupting)
+    with pytest.raises(KeyboardInterrupt), staged(out) as folder:
+        for name in "abc":
+            (folder / name).touch()
+    assert [path.name for path in sorted(out.iterdir())] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("linker", "told"),
+    [
+        ("sleep 100 #", None),
+        (
+            "echo 'collect2: error: x' >&2; echo 'ld: No space left on device' >&2; exit 1 #",
+            "No sp",
+        ),
+        ("kill -9 $$ #", "failed: no message"),
+        ("touch $TMPDIR/a.tmp; exit 3 #", "failed"),
+    ],
+)
+def test_linkers_that_fail(
+    linker: str, told: str | None, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = out.parent / "cc"
+    script.write_text(f"#!/bin/sh\n{linker}\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CC", str(script))
+    monkeypatch.setattr("rnncc.packaging.link._TIMEOUT", 0.2 if told is None else 60)
+    with pytest.raises(CompileError, match=told or "took more than 0.2 s"):
+        rnncc.build(cells.elman(2, 2), out=out, name="m", products=["so"])
+    assert list(out.iterdir()) == []
+
+
+class Broken:
+    """What a pass fails on, and cannot even be printed."""
+
+    name, source = "net", "net.pb"
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def __str__(self) -> str:
+        if self.text is None:
+            raise RuntimeError("broken")
+        return self.text
+
+
+def blamed(program: Any) -> str:
+    """The error of a pass that fails on a program."""
+    with (
+        pytest.raises(InternalError) as error,
+        pipeline._Run(Options()).timed("fuse", program),
+    ):
+        raise KeyError("oops")
+    return str(error.value)
+
+
+def test_the_ir_of_a_failed_pass(out: Path, victim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(out))
+    (out / "rnncc-net-fuse.mlir").symlink_to(victim)
+    text = "größe \udcff"
+    told = blamed(Broken(text))
+    start = "pass 'fuse' failed on net.pb; its IR is in "
+    assert told.startswith(start)
+    assert victim.read_text() == "precious"
+    dump = Path(told.removeprefix(start))
+    assert dump.parent == out and dump.read_bytes() == "größe \\udcff\n".encode()
+    for program in (Broken(None), Broken("text")):
+        monkeypatch.setattr(tempfile, "tempdir", str(out / "none"))
+        assert blamed(program).startswith(
+            "pass 'fuse' failed on net.pb; its IR could not be written: "
+        )
+
+
+def test_dumps_replace_links(out: Path, victim: Path) -> None:
+    for name in ("01-import", "01-drop-stops"):
+        (out / f"{name}.mlir").symlink_to(victim)
+    pipeline.emit(cells.elman(2, 2), None, Options(dump_ir=out), "rnn")
+    assert victim.read_text() == "precious"
+    assert not any(path.is_symlink() for path in out.iterdir())
