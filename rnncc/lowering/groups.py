@@ -100,14 +100,11 @@ class _Scheduler:
             for item in _parts(op):
                 self.parts[item.value].append(item)
                 self.roots[item.value] = None
-            for value in _addressed(op):
-                base = bases.get(value, value)
-                if is_lazy(base.owner):
-                    self.roots[base] = None
-            for value in _read_each_step(op):
-                base = bases.get(value, value)
-                if isinstance(base.owner, Elementwise):
-                    self.roots[base] = None
+            addressed = (bases.get(value, value) for value in _addressed(op))
+            read = (bases.get(value, value) for value in _read_each_step(op))
+            roots = [base for base in addressed if is_lazy(base.owner)]
+            roots += [base for base in read if isinstance(base.owner, Elementwise)]
+            self.roots |= dict.fromkeys(roots)
             if isinstance(op, Elementwise):
                 depth[op.y] = 1 + max(depth[v] for v in op.operands)
                 if depth[op.y] > DEPTH:

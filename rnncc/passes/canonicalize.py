@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -17,6 +18,8 @@ RULES: dict[type[Operation], tuple[values.Rule, ...]] = {
     **reshapes.RULES,
     **values.RULES,
 }
+MOST_USERS = 100
+"""So many users of a value are looked at again when it changes, lest that be their square."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def _settle(block: Block) -> bool:
             continue
         new = _apply(op)
         if new is not None:
-            users = [use.operation for use in (*op.results[0].uses, *new.uses)]
+            users = [*(use.operation for use in op.results[0].uses), *_users(new)]
             operands = op.operands
             replace(op, [new])
             work |= dict.fromkeys((*users, *_around(operands), *_made(new)))
@@ -64,8 +67,13 @@ def _erase(op: Operation) -> list[Operation]:
 def _around(values: Sequence[SSAValue]) -> list[Operation]:
     """What makes some values, and the reshapes of them, which may now be the only readers."""
     makers = [v.owner for v in values if isinstance(v.owner, Operation)]
-    users = [use.operation for maker in makers for use in maker.results[0].uses]
+    users = [user for maker in makers for user in _users(maker.results[0])]
     return [*makers, *(user for user in users if type(user) is Reshape)]
+
+
+def _users(value: SSAValue) -> list[Operation]:
+    """Those that may change with a value; of many the first, the next round looks at the rest."""
+    return [use.operation for use in islice(value.uses, MOST_USERS)]
 
 
 def _apply(op: Operation) -> SSAValue | None:

@@ -6,6 +6,7 @@ write as many values there, if nothing outside of the loop reads the tape's rows
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
@@ -21,13 +22,28 @@ from rnncc.planning.uses import Timeline, Use, timeline
 def reuse_tape(program: KernelProgram, slots: Collection[str]) -> None:
     """Set `within` on scratch buffers that fit into one of the input buffers named."""
     line = timeline(program.func)
-    free = [b for b in line.uses if b.label.data in slots]
+    free: dict[_Kind, list[Buffer]] = defaultdict(list)
+    for giver in line.uses:
+        if giver.label.data in slots and (use := line.uses[giver][0]).loops:
+            free[_kind(giver, use)].append(giver)
     for heir in (b for b in line.uses if b.role.data == "scratch" and b.rows_kept is None):
-        for giver in free:
-            if giver.bytes == heir.bytes and giver.dtype == heir.dtype and _fits(line, giver, heir):
+        first = next((use for use in line.uses[heir] if use.writes), None)
+        if first is None or not first.loops:
+            continue
+        alike = free[_kind(heir, first)]
+        for giver in alike:
+            if _fits(line, giver, heir):
                 heir.properties["within"] = giver.label
-                free.remove(giver)
+                alike.remove(giver)
                 break
+
+
+_Kind = tuple[Dim, str, tuple[For, ...]]
+"""What a buffer has in common with the one that it may take over: elements, type, loops."""
+
+
+def _kind(buffer: Buffer, use: Use) -> _Kind:
+    return buffer.elements, buffer.dtype, use.loops
 
 
 def _fits(line: Timeline, giver: Buffer, heir: Buffer) -> bool:

@@ -91,6 +91,7 @@ class _Body:
         self.emit, self.program, self.shared = emit, program, shared
         self.weights, self.inputs, self.outputs, self.workspace = function.args[:4]
         self.pointers: dict[SSAValue, Pointer] = {}
+        self.labelled: dict[str, Buffer] = {}
 
     def check(self) -> None:
         """Sizes and tables."""
@@ -114,9 +115,11 @@ class _Body:
             empty = b.icmp_signed("==", size, I64(0))
             missing = b.and_(self.emit.is_null(self.workspace), b.not_(empty))
             self.emit.fail_if(missing, NULL_POINTER)
+        buffers = self.program.buffers
+        self.labelled = {op.label.data: op for op in reversed(buffers)}  # the first of a name
         numbers = {port.name: i for i, port in enumerate(self.program.inputs)}
         places = {port.name: i for i, port in enumerate(self.program.outputs)}
-        for op in self.program.buffers:
+        for op in buffers:
             label = op.label.data
             match op.role.data:
                 case "input":
@@ -126,7 +129,7 @@ class _Body:
                 case "param":
                     self.pointers[op.y] = self._within(op, self.weights)
                 case _ if op.within is not None:
-                    held = next(b for b in self.program.buffers if b.label == op.within)
+                    held = self.labelled[op.within.data]
                     self.pointers[op.y] = Pointer(self.pointers[held.y].base, op.dtype)
                 case _:
                     self.pointers[op.y] = self._within(op, self.workspace)
@@ -134,7 +137,7 @@ class _Body:
     def _input(self, op: Buffer, number: int) -> Pointer:
         base = self.emit.field(self.inputs, number)
         if op.default is not None:
-            default = next(b for b in self.program.buffers if b.label == op.default)
+            default = self.labelled[op.default.data]
             block = self.weights if default.role.data == "param" else self.workspace
             held, absent = self._within(default, block).base, self.emit.is_null(base)
             base = self.emit.b.select(absent, held, base)
