@@ -105,7 +105,7 @@ class _Glue:
         pointers = self.function.args[: 1 + len(blocks)]
         self.blocks: dict[str, Value] = dict(zip(("weights", *blocks), pointers, strict=True))
         self.emit = Emit.begin(self.function, target, library.symbols)
-        self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
+        self.emit.fail_if(bad_size(self.emit, library.bounds), BAD_SIZE)
         for block in blocks:
             needed = self.training.tape != 0 if block == "tape" else block != "workspace"
             if needed:
