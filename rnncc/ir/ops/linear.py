@@ -82,7 +82,10 @@ class Matmul(RnnOp):
 
 @irdl_op_definition
 class Reduce(RnnOp):
-    """y = sum, max or min of x over some axes, which go; max and min of nothing are ∓∞"""
+    """y = sum, max or min of x over some axes, which go
+
+    max and min of nothing are ∓∞, of integers the least and the largest one.
+    """
 
     name = "rnn.reduce"
     x = operand_def()
@@ -99,11 +102,13 @@ class Reduce(RnnOp):
         return tensor([d for i, d in enumerate(dims) if i not in axes], dtype_of(types[0]))
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
-        initial = {"sum": 0, "max": -np.inf, "min": np.inf}[self.kind.data]
+        initial: float = {"sum": 0, "max": -np.inf, "min": np.inf}[self.kind.data]
         if arrays[0].dtype.kind != "f" and initial:
-            return REDUCTIONS[self.kind.data](arrays[0], axis=get_ints(self.axes))
+            limits = np.iinfo(arrays[0].dtype)
+            initial = limits.min if self.kind.data == "max" else limits.max
         reduce = REDUCTIONS[self.kind.data]
-        return np.asarray(reduce(arrays[0], axis=get_ints(self.axes), initial=initial))
+        y = reduce(arrays[0], axis=get_ints(self.axes), initial=initial)
+        return np.asarray(y, arrays[0].dtype)  # NumPy sums int32 as int64
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
         """A sum's to every element; an extremum's in equal shares to all elements that reach it."""
