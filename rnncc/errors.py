@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from traceback import extract_tb
+
+_PACKAGE = __name__.partition(".")[0]
 
 
 @dataclass(frozen=True)
@@ -47,4 +50,16 @@ class LimitError(CompileError):
 
 
 class InternalError(Exception):
-    """A fault of rnncc itself: names the pass and where its input was dumped."""
+    """A fault of rnncc itself, in one line: names what was read or the pass that failed."""
+
+    @staticmethod
+    def at(location: Location, error: Exception) -> InternalError:
+        """An error that nobody foresaw while a part of a file was read.
+
+        Says which line of rnncc raised it, and what a report of the fault should hold.
+        """
+        frames = [f for f in extract_tb(error.__traceback__) if f"{_PACKAGE}/" in f.filename]
+        places = [f"{f.filename.rpartition(f'{_PACKAGE}/')[2]}:{f.lineno}, " for f in frames[-1:]]
+        what = f"{''.join(places)}{type(error).__name__}: {error}"
+        report = "please report this line, with the model if you can"
+        return InternalError(" ".join(f"{location}: {what} ({report})".split()))

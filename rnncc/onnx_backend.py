@@ -9,7 +9,8 @@ which is compiled anew where they change, and where lists hold more, fewer or ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -21,6 +22,7 @@ from rnncc.frontends.onnx.importer import Imported, read_model
 from rnncc.frontends.onnx.inputs import Given
 from rnncc.frontends.onnx.lists import Names, element_names
 from rnncc.frontends.onnx.reading import load, onnx_package
+from rnncc.ir.types import dims_of
 from rnncc.options import Options
 
 if TYPE_CHECKING:
@@ -44,6 +46,34 @@ MAX_KEPT = 16
 """For how many values of such inputs a compiled model is kept."""
 
 
+class _Again(Exception):
+    """Inputs whose numbers must be known, and are not yet constants."""
+
+    def __init__(self, inputs: Sequence[str]) -> None:
+        super().__init__(*inputs)
+        self.inputs = list(inputs)
+
+
+@contextmanager
+def _refusals() -> Generator[None]:
+    """What is not supported is raised as the standard's interface has it."""
+    try:
+        yield
+    except Unsupported as error:
+        raise BackendIsNotSupposedToImplementIt(str(error)) from error
+
+
+def _check_lists(imported: Imported) -> None:
+    """Refuse lists with numbers in them as outputs: the standard's comparison takes the length of
+    each element, and fails for those without axes whatever a back end gives."""
+    outputs = imported.program.net.outputs
+    for name, held in imported.outputs.items():
+        for at, each in enumerate(held if isinstance(held, list) else ()):
+            if not dims_of(outputs[each]):
+                what = f'output "{name}" is a list whose element {at} has no axes'
+                raise BackendIsNotSupposedToImplementIt(f"{what} (rnncc.compile gives it)")
+
+
 class Prepared(_BackendRep):
     """A model that runs on arrays.
 
@@ -53,7 +83,9 @@ class Prepared(_BackendRep):
     """
 
     def __init__(self, model: Any, interpret: bool = False) -> None:
-        self._message, self._interpret = load(model), interpret
+        self._interpret = interpret
+        with _refusals():
+            self._message = load(model)
         held = {t.name for t in self._message.graph.initializer}
         inputs = [i for i in self._message.graph.input if i.name not in held]
         self._inputs = {i.name: i.type.WhichOneof("value") for i in inputs}
@@ -64,7 +96,7 @@ class Prepared(_BackendRep):
             return  # what they hold is known when it runs
         try:
             self._first = self._import(Given())
-        except NeedsValue as error:
+        except _Again as error:
             self._constant = error.inputs
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
@@ -79,7 +111,7 @@ class Prepared(_BackendRep):
             values = {name: given[name] for name in self._constant if name in given}
             try:
                 results = self._call(values, given, held)
-            except NeedsValue as error:
+            except _Again as error:
                 self._constant += error.inputs
                 continue
             names = [o.name for o in self._message.graph.output]
@@ -142,15 +174,18 @@ class Prepared(_BackendRep):
         """Read the model.
 
         Raises:
-            NeedsValue: further inputs must be constants.
+            _Again: further inputs must be constants.
             BackendIsNotSupposedToImplementIt: it is not supported.
         """
-        try:
-            return read_model(self._message, given=given)
-        except Unsupported as error:
-            if isinstance(error, NeedsValue) and not {*error.inputs} <= {*self._constant}:
+        with _refusals():
+            try:
+                imported = read_model(self._message, given=given)
+            except NeedsValue as error:
+                if not {*error.inputs} <= {*self._constant}:
+                    raise _Again(error.inputs) from error
                 raise
-            raise BackendIsNotSupposedToImplementIt(str(error)) from error
+        _check_lists(imported)
+        return imported
 
 
 def _held(names: Names, results: Mapping[str, Array]) -> Any:

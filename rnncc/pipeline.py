@@ -210,6 +210,9 @@ def _settled(net: Any, init: Any, options: Options) -> Options:
 
 def build_library(program: Program, options: Options) -> Library:
     """The planned kernel programs of a model, for training or for inference."""
+    from rnncc.ir.bounds import bounds_of
+
+    bounds = bounds_of(program.net)  # of what was read: passes may join slices
     if options.train:
         from rnncc.training import train
 
@@ -218,7 +221,7 @@ def build_library(program: Program, options: Options) -> Library:
         from rnncc.inference import infer
 
         library = infer(program, options)
-    library.shared = options.threads
+    library.shared, library.bounds = options.threads, bounds
     return library
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from xdsl.ir import Block, SSAValue
 
 from rnncc.errors import LimitError
+from rnncc.ir.bounds import bounds_of, check_bounds
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_ints
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
@@ -33,6 +34,7 @@ def run(
         output name -> array.
     Raises:
         LimitError: a loop takes more turns than its limit.
+        CompileError: the sizes make that of a shape negative, or reach out of a tensor.
     """
     known = dict(sizes or {})
     arrays = {**program.arrays, **inputs}
@@ -41,6 +43,7 @@ def run(
         for dim, size in zip(dims_of(value), np.shape(arrays[name]), strict=True):
             if len(dim.symbols) == 1 and dim == type(dim).of(next(iter(dim.symbols))):
                 known.setdefault(str(dim), size)
+    check_bounds(bounds_of(program.net), known)
     context = Context(known, real)
     cast = {n: _cast(context, types[n], a) for n, a in arrays.items() if n in types}
     args = [cast[name] for name in program.net.inputs]

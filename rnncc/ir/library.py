@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.ir.dims import Largest
+from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.ops.base import dim_attr, get_dim
@@ -35,6 +35,7 @@ class Library:
         refusal: why the net cannot stream, where it cannot.
         shared: whether several threads may compute one call of `run` together.
         weights: bytes of the block that all programs read.
+        bounds: formulas of a whole sequence's sizes that must not be negative.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Library:
     streaming: Streaming | None = None
     refusal: str = ""
     shared: bool = False
+    bounds: tuple[Dim, ...] = ()
 
     def __post_init__(self) -> None:
         self.weights = place_weights(list(self.programs.values()))
@@ -96,6 +98,10 @@ class Library:
     def symbols(self) -> list[str]:
         """The sizes that every function takes: T, N, then the others."""
         return list(dict.fromkeys(s for p in self.programs.values() for s in p.symbols))
+
+    def untimed_bounds(self, time: str) -> tuple[Dim, ...]:
+        """The bounds that the symbol of time is not in."""
+        return tuple(formula for formula in self.bounds if time not in formula.symbols)
 
     def weights_block(self) -> Array:
         """The packed parameters as one block of bytes, at a multiple of 64."""

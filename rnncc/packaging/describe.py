@@ -38,6 +38,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         ],
         **(_training(library.name, library.training) if library.training else {}),
         "stream": _stream(streaming) if streaming else {"refused": library.refusal},
+        **({"bounds": [str(formula) for formula in library.bounds]} if library.bounds else {}),
         "workspace": str(library.workspace),
         "weights": library.weights,
         "target": target.triple,

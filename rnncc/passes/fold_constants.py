@@ -88,8 +88,11 @@ def _evaluate(program: Program, op: RnnOp, known: dict[SSAValue, _Known]) -> _Kn
     size = int(product(dims)) * ITEM_BYTES[dtype_of(op.y)]
     if not isinstance(op, Broadcast) and size > max(GROWTH * held, SMALL):
         return None
-    with np.errstate(all="ignore"):
-        array = op.evaluate(_CONTEXT, *(part.array for part in parts))
+    try:
+        with np.errstate(all="ignore"):
+            array = op.evaluate(_CONTEXT, *(part.array for part in parts))
+    except ValueError:
+        return None  # an index outside of its table, say: an error of the run
     return _Known(array, held if isinstance(op, Broadcast) else size)
 
 

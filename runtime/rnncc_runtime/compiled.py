@@ -104,6 +104,10 @@ class Compiled:
 
     def _refuse(self, code: int, symbols: Mapping[str, int]) -> NoReturn:
         told = ", ".join(f"{symbol} = {value}" for symbol, value in symbols.items())
+        for text in self.metadata.get("bounds", ()) if code == _BAD_SIZE else ():
+            size = Size.parse(text).evaluate(symbols)
+            if size < 0:
+                raise ArrayError(f"{self.name}: a size {text} would be {size} ({told})")
         raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')} ({told})", code)
 
     def __repr__(self) -> str:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import onnx
-from onnx import helper, parser
+from onnx import helper, numpy_helper, parser
 
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS
@@ -30,6 +31,7 @@ from tests.fuzz.harness import (
     mutate_bytes,
 )
 
+SMALL = [-5, -3, -2, -1, 0, 0, 1, 1, 2, 3, 4, 7]
 TEXTS = [b"", b"x", b"\xff", b"reverse", b"SAME_UPPER", b"ij,jk->ik", b"edge"]
 NESTED = """
 <ir_version: 8, opset_import: ["" : 17, "own" : 1]>
@@ -91,8 +93,33 @@ def models() -> list[Any]:
     from tests.frontends.onnx.official import node_tests
 
     large = 20_000
-    found = [t.model for t in node_tests().values() if t.model.ByteSize() < large]
+    tests = [t for t in node_tests().values() if t.model.ByteSize() < large]
+    found = [t.model for t in tests] + [m for t in tests for m in _with_constants(t)]
     return [parser.parse_model(NESTED)] * 60 + [parser.parse_model(LISTS)] * 60 + found
+
+
+def _with_constants(test: Any) -> list[Any]:
+    """A test's model with its small inputs as constants: integers alone, and all of them."""
+    inputs = [np.asarray(a) for a in test.data_sets[0][0] if isinstance(a, np.ndarray)]
+    if len(inputs) != len(test.model.graph.input) or len(inputs) != len(test.data_sets[0][0]):
+        return []
+    kinds = ("iub", "iubf")
+    chosen = [[a.dtype.kind in kind and a.size <= 64 for a in inputs] for kind in kinds]
+    return [_fixed(test.model, inputs, each) for each in chosen if any(each)]
+
+
+def _fixed(model: Any, inputs: list[Any], chosen: list[bool]) -> Any:
+    """A copy with some inputs as initialisers."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    infos = list(model.graph.input)
+    del made.graph.input[:]
+    for info, array, fixed in zip(infos, inputs, chosen, strict=True):
+        if fixed:
+            made.graph.initializer.append(numpy_helper.from_array(array, info.name))
+        else:
+            made.graph.input.append(info)
+    return made
 
 
 def graphs(model: Any) -> Iterator[Any]:
@@ -206,6 +233,64 @@ def change_input(rng: random.Random, model: Any) -> None:
             model.graph.initializer.append(tensor)
 
 
+def change_numbers(rng: random.Random, model: Any) -> None:
+    """A small constant of another shape or other numbers, of the same type."""
+    tensors = [t for g in graphs(model) for t in getattr(g, "initializer", ())]
+    if not tensors:
+        return
+    tensor = rng.choice(tensors)
+    try:
+        array = numpy_helper.to_array(tensor)
+    except Exception:  # it was damaged before
+        return
+    if array.size > 256 or array.dtype.kind not in "iubf":
+        return
+    if array.size and rng.random() < 0.5:
+        made = np.array(array)
+        made.reshape(-1)[rng.randrange(array.size)] = np.array(rng.choice(SMALL)).astype(made.dtype)
+    else:
+        shape = _small_shape(rng)
+        source = np.resize(array, shape) if array.size else np.zeros(shape)
+        made = source.astype(array.dtype)
+    tensor.CopyFrom(numpy_helper.from_array(made, tensor.name))
+
+
+def _small_shape(rng: random.Random) -> list[int]:
+    return [rng.choice([0, 1, 1, 2, 2, 3, 4]) for _ in range(rng.choice([0, 1, 1, 2, 2, 3, 4]))]
+
+
+def change_shape(rng: random.Random, model: Any) -> None:
+    """Another rank of an input, or another small size, known or open."""
+    if not model.graph.input:
+        return
+    type_ = rng.choice(model.graph.input).type.tensor_type
+    dims = list(type_.shape.dim)
+    if dims and rng.random() < 0.5:
+        rng.choice(dims).dim_value = rng.choice([0, 1, 2, 3, 5])
+        return
+    del type_.shape.dim[:]
+    for size in _small_shape(rng):
+        dim = type_.shape.dim.add()
+        if rng.random() < 0.2:
+            dim.dim_param = rng.choice(["N", "T"])
+        else:
+            dim.dim_value = size
+
+
+def change_integers(rng: random.Random, model: Any) -> None:
+    """Other small numbers in an attribute of the same kind, fewer or more of them."""
+    attributes = [a for node in _nodes(model) for a in node.attribute if a.type in (2, 7)]
+    if not attributes:
+        return
+    attribute = rng.choice(attributes)
+    if attribute.type == 2:
+        attribute.i = rng.choice(SMALL)
+    elif attribute.ints and rng.random() < 0.6:
+        attribute.ints[rng.randrange(len(attribute.ints))] = rng.choice(SMALL)
+    else:
+        change_number(rng, attribute.ints, lambda: SMALL)
+
+
 def change_nodes(rng: random.Random, model: Any) -> None:
     """A node moved, doubled or gone."""
     change_order(rng, rng.choice([g for g in graphs(model) if g.node]).node)
@@ -220,6 +305,7 @@ def change_version(rng: random.Random, model: Any) -> None:
 MUTATIONS: list[Mutation] = [
     *(change_type, change_name, change_count, change_attribute, change_attribute),
     *(change_tensor, change_tensor, change_input, change_nodes, change_version),
+    *(change_numbers, change_numbers, change_shape, change_shape, change_integers),
 ]
 
 

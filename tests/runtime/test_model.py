@@ -172,7 +172,8 @@ def test_an_output_of_a_size_below_zero(train: bool) -> None:
     most = b.slice(x, 0, 1, Dim.of("T") - 1)
     model = rnncc.compile(b.finish({"y": b.tanh(most)}), train=train)
     assert model.run({"x": np.ones((1, 2, 3), np.float32)})["y"].shape == (0, 2, 3)
-    with pytest.raises(ArrayError, match=r"output y would have shape \[-1, 2, 3\]"):
+    message = r"a size T - 1 would be -1 \(T = 0, N = 2\)|y would have shape \[-1, 2, 3\]"
+    with pytest.raises(ArrayError, match=message):
         model.run({"x": np.ones((0, 2, 3), np.float32)})
 
 

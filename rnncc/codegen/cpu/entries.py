@@ -70,8 +70,10 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
         sizes["tape_bytes"] = Largest([library.training.tape]), library.symbols
     else:
         code.entries |= _emit_plain(library, calls["run"], target)
+    # a step of a stream is shorter than the whole sequence that bounds speak of
+    bounds = library.bounds if library.streaming is None else library.untimed_bounds(TIME)
     for name, (size, symbols) in sizes.items():
-        emit_size(module, f"{library.name}_{name}", size, symbols, target)
+        emit_size(module, f"{library.name}_{name}", size, symbols, target, bounds)
         code.sizes.append(name)
     if library.shared:
         worth = Teamwork.of(library.programs.values(), target.lanes)
@@ -89,7 +91,14 @@ def _programs(
     checked = library.streaming is not None or library.training is not None
     return {
         part: emit_program(
-            module, program, f"{library.name}_{part}", target, shared, library.shared, checked
+            module,
+            program,
+            f"{library.name}_{part}",
+            target,
+            shared,
+            library.shared,
+            checked,
+            bounds=library.bounds,
         )
         for part, program in library.programs.items()
     }

@@ -36,7 +36,7 @@ from rnncc.codegen.emit import (
 )
 from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
-from rnncc.ir.dims import Largest
+from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
@@ -54,6 +54,7 @@ def emit_program(
     team: bool = False,
     checked: bool = False,
     fixed: Mapping[str, int] | None = None,
+    bounds: Sequence[Dim] = (),
 ) -> ir.Function:
     """Add `PREFIX_call(weights, inputs, outputs, workspace, sizes...)`.
 
@@ -61,7 +62,8 @@ def emit_program(
     `PREFIX_share(weights, inputs, outputs, workspace, part, sizes...)`, for one of several threads:
     `part` points to a `struct rnncc_part`. `shared` is of all programs of the module; with
     `checked` the caller has checked the sizes, and its tables are there. With `fixed` sizes it is
-    `PREFIX_fixed`, which takes all of them nevertheless.
+    `PREFIX_fixed`, which takes all of them nevertheless. `bounds` are formulas of sizes that must
+    not be negative.
     """
     for port in (*program.inputs, *program.outputs, *program.parameters):
         if port.dtype == "f64":
@@ -77,7 +79,7 @@ def emit_program(
         emit.team = Team(module, emit.b, function.args[4])
     body = _Body(emit, program, function, shared)
     if not checked:
-        body.check()
+        body.check(bounds)
     body.run()
     return function
 
@@ -93,9 +95,9 @@ class _Body:
         self.pointers: dict[SSAValue, Pointer] = {}
         self.labelled: dict[str, Buffer] = {}
 
-    def check(self) -> None:
+    def check(self, bounds: Sequence[Dim]) -> None:
         """Sizes and tables."""
-        self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
+        self.emit.fail_if(bad_size(self.emit, bounds), BAD_SIZE)
         self.emit.fail_if(self.emit.is_null(self.inputs), NULL_POINTER)
         self.emit.fail_if(self.emit.is_null(self.outputs), NULL_POINTER)
 

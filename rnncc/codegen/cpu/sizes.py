@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from rnncc.codegen.emit import I64, Emit, Value
 from rnncc.codegen.target import Target
-from rnncc.ir.dims import Largest
+from rnncc.ir.dims import Dim, Largest
 from rnncc.planning.teamwork import START, Teamwork
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
@@ -16,10 +16,15 @@ LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
 
 
 def emit_size(
-    module: ir.Module, name: str, size: Largest, symbols: Sequence[str], target: Target
+    module: ir.Module,
+    name: str,
+    size: Largest,
+    symbols: Sequence[str],
+    target: Target,
+    bounds: Sequence[Dim] = (),
 ) -> None:
     """Add `name(sizes...)`: the bytes, or -1 where a size is out of range."""
-    emit = _begin(module, name, symbols, target, -1)
+    emit = _begin(module, name, symbols, target, -1, bounds)
     emit.b.ret(emit.largest(size))
 
 
@@ -36,18 +41,24 @@ def emit_threads(
 
 
 def _begin(
-    module: ir.Module, name: str, symbols: Sequence[str], target: Target, refusal: int
+    module: ir.Module,
+    name: str,
+    symbols: Sequence[str],
+    target: Target,
+    refusal: int,
+    bounds: Sequence[Dim] = (),
 ) -> Emit:
     """Start a function that returns `refusal` where a size is out of range."""
     function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
     emit = Emit.begin(function, target, symbols)
-    with emit.when(bad_size(emit)):
+    with emit.when(bad_size(emit, bounds)):
         emit.b.ret(I64(refusal))
     return emit
 
 
-def bad_size(emit: Emit) -> Value:
-    """Whether a symbol is negative or too large, or their product is."""
+def bad_size(emit: Emit, bounds: Sequence[Dim] = ()) -> Value:
+    """Whether a symbol is negative or too large, or their product is, or one of some formulas is
+    negative."""
     b = emit.b
     bad: Value = ir.Constant(ir.IntType(1), 0)
     product: Value = I64(1)
@@ -58,4 +69,6 @@ def bad_size(emit: Emit) -> Value:
         product, past = b.extract_value(multiplied, 0), b.extract_value(multiplied, 1)
         past = b.or_(past, b.icmp_unsigned(">", product, I64(LARGEST_PRODUCT)))
         bad = b.or_(bad, b.or_(out, past))
+    for formula in bounds:
+        bad = b.or_(bad, b.icmp_signed("<", emit.dim(formula), I64(0)))
     return bad

@@ -103,7 +103,7 @@ class _Glue:
     def _go_on(self, pointers: Sequence[Value], single: ir.Function | None = None) -> None:
         weights, inputs, outputs, state, workspace = pointers
         streaming = self.streaming
-        self._check_sizes()
+        self._check_sizes(self.library.untimed_bounds(TIME))
         needed = [
             *([state] if streaming.slots else []),
             *([workspace] if streaming.copied else []),
@@ -170,12 +170,14 @@ class _Glue:
         self.emit = Emit.begin(function, self.target, symbols)
         self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
         if checked:
-            self._check_sizes()
+            whole = name.startswith("run")
+            untimed = self.library.untimed_bounds(TIME)
+            self._check_sizes(self.library.bounds if whole else untimed)
         self.part = [alone(self.emit)] if self.library.shared else []
         return function, list(function.args[: 1 + pointers])
 
-    def _check_sizes(self) -> None:
-        self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
+    def _check_sizes(self, bounds: Sequence[Dim]) -> None:
+        self.emit.fail_if(bad_size(self.emit, bounds), BAD_SIZE)
 
     def _refuse_null(self, pointers: Sequence[Value]) -> None:
         for pointer in pointers:

@@ -108,7 +108,7 @@ class _Glue:
         pointers = self.function.args[: 1 + len(blocks)]
         self.blocks: dict[str, Value] = dict(zip(("weights", *blocks), pointers, strict=True))
         self.emit = Emit.begin(self.function, target, library.symbols)
-        self.emit.fail_if(bad_size(self.emit), BAD_SIZE)
+        self.emit.fail_if(bad_size(self.emit, library.bounds), BAD_SIZE)
         for block in blocks:
             if block != "workspace":
                 self.refuse_null(self.blocks[block])

@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
+from rnncc.frontends.onnx.signature import TEXT, check_node, schema_of, signature_of
 from rnncc.frontends.onnx.values import Array, Dims, Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dtype_of, shape_text
+from rnncc.ir.types import dims_of, dtype_of, shape_text
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -25,7 +27,6 @@ INTEGERS = ("i32", "i64")
 NUMBERS = (*FLOATS, *INTEGERS)
 COMPUTED = (*NUMBERS, "i1")
 """The types that compiled code computes in."""
-TEXT = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
 ATTRIBUTES = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8}
 """Field of an attribute -> the type of attributes whose value it holds."""
 
@@ -57,33 +58,18 @@ class Node:
         opset: the version of the operators of its domain.
     """
 
-    def __init__(self, op: NodeProto, scope: Scope, opset: int, schema: Any, place: str) -> None:
+    def __init__(self, op: NodeProto, scope: Scope, opset: int, domain: str, place: str) -> None:
         self.op, self.scope, self.opset = op, scope, opset
         self.location = Location(scope.model.file, place)
         self.b: Build = scope.b
-        self._schema = schema
+        self._schema = schema_of(op.op_type, opset, domain)
+        signature = signature_of(op.op_type, opset, domain)
         self._attributes = {a.name: a for a in op.attribute}
         self.inputs = [scope.read(name, self.location) if name else None for name in op.input]
         while self.inputs and self.inputs[-1] is None:
             self.inputs.pop()
-        self._check()
-
-    def _check(self) -> None:
-        """Number of inputs and outputs, and the attributes that there must be."""
-        schema = self._schema
-        if schema is None:
-            return
-        count = len(self.op.input)
-        if not schema.min_input <= count <= schema.max_input:
-            raise self.error(f"has {count} inputs, expected {_range(schema)}")
-        if len(self.op.output) > schema.max_output:
-            raise self.error(f"has {len(self.op.output)} outputs, at most {schema.max_output}")
-        for index, formal in enumerate(schema.inputs[: schema.min_input]):
-            if formal.option.name == "Single" and not self.has(index):
-                raise self.error(f"lacks its input {formal.name!r}")
-        for name, attribute in schema.attributes.items():
-            if attribute.required and name not in self._attributes:
-                raise self.error(f"lacks the attribute {name!r}")
+        if signature is not None:
+            check_node(self, signature)
 
     @property
     def inside(self) -> str:
@@ -262,19 +248,27 @@ class Node:
             raise self.error(f"axes {list(axes)} name one twice")
         return found
 
+    def check_broadcast(self) -> None:
+        """Raise `CompileError` unless the shapes of all inputs broadcast as NumPy's do."""
+        try:
+            shapes = [v.known.shape for v in self.inputs if v is not None and v.known is not None]
+            np.broadcast_shapes(*shapes)
+        except ValueError as error:
+            shown = " and ".join(shape_text(v.dims) for v in self.inputs if v is not None)
+            raise self.error(f"shapes do not broadcast: {shown}") from error
+
     # Results
+
+    def like(self, y: SSAValue, x: SSAValue) -> SSAValue:
+        """y; raises `CompileError` if it has grown beyond x's shape by broadcasting."""
+        if dims_of(y) != dims_of(x):
+            shapes = f"{shape_text(dims_of(x))} to {shape_text(dims_of(y))}"
+            raise self.error(f"would broadcast {shapes}")
+        return y
 
     def full(self, value: float, like: SSAValue | str) -> SSAValue:
         """One number, of a type."""
         return self.b.fill(value, (), like if isinstance(like, str) else dtype_of(like))
-
-
-def _range(schema: Any) -> str:
-    """How many inputs there may be."""
-    least, most = schema.min_input, schema.max_input
-    if least == most:
-        return str(least)
-    return f"at least {least}" if most > 1000 else f"{least} to {most}"
 
 
 def _decoded(text: str | bytes) -> str:

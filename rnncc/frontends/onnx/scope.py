@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.errors import CompileError, Location
+from rnncc.errors import CompileError, InternalError, Location
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_key, inlined
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, TEXT, Node, Operator
-from rnncc.frontends.onnx.reading import Tensors, onnx_package, opsets_of, plain_domain
+from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
+from rnncc.frontends.onnx.signature import schema_of
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
-from rnncc.frontends.onnx.values import Array, Value
+from rnncc.frontends.onnx.values import Array, SizeOverflow, Value
 from rnncc.ir.build import Build
 from rnncc.ir.dims import product
 from rnncc.ir.types import shape_text
@@ -36,8 +36,6 @@ MAX_ELEMENTS = 1 << 33
 """Of one value."""
 MAX_FOLDED = 1 << 26
 """How many numbers are computed at import."""
-MISFITS = (ValueError, IndexError, KeyError, TypeError, ArithmeticError, MemoryError)
-"""What Python and NumPy say of numbers that no operator has."""
 LITERAL = 16
 """Numbers that stand in the code rather than among the parameters."""
 EXACT = 2**53
@@ -233,7 +231,7 @@ class Scope:
             raise Unsupported(location, what, "rnncc ops --onnx lists those that are")
         if schema is None and not domain:
             raise CompileError(location, f"opset {opset} has no operator {name}")
-        node = Node(op, self, opset, schema, place)
+        node = Node(op, self, opset, domain, place)
         if operator is None:
             self._call(op, definition_of(node, schema), place)
             return
@@ -242,10 +240,13 @@ class Scope:
                 results = self._fold(node, operator)
                 if results is None:
                     results = operator.build(node)
-        except MISFITS as error:
-            what = "has inputs or attributes that do not fit"
-            raise node.error(f"{what} ({type(error).__name__}: {error})") from error
-        self._store(node, results)
+            self._store(node, results)
+        except SizeOverflow as error:
+            raise node.error("computes a size beyond int64") from error
+        except (CompileError, InternalError, KeyboardInterrupt, MemoryError):
+            raise
+        except Exception as error:
+            raise InternalError.at(location, error) from error
 
     def _fold(self, node: Node, operator: Operator) -> Any:
         """The outputs, where all inputs are known and that decides them."""
@@ -330,16 +331,6 @@ def _applied(function: Scalar) -> Operator:
         return n.b.apply(function, *(n.x(i, FLOATS) for i in range(len(n.inputs))))
 
     return Operator(build)
-
-
-@lru_cache(maxsize=4096)
-def schema_of(kind: str, opset: int, domain: str) -> Any:
-    """What the standard says of an operator; None where it has none."""
-    onnx = onnx_package()
-    try:
-        return onnx.defs.get_schema(kind, opset, domain)
-    except onnx.defs.SchemaError:
-        return None
 
 
 def _place(op: NodeProto, index: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import gcd
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def divide(x: Dim, y: Dim) -> Dim:
     exact = x.divide(y)
     if exact is not None:
         return exact
-    if y.is_static and int(y) > 1:
+    if y.is_static and int(y) > 1 and _is_never_negative(x):
         count = int(y)
         rest = x.coefficient() % count
         whole = (x - rest).divide(y)
@@ -104,7 +105,24 @@ def _equal(x: Dim, y: Dim) -> bool:
         return int(rest) == 0
     if _is_natural(rest - 1) or _is_natural(-rest - 1):
         return False
+    if rest.coefficient() % gcd(*(factor for monomial, factor in rest.terms if monomial)):
+        return False  # 2*N is never 1
     raise Undecided
+
+
+def may_equal(x: Dim, y: Dim | int) -> bool:
+    """Whether two sizes may be equal, as far as formulas show."""
+    try:
+        return decide("eq", x, Dim.of(y))
+    except Undecided:
+        return True
+
+
+def _is_never_negative(dim: Dim) -> bool:
+    """Whether a size is 0 or more for all symbols that are at least 1."""
+    if any("/" in name for monomial, _ in dim.terms for name in monomial):
+        return _is_natural(dim)
+    return _is_natural(dim.substitute({name: Dim.of(name) + 1 for name in dim.symbols}))
 
 
 def _is_natural(dim: Dim) -> bool:

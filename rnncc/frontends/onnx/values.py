@@ -19,6 +19,14 @@ NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
 """Our element types by NumPy's."""
 
 
+LARGEST = 2**63 - 1
+"""The largest int64."""
+
+
+class SizeOverflow(Exception):
+    """A size, or a number in its formula, is beyond int64."""
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
     """One value of a graph.
@@ -111,6 +119,8 @@ def as_objects(array: Array) -> Array:
 def _as_numbers(array: Array) -> Array:
     """Sizes as numbers, where all of them are."""
     flat = [Dim.of(d) for d in array.reshape(-1)]
+    if any(abs(factor) > LARGEST for d in flat for _, factor in d.terms):
+        raise SizeOverflow
     if all(d.is_static for d in flat):
         return np.array([int(d) for d in flat], np.int64).reshape(array.shape)
     return as_objects(array)

@@ -112,7 +112,8 @@ class Reduce(RnnOp):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         x, reduce = arrays[0], REDUCTIONS[self.kind.data]
         initial = empty_value(self.kind.data, x.dtype)
-        return np.asarray(reduce(x, axis=get_ints(self.axes), initial=initial))
+        y = reduce(x, axis=get_ints(self.axes), initial=initial)
+        return np.asarray(y, x.dtype)  # NumPy sums int32 as int64
 
     def vjp(self, b: Build, dy: SSAValue) -> Grads:
         """A sum's to every element; an extremum's in equal shares to all elements that reach it."""

@@ -300,11 +300,11 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     ),
     "a list in a list": (
         [LISTED, node("SequenceInsert", "s s", "y")],
-        "node 'y' (SequenceInsert): puts a list of 2 into a list, which holds tensors",
+        "node 'y' (SequenceInsert): input \"s\" is a list of 2, not a tensor",
     ),
     "elements of two types": (
         [node("SequenceConstruct", "x zero", "y")],
-        "node 'y' (SequenceConstruct): makes a list of elements of the types f32, i64",
+        "node 'y' (SequenceConstruct): has inputs of types float32 and int64, which must be equal",
     ),
     "a computed place": (
         [LISTED, node("SequenceAt", "s k", "y")],

@@ -10,7 +10,7 @@ from rnncc.frontends.onnx.ops.elementwise import folded, of_floats
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
 from rnncc.ir.composites import gelu, plus, soft_sign, times
-from rnncc.ir.types import dtype_of
+from rnncc.ir.types import dtype_of, shape_text
 
 
 def softplus(b: Build, x: SSAValue) -> SSAValue:
@@ -157,8 +157,15 @@ def _clip(n: Node) -> SSAValue:
         return x
     for index, function in ((1, n.b.maximum), (2, n.b.minimum)):
         limit = n.maybe(index, NUMBERS)
-        x = x if limit is None else function(x, limit)
+        x = x if limit is None else function(x, _scalar(n, index, limit))
     return x
+
+
+def _scalar(n: Node, index: int, value: SSAValue) -> SSAValue:
+    """A limit without axes; raises `CompileError` unless it is one number."""
+    if any(d != 1 for d in n.dims(index)) or len(n.dims(index)) > 1:
+        raise n.error(f"has a limit of shape {shape_text(n.dims(index))}, expected one number")
+    return n.b.reshape(value, ())
 
 
 def _fold_clip(n: Node, arrays: list[Array]) -> Array | None:
@@ -166,7 +173,7 @@ def _fold_clip(n: Node, arrays: list[Array]) -> Array | None:
     if n.opset < 11 or any(a.dtype == object for a in arrays):
         return None
     for index, function in ((1, np.maximum), (2, np.minimum)):
-        x = function(x, arrays[index]) if n.has(index) else x
+        x = function(x, np.asarray(n.scalar(index), x.dtype)) if n.has(index) else x
     return x
 
 

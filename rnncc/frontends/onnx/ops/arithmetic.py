@@ -26,6 +26,7 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None) -> FoldOne:
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
         a, b = arrays
+        n.check_broadcast()
         if a.dtype == object or b.dtype == object:
             return None if of_sizes is None else sizes.by_element(of_sizes, a, b)
         return np.asarray(numpy(a, b))
@@ -42,11 +43,17 @@ def _binary(function: Binary, formula: str) -> Any:
 
 
 def _truncated(a: Array, b: Array) -> Array:
+    """A / B, of integers towards zero."""
     if a.dtype.kind == "f":
         return np.divide(a, b)
-    if (b == 0).any():
-        raise ValueError("division by zero")
     return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
+
+
+def _fold_div(n: Node, arrays: list[Array]) -> Array | None:
+    b = arrays[1]
+    if b.dtype != object and b.dtype.kind in "iu" and (b == 0).any():
+        raise n.error("divides integers by 0")
+    return folded(_truncated, sizes.divide)(n, arrays)
 
 
 def _mod(n: Node) -> SSAValue:
@@ -87,7 +94,8 @@ def _pow(n: Node) -> SSAValue:
 
 def _fold_pow(n: Node, arrays: list[Array]) -> Array | None:
     a, b = arrays
-    if a.dtype == object or b.dtype == object:
+    n.check_broadcast()
+    if a.dtype == object or b.dtype == object or (a.dtype.kind in "iu" and (b < 0).any()):
         return None
     return np.asarray(np.power(a, b)).astype(a.dtype)
 
@@ -104,6 +112,7 @@ def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes) -> FoldOne:
     fold_two = folded(numpy, of_sizes)
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
+        n.check_broadcast()
         total: Array | None = arrays[0]
         for array in arrays[1:]:
             total = None if total is None else fold_two(n, [total, array])
@@ -136,8 +145,7 @@ OPERATORS: dict[str, Operator] = {
     "Sub": Operator(_binary(SUB, "A - B."), folded(np.subtract, sizes.subtract)),
     "Mul": Operator(_binary(MUL, "A · B."), folded(np.multiply, sizes.multiply)),
     "Div": Operator(
-        _binary(Build.div, "A / B; of integers towards zero, where A / 0 is 0."),
-        folded(_truncated, sizes.divide),
+        _binary(Build.div, "A / B; of integers towards zero, where A / 0 is 0."), _fold_div
     ),
     "Mod": Operator(_mod, _fold_mod),
     "Pow": Operator(_pow, _fold_pow),

@@ -32,7 +32,7 @@ def _if(n: Node) -> list[Any]:
     branches = [n.graph("then_branch"), n.graph("else_branch")]
     known = n.value(0).numbers
     if known is not None:
-        taken = branches[0] if bool(known.reshape(-1)[0]) else branches[1]
+        taken = branches[0] if bool(n.scalar(0)) else branches[1]
         return inline(n, taken, {})
     gate, values, made = n.b.reshape(n.x(0, ("i1",)), ()), list[Value](), list[SSAValue]()
     for graph in branches:
@@ -143,6 +143,8 @@ def _scan_9(n: Node) -> list[Any]:
     if count < 1 or states < 0 or len(graph.input) != len(n.inputs):
         raise n.error(f"has {len(n.inputs)} inputs, {count} of them sequences")
     outputs = len(graph.output) - states
+    if outputs < 0:
+        raise n.error(f"has {states} states, its body {len(graph.output)} outputs")
     axes = _each(n, "scan_input_axes", count)
     backwards = _each(n, "scan_input_directions", count)
     out_axes = _each(n, "scan_output_axes", outputs)
@@ -190,6 +192,10 @@ def _scan_8(n: Node) -> list[Any]:
     given = [n.x(i) for i in range(1, len(n.op.input))]
     states = len(given) - count
     backwards = _each(n, "directions", count)
+    if count < 1 or states < 0 or len(graph.input) != len(given):
+        raise n.error(f"has {len(given)} inputs, {count} of them sequences")
+    if any(len(dims_of(x)) < 1 + (at >= states) for at, x in enumerate(given)):
+        raise n.error("has an input without an axis for the batch, or for the sequence")
     captures = captures_of(n, graph)
     step = _step(n, graph, captures)
     xs = [

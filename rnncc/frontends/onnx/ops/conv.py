@@ -46,6 +46,13 @@ class Geometry:
         """How many elements a window spans."""
         return (self.kernel[axis] - 1) * self.dilations[axis] + 1
 
+    def check_fits(self, axis: int, size: Dim) -> None:
+        """Refuse windows that are longer than a padded axis: the standard has no result."""
+        whole = size + sum(self.pads[axis])
+        if whole.is_static and int(whole) < self.reach(axis):
+            what = f"has windows over {self.reach(axis)} elements on an axis of {whole}"
+            raise self.n.unsupported(what)
+
     def fit(self, sizes: Sequence[Dim]) -> None:
         """Turn `auto_pad` into pads."""
         if self.auto == "VALID":
@@ -100,6 +107,8 @@ def _conv(n: Node) -> SSAValue:
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(1))}"
         raise n.error(what)
+    for axis, size in enumerate(dims[2:]):
+        geometry.check_fits(axis, size)
     try:
         y = convolution(
             n.b,
@@ -119,7 +128,8 @@ def _conv(n: Node) -> SSAValue:
 def _conv_transpose(n: Node) -> SSAValue:
     """The opposite of Conv: windows of X times weights, laid over each other, plus a bias.
 
-    Refused: elements other than float32; weights of open sizes; more than 1024 taps of an axis.
+    Refused: elements other than float32; weights of open sizes; more than 1024 taps of an axis;
+    auto_pad SAME_UPPER or SAME_LOWER with windows shorter than their stride.
     """
     b, dims, weights = n.b, n.dims(0), n.static(1)
     kernel, groups = _kernel(n), n.integer("group", 1)
@@ -139,6 +149,8 @@ def _conv_transpose(n: Node) -> SSAValue:
         parts.append(b.reshape(made, (*dims_of(made)[:-1], outputs, *kernel)))
     y = b.concat(parts, rank + 1) if groups > 1 else parts[0]
     extra = n.integers("output_padding", [0] * rank)
+    if len(extra) != rank or min(extra) < 0:
+        raise n.error(f"attribute 'output_padding' = {extra} for {rank} axes")
     totals = _transposed_sizes(n, geometry, dims[2:], extra)
     for axis in range(rank):
         y = _laid_over(n, y, axis, rank, geometry, totals[axis])
@@ -165,52 +177,68 @@ def _laid_over(
 def _transposed_sizes(
     n: Node, g: Geometry, sizes: Sequence[Dim], extra: list[int]
 ) -> list[tuple[Dim, int]]:
-    """Of each axis: its size, and how much is cut off in front."""
-    shape, found = n.integers("output_shape", []), list[tuple[Dim, int]]()
+    """Of each axis: its size, and how much is cut off in front.
+
+    Of an odd total of padding SAME_UPPER has the larger half at the end, every other `auto_pad` at
+    the start.
+    """
+    rank, found = len(sizes), list[tuple[Dim, int]]()
+    shape = n.integers("output_shape", [])
+    if len(shape) not in (0, rank, rank + 2) or min(shape, default=0) < 0:
+        raise n.error(f"attribute 'output_shape' = {shape} for {rank} axes")
     for axis, size in enumerate(sizes):
         whole = (size - 1) * g.strides[axis] + g.reach(axis) + extra[axis]
         if not shape and not g.auto.startswith("SAME"):
             pads = (0, 0) if g.auto == "VALID" else g.pads[axis]
             found.append((whole - sum(pads), pads[0]))
             continue
-        want = Dim.of(shape[axis - len(sizes)]) if shape else size * g.strides[axis]
-        cut = whole - want
+        result = Dim.of(shape[axis - rank]) if shape else size * g.strides[axis]
+        cut = whole - result
         if not cut.is_static:
-            raise n.unsupported(f"wants {want} of {whole} elements", "--shape gives a size")
-        less = max(int(cut), 0) // 2
-        found.append((want, less if g.auto != "SAME_LOWER" else max(int(cut), 0) - less))
+            raise n.unsupported(f"wants {result} of {whole} elements", "--shape gives a size")
+        if int(cut) < 0 and not shape:  # the standard says the product, ONNX Runtime `whole`
+            what = f"reaches {g.reach(axis)} elements in strides of {g.strides[axis]}"
+            raise n.unsupported(f"{what}, of which auto_pad cannot make {result}")
+        total = max(int(cut), 0)
+        found.append((result, total // 2 if g.auto == "SAME_UPPER" else total - total // 2))
     return found
 
 
-def _windows(
-    n: Node, x: SSAValue, g: Geometry, value: float, beyond: float | None = None
-) -> tuple[SSAValue, list[int]]:
-    """Windows of each axis of space of X, and the axes of their taps.
+def _windows(n: Node, x: SSAValue, g: Geometry, value: float) -> tuple[SSAValue, list[int]]:
+    """Windows of each axis of space of X, and the axes of their taps; `value` stands around X."""
+    taps = list[int]()
+    for axis in range(len(g.kernel)):
+        at = 2 + 2 * axis
+        x = _windows_along(n, x, at, g, axis, value, value)
+        taps.append(at + 1)
+    return x, taps
+
+
+def _windows_along(
+    n: Node, x: SSAValue, at: int, g: Geometry, axis: int, value: float, beyond: float
+) -> SSAValue:
+    """Windows of one axis of space, which is axis `at` of x, and their taps behind it.
 
     Args:
         value: what stands in the pads.
-        beyond: what stands behind them, where a last window reaches there; `value` without it.
+        beyond: what stands behind them, where a last window reaches there.
     """
-    b, taps = n.b, list[int]()
-    for axis, (before, behind) in enumerate(g.pads):
-        at = 2 + 2 * axis
-        size = dims_of(x)[at]
-        count = _count(n, g, axis, size)
-        whole = size + before + behind
-        x = b.pad(x, at, before, whole, value)
-        if count.is_static and whole.is_static:
-            reach = (int(count) - 1) * g.strides[axis] + g.reach(axis)
-            filler = value if beyond is None else beyond
-            x = b.pad(x, at, 0, Dim.of(max(int(whole), reach)), filler)
-        x = b.windows(x, at, 0, count, g.strides[axis], g.kernel[axis], g.dilations[axis])
-        taps.append(at + 1)
-    return x, taps
+    b, (before, behind) = n.b, g.pads[axis]
+    size = dims_of(x)[at]
+    count = _count(n, g, axis, size)
+    whole = size + before + behind
+    x = b.pad(x, at, before, whole, value)
+    if count.is_static and whole.is_static:
+        reach = (int(count) - 1) * g.strides[axis] + g.reach(axis)
+        x = b.pad(x, at, 0, Dim.of(max(int(whole), reach)), beyond)
+    return b.windows(x, at, 0, count, g.strides[axis], g.kernel[axis], g.dilations[axis])
 
 
 def _count(n: Node, g: Geometry, axis: int, size: Dim) -> Dim:
     """How many windows there are; with `ceil_mode` the last one may reach beyond the pads."""
     before, behind = g.pads[axis]
     stride, whole = g.strides[axis], size + before + behind
+    g.check_fits(axis, size)
     if not n.integer("ceil_mode", 0):
         try:
             return window_count(whole, g.kernel[axis], stride, g.dilations[axis])
@@ -230,14 +258,27 @@ def _pooled(n: Node) -> tuple[SSAValue, Geometry]:
     if len(kernel) != len(dims) - 2 or min(kernel, default=0) < 1:
         raise n.error(f"attribute 'kernel_shape' = {kernel} for data {shape_text(dims)}")
     geometry = Geometry(n, kernel)
+    _check_same(n, geometry, dims[2:])
     geometry.fit(dims[2:])
     return x, geometry
+
+
+def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
+    """Refuse automatic pads of which the standard and ONNX Runtime make different windows."""
+    for axis, size in enumerate(sizes) if g.auto.startswith("SAME") else ():
+        if g.dilations[axis] > 1:
+            raise n.unsupported(f"attribute 'auto_pad' = {g.auto!r} with dilations")
+        last = (-(-int(size) // g.strides[axis]) - 1) * g.strides[axis] if size.is_static else 0
+        if size.is_static and last + g.reach(axis) < int(size):
+            what = f"attribute 'auto_pad' = {g.auto!r} with windows of {g.kernel[axis]}"
+            raise n.unsupported(f"{what} in strides of {g.strides[axis]} on {size} elements")
 
 
 def _max_pool(n: Node) -> SSAValue:
     """The largest element of each window.
 
-    Refused: elements other than float32; the places of the largest.
+    Refused: elements other than float32; the places of the largest; auto_pad SAME_UPPER and
+    SAME_LOWER with dilations, or windows shorter than their stride.
     """
     x, geometry = _pooled(n)
     windows, taps = _windows(n, x, geometry, -math.inf)
@@ -247,23 +288,39 @@ def _max_pool(n: Node) -> SSAValue:
 def _average_pool(n: Node) -> SSAValue:
     """The mean of each window, of its elements within X or of all.
 
-    Refused: elements other than float32.
+    Refused: elements other than float32; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
+    windows shorter than their stride.
     """
     x, geometry = _pooled(n)
     windows, taps = _windows(n, x, geometry, 0.0)
     sums = n.b.reduce("sum", windows, taps)
+    return n.b.div(sums, _counted(n, geometry))
+
+
+def _counted(n: Node, g: Geometry) -> SSAValue:
+    """How many elements each window has, of a shape that broadcasts: along each axis, multiplied.
+
+    Pads count if asked for; what a last window has behind them never does.
+    """
+    b, rank, counts = n.b, len(g.kernel), n.b.fill(1.0, ())
     included = float(bool(n.integer("count_include_pad", 0)))
-    ones, _ = _windows(n, n.b.fill(1.0, n.dims()), geometry, included, 0.0)
-    return n.b.div(sums, n.b.reduce("sum", ones, taps))
+    for axis, size in enumerate(n.dims()[2:]):
+        ones = _windows_along(n, b.fill(1.0, (size,)), 0, g, axis, included, 0.0)
+        line = b.reduce("sum", ones, [1])
+        counts = b.mul(counts, b.reshape(line, (*dims_of(line), *[1] * (rank - 1 - axis))))
+    return counts
 
 
 def _lp_pool(n: Node) -> SSAValue:
     """(Σ |X|^p)^(1/p) of each window.
 
-    Refused: elements other than float32.
+    Refused: elements other than float32; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
+    windows shorter than their stride.
     """
     x, geometry = _pooled(n)
     p = n.integer("p", 2)
+    if p < 1:
+        raise n.error(f"attribute 'p' = {p} is below 1")
     windows, taps = _windows(n, x, geometry, 0.0)
     total = n.b.reduce("sum", power(n.b, n.b.abs(windows), p), taps)
     return power(n.b, total, 1 / p)

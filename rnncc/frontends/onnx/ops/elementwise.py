@@ -190,8 +190,8 @@ def _fold_cast(n: Node, arrays: list[Array]) -> Array | None:
     dtype = dtype_name(kind)
     if x.dtype == object:
         return x if dtype in INTEGERS else None
-    if dtype == "text":
-        raise n.unsupported("casts to text, which is not supported")
+    if dtype in ("text", "an unknown type"):
+        raise n.unsupported(f"casts to {dtype}, which is not supported")
     if dtype not in NUMPY and n.given("saturate"):
         return None
     return x.astype(onnx_package().helper.tensor_dtype_to_np_dtype(kind))

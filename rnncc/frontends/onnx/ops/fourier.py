@@ -42,8 +42,8 @@ def _dft(n: Node) -> SSAValue:
     Refused: open or computed lengths; more than 4096 elements; the inverse.
     """
     b, dims = n.b, n.dims()
-    x, parts = n.x(0, FLOATS), dims[-1]
-    if parts not in (1, 2) or len(dims) < 2:
+    x = n.x(0, FLOATS)
+    if len(dims) < 2 or dims[-1] not in (1, 2):
         raise n.error(f"has data of shape {shape_text(dims)}, whose last axis is not 1 or 2")
     at = (n.scalar(2) if n.has(2) else -2) if n.opset >= 20 else n.integer("axis", 1)
     axis, onesided = n.axis(at, len(dims)), bool(n.integer("onesided", 0))
@@ -59,6 +59,8 @@ def _dft(n: Node) -> SSAValue:
         x = b.pad(x, axis, 0, Dim.of(length), 0.0)
     elif length is not None:
         x = b.slice(x, axis, 0, length)
+    if length is not None and length < 1:
+        raise n.error(f"transforms {length} elements")
     count = int(dims_of(x)[axis])
     last = len(dims) - 2
     y = _transformed(n, move_axis(b, x, axis, last), count // 2 + 1 if onesided else count)
@@ -73,9 +75,11 @@ def _stft(n: Node) -> SSAValue:
     b, dims = n.b, n.dims()
     x, step = n.x(0, FLOATS), int(n.scalar(1))
     window = n.value(2) if n.has(2) else None
-    length = int(n.scalar(3)) if n.has(3) else int(window.dims[0]) if window else 0
+    if len(dims) not in (2, 3) or (len(dims) == 3 and dims[2] not in (1, 2)):
+        raise n.error(f"has a signal of shape {shape_text(dims)}")
+    length = int(n.scalar(3)) if n.has(3) else (n.static(2) or [0])[0] if window else 0
     parts = int(dims[2]) if len(dims) == 3 else 1
-    if length < 1 or step < 1:
+    if length < 1 or step < 1 or (window is not None and n.dims(2) != (length,)):
         raise n.error(f"has windows of {length} in steps of {step}")
     x = b.reshape(x, (*dims[:2], parts))
     try:

@@ -13,15 +13,16 @@ from rnncc.ir.composites import plus, soft_sign, times
 
 Function = Callable[[Build, SSAValue], SSAValue]
 
-DEFAULTS: dict[str, tuple[float | None, float | None]] = {
-    "affine": (1.0, 0.0),
-    "leakyrelu": (0.01, None),
-    "thresholdedrelu": (1.0, None),
-    "scaledtanh": (1.0, 1.0),
+DEFAULTS: dict[str, tuple[float, ...]] = {
+    "affine": (),
+    "leakyrelu": (0.01,),
+    "thresholdedrelu": (),
+    "scaledtanh": (),
     "hardsigmoid": (0.2, 0.5),
-    "elu": (1.0, None),
+    "elu": (1.0,),
 }
-"""Functions with parameters -> what alpha and beta are where they are not given."""
+"""Functions with parameters -> what alpha and beta are where they are not given. Of those without
+defaults the standard says none, or another one than ONNX Runtime."""
 PLAIN: dict[str, Function] = {
     "relu": Build.relu,
     "tanh": Build.tanh,
@@ -39,12 +40,12 @@ def _scaled_tanh(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     return times(b, b.tanh(times(b, x, beta)), alpha)
 
 
-WITH_ONE: dict[str, Callable[[Build, SSAValue, float], SSAValue]] = {
+WITH_ONE: dict[str, Callable[..., SSAValue]] = {
     "leakyrelu": act.leaky_relu,
     "thresholdedrelu": act.thresholded_relu,
     "elu": act.elu,
 }
-WITH_TWO: dict[str, Callable[[Build, SSAValue, float, float], SSAValue]] = {
+WITH_TWO: dict[str, Callable[..., SSAValue]] = {
     "affine": _affine,
     "scaledtanh": _scaled_tanh,
     "hardsigmoid": act.hard_sigmoid,
@@ -73,11 +74,12 @@ def _activation(n: Node, name: str, alphas: list[float], betas: list[float]) -> 
     if name not in DEFAULTS:
         known = ", ".join(sorted([*PLAIN, *DEFAULTS]))
         raise n.error(f"attribute 'activations' names {name[:40]!r}, not one of {known}")
-    alpha, beta = DEFAULTS[name]
-    a = alphas.pop(0) if alphas and alpha is not None else alpha
-    c = betas.pop(0) if betas and beta is not None else beta
-    assert a is not None
-    if name in WITH_ONE:
-        return lambda b, x: WITH_ONE[name](b, x, a)
-    assert c is not None
-    return lambda b, x: WITH_TWO[name](b, x, a, c)
+    two = name in WITH_TWO
+    names = ("activation_alpha", "activation_beta")[: 1 + two]
+    parameters = list[float]()
+    for at, (attribute, values) in enumerate(zip(names, (alphas, betas), strict=False)):
+        if not values and not DEFAULTS[name]:
+            what = f"attribute {attribute!r} has no value for {name!r}"
+            raise n.unsupported(what, "the standard has no default, or ONNX Runtime another")
+        parameters.append(values.pop(0) if values else DEFAULTS[name][at])
+    return lambda b, x: (WITH_TWO if two else WITH_ONE)[name](b, x, *parameters)

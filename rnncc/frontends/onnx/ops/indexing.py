@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
@@ -13,6 +14,7 @@ from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.build import Build
 from rnncc.ir.composites import strided
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.source import Constant, Iota
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 
 
@@ -60,8 +62,10 @@ def gathered(n: Node, x: SSAValue, axis: int) -> SSAValue:
     return n.b.gather(x, _index(n, 1, dims[axis]), axis)
 
 
-def _fold_gather(n: Node, arrays: list[Array]) -> Array:
+def _fold_gather(n: Node, arrays: list[Array]) -> Array | None:
     x, index = arrays
+    if index.dtype == object:
+        return None
     axis = n.axis(n.integer("axis", 0), x.ndim)
     return np.asarray(np.take(x, checked(n, index, x.shape[axis]), axis))
 
@@ -75,48 +79,73 @@ def _gather_elements(n: Node) -> SSAValue:
 
     Refused: X of open sizes.
     """
-    b, dims = n.b, n.static(0)
+    b, dims, shape = n.b, n.static(0), n.dims(1)
     axis = n.axis(n.integer("axis", 0), len(dims))
+    _check_elements(n, dims, axis)
     index = b.cast(_index(n, 1, Dim.of(dims[axis])), "i64")
-    return b.gather(b.reshape(n.x(), (prod(dims),)), _places(b, index, dims, axis), 0)
+    places = [b.iota(shape, other, "i64") for other in range(len(dims))]
+    places[axis] = index
+    return b.gather(b.reshape(n.x(), (prod(dims),)), _flat_place(b, places, dims), 0)
 
 
-def _places(b: Build, index: SSAValue, dims: list[int], axis: int) -> SSAValue:
-    """The numbers, in a flat tensor, of elements given by an index along one axis."""
-    steps = _strides(dims)
-    total = b.mul(index, b.fill(steps[axis], (), "i64"))
-    for other, step in enumerate(steps):
-        if other != axis:
-            number = b.iota(dims_of(index), other, "i64")
-            total = b.add(total, b.mul(number, b.fill(step, (), "i64")))
-    return total
+def _check_elements(n: Node, dims: list[int], axis: int) -> None:
+    """Raise `CompileError` unless indices are of X's rank and, beside an axis, within its shape."""
+    shape = n.dims(1)
+    inside = len(shape) == len(dims) and all(
+        at == axis or not size.is_static or int(size) <= dims[at] for at, size in enumerate(shape)
+    )
+    if not inside:
+        what = f"has indices of shape {shape_text(shape)} for data {shape_text(dims)}"
+        raise n.error(f"{what} along axis {axis}")
+    if not all(size.is_static for at, size in enumerate(shape) if at != axis):
+        what = f"has indices of shape {shape_text(shape)}, which may be larger than the data"
+        raise n.unsupported(what, "--shape gives an input's sizes")
+
+
+def _flat_place(b: Build, places: list[SSAValue], dims: list[int]) -> SSAValue:
+    """The numbers of elements in a flat tensor, by their place along each axis of size `dims`; -1,
+    which is an error of a gather, where one is outside of its axis."""
+    total = outside = None
+    for place, size, step in zip(places, dims, _strides(dims), strict=True):
+        part = b.mul(place, b.fill(step, (), "i64"))
+        total = part if total is None else b.add(total, part)
+        if isinstance(place.owner, (Iota, Constant)):
+            continue  # within it
+        below = b.compare("lt", place, b.fill(0, (), "i64"))
+        beyond = b.logical("or", below, b.compare("ge", place, b.fill(size, (), "i64")))
+        outside = beyond if outside is None else b.logical("or", outside, beyond)
+    assert total is not None
+    return total if outside is None else b.select(outside, b.fill(-1, (), "i64"), total)
 
 
 def _gather_nd(n: Node) -> SSAValue:
     """Y[i...] = X[index[i...]], the last axis of index being a place in X.
 
-    Refused: X of open sizes.
+    Refused: X of open sizes; places of an open number of axes.
     """
-    b, dims = n.b, n.static(0)
-    batch, index = n.integer("batch_dims", 0), b.cast(n.x(1, INTEGERS), "i64")
-    wanted = dims_of(index)
-    depth = int(wanted[-1])
-    if batch + depth > len(dims):
-        raise n.error(f"has places of {depth} numbers in {shape_text(n.dims())}")
-    steps, total = _strides(dims), None
-    for axis in range(batch):
-        place = b.mul(b.iota(wanted[:-1], axis, "i64"), b.fill(steps[axis], (), "i64"))
-        total = place if total is None else b.add(total, place)
+    b, dims, shape, batch = n.b, n.static(0), n.dims(1), n.integer("batch_dims", 0)
+    index = b.cast(n.x(1, INTEGERS), "i64")
+    depth = _depth(n, shape, len(dims) - batch)
+    if not 0 <= batch < len(shape) or shape[:batch] != n.dims()[:batch]:
+        shapes = f"data {shape_text(dims)} and indices {shape_text(shape)}"
+        raise n.error(f"attribute 'batch_dims' = {batch} for {shapes}")
+    places = [b.iota(shape[:-1], axis, "i64") for axis in range(batch)]
     for k in range(depth):
-        part = b.reshape(b.slice(index, len(wanted) - 1, k, 1), wanted[:-1])
-        part = _from_front(n, part, Dim.of(dims[batch + k]))
-        place = b.mul(part, b.fill(steps[batch + k], (), "i64"))
-        total = place if total is None else b.add(total, place)
-    assert total is not None
-    rest = dims[batch + depth :]
-    total = b.div(total, b.fill(prod(rest), (), "i64"))
-    rows = b.reshape(n.x(), (prod(dims) // prod(rest), *rest))
-    return b.gather(rows, total, 0)
+        part = b.reshape(b.slice(index, len(shape) - 1, k, 1), shape[:-1])
+        places.append(_from_front(n, part, Dim.of(dims[batch + k])))
+    lead, rest = dims[: batch + depth], dims[batch + depth :]
+    return b.gather(b.reshape(n.x(), (prod(lead), *rest)), _flat_place(b, places, lead), 0)
+
+
+def _depth(n: Node, shape: Sequence[Dim], most: int) -> int:
+    """How many axes the places have that input 1, of this shape, holds."""
+    if not shape or (shape[-1].is_static and not 1 <= int(shape[-1]) <= most):
+        shown = f"indices {shape_text(shape)} for data {shape_text(n.dims())}"
+        raise n.error(f"has {shown}, of which {most} axes can be counted")
+    if not shape[-1].is_static:
+        what = f"has indices of shape {shape_text(shape)}, whose last size is open"
+        raise n.unsupported(what, "--shape gives a size")
+    return int(shape[-1])
 
 
 def _one_hot(n: Node) -> SSAValue:
@@ -143,6 +172,8 @@ def _trilu(n: Node) -> SSAValue:
     Refused: a k that is computed at run time.
     """
     b, x, dims = n.b, n.x(), n.dims()
+    if len(dims) < 2:
+        raise n.error(f"has data of shape {shape_text(dims)}, expected 2 axes or more")
     shift = int(n.scalar(1)) if n.has(1) else 0
     row, column = (b.iota(dims, len(dims) - k, "i32") for k in (2, 1))
     edge = b.sub(column, row)
@@ -180,7 +211,18 @@ def _compress(n: Node) -> SSAValue:
         axis = n.axis(n.integer("axis"), len(dims))
     else:
         x, axis = b.reshape(x, (product(dims),)), 0
+    size = dims_of(x)[axis]
+    if size.is_static and len(condition) > int(size):
+        raise n.unsupported(f"has {len(condition)} conditions for {size} rows")
     return b.gather(x, b.constant(np.flatnonzero(condition).astype(np.int64)), axis)
+
+
+def _fold_non_zero(n: Node, arrays: list[Array]) -> Array | None:
+    if arrays[0].dtype == object:
+        return None
+    if not arrays[0].ndim:  # unlike NumPy's, its places have no numbers
+        return np.zeros((0, int(arrays[0] != 0)), np.int64)
+    return np.array(np.nonzero(arrays[0]), np.int64)
 
 
 def _non_zero(n: Node) -> SSAValue:
@@ -198,7 +240,11 @@ def _scatter_elements(n: Node) -> SSAValue:
     """
     b, x, dims = n.b, n.x(0, NUMBERS), n.static(0)
     axis = n.axis(n.integer("axis", 0), len(dims))
+    _check_elements(n, dims, axis)
     index, updates, small = _index(n, 1, Dim.of(dims[axis])), n.x(2, NUMBERS), n.static(1)
+    _check_updates(n, n.dims(1))
+    if n.value(1).numbers is None:  # the same numbers, of which one outside is an error
+        index = b.gather(b.iota((dims[axis],), 0, dtype_of(index)), index, 0)
     reduction = n.text("reduction", "none") if n.opset >= 16 else "none"
     if small[axis] > 64 or reduction not in ("none", "add"):
         raise n.unsupported(f"has {small[axis]} updates along the axis, with {reduction}")
@@ -230,11 +276,11 @@ def _scatter_nd(n: Node) -> SSAValue:
     reduction = n.text("reduction", "none") if n.opset >= 16 else "none"
     if reduction not in ("none", "add") or (reduction == "add" and places.size > 4096):
         raise n.unsupported(f"has {places.size} places and the reduction {reduction}")
-    depth, rest = places.shape[-1], dims[places.shape[-1] :]
-    size, count = prod(dims[:depth]), prod(places.shape[:-1])
-    steps = [s // prod(rest) for s in _strides(dims)[:depth]]
-    at = np.where(places < 0, places + np.array(dims[:depth], np.int64), places)
-    numbers: list[int] = (at * np.array(steps, np.int64)).sum(-1).reshape(-1).tolist()
+    depth = _depth(n, n.dims(1), len(dims))
+    lead, rest = dims[:depth], dims[depth:]
+    _check_updates(n, [*n.dims(1)[:-1], *map(Dim.of, rest)])
+    size, count, at = prod(lead), prod(places.shape[:-1]), _checked_places(n, places, lead)
+    numbers: list[int] = (at * np.array(_strides(lead), np.int64)).sum(-1).reshape(-1).tolist()
     rows, new = b.reshape(x, (size, *rest)), b.reshape(updates, (count, *rest))
     if reduction == "add":
         for k, number in enumerate(numbers):
@@ -247,8 +293,26 @@ def _scatter_nd(n: Node) -> SSAValue:
     return b.reshape(b.gather(both, b.constant(source.astype(np.int64)), 0), dims)
 
 
+def _check_updates(n: Node, dims: Sequence[Dim]) -> None:
+    """Raise `CompileError` unless the updates of a scatter are of this shape."""
+    if n.dims(2) != tuple(dims):
+        shown = f"updates of shape {shape_text(n.dims(2))}"
+        raise n.error(f"has {shown}, expected {shape_text(dims)}")
+
+
+def _checked_places(n: Node, places: Array, lead: list[int]) -> Array:
+    """Known places in the first axes of a tensor, counted from the front."""
+    axes = [checked(n, places[..., axis], size) for axis, size in enumerate(lead)]
+    return np.stack(axes, -1)
+
+
 def _fold_scatter_nd(n: Node, arrays: list[Array]) -> Array | None:
     x, places, updates = arrays
+    if places.dtype == object:
+        return None
+    depth = _depth(n, n.dims(1), x.ndim)
+    _check_updates(n, [*n.dims(1)[:-1], *n.dims()[depth:]])
+    places = _checked_places(n, places, list(x.shape[:depth]))
     if n.opset >= 16 and n.text("reduction", "none") != "none":
         return None
     both = x.dtype == object or updates.dtype == object
@@ -264,6 +328,8 @@ def _eye_like(n: Node) -> SSAValue:
     Refused: element types other than float32, int32, int64, bool.
     """
     b, dims = n.b, n.dims()
+    if len(dims) != 2:
+        raise n.error(f"has data of shape {shape_text(dims)}, expected 2 axes")
     dtype = dtype_name(n.integer("dtype")) if n.given("dtype") else n.value(0).dtype
     edge = b.sub(b.iota(dims, 1, "i32"), b.iota(dims, 0, "i32"))
     here = b.compare("eq", edge, b.fill(n.integer("k", 0), (), "i32"))
@@ -289,6 +355,6 @@ OPERATORS: dict[str, Operator] = {
     "Trilu": Operator(_trilu),
     "ReverseSequence": Operator(_reverse_sequence),
     "Compress": Operator(_compress),
-    "NonZero": Operator(_non_zero, lambda n, arrays: np.array(np.nonzero(arrays[0]), np.int64)),
+    "NonZero": Operator(_non_zero, _fold_non_zero),
     "EyeLike": Operator(_eye_like),
 }

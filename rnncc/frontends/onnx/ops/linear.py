@@ -65,7 +65,7 @@ def _gemm(n: Node) -> SSAValue:
     added = n.maybe(2, FLOATS)
     if added is None:
         return made
-    return b.add(made, added if beta == 1 else times(b, added, beta))
+    return n.like(b.add(made, added if beta == 1 else times(b, added, beta)), made)
 
 
 def _einsum(n: Node) -> SSAValue:
@@ -91,12 +91,16 @@ def _einsum(n: Node) -> SSAValue:
 
 
 Term = tuple[SSAValue, list[str]]
+_MARKS = str.maketrans("", "", ",.->")
+"""What an equation holds beside letters."""
 
 
 def _letters(n: Node, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
     """The letters of operands' axes and of the result's; an ellipsis becomes numbers."""
     text = n.text("equation").replace(" ", "")
     left, arrow, right = text.partition("->")
+    if not all(c.isascii() and c.isalpha() for c in text.translate(_MARKS)):
+        raise n.error(f"has the equation {text[:80]!r}, which holds more than letters")
     parts = left.split(",")
     if len(parts) != len(ranks):
         raise n.error(f"has {len(ranks)} inputs for the equation {text[:80]!r}")

@@ -50,6 +50,7 @@ def _where(n: Node) -> SSAValue:
 
 def _fold_where(n: Node, arrays: list[Array]) -> Array:
     condition, x, y = arrays
+    n.check_broadcast()
     if x.dtype == object or y.dtype == object:
         return np.where(condition, as_objects(x), as_objects(y))
     return np.where(condition, x, y)

@@ -73,6 +73,8 @@ def _trip_count(n: Node) -> Dim | None:
     known = n.value(0).known if n.has(0) else None
     if known is None:
         return None
+    if known.size != 1:
+        raise n.error(f"has {known.size} numbers for its trip count")
     count = Dim.of(known.reshape(-1)[0])
     if count.is_static and int(count) >= ENDLESS:
         return None
@@ -97,7 +99,7 @@ def _condition_is_constant(n: Node, graph: GraphProto) -> bool:
         if made.op_type == "Constant" and made.attribute:
             array = n.scope.model.tensors.array(made.attribute[0].t, n.location)
             return bool(np.all(array))
-        if made.op_type not in ("Identity", "Cast"):
+        if made.op_type not in ("Identity", "Cast") or not made.input:
             return False
         condition = made.input[0]
     return False

@@ -10,7 +10,7 @@ from rnncc.frontends.onnx.ops.ranking import place_of
 from rnncc.frontends.onnx.ops.reduce import mean
 from rnncc.ir.composites import by_channel, keep, kept_dims, layer_norm, log_softmax, plus, softmax
 from rnncc.ir.dims import product
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, shape_text
 
 
 def _rows(n: Node) -> tuple[SSAValue, int]:
@@ -60,6 +60,7 @@ def _layer_norm(n: Node) -> list[SSAValue]:
     x, axis = n.x(0, FLOATS), n.axis(n.integer("axis", -1), len(n.dims()))
     scale, bias = n.x(1, FLOATS), n.maybe(2, FLOATS)
     y, average, std = layer_norm(n.b, x, scale, bias, axis, n.real("epsilon", 1e-5))
+    y = n.like(y, x)
     return [y, average, n.b.div(n.b.full_like(std, 1.0), std)]
 
 
@@ -73,10 +74,18 @@ def _batch_norm(n: Node) -> SSAValue:
     if n.opset < 9 and n.integer("spatial", 1) == 0:
         raise n.unsupported("is not spatial")
     b, x = n.b, n.x(0, FLOATS)
-    scale, bias, average, variance = (n.x(i, FLOATS) for i in range(1, 5))
+    scale, bias, average, variance = (_channels(n, i) for i in range(1, 5))
     factor = b.div(scale, b.sqrt(plus(b, variance, n.real("epsilon", 1e-5))))
     offset = b.sub(bias, b.mul(average, factor))
     return b.add(b.mul(x, by_channel(b, factor, x)), by_channel(b, offset, x))
+
+
+def _channels(n: Node, index: int) -> SSAValue:
+    """An input that has one number for each channel of X."""
+    dims, shape = n.dims(), n.dims(index)
+    if len(dims) < 2 or shape != (dims[1],):
+        raise n.error(f"has {shape_text(shape)} numbers for the channels of {shape_text(dims)}")
+    return n.x(index, FLOATS)
 
 
 def _instance_norm(n: Node) -> SSAValue:
@@ -85,7 +94,7 @@ def _instance_norm(n: Node) -> SSAValue:
     Refused: elements other than float32.
     """
     x = n.x(0, FLOATS)
-    scale, bias = (by_channel(n.b, n.x(i, FLOATS), x) for i in (1, 2))
+    scale, bias = (by_channel(n.b, _channels(n, i), x) for i in (1, 2))
     return layer_norm(n.b, x, scale, bias, 2, n.real("epsilon", 1e-5))[0]
 
 
@@ -113,7 +122,7 @@ def _rms_norm(n: Node) -> SSAValue:
     axes = list(range(n.axis(n.integer("axis", -1), rank), rank))
     square = mean(b, b.mul(x, x), axes)
     root = b.sqrt(plus(b, square, n.real("epsilon", float(np.float32(1e-5)))))
-    return b.mul(b.div(x, b.reshape(root, kept_dims(x, axes))), n.x(1, FLOATS))
+    return n.like(b.mul(b.div(x, b.reshape(root, kept_dims(x, axes))), n.x(1, FLOATS)), x)
 
 
 OPERATORS: dict[str, Operator] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -91,7 +92,8 @@ def _cumulative(function: Binary, start: float, formula: str) -> Any:
 def _fold_sums(n: Node, arrays: list[Array]) -> Array | None:
     if n.integer("exclusive", 0) or n.integer("reverse", 0):
         return None
-    x, axis = arrays[0], int(arrays[1].reshape(-1)[0])
+    x = arrays[0]
+    axis = n.axis(int(n.scalar(1)), x.ndim)
     return np.cumsum(as_objects(x) if x.dtype == object else x, axis).astype(x.dtype)
 
 
@@ -104,10 +106,10 @@ def _range(n: Node) -> SSAValue:
     b = n.b
     if n.value(0).dtype == "f32":
         start, limit, delta = (n.scalar(i) for i in range(3))
-        count = max(int(np.ceil((limit - start) / delta)), 0)
+        count = _count(n, start, limit, delta)
         number = b.cast(b.iota((count,), 0, "i32"), "f32")
         return b.add(b.mul(number, n.full(delta, "f32")), n.full(start, "f32"))
-    start, limit, delta = (n.sizes(i)[0] for i in range(3))
+    start, limit, delta = (_size(n, i) for i in range(3))
     if not delta.is_static or delta == 0:
         raise n.unsupported(f"has the step {delta}")
     step = int(delta)
@@ -124,13 +126,27 @@ def _range(n: Node) -> SSAValue:
     return b.add(number, b.size(start, dtype))
 
 
+def _size(n: Node, index: int) -> Dim:
+    """One size."""
+    found = n.sizes(index)
+    if len(found) != 1:
+        raise n.error(f"has {len(found)} numbers for a bound of its range")
+    return found[0]
+
+
+def _count(n: Node, start: float, limit: float, delta: float) -> int:
+    """How many numbers a range has."""
+    count = (limit - start) / delta if delta else math.nan
+    if not (math.isfinite(start) and math.isfinite(delta) and count <= MAX_COUNTED):
+        raise n.error(f"counts from {start} to {limit} in steps of {delta}")
+    return max(math.ceil(count), 0) if math.isfinite(count) else 0
+
+
 def _fold_range(n: Node, arrays: list[Array]) -> Array | None:
     if any(a.dtype == object for a in arrays):
         return None
-    start, limit, delta = (a.reshape(-1)[0].item() for a in arrays)
-    if delta == 0 or (limit - start) / delta > MAX_COUNTED:
-        raise n.error(f"counts from {start} to {limit} in steps of {delta}")
-    count = max(int(np.ceil((limit - start) / delta)), 0)
+    start, limit, delta = (n.scalar(i) for i in range(3))
+    count = _count(n, start, limit, delta)
     return (start + delta * np.arange(count)).astype(arrays[0].dtype)
 
 

@@ -302,7 +302,8 @@ def _lstm(n: Node) -> list[SSAValue]:
     """i, o, f, g = gates of X W + H R + B; C = f C' + i g, H = o h(C), in one direction or two,
     with peepholes, coupled gates, clipping, lengths and any activations.
 
-    Refused: elements other than float32; states of open size.
+    Refused: elements other than float32; states of open size; Affine, ScaledTanh and
+    ThresholdedRelu without their alpha and beta.
     """
     return LSTM(n, _weights(n)).run()
 
@@ -311,7 +312,8 @@ def _gru(n: Node) -> list[SSAValue]:
     """z, r = gates of X W + H R + B; H = (1 - z) g + z H', with r before or behind the product, in
     one direction or two, with clipping, lengths and any activations.
 
-    Refused: elements other than float32; states of open size.
+    Refused: elements other than float32; states of open size; Affine, ScaledTanh and
+    ThresholdedRelu without their alpha and beta.
     """
     return GRU(n, _weights(n)).run()
 
@@ -319,7 +321,8 @@ def _gru(n: Node) -> list[SSAValue]:
 def _rnn(n: Node) -> list[SSAValue]:
     """H = f(X W + H' R + B), in one direction or two, with clipping, lengths and any activations.
 
-    Refused: elements other than float32; states of open size.
+    Refused: elements other than float32; states of open size; Affine, ScaledTanh and
+    ThresholdedRelu without their alpha and beta.
     """
     return Elman(n, _weights(n)).run()
 

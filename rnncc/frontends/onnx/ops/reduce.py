@@ -25,7 +25,7 @@ def reduced_axes(n: Node) -> list[int]:
     axes = n.integers("axes") if n.given("axes") else n.whole(1) if n.has(1) else []
     if not axes:
         return [] if n.integer("noop_with_empty_axes", 0) else list(range(rank))
-    return sorted(n.axes(axes, rank))
+    return sorted({n.axis(axis, rank) for axis in axes})
 
 
 def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMBERS) -> Any:
@@ -97,6 +97,8 @@ def _fold(numpy: Callable[..., Any]) -> FoldOne:
         axes = tuple(reduced_axes(n))
         if arrays[0].dtype == object and numpy not in (np.sum, np.prod):
             return None
+        if not arrays[0].size and numpy in (np.max, np.min):
+            return None  # NumPy knows no extremum of nothing
         found = numpy(arrays[0], axis=axes, keepdims=bool(n.integer("keepdims", 1)))
         return np.asarray(found, arrays[0].dtype)
 

@@ -167,7 +167,7 @@ def _concat(n: Node) -> SSAValue | Array:
     check_readable(n.b, rows)
     axis = n.axis(given, rows.tensors()[-1].rank - (not rows.items) + new)
     known = [item.known for item in rows.items if item.known is not None]
-    if rows.stacked is None and len(known) == len(rows.items):
+    if rows.stacked is None and len(known) == len(rows.items) and _agree(known, axis, new):
         return np.stack(known, axis) if new else np.concatenate(known, axis)
     parts = list[SSAValue]()
     if rows.stacked is not None:
@@ -179,6 +179,12 @@ def _concat(n: Node) -> SSAValue | Array:
         value, dims = n.scope.ssa(item), list(item.dims)
         parts.append(n.b.reshape(value, [*dims[:axis], 1, *dims[axis:]]) if new else value)
     return n.b.concat(parts, axis)
+
+
+def _agree(arrays: Sequence[Array], axis: int, new: bool) -> bool:
+    """Whether arrays may be joined along an axis, which is a new one or one of their own."""
+    shapes = [(*a.shape[:axis], *a.shape[axis if new else axis + 1 :]) for a in arrays]
+    return len(set(shapes)) == 1 and len({a.ndim for a in arrays}) == 1
 
 
 def _map(n: Node) -> list[Value]:

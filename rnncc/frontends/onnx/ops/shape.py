@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.sizes import may_equal
 from rnncc.frontends.onnx.values import Array, Value, as_objects, size_value, sizes_value
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
@@ -60,7 +62,11 @@ def new_shape(n: Node, old: tuple[Dim, ...], wanted: list[Dim], zero_is_size: bo
 
 def _fold_reshape(n: Node, arrays: list[Array]) -> Array | None:
     shape = new_shape(n, n.dims(), n.sizes(1), bool(n.integer("allowzero", 0)))
-    return arrays[0].reshape([int(d) for d in shape]) if all(d.is_static for d in shape) else None
+    if not all(d.is_static for d in shape):
+        return None
+    if product(shape) != arrays[0].size:
+        raise n.error(f"cannot bring {shape_text(n.dims())} into the shape {shape_text(shape)}")
+    return arrays[0].reshape([int(d) for d in shape])
 
 
 def _flatten(n: Node) -> SSAValue:
@@ -96,11 +102,20 @@ def _axes_input(n: Node, index: int = 1) -> list[int] | None:
 def _squeezed(n: Node) -> list[Dim]:
     dims, axes = n.dims(), _axes_input(n)
     if axes is None:
+        unsure = [d for d in dims if not d.is_static and may_equal(d, 1)]
+        if unsure:
+            what = f"drops axes of size 1 of {shape_text(dims)}, and {unsure[0]} may be 1"
+            raise n.unsupported(what, "--shape gives a size, the input axes names the axes")
         return [d for d in dims if d != 1]
-    gone = n.axes(axes, len(dims))
-    for axis in gone:
-        if dims[axis] != 1:
+    if not axes:
+        raise n.unsupported("names no axes to drop, which ONNX Runtime takes for all of size 1")
+    gone = {n.axis(axis, len(dims)) for axis in axes}
+    for axis in sorted(gone):
+        if not may_equal(dims[axis], 1):
             raise n.error(f"drops axis {axis} of {shape_text(dims)}, whose size is not 1")
+        if dims[axis] != 1:
+            what = f"drops axis {axis} of {shape_text(dims)}, whose size may be another than 1"
+            raise n.unsupported(what, "--shape gives a size")
     return [d for axis, d in enumerate(dims) if axis not in gone]
 
 
@@ -114,7 +129,7 @@ def _unsqueezed(n: Node) -> list[Dim]:
 def _squeeze(n: Node) -> SSAValue:
     """X without some axes of size 1, or without all of them.
 
-    Refused: axes that are computed at run time.
+    Refused: axes that are computed at run time, or not named where an open size may be 1.
     """
     return n.b.reshape(n.x(), _squeezed(n))
 
@@ -130,15 +145,30 @@ def _unsqueeze(n: Node) -> SSAValue:
 def _concat(n: Node) -> SSAValue:
     """The inputs one after another along an axis."""
     values = [n.x(i) for i in range(len(n.inputs))]
-    axis = n.axis(n.integer("axis", 1), len(n.dims()))
+    axis = _check_concat(n)
     kept = [v for v in values if dims_of(v)[axis : axis + 1] != (0,)] or values[:1]
     return n.b.concat(kept, axis)
 
 
 def _fold_concat(n: Node, arrays: list[Array]) -> Array:
+    axis = _check_concat(n)
     if any(a.dtype == object for a in arrays):
         arrays = [as_objects(a) for a in arrays]
-    return np.concatenate(arrays, n.integer("axis", 1))
+    return np.concatenate(arrays, axis)
+
+
+def _check_concat(n: Node) -> int:
+    """The axis; raises `CompileError` unless the inputs agree in all others."""
+    first = n.dims()
+    axis = n.axis(n.integer("axis", 1), len(first))
+    for index in range(1, len(n.inputs)):
+        dims = n.dims(index)
+        if (*first[:axis], *first[axis + 1 :]) != (*dims[:axis], *dims[axis + 1 :]) or (
+            len(dims) != len(first)
+        ):
+            shapes = f"{shape_text(first)} and {shape_text(dims)}"
+            raise n.error(f"has inputs of shapes {shapes}, which differ beside axis {axis}")
+    return axis
 
 
 def _expand(n: Node) -> SSAValue | Value:
@@ -152,7 +182,7 @@ def _expand(n: Node) -> SSAValue | Value:
     new = [Dim.of(1)] * (rank - len(wanted)) + wanted
     made = [b if a == 1 else a for a, b in zip(old, new, strict=True)]
     for a, b in zip(made, new, strict=True):
-        if b not in (1, a):
+        if b not in (1, a) or (b.is_static and int(b) < 0):
             raise n.error(f"cannot expand {shape_text(dims)} to {shape_text(wanted)}")
     return n.b.broadcast(n.x(), made, range(rank - len(dims), rank))
 
@@ -161,8 +191,16 @@ def _fold_expand(n: Node, arrays: list[Array]) -> Array | None:
     shape = n.sizes(1)
     if not all(d.is_static for d in shape) or prod(int(d) for d in shape) > MAX_MADE:
         return None
+    if any(int(d) < 0 for d in shape) or not _broadcast(arrays[0].shape, shape):
+        raise n.error(f"cannot expand {shape_text(n.dims())} to {shape_text(shape)}")
     wide = np.broadcast_shapes(arrays[0].shape, tuple(int(d) for d in shape))
     return np.broadcast_to(arrays[0], wide)
+
+
+def _broadcast(old: Sequence[int], new: Sequence[Dim]) -> bool:
+    """Whether two shapes do, counted from their last axes."""
+    pairs = zip(reversed(old), reversed(new), strict=False)
+    return all(1 in (a, b) or a == b for a, b in pairs)
 
 
 def _tile(n: Node) -> SSAValue:
@@ -171,15 +209,22 @@ def _tile(n: Node) -> SSAValue:
     Refused: repeats that are computed at run time.
     """
     x, dims, repeats = n.x(), n.dims(), n.sizes(1)
-    if len(repeats) != len(dims):
-        raise n.error(f"has {len(repeats)} repeats for a tensor of rank {len(dims)}")
+    _check_repeats(n, repeats)
     wide = [d for pair in zip(repeats, dims, strict=True) for d in pair]
     x = n.b.broadcast(x, wide, range(1, len(wide), 2))
     return n.b.reshape(x, [r * d for r, d in zip(repeats, dims, strict=True)])
 
 
+def _check_repeats(n: Node, repeats: list[Dim]) -> None:
+    if len(repeats) != len(n.dims()):
+        raise n.error(f"has {len(repeats)} repeats for a tensor of rank {len(n.dims())}")
+    if any(d.is_static and int(d) < 0 for d in repeats):
+        raise n.error(f"has the repeats {', '.join(str(d) for d in repeats)}")
+
+
 def _fold_tile(n: Node, arrays: list[Array]) -> Array | None:
     repeats = n.sizes(1)
+    _check_repeats(n, repeats)
     if not all(d.is_static for d in repeats):
         return None
     counts = [int(d) for d in repeats]

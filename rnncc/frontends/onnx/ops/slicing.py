@@ -14,8 +14,8 @@ from rnncc.ir.composites import strided
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 
-HUGE = 1 << 31
-"""From here on a bound of a slice means the end."""
+HUGE = (1 << 31) - 1
+"""From here on a bound of a slice means the end; no size is larger."""
 
 
 def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
@@ -86,8 +86,10 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
     """Where a slice of an axis starts, how many elements it has, and its step."""
     if step == 0:
         raise n.error("has the step 0")
+    if step < 0 and end.is_static and int(end) >= HUGE:  # the standard says none, ONNX Runtime all
+        raise n.unsupported(f"goes backwards to {end}")
     if all(d.is_static for d in (size, start, end)):
-        first, last, _ = slice(*_as_python(int(start), int(end), step)).indices(int(size))
+        first, last = _clamped(int(start), int(size), step), _clamped(int(end), int(size), step, -1)
         return Dim.of(first), Dim.of(len(range(first, last, step))), step
     if step < 0:
         whole = start == -1 or (start.is_static and int(start) >= HUGE)
@@ -106,9 +108,10 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
     return first, count, step
 
 
-def _as_python(start: int, end: int, step: int) -> tuple[int, int | None, int]:
-    """An end before the beginning, of a slice backwards, is None in Python."""
-    return start, (None if step < 0 and end <= -HUGE else end), step
+def _clamped(at: int, size: int, step: int, least: int = 0) -> int:
+    """A bound of a slice within an axis; backwards, the least is where nothing is left out."""
+    at = at + size if at < 0 else at
+    return min(max(at, 0), size) if step > 0 else min(max(at, least), size - 1)
 
 
 def _place(n: Node, at: Dim, size: Dim, is_end: bool) -> Dim:
@@ -135,7 +138,7 @@ def _slice(n: Node) -> SSAValue:
     """Elements of X from starts up to ends, in steps, along some axes.
 
     Refused: bounds that are computed at run time; steps other than 1 that do not divide an open
-    size.
+    size; an end of INT_MAX behind a negative step.
     """
     x = n.x()
     for axis, start, count, step in _bounds(n):
@@ -143,9 +146,11 @@ def _slice(n: Node) -> SSAValue:
     return x
 
 
-def _fold_slice(n: Node, arrays: list[Array]) -> Array:
+def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:
     index: list[Any] = [slice(None)] * arrays[0].ndim
     for axis, start, count, step in _bounds(n):
+        if not (start.is_static and count.is_static):
+            return None
         index[axis] = range(int(start), int(start) + int(count) * step, step)
     found = arrays[0]
     for axis, chosen in enumerate(index):
@@ -180,19 +185,21 @@ def padded(
     n: Node, x: SSAValue, axis: int, before: Dim, behind: Dim, mode: str, number: float
 ) -> SSAValue:
     """x with elements put before and behind it along an axis, or cut off where that is negative."""
-    b = n.b
-    cut = [-int(d) if d.is_static and int(d) < 0 else 0 for d in (before, behind)]
-    if any(cut):
-        size = dims_of(x)[axis] - sum(cut)
-        if size.is_static and int(size) < 0:
-            raise n.error(f"cuts {sum(cut)} elements off an axis of {dims_of(x)[axis]}")
-        x = b.slice(x, axis, cut[0], size)
-        before, behind = (Dim.of(0) if c else d for c, d in zip(cut, (before, behind), strict=True))
+    b, size = n.b, dims_of(x)[axis]
+    cut = [-d if d.is_static and int(d) < 0 else Dim.of(0) for d in (before, behind)]
+    before, behind = before + cut[0], behind + cut[1]
+    whole = before + size + behind
+    left = whole - cut[0] - cut[1]
+    rest = left if mode == "constant" else size - cut[0] - cut[1]
+    if rest.is_static and int(rest) < 0:
+        raise n.error(f"cuts {cut[0] + cut[1]} elements off an axis of {size}")
+    if mode == "constant":  # more than there is may be cut off at one end, and put at the other
+        x = x if whole == size else b.pad(x, axis, before, whole, number)
+        return b.slice(x, axis, cut[0], left)
+    x = b.slice(x, axis, cut[0], size - cut[0] - cut[1])
     if before == 0 and behind == 0:
         return x
     size = dims_of(x)[axis]
-    if mode == "constant":
-        return b.pad(x, axis, before, before + size + behind, number)
     parts = [_edge(n, x, axis, d, mode, at_end) for d, at_end in ((before, False), (behind, True))]
     kept = [parts[0], x, parts[1]]
     return b.concat([p for p in kept if p is not None], axis)

@@ -1,0 +1,58 @@
+"""What must hold of sizes, which are known when a net runs, for its ops to mean what they say.
+
+In: a net. Out: formulas of sizes that must not be negative: of shapes, of slices' places, and of
+what is left behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from xdsl.ir import Operation
+
+from rnncc.errors import CompileError
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import RnnOp, get_dim
+from rnncc.ir.ops.control import Scan
+from rnncc.ir.ops.indexing import Windows
+from rnncc.ir.ops.shape import Slice
+from rnncc.ir.types import dims_of
+
+
+def bounds_of(root: Operation) -> tuple[Dim, ...]:
+    """The formulas that some sizes make negative, each symbol being 0 or more.
+
+    Of two that differ by a number only the smaller one is there.
+    """
+    found = dict[Dim, int]()
+    for formula in _formulas(root):
+        if all(factor >= 0 for _, factor in formula.terms):
+            continue
+        constant = formula.coefficient()
+        found[formula - constant] = min(found.get(formula - constant, constant), constant)
+    return tuple(varying + constant for varying, constant in found.items() if not varying.is_static)
+
+
+def _formulas(root: Operation) -> Iterator[Dim]:
+    for op in root.walk():
+        if isinstance(op, Scan):
+            yield op.steps
+        if isinstance(op, (RnnOp, Scan)):
+            for value in op.results:
+                yield from dims_of(value)
+        if isinstance(op, Slice):
+            start, size = get_dim(op.start), get_dim(op.size)
+            yield from (start, dims_of(op.x)[op.axis.data] - start - size)
+        elif isinstance(op, Windows):
+            start, count = get_dim(op.start), get_dim(op.count)
+            stride, dilation = op.steps
+            reach = (count - 1) * stride + (op.taps.data - 1) * dilation + 1
+            yield from (start, dims_of(op.x)[op.axis.data] - start - reach)
+
+
+def check_bounds(bounds: Iterable[Dim], sizes: Mapping[str, int]) -> None:
+    """Raise `CompileError` if one of some formulas is negative."""
+    for formula in bounds:
+        if formula.symbols <= sizes.keys() and formula.evaluate(sizes) < 0:
+            known = ", ".join(f"{name} = {sizes[name]}" for name in sorted(formula.symbols))
+            raise CompileError("", f"a size {formula} is negative", known)

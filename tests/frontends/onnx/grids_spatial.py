@@ -1,0 +1,105 @@
+"""Grids of convolutions and pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+from tests.frontends.onnx.grids import Case, floats
+
+AUTO = ("SAME_UPPER", "SAME_LOWER", "VALID")
+
+
+def _paddings(rank: int) -> list[dict[str, Any]]:
+    """Explicit pads, and each way of automatic ones."""
+    ends = ((0, 0), (1, 0), (0, 2), (1, 1)) if rank == 1 else ((0, 0), (1, 0), (1, 2))
+    pads = [{"pads": [before] * rank + [behind] * rank} for before, behind in ends]
+    if rank > 1:
+        pads.append({"pads": [1, 0, 2, 0, 1, 1, 0, 2][: 2 * rank]})
+    return [{}, *pads, *({"auto_pad": auto} for auto in AUTO)]
+
+
+def _conv() -> Iterator[Case]:
+    for size, taps, stride, dilation, pads, group, bias in product(
+        (1, 4, 7), (1, 2, 3), (1, 2, 3), (1, 2), _paddings(1), (1, 2, 4), (False, True)
+    ):
+        attributes = {"strides": [stride], "dilations": [dilation], "group": group, **pads}
+        inputs = {"x": floats(2, 4, size), "w": floats(4, 4 // group, taps)}
+        if bias:
+            inputs["b"] = floats(4)
+        yield Case("Conv", inputs, attributes, ["w", "b"][: 1 + bias])
+    kernels = ([1, 3], [2, 2], [3, 2], [2, 1, 2])
+    for kernel, pads, group in product(kernels, [*_paddings(2), *_paddings(3)], (1, 2)):
+        rank = len(kernel)
+        if len(pads.get("pads", [0] * 2 * rank)) != 2 * rank:
+            continue
+        for strides, dilations in product(([1, 2, 1], [2, 1, 3]), ([1, 1, 1], [2, 1, 2])):
+            attributes = {"strides": strides[:rank], "dilations": dilations[:rank], "group": group}
+            inputs = {"x": floats(2, 4, *[5, 4, 3][:rank]), "w": floats(4, 4 // group, *kernel)}
+            yield Case("Conv", inputs, {**attributes, **pads}, ["w"])
+
+
+def _conv_transpose() -> Iterator[Case]:
+    for size, taps, stride, dilation, extra, pads, group in product(
+        (1, 4), (1, 2, 3, 4), (1, 2, 3), (1, 2), (0, 1), _paddings(1), (1, 2)
+    ):
+        attributes = {"strides": [stride], "dilations": [dilation], "output_padding": [extra]}
+        inputs = {"x": floats(2, 2, size), "w": floats(2, 3, taps)}
+        attributes |= {"group": group, **pads}
+        yield Case("ConvTranspose", inputs, attributes, ["w"])
+        natural = (size - 1) * stride + (taps - 1) * dilation + 1 + extra
+        if pads and "pads" in pads:
+            continue
+        for result in range(max(natural - 3, 1), natural + 3):
+            yield Case("ConvTranspose", inputs, {**attributes, "output_shape": [result]}, ["w"])
+    kernels = ([2, 3], [3, 1], [2, 1, 2])
+    for kernel, pads, group, less in product(
+        kernels, [*_paddings(2), *_paddings(3)], (1, 2), (None, 0, 1, 2)
+    ):
+        rank = len(kernel)
+        if len(pads.get("pads", [0] * 2 * rank)) != 2 * rank:
+            continue
+        for strides, dilations in product(([1, 2, 1], [2, 1, 3]), ([1, 1, 1], [2, 1, 2])):
+            strides, dilations = strides[:rank], dilations[:rank]
+            sizes = [4, 3, 2][:rank]
+            attributes = {"strides": strides, "dilations": dilations, "group": group, **pads}
+            if less is not None:
+                steps = zip(sizes, kernel, strides, dilations, strict=True)
+                naturals = [(x - 1) * s + (k - 1) * d + 1 for x, k, s, d in steps]
+                attributes["output_shape"] = [max(n - less, 1) for n in naturals]
+            inputs = {"x": floats(2, 4, *sizes), "w": floats(4, 2, *kernel), "b": floats(2 * group)}
+            yield Case("ConvTranspose", inputs, attributes, ["w", "b"])
+
+
+def _pool(op: str, extra: list[dict[str, Any]], opsets: tuple[int, ...]) -> Any:
+    def cases() -> Iterator[Case]:
+        for size, taps, stride, dilation, pads, up, more, opset in product(
+            (3, 4, 7), (1, 2, 3), (1, 2, 3), (1, 2), _paddings(1), (0, 1), extra, opsets
+        ):
+            attributes = {"kernel_shape": [taps], "strides": [stride], **pads, **more}
+            attributes |= {"dilations": [dilation]} if dilation > 1 else {}
+            attributes |= {"ceil_mode": up} if up else {}
+            yield Case(op, {"x": floats(2, 2, size)}, attributes, opset=opset)
+        for kernel, pads, up, more in product(
+            ([2, 3], [3, 2], [2, 1, 2]), [*_paddings(2), *_paddings(3)], (0, 1), extra
+        ):
+            rank = len(kernel)
+            if len(pads.get("pads", [0] * 2 * rank)) == 2 * rank:
+                attributes = {"kernel_shape": kernel, "strides": [2, 1, 2][:rank], **pads, **more}
+                attributes |= {"ceil_mode": up} if up else {}
+                x = floats(1, 2, *[5, 4, 3][:rank])
+                yield Case(op, {"x": x}, attributes, opset=opsets[-1])
+
+    return cases
+
+
+PADDED = [{}, {"count_include_pad": 1}]
+POWERS = [{"p": 1}, {"p": 2}, {"p": 3}]
+GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "MaxPool": _pool("MaxPool", [{}], (11, 17)),
+    "AveragePool": _pool("AveragePool", PADDED, (11, 19)),
+    "LpPool": _pool("LpPool", POWERS, (11, 18)),
+}

@@ -1,0 +1,137 @@
+"""Places outside of tensors, and results that the standard fixes to the element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rnncc_runtime import RunError
+
+import rnncc
+from rnncc.errors import CompileError
+from rnncc.frontends.onnx.importer import import_model
+from tests.frontends.onnx.models import info, interpreted, model, node
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def over_x(op: str, inputs: str, extra: dict[str, Any], fixed: bool, **attributes: Any) -> Any:
+    """A node over x [2, 3] whose other inputs are constants, or inputs too."""
+    names = {np.dtype(np.int64): "i64", np.dtype(np.float32): "f32"}
+    given = [] if fixed else [info(n, a.shape, names[a.dtype]) for n, a in extra.items()]
+    nodes = [node(op, inputs, "y", **attributes)]
+    return model(nodes, [info("x", [2, 3]), *given], [info("y", None)], extra if fixed else {})
+
+
+OUTSIDE: dict[str, tuple[str, str, dict[str, Any], dict[str, Any]]] = {
+    "GatherND in another row": ("GatherND", "x i", {"i": np.array([[0, 4]])}, {}),
+    "GatherND before the first": ("GatherND", "x i", {"i": np.array([[1, -4]])}, {}),
+    "GatherElements in another row": ("GatherElements", "x i", {"i": np.array([[2, 0, 0]])}, {}),
+    "GatherElements along rows": ("GatherElements", "x i", {"i": np.array([[3]])}, {"axis": 1}),
+    "ScatterElements": (
+        "ScatterElements",
+        "x i u",
+        {"i": np.array([[2, 0, 0]]), "u": np.ones((1, 3), np.float32)},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_places_outside_are_errors(name: str) -> None:
+    op, inputs, extra, attributes = OUTSIDE[name]
+    computed = over_x(op, inputs, extra, False, **attributes)
+    compiled: Any = rnncc.compile(computed)
+    with pytest.raises(RunError, match="an index is outside of its table"):
+        compiled.run({"x": X, **extra})
+    with pytest.raises(ValueError, match="an index outside"):
+        interpreted(computed, {"x": X, **extra})
+    try:  # known ones are found at import, or when the model runs
+        known: Any = rnncc.compile(over_x(op, inputs, extra, True, **attributes))
+    except CompileError as error:
+        assert f"node 'y' ({op}): has an index outside of" in str(error)
+    else:
+        with pytest.raises(RunError, match="an index is outside of its table"):
+            known.run({"x": X})
+
+
+MISFITS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], str]] = {
+    "batch of another size": (
+        *("GatherND", "x i", {"i": np.zeros((3, 1), np.int64)}, {"batch_dims": 1}),
+        "attribute 'batch_dims' = 1 for data 2 x 3 and indices 3 x 1",
+    ),
+    "no axis behind the batch": (
+        *("GatherND", "x i", {"i": np.zeros(1, np.int64)}, {"batch_dims": 1}),
+        "attribute 'batch_dims' = 1 for data 2 x 3 and indices 1",
+    ),
+    "places of too many axes": (
+        *("GatherND", "x i", {"i": np.zeros((1, 3), np.int64)}, {}),
+        "has indices 1 x 3 for data 2 x 3, of which 2 axes can be counted",
+    ),
+    "indices larger than the data": (
+        "ScatterElements",
+        "x i u",
+        {"i": np.zeros((3, 3), np.int64), "u": np.zeros((3, 3), np.float32)},
+        {"axis": 1},
+        "has indices of shape 3 x 3 for data 2 x 3 along axis 1",
+    ),
+    "updates of another shape": (
+        "ScatterElements",
+        "x i u",
+        {"i": np.zeros((1, 2), np.int64), "u": np.zeros((2, 1), np.float32)},
+        {},
+        "has updates of shape 2 x 1, expected 1 x 2",
+    ),
+    "updates turned": (
+        "ScatterND",
+        "x i u",
+        {"i": np.zeros((1, 1), np.int64), "u": np.zeros((3, 1), np.float32)},
+        {},
+        "has updates of shape 3 x 1, expected 1 x 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("name", MISFITS)
+def test_indices_that_do_not_fit(name: str, fixed: bool) -> None:
+    op, inputs, extra, attributes, message = MISFITS[name]
+    if op == "ScatterND" and not fixed:
+        pytest.skip("its places are constants")
+    with pytest.raises(CompileError) as caught:
+        import_model(over_x(op, inputs, extra, fixed, **attributes))
+    assert str(caught.value) == f"<model>: node 'y' ({op}): {message}"
+
+
+def test_batches_of_places() -> None:
+    x = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    places = np.array([[1], [0]])
+    nodes = [node("GatherND", "x i", "y", batch_dims=1)]
+    made = model(nodes, [info("x", [2, 2, 2])], [info("y", None)], {"i": places})
+    np.testing.assert_array_equal(interpreted(made, {"x": x})["y"], [[2, 3], [4, 5]])
+
+
+def test_the_larger_half_of_an_odd_padding_is_in_front() -> None:
+    x = np.arange(1, 8, dtype=np.float32).reshape(1, 1, 7)
+    w = np.array([[[1, 10, 100]]], np.float32)
+    for auto, start in (("NOTSET", [203, 30, 304]), ("SAME_UPPER", [20, 203, 30])):
+        attributes = {"strides": [2], "output_shape": [8], "auto_pad": auto}
+        nodes = [node("ConvTranspose", "x w", "y", **attributes)]
+        made = model(nodes, [info("x", [1, 1, 7])], [info("y", None)], {"w": w})
+        np.testing.assert_array_equal(interpreted(made, {"x": x})["y"][0, 0, :3], start)
+
+
+def test_a_slice_backwards_from_before_the_first_takes_it() -> None:
+    limits = {"s": [-5], "e": [-5], "a": [0], "t": [-1]}
+    extra = {name: np.array(values) for name, values in limits.items()}
+    made = over_x("Slice", "x s e a t", extra, True)
+    np.testing.assert_array_equal(interpreted(made, {"x": X})["y"], X[:1])
+
+
+def test_a_mean_never_counts_what_is_behind_the_pads() -> None:
+    attributes = {"kernel_shape": [3, 2], "strides": [2, 1], "pads": [1, 1, 0, 0]}
+    nodes = [node("AveragePool", "x", "y", count_include_pad=1, ceil_mode=1, **attributes)]
+    made = model(nodes, [info("x", [1, 1, 5, 4])], [info("y", None)])
+    y = interpreted(made, {"x": np.ones((1, 1, 5, 4), np.float32)})["y"]
+    assert y[0, 0, 2].tolist() == [0.5, 1.0, 1.0, 1.0]

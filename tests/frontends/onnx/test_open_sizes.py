@@ -1,0 +1,93 @@
+"""Models whose results' ranks or bounds depend on sizes that are open at import."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rnncc_runtime import ArrayError
+
+import rnncc
+from rnncc.errors import CompileError
+from tests.frontends.onnx.models import info, interpreted, model, node
+
+
+def vector(*numbers: int) -> Any:
+    return np.array(numbers, np.int64)
+
+
+def of_x(op: str, names: str, dims: list[int | str], **constants: Any) -> Any:
+    """One node over x of a shape."""
+    return model([node(op, f"x {names}", "y")], [info("x", dims)], [info("y", None)], constants)
+
+
+@pytest.mark.parametrize("dims", [["N"], ["N", 2], [1, "N"], ["T", "N", 1]])
+def test_squeeze_of_sizes_that_may_be_1(dims: list[int | str]) -> None:
+    with pytest.raises(CompileError, match=r"node 'y' \(Squeeze\): .* may be 1 \(--shape"):
+        interpreted(of_x("Squeeze", "", dims), {})
+
+
+def test_squeeze_of_sizes_that_are_given() -> None:
+    x = np.ones((1, 1, 2), np.float32)
+    made = of_x("Squeeze", "", ["T", "N", 2])
+    assert interpreted(made, {"x": x}, shapes={"x": [1, 1, 2]})["y"].shape == (2,)
+    assert interpreted(of_x("Squeeze", "a", ["T", 1, 2], a=vector(1)), {"x": x})["y"].shape == (
+        1,
+        2,
+    )
+
+
+def test_squeeze_of_a_size_that_is_never_1() -> None:
+    twice = node("Concat", "x x", "z", axis=0)
+    made = model([twice, node("Squeeze", "z", "y")], [info("x", ["N", 1])], [info("y", None)])
+    assert interpreted(made, {"x": np.ones((1, 1), np.float32)})["y"].shape == (2,)
+
+
+def test_squeeze_of_a_named_axis_that_may_be_longer() -> None:
+    with pytest.raises(CompileError, match="whose size may be another than 1"):
+        interpreted(of_x("Squeeze", "a", ["N", 2], a=vector(0)), {})
+
+
+SLICES = {
+    "from the end": (of_x("Slice", "s e", ["N"], s=vector(-3), e=vector(1 << 40)), "N - 3", -1),
+    "behind the end": (of_x("Slice", "s e", ["N"], s=vector(3), e=vector(1 << 40)), "N - 3", -1),
+    "of half": (of_x("Slice", "s e", ["N"], s=vector(2), e=vector(-1)), "N - 3", -1),
+}
+
+
+@pytest.mark.parametrize("name", SLICES)
+def test_slices_that_leave_their_axis_are_errors(name: str) -> None:
+    made, formula, value = SLICES[name]
+    compiled: Any = rnncc.compile(made)
+    x = np.arange(4, dtype=np.float32)
+    want = interpreted(made, {"x": x})["y"]
+    np.testing.assert_array_equal(compiled.run({"x": x})["y"], want)
+    with pytest.raises(ArrayError, match=f"a size {formula} would be {value} "):
+        compiled.run({"x": x[:2]})
+    with pytest.raises(CompileError, match=f"a size {formula} is negative"):
+        interpreted(made, {"x": x[:2]})
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_a_slice_by_the_size_of_another_input(train: bool) -> None:
+    nodes = [node("Shape", "z", "e"), node("Slice", "x s e", "t"), node("ReduceSum", "t", "y")]
+    inputs = [info("x", ["N"]), info("z", ["M"])]
+    made = model(nodes, inputs, [info("y", None)], {"s": vector(0)})
+    compiled: Any = rnncc.compile(made, train=train)
+    x = np.ones(3, np.float32)
+    assert compiled.run({"x": x, "z": x[:2]})["y"] == 2
+    with pytest.raises(ArrayError, match="would be -2"):
+        compiled.run({"x": x[:1], "z": x})
+
+
+def test_a_stream_takes_pieces_that_are_shorter_than_a_bound() -> None:
+    nodes = [
+        node("Slice", "c s e", "d"),
+        node("Add", "x d", "y"),
+    ]
+    inputs = [info("x", ["T", "N"]), info("c", ["M"])]
+    limits = {"s": vector(-1), "e": vector(1 << 40)}
+    made: Any = rnncc.compile(model(nodes, inputs, [info("y", ["T", "N"])], limits))
+    stream = made.stream(inputs={"c": np.ones(2, np.float32)})
+    assert stream.step({"x": np.ones((1, 1), np.float32)})["y"] == 2
