@@ -99,7 +99,8 @@ def test_what_the_library_needs(tmp_path: Path) -> None:
     elf = Elf(made.library.read_bytes())
     defined = {symbol.name for symbol in elf.dynamic_symbols if symbol.is_defined}
     functions = ["forward", "backward", "init_parameters", "tape_bytes", "workspace_bytes"]
-    assert defined == {f"net_{name}" for name in (*functions, "metadata")}
+    functions += ["metadata", "supported", "missing_feature"]
+    assert defined == {f"net_{name}" for name in functions}
     assert {s.name for s in elf.dynamic_symbols if not s.is_defined} <= {"memcpy"}
     assert not {section.name for section in elf.sections} & {".data", ".bss", ".init_array"}
 
