@@ -131,6 +131,7 @@ def _tell(compiled: Compiled, written: Artifacts, options: Options, seconds: flo
 
     for path in written.paths:
         print(f"{path}  {bytes_text(path.stat().st_size)}", file=sys.stderr)
+    print(_made_for(compiled.metadata), file=sys.stderr)
     for block in ("workspace", "tape"):
         if size := compiled.metadata.get(block):
             click.echo(f"{block:<9}  {size} bytes", err=True)
@@ -140,6 +141,16 @@ def _tell(compiled: Compiled, written: Artifacts, options: Options, seconds: flo
         settings = [f"{name} {value}" for name, value in compiled.tuning.items()]
         click.echo(f"tuned  {', '.join(settings) or 'no setting was faster'}", err=True)
     click.echo(f"time  {seconds:.2f} s", err=True)
+
+
+def _made_for(metadata: dict[str, Any]) -> str:
+    """For which CPUs a library is, and how to make one for more."""
+    text = f"cpu        {metadata['cpu']}, {metadata['target']}"
+    if metadata["target"].startswith("x86_64") and not metadata["cpu"].startswith("x86-64"):
+        text += " (--cpu x86-64-v3 or x86-64-v2 for others)"
+    elif not metadata["target"].startswith("x86_64") and metadata["cpu"] != "generic":
+        text += " (--cpu generic for others)"
+    return text
 
 
 @cli.command(

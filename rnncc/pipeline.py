@@ -331,10 +331,12 @@ def generator(
     """Write a library's IR; what is returned has LLVM make its code, with its weights."""
     from rnncc.codegen import llvm
     from rnncc.codegen.cpu.entries import add_exports, emit_module
+    from rnncc.codegen.cpu.supported import supported_text
 
     code = emit_module(library, target, metadata)
     add_exports(code, library)
-    weights, text = (library.name, library.weights_block()), str(code.module)
+    text = str(code.module) + supported_text(library.name, metadata["features"], target)
+    weights = library.name, library.weights_block()
     return lambda: llvm.optimise(text, target, weights=weights, linked=code.linked)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sanitizers import sanitizers
+
 ROOT = Path(__file__).parents[1]
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 
@@ -70,7 +72,8 @@ def test_torch(folder: Path) -> None:
 
 def test_example_in_c(folder: Path) -> None:
     command = f"make -C {ROOT}/examples/c run BUILD={folder}/c PYTHON={sys.executable}"
-    printed = shell(command, folder).splitlines()
+    flags = f"-O1 -Wall -Wextra -Wpedantic -Werror {sanitizers()}"
+    printed = shell(f"{command} CFLAGS='{flags}'", folder).splitlines()
     lines = [line for line in printed if " -> " in line]
     assert [line[0] for line in lines] == list("HELLO, WORLD")
 

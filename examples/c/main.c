@@ -18,6 +18,10 @@ static int most_probable(const float *probabilities) {
 static void *block(size_t bytes) { return aligned_alloc(64, (bytes + 63) / 64 * 64); }
 
 int main(void) {
+    if (!lstm_supported()) {
+        fprintf(stderr, "this CPU has no %s\n", lstm_missing_feature());
+        return 1;
+    }
     static const char text[] = "HELLO, WORLD";
     float x[CHARACTERS], probabilities[CHARACTERS];
     static const float zeros[UNITS];

@@ -17,7 +17,8 @@ import llvmlite.binding
 import numpy as np
 
 from rnncc.codegen.cpus import CPUS
-from rnncc.codegen.target import Target
+from rnncc.codegen.features import features_of_cpu, needed
+from rnncc.codegen.target import Target, architecture_of
 from rnncc.errors import CompileError
 
 llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
@@ -28,21 +29,6 @@ PORTABLE = {
     "x86-64-v4": (16, 32, True),
 }
 """cpu -> lanes, registers, fused multiply-add."""
-DOTS = """
-declare i32 @llvm.vector.reduce.add.v64i32(<64 x i32>)
-define i32 @f(<64 x i8> %a, <64 x i8> %b) {
-  %x = zext <64 x i8> %a to <64 x i32>
-  %y = sext <64 x i8> %b to <64 x i32>
-  %p = mul <64 x i32> %x, %y
-  %s = call i32 @llvm.vector.reduce.add.v64i32(<64 x i32> %p)
-  ret i32 %s
-}
-define <16 x bfloat> @g(<16 x float> %a) {
-  %r = fptrunc <16 x float> %a to <16 x bfloat>
-  ret <16 x bfloat> %r
-}
-"""
-"""What shows whether a cpu has instructions for sums of products of bytes, and of bf16."""
 
 
 def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
@@ -56,11 +42,11 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
     """
     host = llvm.get_default_triple()
     chosen = triple or host
-    architecture = _architecture(chosen)
+    architecture = architecture_of(chosen)
     if architecture not in CPUS or (chosen != host and not LINUX.fullmatch(chosen)):
         hint = "x86_64-linux-gnu and aarch64-linux-gnu are"
         raise CompileError("", f"target {chosen!r} is not supported", hint)
-    native = architecture == _architecture(host)
+    native = architecture == architecture_of(host)
     if cpu == "native" and not native:
         raise CompileError("", f"cpu 'native' is of this machine, not of {chosen}", "name a cpu")
     if native and cpu in (None, "native"):
@@ -68,21 +54,16 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
     cpu = cpu or ("x86-64-v3" if architecture == "x86_64" else "generic")
     _check_cpu(architecture, cpu)
     lanes, registers, fma = _vectors(architecture, chosen, cpu)
-    known = frozenset[str]() if cpu in PORTABLE or lanes < 8 else _cpu_features(chosen, cpu)
-    dots = "byte_dot" in known, "bf16_dot" in known and lanes == 16
+    known = () if cpu in PORTABLE or lanes < 8 else features_of_cpu(chosen, cpu)
+    dots = "avx512vnni" in known or "avxvnni" in known, "avx512bf16" in known
     features = "-prefer-256-bit" if lanes == 16 else ""
     return Target(chosen, cpu, features, lanes, registers, fma, *dots)
-
-
-def _architecture(triple: str) -> str:
-    name = triple.split("-")[0]
-    return "aarch64" if name == "arm64" else name
 
 
 def _native(triple: str) -> Target:
     features = llvm.get_host_cpu_features()
     text = features.flatten()
-    if _architecture(triple) == "aarch64":
+    if architecture_of(triple) == "aarch64":
         return Target(triple, llvm.get_host_cpu_name(), text, 4, 32, True)
     if features.get("avx512f") and features.get("avx512vl"):
         text = f"{text},-prefer-256-bit"
@@ -100,38 +81,11 @@ def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:
         return 4, 32, True
     if cpu in PORTABLE:
         return PORTABLE[cpu]
-    features = _cpu_features(triple, cpu)
+    features = features_of_cpu(triple, cpu)
     if "avx512f" in features:
         return PORTABLE["x86-64-v4"]
-    return PORTABLE["x86-64-v3" if "fma" in features and "avx2" in features else "x86-64-v2"]
-
-
-@cache
-def _cpu_features(triple: str, cpu: str) -> frozenset[str]:
-    """Which vector extensions LLVM uses for a cpu, found out by compiling for it."""
-    found: set[str] = set()
-    for feature, lanes, register in (("avx512f", 16, "%zmm"), ("avx2", 8, "%ymm")):
-        text = _multiply_add(lanes)
-        assembly = _machine(triple, cpu, "-prefer-256-bit").emit_assembly(_parse(text, triple))
-        if register in assembly:
-            found.add(feature)
-        if "vfmadd" in assembly:
-            found.add("fma")
-    assembly = _machine(triple, cpu, "-prefer-256-bit").emit_assembly(_parse(DOTS, triple))
-    for feature, instruction in (("byte_dot", "vpdpbusd"), ("bf16_dot", "vcvtneps2bf16")):
-        if instruction in assembly:
-            found.add(feature)
-    return frozenset(found)
-
-
-def _multiply_add(lanes: int) -> str:
-    v = f"<{lanes} x float>"
-    name = f"@llvm.fma.v{lanes}f32"
-    return (
-        f"declare {v} {name}({v}, {v}, {v})\n"
-        f"define {v} @f({v} %a, {v} %b, {v} %c) {{\n"
-        f"  %y = call {v} {name}({v} %a, {v} %b, {v} %c)\n  ret {v} %y\n}}\n"
-    )
+    fused = "avx" in features and not {"fma", "fma4"}.isdisjoint(features)
+    return PORTABLE["x86-64-v3" if fused else "x86-64-v2"]
 
 
 def _check_cpu(architecture: str, cpu: str) -> None:
@@ -181,7 +135,7 @@ def _quick_passes(target: Target) -> Generator[None]:
     It gains nothing where loops are written as they should run: 14 nets were as fast without it, to
     1 % on average. Others, such as numba, find the option as it was.
     """
-    if _architecture(target.triple) != "x86_64":
+    if architecture_of(target.triple) != "x86_64":
         yield
         return
     with _options:
@@ -255,6 +209,14 @@ def optimise(
     return Optimised(module, machine, target, keep)
 
 
+def inlined(text: str, triple: str, name: str) -> str:
+    """The IR of a function after LLVM has taken in all functions that it may."""
+    module, machine = _parse(text, triple), _machine(triple, "", "")
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
+    builder.getModulePassManager().run(module, builder)
+    return str(module.get_function(name))
+
+
 def _link(module: Any, text: str, machine: Any) -> None:
     """Take in a module's functions, optimised."""
     other = _parse(text, module.triple)
@@ -279,7 +241,7 @@ def _with_weights(
     symbol = f"{name}_weights"
     declared = f'@"{symbol}" = external constant [{max(len(weights), 1)} x i8]'
     assert text.count(declared) == 1
-    if _architecture(target.triple) == _architecture(llvm.get_default_triple()):
+    if architecture_of(target.triple) == architecture_of(llvm.get_default_triple()):
         file, path = _on_disk(weights)
         lines = [
             f'.section .rodata.{symbol},"a",@progbits',
@@ -330,16 +292,12 @@ def check_runs_here(target: Target) -> None:
         CompileError: this machine lacks what the target has.
     """
     own = resolve_target()
-    same = _architecture(target.triple) == _architecture(own.triple)
-    if (
-        not same
-        or target.lanes > own.lanes
-        or (target.fma and not own.fma)
-        or (target.byte_dot and not own.byte_dot)
-        or (target.bf16_dot and not own.bf16_dot)
-    ):
+    lacking = "another architecture"
+    if target.architecture == own.architecture:
+        lacking = ", ".join(sorted(set(needed(target)) - set(needed(own))))
+    if lacking:
         what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"
-        raise CompileError("", what, "rnncc.build writes it to files")
+        raise CompileError("", f"{what}: {lacking}", "rnncc.build writes it to files")
 
 
 def load(optimised: Optimised) -> Any:

@@ -8,6 +8,12 @@ TUNABLE = ("cache", "vectors", "chains")
 """Fields that change how fast code is, and no bit of its results."""
 
 
+def architecture_of(triple: str) -> str:
+    """The first word of a triple, arm64 being another name of aarch64."""
+    name = triple.split("-")[0]
+    return "aarch64" if name == "arm64" else name
+
+
 @dataclass(frozen=True)
 class Target:
     """A machine to generate code for.
@@ -35,6 +41,11 @@ class Target:
     cache: int = 256 * 1024
     vectors: int = 4
     chains: int = 8
+
+    @property
+    def architecture(self) -> str:
+        """x86_64 or aarch64."""
+        return architecture_of(self.triple)
 
     def panel(self, slots: int, units: int) -> int:
         """How many units a panel of packed weights holds: about `vectors` over all slots."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ def header(metadata: Mapping[str, Any]) -> str:
         sizes=", ".join(sizes),
         untimed=", ".join(untimed),
         guard=f"RNNCC_MODEL_{metadata['name']}_H",
+        needs=textwrap.fill(_needs(metadata), 97).replace("\n", "\n * "),
     )
 
 
@@ -86,6 +88,12 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         **more,
     }
     return _environment().get_template(TEMPLATES[kind]).render(values)
+
+
+def _needs(metadata: Mapping[str, Any]) -> str:
+    """A sentence on the CPUs that the code runs on."""
+    features = ", ".join(metadata.get("features", ()))
+    return f"It runs on a CPU that has {features}." if features else "It runs on any such CPU."
 
 
 def _training(metadata: Mapping[str, Any]) -> dict[str, Any]:

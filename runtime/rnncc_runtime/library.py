@@ -15,6 +15,8 @@ from rnncc_runtime.model import Model
 from rnncc_runtime.training import TrainableModel
 from rnncc_runtime.whole import check_whole
 
+_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
+
 
 @overload
 def load(
@@ -39,8 +41,9 @@ def load(
         train: whether it was compiled for training.
 
     Raises:
-        LoadError: there is no such file, it is not for this machine, or rnncc did not make it; or
-            it is for inference and not for training, or the other way round.
+        LoadError: there is no such file, it is not for this machine, whose CPU may lack what it
+            needs, or rnncc did not make it; or it is for inference and not for training, or the
+            other way round.
     """
     try:
         file = Path(path).resolve()
@@ -53,6 +56,7 @@ def load(
     name = name or file.name.split(".")[0].removeprefix("lib")
     library = _open(file)
     described = _read(path, _metadata(path, library, name))
+    _check_cpu(path, library, name, described)
     try:
         functions = {
             entry: bind(described, entry, getattr(library, f"{name}_{entry}"))
@@ -107,6 +111,20 @@ def _metadata(path: str | os.PathLike[str], library: ctypes.CDLL, name: str) -> 
         raise LoadError(f"{path}: no model named {name} in it; {hint}") from None
 
 
+def _check_cpu(
+    path: str | os.PathLike[str], library: ctypes.CDLL, name: str, described: Mapping[str, Any]
+) -> None:
+    """Refuse a library whose code would end this process with an illegal instruction."""
+    try:
+        missing = ctypes.CFUNCTYPE(ctypes.c_char_p)((f"{name}_missing_feature", library))()
+    except AttributeError:  # of an older rnncc
+        return
+    if missing is not None:
+        portable = "x86-64-v3" if str(described.get("target")).startswith("x86_64") else "generic"
+        lacks = f"compiled for {described.get('cpu')}, and this CPU has no {missing.decode()}"
+        raise LoadError(f"{path}: {lacks}; compile it with another --cpu, such as {portable}")
+
+
 def _read(path: str | os.PathLike[str], text: bytes | None) -> dict[str, Any]:
     try:
         described = json.loads(text or b"")
@@ -130,7 +148,21 @@ def _open(file: Path) -> ctypes.CDLL:
             alias.symlink_to(file)
             return ctypes.CDLL(str(alias))
     except OSError as error:
+        machine, own = _machine_of(file), os.uname().machine
+        if machine not in (None, own):
+            what = f"compiled for {machine}, and this machine is {own}"
+            raise LoadError(f"{file}: {what}") from error
         raise LoadError(f"{file}: {error}") from error
+
+
+def _machine_of(file: Path) -> str | None:
+    """What an ELF file is for; None for any other file."""
+    with file.open("rb") as opened:
+        head = opened.read(20)
+    if len(head) < 20 or not head.startswith(b"\x7fELF"):
+        return None
+    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
+    return _MACHINES.get(number, f"machine {number} of ELF's list")
 
 
 def _is_loaded(file: Path) -> bool:

@@ -129,3 +129,19 @@ def test_a_net_of_hostile_names(tmp_path: Path) -> None:
 def test_names_that_are_nobodys_stay() -> None:
     for name in "x X y W_x h0 L F E H_t hidden_t Y1 y_2 index time log exp input data".split():
         assert c_name(name) == name
+
+
+QUIET = """
+    unknown-warning-option padded declaration-after-statement unsafe-buffer-usage
+    c++98-compat-pedantic old-style-cast zero-as-null-pointer-constant
+""".split()
+"""What clang says of any C of this kind: padding, what C89 and C++98 lack, C in C++."""
+
+
+@pytest.mark.skipif(shutil.which("clang") is None, reason="no clang here")
+@pytest.mark.parametrize("standard", ["c99", "c17", "c++20"])
+def test_all_warnings_of_clang(folder: Path, standard: str) -> None:
+    # C++ reserves `__` within a name too, which nobody uses: names of nets keep it
+    quiet = [*QUIET, "reserved-identifier"] if "+" in standard else QUIET
+    flags = [f"-Wno-{warning}" for warning in quiet]
+    check(folder, standard, "", "clang", "-Weverything", "-Werror", *flags)

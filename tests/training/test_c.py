@@ -14,6 +14,7 @@ import rnncc
 from rnncc.commands.charnet import char_lstm
 from rnncc.netdef import parameters
 from tests.golden import CASES
+from tests.sanitizers import sanitizers
 
 HERE = Path(__file__).parent
 INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
@@ -29,10 +30,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("library", ["-ltiny", "-l:libtiny.a"])
-def test_a_program_trains_as_python_does(folder: Path, tmp_path: Path, library: str) -> None:
+@pytest.mark.parametrize(
+    ("library", "checked"), [("-ltiny", False), ("-l:libtiny.a", False), ("-ltiny", True)]
+)
+def test_a_program_trains_as_python_does(
+    folder: Path, tmp_path: Path, library: str, checked: bool
+) -> None:
+    if checked and not sanitizers():
+        pytest.skip("no sanitizers here")
     program = tmp_path / "train"
     flags = ["-std=c11", "-O2", "-ffp-contract=off", *STRICT, f"-I{folder}", f"-I{INCLUDE}"]
+    flags += sanitizers().split() if checked else []
     link = [f"-L{folder}", library, f"-Wl,-rpath,{folder}", "-lm"]
     subprocess.run(["cc", *flags, HERE / "train.c", *link, "-o", program], check=True)
     done = subprocess.run([program], capture_output=True, check=True)
@@ -99,7 +107,8 @@ def test_what_the_library_needs(tmp_path: Path) -> None:
     elf = Elf(made.library.read_bytes())
     defined = {symbol.name for symbol in elf.dynamic_symbols if symbol.is_defined}
     functions = ["forward", "backward", "init_parameters", "tape_bytes", "workspace_bytes"]
-    assert defined == {f"net_{name}" for name in (*functions, "metadata")}
+    functions += ["metadata", "supported", "missing_feature"]
+    assert defined == {f"net_{name}" for name in functions}
     assert {s.name for s in elf.dynamic_symbols if not s.is_defined} <= {"memcpy"}
     assert not {section.name for section in elf.sections} & {".data", ".bss", ".init_array"}
 
