@@ -25,6 +25,8 @@ INTEGERS = ("i32", "i64")
 NUMBERS = (*FLOATS, *INTEGERS)
 COMPUTED = (*NUMBERS, "i1")
 """The types that compiled code computes in."""
+MAX_FOLDED = 1 << 26
+"""How many numbers are computed at import."""
 TEXT = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
 ATTRIBUTES = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8}
 """Field of an attribute -> the type of attributes whose value it holds."""
@@ -263,6 +265,10 @@ class Node:
         return found
 
     # Results
+
+    def literal(self, array: Array) -> SSAValue:
+        """Numbers that are known: a constant, a parameter where they are many."""
+        return self.scope.ssa(Value.of(array))
 
     def full(self, value: float, like: SSAValue | str) -> SSAValue:
         """One number, of a type."""
