@@ -41,6 +41,13 @@ class NetError(CompileError):
     """A question or a change that a net does not allow: names the operator and the blob."""
 
 
+class SizeError(CompileError):
+    """A size has no formula of bearable length; what reads nets says at which node."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__("", what, "--shape gives sizes as numbers")
+
+
 class LimitError(CompileError):
     """The interpreter met a loop that takes more turns than its limit."""
 

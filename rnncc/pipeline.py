@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnncc.errors import CompileError, InternalError
+from rnncc.errors import CompileError, InternalError, SizeError
 from rnncc.options import Options
 from rnncc.stages import beside, show, timed
 from rnncc.writing import write_file, write_new
@@ -357,6 +357,8 @@ class _Run:
         begun = time.perf_counter()
         try:
             yield
+        except SizeError as error:
+            raise CompileError(program.source, error.what, error.hint) from error
         except (CompileError, InternalError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:

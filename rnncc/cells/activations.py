@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.ir.activations import (
+    elu,
+    gelu,
+    hard_sigmoid,
+    leaky_relu,
+    mish,
+    silu,
+    soft_sign,
+    softplus,
+)
 from rnncc.ir.build import Build
-from rnncc.ir.composites import gelu, plus, soft_sign, times
+from rnncc.ir.composites import plus, times
 
 Function = Callable[[Build, SSAValue], SSAValue]
 Activation = str | Function
 """A name, or a function of a `Build` and a value that gives a value of the same type."""
-
-
-def hard_sigmoid(b: Build, x: SSAValue) -> SSAValue:
-    """0.2 x + 0.5, held within 0 and 1"""
-    return _clamp(b, plus(b, times(b, x, 0.2), 0.5), 0.0, 1.0)
 
 
 def hard_tanh(b: Build, x: SSAValue) -> SSAValue:
@@ -43,42 +49,14 @@ def rectified_tanh(b: Build, x: SSAValue) -> SSAValue:
     return b.relu(b.tanh(x))
 
 
-def soft_plus(b: Build, x: SSAValue) -> SSAValue:
-    """ln(1 + eˣ) = (x + |x|) / 2 + ln(1 + e^-|x|), which overflows nowhere; smooth at 0"""
-    size = b.abs(x)
-    small = b.log(plus(b, b.exp(b.neg(size)), 1.0))
-    return b.add(times(b, b.add(x, size), 0.5), small)
-
-
-def leaky_relu(b: Build, x: SSAValue) -> SSAValue:
-    """x above 0, 0.01 x below"""
-    return b.select(_positive(b, x), x, times(b, x, 0.01))
-
-
 def relu6(b: Build, x: SSAValue) -> SSAValue:
     """x, held within 0 and 6"""
     return b.minimum(b.relu(x), b.full_like(x, 6.0))
 
 
-def elu(b: Build, x: SSAValue) -> SSAValue:
-    """x above 0, eˣ - 1 below"""
-    return b.select(_positive(b, x), x, _below(b, x))
-
-
 def selu(b: Build, x: SSAValue) -> SSAValue:
     """1.0507 x above 0, 1.0507 · 1.6733 · (eˣ - 1) below (Klambauer et al., 2017)"""
-    scale, alpha = 1.0507009873554805, 1.6732632423543772
-    return times(b, b.select(_positive(b, x), x, times(b, _below(b, x), alpha)), scale)
-
-
-def swish(b: Build, x: SSAValue) -> SSAValue:
-    """x · sigmoid x"""
-    return b.mul(x, b.sigmoid(x))
-
-
-def mish(b: Build, x: SSAValue) -> SSAValue:
-    """x · tanh(ln(1 + eˣ))"""
-    return b.mul(x, b.tanh(soft_plus(b, x)))
+    return elu(b, x, alpha=1.6732632423543772, scale=1.0507009873554805)
 
 
 def cube(b: Build, x: SSAValue) -> SSAValue:
@@ -94,19 +72,19 @@ def identity(b: Build, x: SSAValue) -> SSAValue:
 ACTIVATIONS: dict[str, Function] = {
     "tanh": Build.tanh,
     "sigmoid": Build.sigmoid,
-    "hardsigmoid": hard_sigmoid,
+    "hardsigmoid": partial(hard_sigmoid, alpha=0.2, beta=0.5),
     "relu": Build.relu,
     "softsign": soft_sign,
     "identity": identity,
     "hardtanh": hard_tanh,
     "rationaltanh": rational_tanh,
     "rectifiedtanh": rectified_tanh,
-    "leakyrelu": leaky_relu,
+    "leakyrelu": partial(leaky_relu, slope=0.01),
     "relu6": relu6,
     "elu": elu,
     "selu": selu,
-    "softplus": soft_plus,
-    "swish": swish,
+    "softplus": softplus,
+    "swish": silu,
     "gelu": gelu,
     "mish": mish,
     "cube": cube,
@@ -137,12 +115,3 @@ def _find(option: str, activation: Activation, known: dict[str, Function]) -> Fu
 
 def _clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:
     return b.maximum(b.minimum(x, b.full_like(x, high)), b.full_like(x, low))
-
-
-def _positive(b: Build, x: SSAValue) -> SSAValue:
-    return b.compare("gt", x, b.full_like(x, 0.0))
-
-
-def _below(b: Build, x: SSAValue) -> SSAValue:
-    """eˣ - 1 of what is not above 0: beyond it the exponential would overflow, and its gradient."""
-    return b.sub(b.exp(b.minimum(x, b.full_like(x, 0.0))), b.full_like(x, 1.0))

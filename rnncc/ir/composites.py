@@ -148,21 +148,6 @@ def ranks(b: Build, x: SSAValue, largest: bool) -> SSAValue:
     return b.reduce("sum", b.cast(b.logical("or", beyond, equal), "i32"), [rank])
 
 
-def soft_sign(b: Build, x: SSAValue) -> SSAValue:
-    """x / (1 + |x|)"""
-    return b.div(x, plus(b, b.abs(x), 1.0))
-
-
-def gelu(b: Build, x: SSAValue, by_tanh: bool = False) -> SSAValue:
-    """x/2 · (1 + erf(x/√2)); or with tanh(√(2/π) · (x + 0.044715 x³)) in the place of erf"""
-    if by_tanh:
-        cube = b.mul(b.mul(x, x), x)
-        inner = b.tanh(times(b, b.add(x, times(b, cube, 0.044715)), math.sqrt(2 / math.pi)))
-    else:
-        inner = b.erf(times(b, x, math.sqrt(0.5)))
-    return b.mul(times(b, x, 0.5), plus(b, inner, 1.0))
-
-
 def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     """x to a power, of floats; a number as exponent is cheaper, whole ones and halves exact.
 

@@ -1,6 +1,9 @@
 """Sizes known as formulas: `Dim`, an integer polynomial over named symbols such as T and N.
 
 A factor may also be a symbol over a number, rounded up: `T/32` is ⌈T/32⌉.
+
+Products are bounded: a few nodes that multiply sizes by themselves would otherwise make formulas
+of millions of terms.
 """
 
 from __future__ import annotations
@@ -9,8 +12,17 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, reduce
 
+from rnncc.errors import SizeError
+
 Monomial = tuple[str, ...]
 """Symbols of one product, in reading order; `()` is the constant's."""
+Term = tuple[Monomial, int]
+"""Such a product and its coefficient."""
+
+MOST_PAIRS, MOST_FACTORS, MOST_BITS = 4096, 16, 127
+"""Of a product of formulas: pairs of terms, symbols in a term, bits of a number."""
+MOST_STEPS = 256
+"""Terms of a quotient by a sum; one of more is not looked for."""
 
 _TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*(?:/\d+)?|[-+*])")
 
@@ -78,41 +90,51 @@ class Dim:
 
     def substitute(self, env: Mapping[str, Dim | int]) -> Dim:
         """Replace some symbols by formulas."""
-        total = _constant(0)
+        terms = list[Term]()
         for monomial, factor in self.terms:
             product = _constant(factor)
             for name in monomial:
                 product = product * _replaced(name, env)
-            total = total + product
-        return total
+            terms += product.terms
+        return _total(terms)
 
     def divide(self, other: Dim | int) -> Dim | None:
         """The exact quotient, or None where there is none."""
         divisor = Dim.of(other)
         if not divisor.terms:
             return None
-        (lead, factor), rest, quotient = divisor.terms[0], self, _constant(0)
+        lead, *others = divisor.terms
+        if not others:
+            parts = [_part(term, lead) for term in self.terms]
+            found = [part for part in parts if part is not None]
+            return Dim(found) if len(found) == len(parts) else None
+        rest, quotient = self, list[Term]()
         while rest.terms:
-            monomial, coefficient = rest.terms[0]
-            remaining = _without(monomial, lead)
-            if remaining is None or coefficient % factor:
+            part = _part(rest.terms[0], lead)
+            if part is None or len(quotient) == MOST_STEPS:
                 return None
-            step = Dim([(remaining, coefficient // factor)])
-            quotient, rest = quotient + step, rest - step * divisor
-        return quotient
+            quotient.append(part)
+            rest = rest - Dim([part]) * divisor
+        return Dim(quotient)
 
     def __add__(self, other: Dim | int) -> Dim:
-        total = dict(self.terms)
-        for monomial, factor in Dim.of(other).terms:
-            total[monomial] = total.get(monomial, 0) + factor
-        return Dim(total.items())
+        return _total([*self.terms, *Dim.of(other).terms])
 
     def __mul__(self, other: Dim | int) -> Dim:
-        total: dict[Monomial, int] = {}
+        other, total = Dim.of(other), dict[Monomial, int]()
+        if len(self.terms) * len(other.terms) > MOST_PAIRS:
+            raise SizeError(f"multiplies size formulas, giving more than {MOST_PAIRS} terms")
         for left, a in self.terms:
-            for right, b in Dim.of(other).terms:
+            for right, b in other.terms:
                 monomial = tuple(sorted(left + right, key=_reading_order))
-                total[monomial] = total.get(monomial, 0) + a * b
+                factor = total.get(monomial, 0) + a * b
+                if len(monomial) > MOST_FACTORS:
+                    what = f"gives a size formula with a product of more than {MOST_FACTORS} sizes"
+                    raise SizeError(what)
+                if factor.bit_length() > MOST_BITS:
+                    what = f"gives a size formula with a number of more than {MOST_BITS} bits"
+                    raise SizeError(what)
+                total[monomial] = factor
         return Dim(total.items())
 
     def __neg__(self) -> Dim:
@@ -206,6 +228,14 @@ def _replaced(name: str, env: Mapping[str, Dim | int]) -> Dim:
     return Dim.of(name) if symbol not in env else Dim.of(env[symbol]).over(divisor_of(name))
 
 
+def _total(terms: Iterable[Term]) -> Dim:
+    """The sum of terms, of which several may hold one product."""
+    total: dict[Monomial, int] = {}
+    for monomial, factor in terms:
+        total[monomial] = total.get(monomial, 0) + factor
+    return Dim(total.items())
+
+
 def product(dims: Iterable[Dim | int]) -> Dim:
     """The number of elements of a shape."""
     return _product(tuple(dims))
@@ -222,6 +252,12 @@ def _term(monomial: Monomial, factor: int) -> str:
     if factor in (1, -1):
         return ("-" if factor < 0 else "") + "*".join(monomial)
     return "*".join((str(factor), *monomial))
+
+
+def _part(term: Term, lead: Term) -> Term | None:
+    """A term divided by another, None where it does not divide."""
+    rest = _without(term[0], lead[0])
+    return None if rest is None or term[1] % lead[1] else (rest, term[1] // lead[1])
 
 
 def _without(monomial: Monomial, part: Monomial) -> Monomial | None:
@@ -246,7 +282,7 @@ def _constant(value: int) -> Dim:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Dim:
-    position, total, term, sign, expects = 0, _constant(0), _constant(1), 1, True
+    position, terms, term, sign, expects = 0, list[Term](), _constant(1), 1, True
     stripped = text.rstrip()
     while position < len(stripped):
         match = _TOKEN.match(stripped, position)
@@ -260,10 +296,11 @@ def _parse(text: str) -> Dim:
         elif not expects and token == "*":
             expects = True
         elif not expects and token in "+-":
-            total, term, expects = total + term * sign, _constant(1), True
+            terms += (term * sign).terms
+            term, expects = _constant(1), True
             sign = -1 if token == "-" else 1
         else:
             raise ValueError(f"{text!r} is not a size formula")
     if expects:
         raise ValueError(f"{text!r} is not a size formula")
-    return total + term * sign
+    return _total([*terms, *(term * sign).terms])

@@ -19,6 +19,8 @@ from rnncc.passes.remove_dead import RemoveDead
 
 GROWTH, SMALL = 2, 4096
 """A result may take so many times its operands' bytes, or this many bytes."""
+MOST_READ = 1 << 32
+"""Bytes that may be read for a result, lest a broadcast of little keep the compiler busy."""
 _CONTEXT = Context({}, np.float32)
 
 
@@ -86,7 +88,8 @@ def _evaluate(program: Program, op: RnnOp, known: dict[SSAValue, _Known]) -> _Kn
         return None
     held = sum(part.bytes for part in parts)
     size = int(product(dims)) * ITEM_BYTES[dtype_of(op.y)]
-    if not isinstance(op, Broadcast) and size > max(GROWTH * held, SMALL):
+    read = sum(part.array.nbytes for part in parts)  # what broadcasts repeat counts
+    if not isinstance(op, Broadcast) and (size > max(GROWTH * held, SMALL) or read > MOST_READ):
         return None
     try:
         with np.errstate(all="ignore"):

@@ -67,15 +67,15 @@ def test_features_by_name() -> None:
 def test_a_library_for_another_cpu(tmp_path: Path) -> None:
     """An error from Python and a refusal in C, not an illegal instruction."""
     cpu = lacking()
-    made = rnncc.build(rnncc.cells.elman(3, 4), out=tmp_path, name="m", cpu=cpu)
+    made = rnncc.build(rnncc.cells.elman(3, 4), out=tmp_path, name="other", cpu=cpu)
     assert made.library is not None and made.header is not None
     with pytest.raises(LoadError, match=rf"compiled for {cpu}, and this CPU has no \w+; compile"):
         rnncc_runtime.load(made.library)
     library = ctypes.CDLL(str(made.library))
-    library.m_missing_feature.restype = library.m_metadata.restype = ctypes.c_char_p
-    assert library.m_supported() == 0
-    assert library.m_missing_feature().decode() not in needed(HERE)
-    assert f'"cpu": "{cpu}"' in library.m_metadata().decode()
+    library.other_missing_feature.restype = library.other_metadata.restype = ctypes.c_char_p
+    assert library.other_supported() == 0
+    assert library.other_missing_feature().decode() not in needed(HERE)
+    assert f'"cpu": "{cpu}"' in library.other_metadata().decode()
     header = " ".join(made.header.read_text().replace(" * ", " ").split())
     assert f"It runs on a CPU that has {', '.join(features_of_cpu(X86, cpu))}." in header
     with pytest.raises(CompileError, match=f"code for {cpu} .* does not run on this machine"):
@@ -83,10 +83,10 @@ def test_a_library_for_another_cpu(tmp_path: Path) -> None:
 
 
 def test_a_library_for_this_cpu(tmp_path: Path) -> None:
-    made = rnncc.build(rnncc.cells.elman(3, 4), out=tmp_path, name="m")
+    made = rnncc.build(rnncc.cells.elman(3, 4), out=tmp_path, name="other")
     assert made.library is not None
     library = ctypes.CDLL(str(made.library))
-    assert library.m_supported() == 1
+    assert library.other_supported() == 1
     assert rnncc_runtime.load(made.library).metadata["features"] == needed(HERE)
     image = bytearray(made.library.read_bytes())
     image[18:20] = (8).to_bytes(2, "little")  # MIPS
@@ -105,20 +105,20 @@ def test_a_library_for_this_cpu(tmp_path: Path) -> None:
 )
 def test_the_check_is_for_any_cpu(triple: str, cpu: str, beyond: str) -> None:
     """Its own code has nothing of what it asks for, while other code is free to."""
-    options = {"target": triple, "cpu": cpu, "name": "m"}
+    options = {"target": triple, "cpu": cpu, "name": "other"}
     assembly = pipeline.emit(rnncc.cells.elman(3, 4), None, Options.of(None, options), "asm")
     assert isinstance(assembly, str)
     bodies = dict(re.findall(r"^(\w+):(.*?)^\.Lfunc_end", assembly, re.MULTILINE | re.DOTALL))
     helpers = ["word", "state"] if triple == X86 else ["word"]
     for name in ("lacking", "supported", "missing_feature", *helpers):
-        assert not re.search(beyond, bodies.pop(f"m_{name}")), name
+        assert not re.search(beyond, bodies.pop(f"other_{name}")), name
     if triple == X86:
         assert re.search(beyond, "".join(bodies.values()))
 
 
 @pytest.mark.parametrize(("cpu", "more"), [("neoverse-n1", {"getauxval"}), ("generic", set[str]())])
 def test_what_a_library_for_aarch64_needs(cpu: str, more: set[str]) -> None:
-    options = Options.of(None, {"target": ARM, "cpu": cpu, "name": "m"})
+    options = Options.of(None, {"target": ARM, "cpu": cpu, "name": "other"})
     code = pipeline.emit(rnncc.cells.elman(3, 4), None, options, "obj")
     assert isinstance(code, bytes)
     undefined = {s.name for s in Elf(code).symbols if s.is_global and not s.is_defined}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rnncc.errors import CompileError, Location
+from rnncc.errors import CompileError, Location, SizeError
 from rnncc.frontends.caffe2.constants import NAMES, known_fill
 from rnncc.frontends.caffe2.control import mark_versions
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
@@ -122,7 +122,10 @@ def _solved(
     graph = Graph(message, fills, location, loops)
     s = Shapes()
     graph.declare(s, shapes or {})
-    solve(s, graph.operators, graph.starts, location)
+    try:
+        solve(s, graph.operators, graph.starts, location)
+    except SizeError as error:
+        raise CompileError(s.location, error.what, error.hint) from error
     return graph, s
 
 

@@ -27,6 +27,8 @@ INTEGERS = ("i32", "i64")
 NUMBERS = (*FLOATS, *INTEGERS)
 COMPUTED = (*NUMBERS, "i1")
 """The types that compiled code computes in."""
+MAX_FOLDED = 1 << 26
+"""How many numbers are computed at import."""
 ATTRIBUTES = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8}
 """Field of an attribute -> the type of attributes whose value it holds."""
 
@@ -265,6 +267,10 @@ class Node:
             shapes = f"{shape_text(dims_of(x))} to {shape_text(dims_of(y))}"
             raise self.error(f"would broadcast {shapes}")
         return y
+
+    def literal(self, array: Array) -> SSAValue:
+        """Numbers that are known: a constant, a parameter where they are many."""
+        return self.scope.ssa(Value.of(array))
 
     def full(self, value: float, like: SSAValue | str) -> SSAValue:
         """One number, of a type."""

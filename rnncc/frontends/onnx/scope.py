@@ -5,6 +5,7 @@ In: a graph, what its inputs stand for and a builder. Out: the values of its out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.errors import CompileError, InternalError, Location
+from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_key, inlined
-from rnncc.frontends.onnx.node import COMPUTED, FLOATS, TEXT, Node, Operator
+from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, TEXT, Node, Operator
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
@@ -34,8 +35,8 @@ MAX_CALLS = 24
 """How deep functions may call each other."""
 MAX_ELEMENTS = 1 << 33
 """Of one value."""
-MAX_FOLDED = 1 << 26
-"""How many numbers are computed at import."""
+MAX_FOLDED_SIZES = 1 << 16
+"""How many of them that may be formulas."""
 LITERAL = 16
 """Numbers that stand in the code rather than among the parameters."""
 EXACT = 2**53
@@ -149,6 +150,8 @@ class Scope:
         array = value.known
         assert array is not None
         if array.dtype == object:
+            if array.size > MAX_FOLDED_SIZES:
+                raise Unsupported(self.b.loc, f"computes with {array.size} sizes at run time")
             flat = [self.b.reshape(self.b.size(d, "i64"), (1,)) for d in array.reshape(-1)]
             return self.b.reshape(self.b.concat(flat, 0), array.shape)
         if value.dtype not in COMPUTED:
@@ -207,10 +210,13 @@ class Scope:
             raise CompileError(location, f"is one of more than {MAX_NODES} nodes")
         before, self.b.loc = self.b.loc, location
         function = self.model.functions.get(function_key(op, op.op_type))
-        if function is not None:
-            self._call(op, function, place)
-        else:
-            self._run_operator(op, plain_domain(op.domain), place)
+        try:
+            if function is not None:
+                self._call(op, function, place)
+            else:
+                self._run_operator(op, plain_domain(op.domain), place)
+        except SizeError as error:
+            raise CompileError(location, error.what, error.hint) from error
         self.b.loc = before
 
     def _run_operator(self, op: NodeProto, domain: str, place: str) -> None:
@@ -256,7 +262,8 @@ class Scope:
         ):
             return None
         arrays = [np.zeros(0) if a is None else a for a in known]
-        if sum(a.size for a in arrays) > MAX_FOLDED:
+        most = MAX_FOLDED_SIZES if any(a.dtype == object for a in arrays) else MAX_FOLDED
+        if sum(a.size for a in arrays) > most or _together(arrays) > most:
             return None
         found: Any = operator.fold(node, arrays)
         if found is None or isinstance(found, (list, tuple)):
@@ -343,6 +350,14 @@ def _place(op: NodeProto, index: int) -> str:
 def _hint(name: str) -> str:
     hint = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name[:64])
     return hint if hint[:1].isalpha() else f"v{hint}"  # xDSL drops a number at the end
+
+
+def _together(arrays: Sequence[Array]) -> int:
+    """The elements of arrays' common shape; 0 where they have none."""
+    try:
+        return math.prod(np.broadcast_shapes(*(a.shape for a in arrays)))
+    except ValueError:
+        return 0
 
 
 def _is_uniform(array: Array) -> bool:

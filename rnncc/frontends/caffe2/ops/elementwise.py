@@ -13,6 +13,7 @@ from rnncc.frontends.caffe2.constants import Known, cast
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
+from rnncc.ir.activations import silu
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.netdef import TensorProto
@@ -342,7 +343,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "Erf": unary("erf(X)", Build.erf),
     "Sqr": unary("X * X", lambda b, x: b.mul(x, x), "nothing"),
     "Reciprocal": unary("1 / X", lambda b, x: b.div(b.fill(1.0, ()), x)),
-    "Swish": unary("X / (1 + exp(-X))", lambda b, x: b.mul(x, b.sigmoid(x))),
+    "Swish": unary("X / (1 + exp(-X))", silu),
     "Clip": Clip,
     "Scale": Scale,
     "Pow": Power,

@@ -8,14 +8,19 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.elementwise import folded, of_floats
 from rnncc.frontends.onnx.values import Array
+from rnncc.ir.activations import (
+    elu,
+    gelu,
+    hard_sigmoid,
+    leaky_relu,
+    mish,
+    silu,
+    soft_sign,
+    softplus,
+)
 from rnncc.ir.build import Build
-from rnncc.ir.composites import gelu, plus, soft_sign, times
+from rnncc.ir.composites import plus
 from rnncc.ir.types import dtype_of, shape_text
-
-
-def softplus(b: Build, x: SSAValue) -> SSAValue:
-    """max(x, 0) + ln(1 + e^-|x|)"""
-    return b.add(b.relu(x), b.log(plus(b, b.exp(b.neg(b.abs(x))), 1.0)))
 
 
 def _relu(n: Node) -> SSAValue:
@@ -27,27 +32,10 @@ def _relu(n: Node) -> SSAValue:
     return n.b.relu(x) if dtype_of(x) == "f32" else n.b.maximum(x, n.full(0, x))
 
 
-def elu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
-    """x where it is positive, else alpha · (e^x - 1)"""
-    below = times(b, plus(b, b.exp(b.minimum(x, b.full_like(x, 0.0))), -1.0), alpha)
-    return b.select(b.compare("lt", x, b.full_like(x, 0.0)), below, x)
-
-
-def leaky_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
-    """x where it is positive, else alpha · x"""
-    return b.select(b.compare("lt", x, b.full_like(x, 0.0)), times(b, x, alpha), x)
-
-
 def thresholded_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
     """x where it is above alpha, else 0"""
     zero = b.full_like(x, 0.0)
     return b.select(b.compare("gt", x, b.full_like(x, alpha)), x, zero)
-
-
-def hard_sigmoid(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
-    """alpha · x + beta, within 0 and 1"""
-    line = plus(b, times(b, x, alpha), beta)
-    return b.maximum(b.fill(0.0, ()), b.minimum(b.fill(1.0, ()), line))
 
 
 def _elu(n: Node) -> SSAValue:
@@ -63,7 +51,7 @@ def _selu(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    return times(n.b, elu(n.b, n.x(0, FLOATS), n.real("alpha")), n.real("gamma"))
+    return elu(n.b, n.x(0, FLOATS), n.real("alpha"), n.real("gamma"))
 
 
 def _celu(n: Node) -> SSAValue:
@@ -72,7 +60,9 @@ def _celu(n: Node) -> SSAValue:
     Refused: elements other than float32.
     """
     alpha = n.real("alpha", 1.0)
-    return times(n.b, elu(n.b, times(n.b, n.x(0, FLOATS), 1 / alpha), 1.0), alpha)
+    if alpha == 0:
+        raise n.error("attribute 'alpha' is 0")
+    return elu(n.b, n.x(0, FLOATS), alpha, input_scale=1 / alpha)
 
 
 def _leaky_relu(n: Node) -> SSAValue:
@@ -103,17 +93,12 @@ def _hard_swish(b: Build, x: SSAValue) -> SSAValue:
     return b.mul(x, hard_sigmoid(b, x, 1 / 6, 0.5))
 
 
-def _mish(b: Build, x: SSAValue) -> SSAValue:
-    return b.mul(x, b.tanh(softplus(b, x)))
-
-
 def _swish(n: Node) -> SSAValue:
     """X · sigmoid(alpha · X).
 
     Refused: elements other than float32.
     """
-    x = n.x(0, FLOATS)
-    return n.b.mul(x, n.b.sigmoid(times(n.b, x, n.real("alpha", 1.0))))
+    return silu(n.b, n.x(0, FLOATS), n.real("alpha", 1.0))
 
 
 def _gelu(n: Node) -> SSAValue:
@@ -181,7 +166,7 @@ OPERATORS: dict[str, Operator] = {
     "Softplus": Operator(of_floats(softplus, "ln(1 + e^X).")),
     "Softsign": Operator(of_floats(soft_sign, "X / (1 + |X|).")),
     "HardSwish": Operator(of_floats(_hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
-    "Mish": Operator(of_floats(_mish, "X · tanh(ln(1 + e^X)).")),
+    "Mish": Operator(of_floats(mish, "X · tanh(ln(1 + e^X)).")),
     "Relu": Operator(_relu, folded(lambda x: np.maximum(x, 0))),
     "Elu": Operator(_elu),
     "Selu": Operator(_selu),

@@ -22,6 +22,7 @@ from rnncc.frontends.onnx.node import (
 )
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Array, Value, as_objects
+from rnncc.ir import activations
 from rnncc.ir.build import Build
 from rnncc.ir.composites import plus, times
 from rnncc.ir.types import NUMPY, dtype_of
@@ -83,29 +84,6 @@ def _sign(n: Node) -> SSAValue:
     zero = n.full(0, x)
     below = b.select(b.compare("lt", x, zero), n.full(-1, x), x)
     return b.select(b.compare("gt", x, zero), n.full(1, x), below)
-
-
-def _sinh(b: Build, x: SSAValue) -> SSAValue:
-    return times(b, b.sub(b.exp(x), b.exp(b.neg(x))), 0.5)
-
-
-def _cosh(b: Build, x: SSAValue) -> SSAValue:
-    return times(b, b.add(b.exp(x), b.exp(b.neg(x))), 0.5)
-
-
-def _asinh(b: Build, x: SSAValue) -> SSAValue:
-    """sign(x) · ln(|x| + √(x² + 1))"""
-    size = b.abs(x)
-    y = b.log(b.add(size, b.sqrt(plus(b, b.mul(x, x), 1.0))))
-    return b.select(b.compare("lt", x, b.full_like(x, 0.0)), b.neg(y), y)
-
-
-def _acosh(b: Build, x: SSAValue) -> SSAValue:
-    return b.log(b.add(x, b.sqrt(plus(b, b.mul(x, x), -1.0))))
-
-
-def _atanh(b: Build, x: SSAValue) -> SSAValue:
-    return times(b, b.log(b.div(plus(b, x, 1.0), b.sub(b.full_like(x, 1.0), x))), 0.5)
 
 
 # Odd terms of arctan on [0, tan(π/8)] beyond the first, each the exact 1/(2k + 1) or close to it.
@@ -240,12 +218,12 @@ OPERATORS: dict[str, Operator] = {
     "Asin": Operator(of_floats(_asin, "The angle whose sine is X.")),
     "Acos": Operator(of_floats(_acos, "The angle whose cosine is X.")),
     "Atan": Operator(of_floats(_atan, "The angle whose tangent is X.")),
-    "Sinh": Operator(of_floats(_sinh, "(e^X - e^-X) / 2.")),
-    "Cosh": Operator(of_floats(_cosh, "(e^X + e^-X) / 2.")),
+    "Sinh": Operator(of_floats(activations.sinh, "(e^X - e^-X) / 2.")),
+    "Cosh": Operator(of_floats(activations.cosh, "(e^X + e^-X) / 2.")),
     "Tanh": Operator(of_floats(Build.tanh, "tanh X.")),
-    "Asinh": Operator(of_floats(_asinh, "ln(X + √(X² + 1)).")),
-    "Acosh": Operator(of_floats(_acosh, "ln(X + √(X² - 1)).")),
-    "Atanh": Operator(of_floats(_atanh, "ln((1 + X) / (1 - X)) / 2.")),
+    "Asinh": Operator(of_floats(activations.asinh, "ln(X + √(X² + 1)).")),
+    "Acosh": Operator(of_floats(activations.acosh, "ln(X + √(X² - 1)).")),
+    "Atanh": Operator(of_floats(activations.atanh, "ln((1 + X) / (1 - X)) / 2.")),
     "Erf": Operator(of_floats(Build.erf, "erf X.")),
     "Sigmoid": Operator(of_floats(Build.sigmoid, "1 / (1 + e^-X).")),
     "IsNaN": Operator(_is_nan),

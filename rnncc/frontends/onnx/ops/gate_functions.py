@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.ops import activations as act
+from rnncc.frontends.onnx.ops.activations import thresholded_relu
+from rnncc.ir import activations as act
 from rnncc.ir.build import Build
-from rnncc.ir.composites import plus, soft_sign, times
+from rnncc.ir.composites import plus, times
 
 Function = Callable[[Build, SSAValue], SSAValue]
 
@@ -27,7 +28,7 @@ PLAIN: dict[str, Function] = {
     "relu": Build.relu,
     "tanh": Build.tanh,
     "sigmoid": Build.sigmoid,
-    "softsign": soft_sign,
+    "softsign": act.soft_sign,
     "softplus": act.softplus,
 }
 
@@ -42,7 +43,7 @@ def _scaled_tanh(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
 
 WITH_ONE: dict[str, Callable[..., SSAValue]] = {
     "leakyrelu": act.leaky_relu,
-    "thresholdedrelu": act.thresholded_relu,
+    "thresholdedrelu": thresholded_relu,
     "elu": act.elu,
 }
 WITH_TWO: dict[str, Callable[..., SSAValue]] = {

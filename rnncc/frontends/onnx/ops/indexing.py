@@ -9,13 +9,16 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import INTEGERS, NUMBERS, Node, Operator
+from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, NUMBERS, Node, Operator
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.build import Build
 from rnncc.ir.composites import strided
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.source import Constant, Iota
 from rnncc.ir.types import dims_of, dtype_of, shape_text
+
+MAX_ADDED = 1024
+"""Rows that ScatterND adds, each by an op of its own."""
 
 
 def _from_front(n: Node, index: SSAValue, size: Dim) -> SSAValue:
@@ -28,7 +31,7 @@ def _from_front(n: Node, index: SSAValue, size: Dim) -> SSAValue:
 def _index(n: Node, at: int, size: Dim) -> SSAValue:
     known = n.value(at).numbers
     if known is not None and size.is_static:
-        return n.b.constant(checked(n, known, int(size)), n.value(at).dtype)
+        return n.literal(checked(n, known, int(size)))
     return _from_front(n, n.x(at, INTEGERS), size)
 
 
@@ -67,6 +70,8 @@ def _fold_gather(n: Node, arrays: list[Array]) -> Array | None:
     if index.dtype == object:
         return None
     axis = n.axis(n.integer("axis", 0), x.ndim)
+    if index.size * prod(x.shape[:axis] + x.shape[axis + 1 :]) > MAX_FOLDED:
+        return None
     return np.asarray(np.take(x, checked(n, index, x.shape[axis]), axis))
 
 
@@ -214,7 +219,7 @@ def _compress(n: Node) -> SSAValue:
     size = dims_of(x)[axis]
     if size.is_static and len(condition) > int(size):
         raise n.unsupported(f"has {len(condition)} conditions for {size} rows")
-    return b.gather(x, b.constant(np.flatnonzero(condition).astype(np.int64)), axis)
+    return b.gather(x, n.literal(np.flatnonzero(condition).astype(np.int64)), axis)
 
 
 def _fold_non_zero(n: Node, arrays: list[Array]) -> Array | None:
@@ -283,6 +288,9 @@ def _scatter_nd(n: Node) -> SSAValue:
     numbers: list[int] = (at * np.array(_strides(lead), np.int64)).sum(-1).reshape(-1).tolist()
     rows, new = b.reshape(x, (size, *rest)), b.reshape(updates, (count, *rest))
     if reduction == "add":
+        if len(numbers) > MAX_ADDED:
+            what = f"adds at {len(numbers)} places, at most {MAX_ADDED} are supported"
+            raise n.unsupported(what)
         for k, number in enumerate(numbers):
             row = b.slice(new, 0, k, 1)
             rows = b.add(rows, b.pad(row, 0, int(number), Dim.of(size), 0))
@@ -290,7 +298,7 @@ def _scatter_nd(n: Node) -> SSAValue:
     source = np.arange(size)
     source[np.array(numbers, np.int64)] = size + np.arange(count)
     both = b.concat([rows, new], 0)
-    return b.reshape(b.gather(both, b.constant(source.astype(np.int64)), 0), dims)
+    return b.reshape(b.gather(both, n.literal(source.astype(np.int64)), 0), dims)
 
 
 def _check_updates(n: Node, dims: Sequence[Dim]) -> None:

@@ -86,7 +86,7 @@ def _log_sum_exp(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
         return x
     most = b.reduce("max", x, axes)
     infinite = b.compare("eq", b.abs(most), b.fill(np.inf, ()))
-    held = b.select(infinite, b.full_like(most, 0.0), most)
+    held = b.stop_gradient(b.select(infinite, b.full_like(most, 0.0), most))  # it cancels out
     centred = b.sub(x, b.reshape(held, kept_dims(x, axes)))
     sums = b.log(b.reduce("sum", b.exp(centred), axes))
     return b.add(sums, held)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rnncc.frontends.torch.site import Number, Site, Table, Value
-from rnncc.ir import composites
+from rnncc.ir import activations
 from rnncc.ir.types import FLOATS
 
 
@@ -14,13 +14,12 @@ def relu(at: Site, x: Value) -> Value:
 
 def leaky_relu(at: Site, x: Value, slope: Number = 0.01) -> Value:
     """x above 0, slope · x below"""
-    return at.b.select(_above(at, x, 0), x, at.scaled(x, slope))
+    return activations.leaky_relu(at.b, x, slope)
 
 
 def elu(at: Site, x: Value, alpha: Number = 1, scale: Number = 1, input_scale: Number = 1) -> Value:
     """scale · x above 0, scale · alpha · (e^(input_scale · x) - 1) below"""
-    below = at.b.expm1(at.scaled(at.b.minimum(x, at.value(0)), input_scale))
-    return at.scaled(at.b.select(_above(at, x, 0), x, at.scaled(below, alpha)), scale)
+    return activations.elu(at.b, x, alpha, scale, input_scale)
 
 
 def hardtanh(at: Site, x: Value, low: Number = -1, high: Number = 1) -> Value:
@@ -43,33 +42,29 @@ def hardswish(at: Site, x: Value) -> Value:
 
 def silu(at: Site, x: Value) -> Value:
     """x · sigmoid x"""
-    return at.b.mul(x, at.b.sigmoid(x))
+    return activations.silu(at.b, x)
 
 
 def gelu(at: Site, x: Value, *, approximate: str = "none") -> Value:
     """x/2 · (1 + erf(x/√2)), or with tanh"""
-    return composites.gelu(at.b, x, by_tanh=approximate == "tanh")
+    return activations.gelu(at.b, x, by_tanh=approximate == "tanh")
 
 
 def softplus(at: Site, x: Value, beta: Number = 1, threshold: Number = 20) -> Value:
     """ln(1 + e^(beta · x)) / beta; x where beta · x is above the threshold"""
     grown = at.scaled(x, beta)
-    held = at.b.minimum(grown, at.value(threshold))  # no overflow on the way not taken
-    curve = at.scaled(at.b.log1p(at.b.exp(held)), 1 / beta)
+    curve = at.scaled(activations.softplus(at.b, grown), 1 / beta)
     return at.b.select(_above(at, grown, threshold), x, curve)
 
 
 def log_sigmoid(at: Site, x: Value) -> tuple[Value, Value]:
-    """ln sigmoid x, as x - ln(1 + eˣ) below 0 and -ln(1 + e⁻ˣ) above; and what PyTorch keeps"""
-    positive = _above(at, x, 0)
-    exps = at.b.exp(at.b.select(positive, at.b.neg(x), x))
-    y = at.b.sub(at.b.select(positive, at.value(0), x), at.b.log1p(exps))
-    return y, exps
+    """ln sigmoid x; and what PyTorch keeps for its gradient, e^-|x|"""
+    return activations.log_sigmoid(at.b, x), at.b.exp(at.b.neg(at.b.abs(x)))
 
 
 def mish(at: Site, x: Value) -> Value:
     """x · tanh(ln(1 + eˣ))"""
-    return at.b.mul(x, at.b.tanh(softplus(at, x)))
+    return activations.mish(at.b, x)
 
 
 def detach(at: Site, x: Value) -> Value:

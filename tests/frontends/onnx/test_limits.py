@@ -1,0 +1,74 @@
+"""Small files that ask for much: refused by node, at once and without the memory."""
+
+from __future__ import annotations
+
+import tracemalloc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rnncc.errors import CompileError
+from tests.frontends.onnx.models import imported, info, model, node
+
+
+def multiplied(count: int, own: bool, *first: Any) -> list[Any]:
+    """x plus the `count`-th power of a size s, or s squared so many times."""
+    nodes = [*first, node("Identity", "s", "m0")]
+    nodes += [node("Mul", f"m{i} {f'm{i}' if own else 's'}", f"m{i + 1}") for i in range(count)]
+    return [*nodes, node("Cast", f"m{count}", "f", to=1), node("Add", "x f", "y")]
+
+
+SIZE = [node("Shape", "x", "sizes"), node("Gather", "sizes zero", "s")]
+SUM = [node("Shape", "x", "sizes"), node("ReduceSum", "sizes", "s", keepdims=0)]
+ONE_MORE = [*SIZE[:1], node("Gather", "sizes zero", "n"), node("Add", "n one", "s")]
+WIDE = [node("Mul", "column row", "a"), node("Mul", "a cube", "b"), node("ReduceSum", "b", "y")]
+CONSTANTS = {
+    "zero": np.array(0),
+    "one": np.array(1),
+    "large": np.array(2**62),
+    "column": np.ones((1000, 1, 1, 1), np.float32),
+    "row": np.ones((1, 1000, 1, 1), np.float32),
+    "cube": np.ones((1, 1, 100, 1000), np.float32),
+    "numbers": np.zeros(2**20, np.int64),
+    "rows": np.zeros((1, 2**14), np.float32),
+}
+CASES: dict[str, tuple[list[Any], str]] = {
+    "squares": (
+        multiplied(40, True, *SIZE),
+        "node 'm5' (Mul): gives a size formula with a product",
+    ),
+    "powers": (
+        multiplied(40, False, *SIZE),
+        "node 'm16' (Mul): gives a size formula with a product",
+    ),
+    "squares of sums": (multiplied(40, True, *ONE_MORE), "node 'm5' (Mul): gives a size formula"),
+    "powers of sums": (multiplied(40, False, *SUM), "node 'm16' (Mul): gives a size formula"),
+    "large numbers": (
+        multiplied(
+            40, True, *SIZE[:1], node("Gather", "sizes zero", "n"), node("Mul", "n large", "s")
+        ),
+        "node 'm2' (Mul): gives a size formula with a number of more than 127 bits",
+    ),
+    "products of known numbers": (WIDE, "node 'b' (Mul): gives a tensor of shape 1000 x 1000"),
+    "rows of known numbers": (
+        [node("Gather", "rows numbers", "y", axis=0)],
+        "node 'y' (Gather): gives a tensor of shape 1048576 x 16384, which is too large",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refused(name: str) -> None:
+    nodes, message = CASES[name]
+    made = model(nodes, [info("x", ["N", "a", "b", "c"])], [info("y", None)], CONSTANTS)
+    source = made.SerializeToString()
+    tracemalloc.start()
+    try:
+        with pytest.raises(CompileError) as caught:
+            imported(source)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert message in str(caught.value)
+    assert peak < 512 << 20
