@@ -78,7 +78,7 @@ def test_a_branch_that_may_be_taken_is_named() -> None:
         "(node 'thirds_y' (Reshape): cannot bring 2 x 4 into the shape 2 x 3 x -1) "
         "(--bind sr=VALUE may decide the condition)"
     )
-    with pytest.raises(CompileError, match="its then branch, which .*--bind sr=VALUE may"):
+    with pytest.raises(CompileError, match=r"its then branch, which .*--bind sr=VALUE may"):
         rnncc.compile(rated(["N", 3]))
 
 
