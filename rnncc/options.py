@@ -36,6 +36,8 @@ class Options:
         name: a C identifier: the library's name and the prefix of its symbols.
         shapes: input -> its shape, such as ("T", "N", 40) or "T,N,40", where it cannot be inferred
             or should be fixed; None or "?" leaves a size open.
+        bind: input -> the constant that it is: a number, numbers in lists, or an array; or texts
+            such as "sr=16000". It is no input of the model then, and decides what depends on it.
         target: an LLVM triple; None is this machine.
         cpu: an LLVM CPU name or "native"; None is native for this machine, else the baseline.
         seed: of the random fills of an init net.
@@ -63,6 +65,7 @@ class Options:
 
     name: str = "net"
     shapes: Mapping[str, Shape] = field(default_factory=dict[str, Shape])
+    bind: Mapping[str, Any] = field(default_factory=dict[str, Any])
     target: str | None = None
     cpu: str | None = None
     seed: int = 0
@@ -107,6 +110,10 @@ class Options:
         check_tuning(values.get("tuning", {}))
         if "state" in values:
             values["state"] = _state_of(values["state"], bool(values.get("train")))
+        if "bind" in values:
+            from rnncc.constants import parse_constants
+
+            values["bind"] = parse_constants(values["bind"])
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")

@@ -82,6 +82,7 @@ def _read_onnx(model: Any, init: Any, options: Options) -> Program:
         max_iterations=options.max_iterations,
         training=options.train,
         functions=options.functions,
+        bind=options.bind,
     )
 
 
@@ -91,13 +92,13 @@ def _read_caffe2(net: Any, init: Any, options: Options) -> Program:
 
     names = options.recompute_names if options.train and options.recompute not in RULES else None
     shapes, loops = dict(options.shapes), (options.max_iterations, options.train)
-    return import_net(net, init, shapes, options.name, options.seed, names, *loops)
+    return import_net(net, init, shapes, options.name, options.seed, names, *loops, options.bind)
 
 
 def _take(program: Program, init: Any, options: Options) -> Program:
     """A copy of a program that was built in Python; its shapes and parameters are in it."""
-    if init is not None or options.shapes:
-        what = "an init net" if init is not None else "shapes"
+    if init is not None or options.shapes or options.bind:
+        what = "an init net" if init is not None else "shapes" if options.shapes else "constants"
         raise CompileError(program.source, f"{what} given for a net that has its own")
     made = program.copy()
     made.name = options.name

@@ -8,11 +8,17 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
+from rnncc_runtime import Pool
 
+import rnncc
 from rnncc.ir.order import post_order
+from rnncc.options import Options
+from rnncc.pipeline import emit
 from tests.chains import FAMILIES, build, caffe2_net
 
+Array = np.ndarray[Any, Any]
 FRAMES = 150
 """Calls inside of calls that a net of any length may take."""
 TRAINED = ("views", "residual", "layers")
@@ -56,6 +62,34 @@ def test_training(name: str) -> None:
 
 def test_caffe2() -> None:
     check(caffe2_net, 40, shapes={"x": ("N", 4)})
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("name", "length", "link"),
+    [("residual", 105, lambda x: x + np.maximum(x, 0)), ("softmax", 40, softmax)],
+)
+def test_kernels_of_a_large_program(
+    name: str, length: int, link: Callable[[Array], Array], threads: int
+) -> None:
+    """They are functions, one for all that are alike, and give what they gave where they stood."""
+    net = FAMILIES[name].model(length)
+    x = np.linspace(-1, 1, 40, dtype=np.float32).reshape(10, 4) * np.float32(2.0**-length)
+    want = x
+    for _ in range(length):
+        want = link(want)
+    with Pool(threads) as pool:
+        got = rnncc.compile(net, threads=threads > 1).run({"x": x}, pool=pool)["y"]
+    np.testing.assert_allclose(got, want, 1e-5)
+    text = emit(net, None, Options(name="m"), "llvm")
+    assert isinstance(text, str)
+    kernels = text.count("define internal void @m_kernel_")
+    assert 1 <= kernels <= 6 and text.count("@m_kernel_") > 100
 
 
 def test_a_long_chain_gives_each_once_behind_its_needs() -> None:

@@ -41,7 +41,7 @@ def inspect(net: NetFile, init: NetFile | None, options: Options) -> Report:
     known: Report = {}
     try:
         known = interface_of(net, init, options)
-        _add_shapes(operators, infer_shapes(net, init, dict(options.shapes)))
+        _add_shapes(operators, infer_shapes(net, init, dict(options.shapes), options.bind))
     except CompileError as error:
         report["problem"] = str(error)
     report |= {key: known.get(key, []) for key in ("symbols", "inputs", "outputs", "parameters")}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,12 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--shape", "shapes", multiple=True, metavar="BLOB=T,N,40", help="An input's shape."
         ),
+        click.option(
+            "--bind",
+            multiple=True,
+            metavar="INPUT=VALUE",
+            help="A constant in the place of an input, such as sr=16000, x=[1,2,3] or x=x.npy.",
+        ),
         click.option("--name", help="NAME; the file's stem without it."),
         INIT,
         MAX_INPUT,
@@ -86,4 +92,26 @@ def options_of(net: NetFile, given: dict[str, Any]) -> Options:
         if not equals or not blob:
             raise CompileError("--shape", f"{text!r} is not of the form BLOB=T,N,40")
         shapes[blob] = shape
-    return Options.of(net, {**given, "shapes": shapes})
+    bind = _constants(given.pop("bind", ()))
+    return Options.of(net, {**given, "shapes": shapes, "bind": bind})
+
+
+def _constants(texts: Sequence[str]) -> dict[str, Any]:
+    """What `--bind` gives, of files their arrays."""
+    if not texts:
+        return {}
+    from rnncc.constants import FORM, parse_constants
+
+    found = dict[str, Any]()
+    for text in texts:
+        if text.endswith(".npy"):
+            from rnncc.commands.running import read_arrays
+
+            one = read_arrays([text])
+        else:
+            one = parse_constants(text)
+        for name, value in one.items():
+            if not name or name in found:
+                raise CompileError("--bind", f"{text!r} {'is given twice' if name else FORM}")
+            found[name] = value
+    return found

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location, SizeError
+from rnncc.frontends.bindings import constant_of, natural_type
 from rnncc.frontends.caffe2.constants import NAMES, known_fill
 from rnncc.frontends.caffe2.control import mark_versions
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
@@ -36,6 +40,7 @@ def import_net(
     recompute: Collection[str] | None = None,
     max_iterations: int | None = None,
     training: bool = False,
+    bind: Constants | None = None,
 ) -> Program:
     """Read a Caffe2 net.
 
@@ -50,8 +55,10 @@ def import_net(
             the net names.
         max_iterations: the most turns of a While whose number of turns nothing shows.
         training: whether the program will be differentiated: then such a While needs it.
+        bind: inputs that are constants -> these.
     Returns:
-        A program whose inputs are the external inputs that `init` does not fill, in their order;
+        A program whose inputs are the external inputs that neither `init` nor `bind` fills, in
+        their order;
         those with a value by convention are optional.
     Raises:
         CompileError: anything wrong, damaged or not supported.
@@ -59,7 +66,7 @@ def import_net(
     message = load(net, "<net>")
     if recompute is not None:
         message = _recomputing(message, recompute)
-    graph, s = _solved(net, message, init, shapes, Loops(max_iterations, training))
+    graph, s = _solved(net, message, init, shapes, Loops(max_iterations, training), bind)
     stem = Path(net).stem if isinstance(net, (str, Path)) else ""
     program = graph.emit(s, name or stem or message.name or "net", seed)
     unknown = [n for n in sorted(recompute or ()) if hint_of(n) not in program.recompute]
@@ -91,10 +98,13 @@ class OperatorShapes:
 
 
 def infer_shapes(
-    net: Source, init: Source | None = None, shapes: Sizes | None = None
+    net: Source,
+    init: Source | None = None,
+    shapes: Sizes | None = None,
+    bind: Constants | None = None,
 ) -> list[OperatorShapes]:
     """The shapes of what every operator writes; arguments and errors are those of `import_net`."""
-    graph, s = _solved(net, load(net, "<net>"), init, shapes, Loops())
+    graph, s = _solved(net, load(net, "<net>"), init, shapes, Loops(), bind)
     return [_shapes_of(s, op) for op in graph.operators if not op.implied]
 
 
@@ -111,7 +121,12 @@ def _shapes_of(s: Shapes, op: Operator) -> OperatorShapes:
 
 
 def _solved(
-    net: Source, message: NetDef, init: Source | None, shapes: Sizes | None, loops: Loops
+    net: Source,
+    message: NetDef,
+    init: Source | None,
+    shapes: Sizes | None,
+    loops: Loops,
+    bind: Constants | None = None,
 ) -> tuple[Graph, Shapes]:
     """A net's operators over blobs whose shapes are known."""
     location = Location(called(net, "<net>"))
@@ -119,6 +134,8 @@ def _solved(
     if init is not None:
         init_file = called(init, "<init>")
         fills = declared_fills(load(init, init_file), init_file)
+    if bind:
+        fills |= _bound(Graph(message, fills, location, loops), shapes or {}, bind)
     graph = Graph(message, fills, location, loops)
     s = Shapes()
     graph.declare(s, shapes or {})
@@ -127,6 +144,34 @@ def _solved(
     except SizeError as error:
         raise CompileError(s.location, error.what, error.hint) from error
     return graph, s
+
+
+def _bound(graph: Graph, shapes: Sizes, bind: Constants) -> dict[str, Fill]:
+    """Constants in the place of inputs, of the types that the net reads them as.
+
+    Raises:
+        CompileError: a name is no input, or a constant does not fit it.
+    """
+    file, found = graph.location.file, dict[str, Fill]()
+    for name in bind:
+        if name not in graph.inputs:
+            hint = f"inputs: {', '.join(graph.inputs)}"
+            raise CompileError(Location(file, f"--bind {name}"), "is no input of the net", hint)
+    s = Shapes()
+    with suppress(CompileError):  # shapes may hang on what is bound; types are known before them
+        graph.declare(s, {name: shape for name, shape in shapes.items() if name in graph.starts})
+        solve(s, graph.operators, graph.starts, graph.location)
+    for name, value in bind.items():
+        place, blob = Location(file, f"--bind {name}"), graph.starts.get(name)
+        dtype, dims = (None, None) if blob is None else (blob.dtype, s.dims(blob))
+        single = dims is not None and all(d == 1 for d in dims)
+        array = constant_of(value, dtype or natural_type(value), dims if single else None, place)
+        found[name] = Fill(name, array.shape, array.dtype, place, partial(_array, array))
+    return found
+
+
+def _array(array: Array, seed: int) -> Array:
+    return array
 
 
 class _Absent:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.functions import function_key
 from rnncc.frontends.onnx.inputs import Given, Inputs
@@ -57,6 +58,7 @@ def read_model(
     max_iterations: int | None = None,
     training: bool = False,
     functions: Mapping[str, Scalar] | None = None,
+    bind: Constants | None = None,
     given: Given | None = None,
 ) -> Imported:
     """Read an ONNX model.
@@ -69,10 +71,11 @@ def read_model(
         max_iterations: the most turns of a loop whose number of turns nothing shows.
         training: whether the program will be differentiated.
         functions: DOMAIN.NAME -> the function of numbers that an operator is.
+        bind: inputs that are constants -> these, checked; the others' sizes follow from theirs.
         given: what is known of inputs.
     Returns:
-        A program whose inputs are the graph's that are no initialisers, in their order; floats
-        that are both have their initialiser as a default.
+        A program whose inputs are the graph's that are neither initialisers nor constants, in
+        their order; floats that are inputs and initialisers have the latter as a default.
     Raises:
         CompileError: anything wrong, damaged or not supported.
     """
@@ -85,7 +88,7 @@ def read_model(
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     b = Build.net(name or stem or message.graph.name or "net")
     scope = Scope(model, b)
-    defaults = _add_inputs(scope, message, shapes or {}, given or Given())
+    defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
     return _finished(scope, message.graph, defaults)
 
 
@@ -123,7 +126,9 @@ def _check_outputs(graph: Any, file: str) -> None:
         raise CompileError(file, "lists an output twice")
 
 
-def _add_inputs(scope: Scope, message: Any, shapes: Sizes, given: Given) -> dict[str, Array]:
+def _add_inputs(
+    scope: Scope, message: Any, shapes: Sizes, bind: Constants, given: Given
+) -> dict[str, Array]:
     """Give inputs their names; the defaults of those that have one."""
     model, graph = scope.model, message.graph
     held = {t.name: t for t in graph.initializer}
@@ -134,14 +139,15 @@ def _add_inputs(scope: Scope, message: Any, shapes: Sizes, given: Given) -> dict
             value = scope.constant(held[info.name], model.file)
             if value.dtype == "f32":
                 defaults[info.name] = value
-    infos = [i for i in graph.input if i.name not in held or i.name in defaults]
+    infos = [i for i in graph.input if i.name not in held or i.name in {*defaults, *bind}]
     tensors = [tensor for info in infos for tensor in given.tensors_of(info)]
     _check_names(tensors, model.file)
     found, made = Inputs(tensors, shapes, model.file), dict[str, Value]()
+    values = {**given.values, **{name: found.bind(name, value) for name, value in bind.items()}}
     for name in (info.name for info in tensors):
-        if name in given.values:
+        if name in values:
             place = Location(model.file, f'input "{name}"')
-            made[name] = _fixed(given.values[name], found.dtype(name), name, place)
+            made[name] = _fixed(values[name], found.dtype(name), name, place)
             continue
         dims = defaults[name].dims if name in defaults else found.dims(name)
         value = scope.b.input(name, dims, found.dtype(name))
@@ -153,7 +159,7 @@ def _add_inputs(scope: Scope, message: Any, shapes: Sizes, given: Given) -> dict
         one = made[names] if isinstance(names, str) else Nothing()
         value = Rows.listing([made[n] for n in names]) if isinstance(names, list) else one
         scope.define(name, value, model.file)
-    return {name: np.asarray(v.known) for name, v in defaults.items() if name not in given.values}
+    return {name: np.asarray(v.known) for name, v in defaults.items() if name not in values}
 
 
 def _fixed(array: Array, dtype: str, name: str, place: Location) -> Value:

@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rnncc.constants import Constant
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.bindings import constant_of
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.lists import Names, flat_names
 from rnncc.frontends.onnx.node import COMPUTED, TEXT
@@ -98,13 +100,32 @@ class Inputs:
             self._symbols[text] = chosen
         return self._symbols[text]
 
+    def bind(self, name: str, value: Constant) -> Array:
+        """A constant in the place of an input, whose sizes hold wherever they stand.
+
+        Raises:
+            CompileError: there is no such input, or the constant does not fit it.
+        """
+        place = Location(self.file, f"--bind {name}")
+        self._check_known(name, place)
+        dims = None if self._open[name] is None else self.dims(name)
+        array = constant_of(value, self._types[name], dims, place)
+        self._unify(name, [Dim.of(size) for size in array.shape], place)
+        return array
+
     def _give(self, name: str, shape: Shape) -> None:
         place = Location(self.file, f"--shape {name}")
+        self._check_known(name, place)
+        self._unify(name, parse_shape(shape, place), place)
+
+    def _check_known(self, name: str, place: Location) -> None:
         if name not in self._open:
             raise CompileError(
                 place, "is no input of the model", f"inputs: {', '.join(self._open)}"
             )
-        given = parse_shape(shape, place)
+
+    def _unify(self, name: str, given: Sequence[Dim | None], place: Location) -> None:
+        """The sizes of an input are these."""
         held = self._open[name]
         if held is None:
             names = [Dim.of(self._symbol(f"{name}_{axis}")) for axis in range(len(given))]

@@ -237,8 +237,8 @@ CASES: dict[str, tuple[Any, str]] = {
             [X, info("c", [], "i1")],
             [Y],
         ),
-        "node 'y' (If): has branches that give \"y\" as f32 N x 4 and as f32 2*N x 4 (--shape "
-        "gives open sizes, which may decide the condition)",
+        "node 'y' (If): has branches that give \"y\" as f32 N x 4 and as f32 2*N x 4 (--bind "
+        "c=VALUE may decide the condition)",
     ),
     "deep": (deep(25), "has graphs inside each other, more than 24 deep"),
     "recursion": (

@@ -335,7 +335,7 @@ REFUSED: dict[str, tuple[list[Any], str]] = {
     "branches of two lengths": (
         [choice([node("SequenceConstruct", "x x", "a")], [node("SequenceConstruct", "x", "b")])],
         "node 'y' (If): has branches that give \"y\" as a list of 2: f32 N x 3, f32 N x 3 and as "
-        "a list of 1: f32 N x 3 (--shape gives open sizes, which may decide the condition)",
+        "a list of 1: f32 N x 3 (--bind c=VALUE may decide the condition)",
     ),
     "a length that a run decides": (
         loop(APPENDS, "e", "k"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Attribute, Block, SSAValue
 
+from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.lists import refilled
 from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
@@ -38,7 +40,8 @@ def _if(n: Node) -> list[Any]:
     for graph in branches:
         captures = captures_of(n, graph)
         inside = Inside(n, captures, [tensor((), "i1")])
-        results = results_of(n, inside.scope, graph)
+        with _blamed(n, "then" if graph is branches[0] else "else"):
+            results = results_of(n, inside.scope, graph)
         tensors = tensors_in(inside.scope, results)
         if graph is branches[0]:
             values, made = results, [n.b.fill(0, dims_of(v), dtype_of(v)) for v in tensors]
@@ -51,6 +54,26 @@ def _if(n: Node) -> list[Any]:
         )[0]
         gate = n.b.logical_not(gate)
     return refilled(values, made)
+
+
+@contextmanager
+def _blamed(n: Node, branch: str) -> Generator[None]:
+    """Say of an error in a branch that it may be the one that is not meant."""
+    try:
+        yield
+    except CompileError as error:
+        inner = error.location.removeprefix(f"{n.location}: ")
+        inner = f"{inner}: {error.what}" if inner != str(n.location) else error.what
+        what = f"may take its {branch} branch, which cannot be built ({inner})"
+        raise _undecided(n, what, error.hint) from error
+
+
+def _undecided(n: Node, what: str, hint: str | None = None) -> NeedsValue:
+    """An error that does not matter where the condition is known to choose the other branch."""
+    inputs = n.scope.model.inputs_behind(n.value(0))
+    more = [f"--bind {name}=VALUE" for name in inputs[:3]] or ["a size by --shape"]
+    decides = f"{' and '.join(more)} may decide the condition"
+    return NeedsValue(n.location, what, f"{hint}; {decides}" if hint else decides, inputs)
 
 
 class Inside:
@@ -115,9 +138,7 @@ def _check_branches(n: Node, one: Sequence[Value], other: Sequence[Value]) -> No
     for name, a, b in zip(n.op.output, one, other, strict=False):
         if types_in([a]) != types_in([b]):
             what = f'has branches that give "{name}" as {_type_text(a)} and as {_type_text(b)}'
-            hint = "--shape gives open sizes, which may decide the condition"
-            inputs = n.scope.model.inputs_behind(n.value(0))
-            raise NeedsValue(n.location, what, hint, inputs)
+            raise _undecided(n, what)
 
 
 def _type_text(value: Value) -> str:
