@@ -49,8 +49,8 @@ def test_modes_are_those_of_the_umask(mask: int, out: Path) -> None:
     with umask(mask):
         write_file(out / "a", "text")
         write_new(out, "b", ".txt", "text")
-        made = rnncc.build(cells.elman(2, 2), out=out / "new", name="m", products=["so", "h"])
-    for path in (*out.glob("a"), *out.glob("b*"), out / "new/m.h"):
+        made = rnncc.build(cells.elman(2, 2), out=out / "new", name="tiny", products=["so", "h"])
+    for path in (*out.glob("a"), *out.glob("b*"), out / "new/tiny.h"):
         assert path.stat().st_mode & 0o777 == 0o666 & ~mask
     assert made.library is not None
     assert made.library.stat().st_mode & 0o777 == 0o777 & ~mask
@@ -67,12 +67,20 @@ def test_a_link_is_replaced(target: str, out: Path, victim: Path) -> None:
 
 
 def test_products_replace_links(out: Path, victim: Path) -> None:
-    names = ["libm.so", "m.h", "m.py", "m.o", "libm.a", "m.pc", "mConfig.cmake"]
+    names = [
+        "libtiny.so",
+        "tiny.h",
+        "tiny.py",
+        "tiny.o",
+        "libtiny.a",
+        "tiny.pc",
+        "tinyConfig.cmake",
+    ]
     for name in names:
         (out / name).symlink_to(victim)
         (out / f".{name}.{os.getpid()}").symlink_to(victim)  # what a partial file might be called
     kinds = ["so", "h", "py", "o", "a", "pc", "cmake"]
-    made = rnncc.build(cells.elman(2, 2), out=out, name="m", products=kinds)
+    made = rnncc.build(cells.elman(2, 2), out=out, name="tiny", products=kinds)
     assert victim.read_text() == "precious"
     assert {path.name for path in made.paths} == set(names)
     assert not any(path.is_symlink() for path in made.paths)
@@ -80,8 +88,8 @@ def test_products_replace_links(out: Path, victim: Path) -> None:
 
 def test_a_folder_may_be_a_link(out: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(out)
-    rnncc.build(cells.elman(2, 2), out=tmp_path / "link", name="m", products=["h"])
-    assert [path.name for path in out.iterdir()] == ["m.h"]
+    rnncc.build(cells.elman(2, 2), out=tmp_path / "link", name="tiny", products=["h"])
+    assert [path.name for path in out.iterdir()] == ["tiny.h"]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
@@ -132,14 +140,14 @@ def test_what_is_no_file_is_written_as_it_is(out: Path) -> None:
 
 def test_products_come_together(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where one cannot be written none is, and a folder that was made for them goes."""
-    (out / "m.h").mkdir()
-    with pytest.raises(CompileError, match=r"out/m.h: cannot write: Is a directory"):
-        rnncc.build(cells.elman(2, 2), out=out, name="m", products=["so", "h"])
-    assert [path.name for path in out.iterdir()] == ["m.h"]
+    (out / "tiny.h").mkdir()
+    with pytest.raises(CompileError, match=r"out/tiny.h: cannot write: Is a directory"):
+        rnncc.build(cells.elman(2, 2), out=out, name="tiny", products=["so", "h"])
+    assert [path.name for path in out.iterdir()] == ["tiny.h"]
     monkeypatch.setattr("rnncc.packaging.texts.header", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        rnncc.build(cells.elman(2, 2), out=out / "new" / "er", name="m", products=["so", "h"])
-    assert [path.name for path in out.iterdir()] == ["m.h"]
+        rnncc.build(cells.elman(2, 2), out=out / "new" / "er", name="tiny", products=["so", "h"])
+    assert [path.name for path in out.iterdir()] == ["tiny.h"]
 
 
 def interrupted(*_: object) -> Any:
@@ -187,7 +195,7 @@ def test_linkers_that_fail(
     monkeypatch.setenv("CC", str(script))
     monkeypatch.setattr("rnncc.packaging.link._TIMEOUT", 0.2 if told is None else 60)
     with pytest.raises(CompileError, match=told or "took more than 0.2 s"):
-        rnncc.build(cells.elman(2, 2), out=out, name="m", products=["so"])
+        rnncc.build(cells.elman(2, 2), out=out, name="tiny", products=["so"])
     assert list(out.iterdir()) == []
 
 
