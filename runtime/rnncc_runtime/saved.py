@@ -18,7 +18,7 @@ def pack(layout: int, sizes: Sequence[int], values: bytes) -> bytes:
     """A state's bytes.
 
     Args:
-        layout: a checksum of the names, dtypes and shapes of the state's values.
+        layout: a checksum of the net's arrays and of the state's values.
         sizes: of the symbols in these shapes.
     """
     content = struct.pack(f"<{len(sizes)}q", *sizes) + values

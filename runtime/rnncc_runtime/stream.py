@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, c_void_p
+from functools import wraps
 from math import prod
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar, cast
 from zlib import crc32
 
 import numpy as np
@@ -27,16 +28,35 @@ from rnncc_runtime.memory import Memory
 from rnncc_runtime.prepared import Prepared, Slot
 from rnncc_runtime.sizes import Size, solve
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
 Told = tuple[str, tuple[Size, ...], Shape]
 """An array's name, what its shape should be, and what it is."""
 
 _TIME, _BATCH = Size.parse("T"), Size.parse("N")
 
 
+def _alone(method: _F) -> _F:
+    """A method that raises `StreamError` while another thread computes with the stream."""
+
+    @wraps(method)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._busy:
+            raise self._in_use()
+        self._busy = True
+        try:
+            return method(self, *args, **kwargs)
+        finally:
+            self._busy = False
+
+    return cast(_F, wrapper)
+
+
 class Stream(Compiled):
     """A model and the state of a batch of sequences; `Model.stream` makes it.
 
-    It belongs to one thread at a time; any number of streams may share a model.
+    It belongs to one thread at a time: a call while another one is under way is a `StreamError`.
+    Any number of streams may share a model.
 
     Attributes:
         starts: what `reset` takes: the inputs without an axis of time.
@@ -64,7 +84,7 @@ class Stream(Compiled):
         self.starts = {name: spec for name, spec in specs.items() if name in self._defaults}
         self.inputs = {name: spec for name, spec in specs.items() if name not in self._defaults}
         self._slots = [(TensorSpec.read(s), Size.parse(s["offset"])) for s in kept["slots"]]
-        self._layout = crc32(json.dumps([metadata["symbols"], kept["slots"]]).encode())
+        self._layout = _checksum(metadata)
         self._kept_symbols = [s for s in self._symbols if s != _TIME.text]
         self._step, self._batch = functions["step"], batch
         self._order = list(specs)
@@ -73,10 +93,12 @@ class Stream(Compiled):
         self._single = all(map(_leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
         self._state, self._workspace = Memory(0), Memory(0)
         self._sizes: dict[str, int] | None = None
+        self._busy = False  # no thread gives way between a look at it and the next statement
         self._known: dict[tuple[Shape | None, ...], Prepared] = {}
         self._last: Prepared | None = None
         self.reset(inputs)
 
+    @_alone
     def reset(self, inputs: Mapping[str, object] | None = None) -> None:
         """Begin new sequences.
 
@@ -110,13 +132,26 @@ class Stream(Compiled):
         Raises:
             ArrayError: an array is missing, unknown, of a wrong dtype or shape, or not writeable.
             RunError: the code refused the sizes.
+            StreamError: another thread computes with this stream.
         """
-        last = self._last
-        if last is not None and out is not None:
-            held = last.take(inputs, out)
-            if held is not None:
-                self._run(last.arguments)
-                return dict(out)
+        if self._busy:
+            raise self._in_use()
+        self._busy = True
+        try:
+            last = self._last
+            if last is not None and out is not None:
+                held = last.take(inputs, out)
+                if held is not None:
+                    self._run(last.arguments)
+                    return dict(out)
+            return self._step_anew(inputs, out)
+        finally:
+            self._busy = False
+
+    def _step_anew(
+        self, inputs: Mapping[str, object], out: Mapping[str, Array] | None
+    ) -> dict[str, Array]:
+        """A step on arrays that are not as those of the step before."""
         given = check_inputs(inputs, self.inputs)
         results = None if out is None else check_outputs(out, self.outputs)
         call = self._prepared(given, results)
@@ -137,7 +172,11 @@ class Stream(Compiled):
             sizes = arguments[-len(self._symbols) :]
             self._refuse(code, dict(zip(self._symbols, sizes, strict=True)))
 
+    def _in_use(self) -> StreamError:
+        return StreamError(f"{self.name}: another thread computes with this stream")
+
     @property
+    @_alone
     def state(self) -> bytes:
         """All that the next step depends on. Set it to go on from there, in any stream of the net.
 
@@ -152,6 +191,7 @@ class Stream(Compiled):
         return saved.pack(self._layout, list(self._sizes.values()), values)
 
     @state.setter
+    @_alone
     def state(self, content: bytes) -> None:
         numbers, values = saved.unpack(content, self._layout, len(self._kept_symbols))
         sizes = dict(zip(self._kept_symbols, numbers, strict=True))
@@ -283,6 +323,16 @@ class Stream(Compiled):
     def _ordered(self, sizes: Mapping[str, int], steps: int) -> dict[str, int]:
         """The sizes of the state and T, in the order in which functions take them."""
         return {s: steps if s == _TIME.text else sizes[s] for s in self._symbols}
+
+
+def _checksum(metadata: Mapping[str, Any]) -> int:
+    """Of all that tells nets apart, but for weights: names, dtypes, shapes of all arrays."""
+    arrays = [
+        (entry["name"], entry["dtype"], entry["shape"])
+        for group in ("inputs", "outputs", "parameters")
+        for entry in metadata[group]
+    ]
+    return crc32(json.dumps([metadata["symbols"], metadata["stream"]["slots"], arrays]).encode())
 
 
 def _leads_with_time(spec: TensorSpec) -> bool:

@@ -90,10 +90,10 @@ def test_a_library_for_this_cpu(tmp_path: Path) -> None:
     assert rnncc_runtime.load(made.library).metadata["features"] == needed(HERE)
     image = bytearray(made.library.read_bytes())
     image[18:20] = (8).to_bytes(2, "little")  # MIPS
-    other = tmp_path / "libother.so"
-    other.write_bytes(image)
+    foreign = tmp_path / "libforeign.so"  # another file: what is loaded is not to be written to
+    foreign.write_bytes(image)
     with pytest.raises(LoadError, match=r"compiled for machine 8 .*, and this machine is"):
-        rnncc_runtime.load(other)
+        rnncc_runtime.load(foreign)
 
 
 @pytest.mark.parametrize(

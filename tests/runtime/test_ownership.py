@@ -14,7 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 import rnncc_runtime
-from rnncc_runtime import ArrayError, Model, Pool, RunError, Tape, TrainableModel
+from rnncc_runtime import (
+    ArrayError,
+    LoadError,
+    Model,
+    Pool,
+    RunError,
+    StreamError,
+    Tape,
+    TrainableModel,
+)
 
 import rnncc
 from tests.codegen.guarded import guards
@@ -153,3 +162,128 @@ def test_a_tape_is_used_up_in_c(threads: int) -> None:
             with pytest.raises(RunError, match="used up") as caught:
                 model.backward(again, OUTER, pool=pool)
             assert caught.value.code == BAD_TAPE
+
+
+def in_another_thread(work: Callable[[], object]) -> None:
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(work).result()
+
+
+def test_a_stream_of_another_thread() -> None:
+    """While one thread computes, nothing of the stream is there for others; then all of it is."""
+    stream = inference().stream(1)
+    stream.step(draw(2, 1))
+    want, state, step = stream.step(draw(2, 1))["y"], stream.state, stream._step
+    out = {"y": np.zeros((2, 1, H), np.float32)}
+    refused: list[Callable[[], object]] = [
+        lambda: stream.step(draw(5, 1)),
+        lambda: stream.step(draw(2, 1), out=out),
+        lambda: stream.reset(),
+        lambda: stream.state,
+        lambda: setattr(stream, "state", state),
+    ]
+
+    def attempt() -> None:
+        for call in refused:
+            with pytest.raises(StreamError, match="another thread computes with this stream"):
+                call()
+
+    def disturbed(*arguments: int) -> int:
+        in_another_thread(attempt)
+        return step(*arguments)
+
+    stream._step = disturbed
+    stream.reset()
+    stream.step(draw(2, 1))
+    np.testing.assert_array_equal(stream.step(draw(2, 1))["y"], want)
+    assert stream.state == state
+    stream._step = step
+    in_another_thread(lambda: stream.step(draw(2, 1), out=out))
+    with pytest.raises(ArrayError):
+        stream.step({})
+    stream.reset()  # an error leaves it free
+
+
+def test_states_of_other_models_and_batches() -> None:
+    small, large = (inference(units).stream(2) for units in (H, 17))
+    for stream in (small, large):
+        stream.step(draw())
+    elman = rnncc.compile(rnncc.cells.elman(C, H)).stream(2)
+    elman.step(draw())
+    alone = inference().stream(1)
+    for stream, state, message in (
+        (large, small.state, "of another model"),
+        (small, large.state, "of another model"),
+        (small, elman.state, "of another model"),
+        (alone, small.state, "N = 2 for a stream of N = 1"),
+        (small, b"", "not the state of a stream"),
+        (small, small.state[:-1], "damaged"),
+        (small, small.state + b"\0", "damaged"),
+    ):
+        before = None if stream is alone else stream.state
+        with pytest.raises(StreamError, match=message):
+            stream.state = state
+        assert before is None or stream.state == before
+
+
+def test_arrays_that_share_memory() -> None:
+    """Whatever is written lies apart from all else, whoever calls and in however many threads."""
+    model, stream = inference(), inference().stream(N)
+    learner = rnncc.compile(rnncc.cells.gru(C, C), train=True)
+    x = np.zeros((T, N, C), np.float32)
+    room = np.zeros(T * N * C + 1, np.float32)
+    overlapping = {"y": room[:-1].reshape(x.shape), "x": room[1:].reshape(x.shape)}
+    last, both = np.zeros((N, H), np.float32), np.zeros((T, N, H), np.float32)
+    with Pool(2) as pool:
+        for out in ({"y": both, "h_last": both[0]}, {"y": both, "h_last": both[-1]}):
+            for call in (model.run, stream.step):
+                with pytest.raises(ArrayError, match="overlaps"):
+                    call(draw(), out=out)
+            with pytest.raises(ArrayError, match="overlaps"):
+                model.run(draw(), out=out, pool=pool)
+    assert model.run(draw(), out={"y": both, "h_last": last})["y"].any()
+    for given, written in ((x, x), (overlapping["x"], overlapping["y"])):
+        with pytest.raises(ArrayError, match="output y overlaps input x"):
+            learner.forward({"x": given}, out={"y": written})
+    for name, array in learner.parameters.items():
+        if array.size >= x.size:
+            with pytest.raises(ArrayError, match=f"output y overlaps input {name}"):
+                learner.forward({"x": x}, out={"y": array.ravel()[: x.size].reshape(x.shape)})
+    outputs, tape = learner.forward({"x": x})
+    for written in (x, outputs["y"]):
+        with pytest.raises(ArrayError, match="gradient of x overlaps"):
+            learner.backward(tape, {}, out={"x": written})
+    learner.backward(tape, {}, out={"x": np.zeros_like(x)})
+
+
+def test_parameters_of_another_model() -> None:
+    model, other = rnncc.compile(rnncc.cells.gru(C, H), train=True), trained(17)
+    for name in model.parameters:
+        own, model.parameters[name] = model.parameters[name], other.parameters[name]
+        with pytest.raises(ArrayError, match=f"parameter {name} is to be an array of shape"):
+            model.forward(draw())
+        model.parameters[name] = own
+    _, tape = model.forward(draw())
+    model.parameters.clear()
+    for call in (lambda: model.forward(draw()), lambda: model.backward(tape, {})):
+        with pytest.raises(ArrayError, match="parameter"):
+            call()
+
+
+def test_pools_of_other_models_and_closed_ones() -> None:
+    single = rnncc.compile(rnncc.cells.gru(C, H), train=True)
+    with Pool(2) as pool:
+        with pytest.raises(LoadError, match="compiled for one thread"):
+            single.forward(draw(), pool=pool)
+        _, tape = single.forward(draw())
+        with pytest.raises(LoadError, match="compiled for one thread"):
+            single.backward(tape, {}, pool=pool)
+        model, trainer = insistent(copy.copy(inference())), insistent(copy.copy(trained()))
+        want = model.run(draw(), pool=pool)
+        _, tape = trainer.forward(draw(), pool=pool)
+    assert_same_bits(model.run(draw(), pool=pool), want, "closed")
+    assert_same_bits(
+        trainer.backward(tape, OUTER, pool=pool),
+        trainer.backward(trainer.forward(draw())[1], OUTER),
+        "closed",
+    )
