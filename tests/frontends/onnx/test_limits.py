@@ -48,7 +48,7 @@ CASES: dict[str, tuple[list[Any], str]] = {
         multiplied(
             40, True, *SIZE[:1], node("Gather", "sizes zero", "n"), node("Mul", "n large", "s")
         ),
-        "node 'm2' (Mul): gives a size formula with a number of more than 127 bits",
+        "node 'm1' (Mul): computes a size beyond int64",
     ),
     "products of known numbers": (WIDE, "node 'b' (Mul): gives a tensor of shape 1000 x 1000"),
     "rows of known numbers": (
