@@ -206,8 +206,11 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
 
 
 def _onnxruntime(case: Case) -> Callable[[Arrays], Arrays] | None:
-    """What runs the model by ONNX Runtime; None where it does not take it."""
-    import onnxruntime
+    """What runs the model by ONNX Runtime; None where it does not take it, or is not there."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        return None
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
