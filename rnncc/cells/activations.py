@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.activations import (
+    clamp,
     elu,
     gelu,
     hard_sigmoid,
@@ -28,7 +29,7 @@ Activation = str | Function
 
 def hard_tanh(b: Build, x: SSAValue) -> SSAValue:
     """x, held within -1 and 1"""
-    return _clamp(b, x, -1.0, 1.0)
+    return clamp(b, x, -1.0, 1.0)
 
 
 def rational_tanh(b: Build, x: SSAValue) -> SSAValue:
@@ -111,7 +112,3 @@ def _find(option: str, activation: Activation, known: dict[str, Function]) -> Fu
     if activation not in known:
         raise CompileError("", f"{option} {activation!r} is not one of {', '.join(known)}")
     return known[activation]
-
-
-def _clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:
-    return b.maximum(b.minimum(x, b.full_like(x, high)), b.full_like(x, low))

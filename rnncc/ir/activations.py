@@ -22,6 +22,11 @@ LARGE = 1e4
 """x² + 1 is x² from here on."""
 
 
+def clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:
+    """x, held within low and high"""
+    return b.maximum(b.minimum(x, b.full_like(x, high)), b.full_like(x, low))
+
+
 def leaky_relu(b: Build, x: SSAValue, slope: float) -> SSAValue:
     """x above 0, slope · x below"""
     return b.select(_positive(b, x), x, times(b, x, slope))
@@ -29,8 +34,7 @@ def leaky_relu(b: Build, x: SSAValue, slope: float) -> SSAValue:
 
 def hard_sigmoid(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     """alpha · x + beta, held within 0 and 1"""
-    line = plus(b, times(b, x, alpha), beta)
-    return b.maximum(b.minimum(line, b.full_like(x, 1.0)), b.full_like(x, 0.0))
+    return clamp(b, plus(b, times(b, x, alpha), beta), 0.0, 1.0)
 
 
 def elu(
@@ -89,7 +93,7 @@ def gelu(b: Build, x: SSAValue, by_tanh: bool = False) -> SSAValue:
     """
     if not by_tanh:
         return b.mul(times(b, x, 0.5), plus(b, b.erf(times(b, x, math.sqrt(0.5))), 1.0))
-    held = b.maximum(b.minimum(x, b.full_like(x, 20.0)), b.full_like(x, -20.0))
+    held = clamp(b, x, -20.0, 20.0)
     cube = b.mul(b.mul(held, held), held)
     inner = times(b, b.add(held, times(b, cube, 0.044715)), 2 * math.sqrt(2 / math.pi))
     return b.mul(x, b.sigmoid(inner))
