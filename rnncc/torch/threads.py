@@ -84,10 +84,9 @@ def _pool(threads: int) -> Pool:
 
 
 def _after_fork() -> None:
-    """Threads do not live on in a forked process, and OpenMP would wait for them."""
+    """OpenMP would wait for threads that a forked process has not; pools make new ones."""
     global _lock, _openmp
     _lock, _openmp = threading.Lock(), None
-    _pools.clear()
 
 
 _openmp = _find_openmp()

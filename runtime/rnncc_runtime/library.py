@@ -10,12 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, overload
 
+from rnncc_runtime.elf import check_whole, machine_of
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.model import Model
 from rnncc_runtime.training import TrainableModel
-from rnncc_runtime.whole import check_whole
-
-_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
 
 
 @overload
@@ -148,21 +146,11 @@ def _open(file: Path) -> ctypes.CDLL:
             alias.symlink_to(file)
             return ctypes.CDLL(str(alias))
     except OSError as error:
-        machine, own = _machine_of(file), os.uname().machine
+        machine, own = machine_of(file), os.uname().machine
         if machine not in (None, own):
             what = f"compiled for {machine}, and this machine is {own}"
             raise LoadError(f"{file}: {what}") from error
         raise LoadError(f"{file}: {error}") from error
-
-
-def _machine_of(file: Path) -> str | None:
-    """What an ELF file is for; None for any other file."""
-    with file.open("rb") as opened:
-        head = opened.read(20)
-    if len(head) < 20 or not head.startswith(b"\x7fELF"):
-        return None
-    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
-    return _MACHINES.get(number, f"machine {number} of ELF's list")
 
 
 def _is_loaded(file: Path) -> bool:
