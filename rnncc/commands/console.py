@@ -132,11 +132,10 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _unraisable(what: Any) -> None:
-    """An interruption in the midst of a destructor comes again, outside of it."""
+    """An interruption in the midst of a destructor comes again, outside of it and of this hook."""
     if isinstance(what.exc_value, KeyboardInterrupt):
-        import _thread
-
         _expect_interruption()
-        _thread.interrupt_main()
+        signal.signal(signal.SIGALRM, _interrupt)
+        signal.setitimer(signal.ITIMER_REAL, 0.001)  # at once would be within this hook
     else:
         sys.__unraisablehook__(what)

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import pairwise
@@ -295,9 +296,45 @@ def test_an_interruption_of_the_linker(files: Path, tmp_path: Path) -> None:
     _, told = process.communicate(timeout=30)
     assert (process.returncode, told) == (130, "rnncc: error: interrupted\n")
     assert not (tmp_path / "o").exists()
-    with suppress(FileNotFoundError, ProcessLookupError):  # it is gone, or about to be
-        status = Path(f"/proc/{int(started.read_text())}/stat").read_text()
-        assert status.split()[2] in "XZ"
+    deadline = time.monotonic() + 30  # it was killed, but perhaps had no turn yet to die
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while Path(f"/proc/{int(started.read_text())}/stat").read_text().split()[2] not in "XZ":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+INTERRUPTED_DESTRUCTOR = """
+import sys, time, click
+from rnncc.commands import console
+
+class Slow:
+    def __del__(self):
+        print("here", flush=True)
+        time.sleep(60)
+
+@click.command()
+def wait():
+    Slow()
+    time.sleep(60)
+
+sys.argv = ["wait"]
+sys.exit(console.run_process(wait))
+"""
+
+
+def test_an_interruption_of_a_destructor() -> None:
+    """Python ignores what a destructor raises; Ctrl-C is not to be lost."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED_DESTRUCTOR],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout and process.stdout.readline() == "here\n"
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert (process.returncode, told) == (130, "rnncc: error: interrupted\n")
 
 
 @pytest.mark.skipif(shutil.which("sh") is None, reason="no shell")
