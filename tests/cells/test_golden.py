@@ -17,9 +17,9 @@ from rnncc.passes.differentiate import PREFIX, differentiate
 from tests.cells.dl4j import CASES, arrays_of, layer_of, sizes_of
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_random import as_it_is
+from tests.codegen.random_programs import as_it_is
 from tests.golden import Arrays
-from tests.passes.test_sink import sunk
+from tests.passes.gradients import sunk
 
 pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
 RULES = ["auto", *(pytest.param(rule, marks=pytest.mark.slow) for rule in ("none", "all"))]

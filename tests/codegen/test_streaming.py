@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,35 +10,20 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rnncc import pipeline
 from rnncc.codegen.llvm import resolve_target
-from rnncc.ir.library import Library
 from rnncc.ir.program import Program
-from rnncc.options import Options
 from tests.codegen.compiled import bare_net
 from tests.codegen.guarded import Guards, guards
-from tests.codegen.streamed import BareStream
+from tests.codegen.streamed import BareStream, bare_stream, library_of
 from tests.golden import CASES, Arrays, random_inputs
 from tests.passes.helpers import quick
-from tests.passes.streams import in_chunks, streamable
-from tests.passes.test_streaming import STREAMED
+from tests.passes.streams import STREAMED, in_chunks, streamable
 from tests.strategies import make_inputs, programs
 
 pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
 every_case = pytest.mark.parametrize("case", STREAMED, ids=lambda path: path.name)
 both_sides = pytest.mark.parametrize("end", [False, True], ids=["before", "behind"])
 CHUNKS = [(1, 1, 1), (0, 2, 0, 5), (13, 1, 70, 1)]
-
-
-@cache
-def bare_stream(case: Path) -> tuple[Program, BareStream]:
-    options = Options(name="net")
-    imported = pipeline.import_source(case / "net.pb", case / "init.pb", options)
-    return imported, BareStream(library_of(imported.copy()), resolve_target())
-
-
-def library_of(program: Program) -> Library:
-    return pipeline.build_library(program, Options(name="net", verify_each=True))
 
 
 def streamed(

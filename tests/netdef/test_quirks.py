@@ -23,7 +23,7 @@ from rnncc.netdef import (
     reshape_subgraphs,
     ssa_rewrite,
 )
-from tests.netdef.test_golden import GRAPH, QUIRKS
+from tests.netdef.graph_cases import GRAPH, QUIRKS
 
 pytestmark = pytest.mark.skipif(not GRAPH.exists(), reason="no golden data here")
 

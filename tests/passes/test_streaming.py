@@ -19,15 +19,10 @@ from rnncc.ir.program import Program
 from rnncc.passes.streaming import NotCausal
 from tests.golden import CASES, GOLDEN, random_inputs
 from tests.passes.helpers import quick
-from tests.passes.streams import in_chunks, interpreted, split, streamable
+from tests.passes.streams import REFUSED, STREAMED, in_chunks, interpreted, split, streamable
 from tests.strategies import make_inputs, programs
 
 T, N = Dim.of("T"), Dim.of("N")
-REFUSED = {
-    "lstm_bidirectional": "reverse_segments along time",
-    "lstm_unrolled": "their number is fixed",
-}
-STREAMED = [case for case in CASES if case.name not in REFUSED]
 
 
 @pytest.mark.parametrize("case", STREAMED, ids=lambda path: path.name)

@@ -8,8 +8,7 @@ from rnncc_runtime import Pool
 
 import rnncc
 from rnncc import cells
-from tests.precision.nets import Low
-from tests.precision.test_golden import BOUNDS, ONE_OFF, assert_near
+from tests.precision.nets import BOUNDS, ONE_OFF, Low, assert_near
 from tests.teams import insistent
 
 both = pytest.mark.parametrize("precision", BOUNDS)

@@ -17,8 +17,7 @@ from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.guarded import guards
-from tests.codegen.test_golden import fix_unrolled
-from tests.codegen.test_random import PROGRAMS, examples, single
+from tests.codegen.random_programs import PROGRAMS, examples, single
 from tests.golden import CASES, Arrays, random_inputs
 from tests.strategies import make_inputs
 
@@ -91,7 +90,6 @@ def test_golden_nets(case: Path) -> None:
         pytest.skip("cannot stream")
     program = import_net(case / "net.pb", case / "init.pb")
     inputs = random_inputs(program, {"T": STEPS, "N": 1, "S": 4})
-    fix_unrolled(inputs)
     check(model, one_by_one(model, inputs), model.run(inputs))
 
 

@@ -22,9 +22,8 @@ from rnncc.options import Options
 from rnncc.planning.layout import make_plan
 from rnncc.training import lower_halves
 from tests.codegen.guarded import guards
-from tests.codegen.test_golden import fix_unrolled, sizes_of
-from tests.codegen.test_random import PROGRAMS, examples, single
-from tests.golden import CASES, GOLDEN, arrays_of, random_inputs
+from tests.codegen.random_programs import PROGRAMS, examples, single
+from tests.golden import CASES, GOLDEN, arrays_of, random_inputs, sizes_of
 from tests.strategies import make_inputs
 from tests.training.checkpoints import bodies, compiled, cut_model, phases_of, taken
 from tests.training.models import (
@@ -54,7 +53,6 @@ def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
     program = interpreted(case)
     sizes = sizes_of(program, inputs)
     drawn = {**random_inputs(program, sizes), **inputs}
-    fix_unrolled(drawn)
     for end in (False, True):
         with guards(end) as memory:
             _, grads = run_guarded(model, drawn, weights, sizes, memory)
@@ -62,7 +60,6 @@ def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
     for size in SIZES:
         sizes = dict(zip("TNS", size, strict=True))
         drawn = random_inputs(program, sizes)
-        fix_unrolled(drawn)
         weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
         with guards(end=True) as memory:
             results = [run_guarded(m, drawn, weights, sizes, memory) for m in (plain, model)]

@@ -22,8 +22,7 @@ from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_golden import sizes_of
-from tests.golden import GOLDEN, Arrays, arrays_of, random_inputs
+from tests.golden import GOLDEN, Arrays, arrays_of, random_inputs, sizes_of
 from tests.training.checkpoints import compiled
 from tests.training.models import RULES, assert_same_bits, run_guarded, with_gradients
 

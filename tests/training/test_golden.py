@@ -11,8 +11,7 @@ import rnncc_runtime
 import rnncc
 from rnncc.ir.interpreter import run
 from tests.codegen.guarded import guards
-from tests.codegen.test_golden import fix_unrolled, sizes_of
-from tests.golden import CASES, Arrays, arrays_of, random_inputs
+from tests.golden import CASES, Arrays, arrays_of, random_inputs, sizes_of
 from tests.training.models import (
     RULES,
     assert_same_bits,
@@ -72,7 +71,6 @@ def test_other_sizes(case: Path, size: tuple[int, int, int]) -> None:
     program = interpreted(case)
     sizes = dict(zip("TNS", size, strict=True))
     drawn = random_inputs(program, sizes)
-    fix_unrolled(drawn)
     want = run(program, drawn, np.float64, sizes)
     weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
     kept: tuple[Arrays, Arrays] | None = None
@@ -106,7 +104,6 @@ def golden_inputs(case: Path) -> tuple[Arrays, Arrays]:
     inputs = arrays_of(case, "in:")
     sizes = sizes_of(interpreted(case), inputs)
     drawn = random_inputs(interpreted(case), sizes)
-    fix_unrolled(drawn)
     model = trainable(case)
     needed = {n: drawn[n] for n, s in model.inputs.items() if not s.optional}
     return {**needed, **inputs}, arrays_of(case, "weight:")

@@ -9,7 +9,7 @@ import pytest
 import rnncc
 from rnncc.errors import CompileError
 from tests.golden import GOLDEN
-from tests.passes.test_choose_saved import gated
+from tests.passes.nets import gated
 
 LSTM = GOLDEN / "caffe2" / "lstm"
 

@@ -16,8 +16,7 @@ from rnncc import cells
 from rnncc.commands.charnet import char_lstm
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
-from tests.codegen.test_golden import fix_unrolled
-from tests.codegen.test_random import PROGRAMS, examples, single
+from tests.codegen.random_programs import PROGRAMS, examples, single
 from tests.golden import CASES, Arrays, random_inputs
 from tests.strategies import make_inputs
 from tests.teams import insistent
@@ -51,7 +50,6 @@ def test_golden_nets(case: Path) -> None:
     program = import_net(case / "net.pb", case / "init.pb")
     for size in ((0, 2, 2), (4, 33, 2)):
         inputs = random_inputs(program, dict(zip("TNS", size, strict=True)))
-        fix_unrolled(inputs)
         check(model, inputs)
 
 
