@@ -20,7 +20,17 @@ GOLDEN = SHARED if SHARED.is_dir() else OWN
 """All cases where the shared folder is at hand, else the few that the repository holds."""
 CASES = sorted(path.parent for path in GOLDEN.glob("caffe2/*/net.pb"))
 CONTROL = sorted(path.parent for path in GOLDEN.glob("control/*/net.pb"))
-"""Nets with Do, If and While, where the shared folder is at hand."""
+"""Nets with Do, If and While."""
+_KINDS = {
+    *("attention_regular", "basic_rnn_tanh", "gru", "layernorm_lstm", "lstm", "lstm_bidirectional"),
+    *("lstm_unrolled", "milstm", "sum_cell"),
+}
+KINDS = [case for case in CASES if case.name in _KINDS]
+"""One of each kind of cell, direction and loop: what one net's code has little to do with, such as
+how a library is linked, and the many sizes and options of what every net does with a few of them,
+is tested of these."""
+CONTROL_KINDS = [case for case in CONTROL if (OWN / "control" / case.name).is_dir()]
+"""One of each kind of control flow, which are those that the repository holds."""
 
 UNROLLED_STEPS = 7
 """Of `lstm_unrolled`, whose arrays do not show them."""

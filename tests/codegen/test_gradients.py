@@ -1,4 +1,7 @@
-"""Compiled gradients of the golden nets against Caffe2."""
+"""Gradients in one program with the net, compiled without passes, against Caffe2.
+
+tests/training compiles those of all golden nets, as users do.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ from rnncc.passes.simplify import Simplify
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import as_it_is
-from tests.golden import CASES, arrays_of, random_inputs, sizes_of
+from tests.golden import KINDS, arrays_of, random_inputs, sizes_of
 from tests.passes.gradients import sunk
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+@pytest.mark.skipif(not KINDS, reason="no golden data here")
+@pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
     program = import_net(case / "net.pb", case / "init.pb")
     Simplify().rewrite(program.net)

@@ -7,31 +7,35 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.golden import CASES, random_inputs, take_rows
+from tests.codegen.compiled import bare_net
+from tests.codegen.guarded import guards
+from tests.golden import CASES, KINDS, random_inputs, take_rows
 from tests.precision.nets import BOUNDS, ONE_OFF, assert_near, golden
 
 SIZES = [(1, 1, 1), (3, 4, 7), (13, 7, 4), (20, 1, 3)]
 """T, N, S."""
 
 pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
-both = pytest.mark.parametrize("precision", BOUNDS)
+NETS = [(case, p) for p in BOUNDS for case in (CASES if p == "int8" else KINDS)]
+"""What takes most from fp32 for every net, all precisions for one of each kind."""
+each_precision = pytest.mark.parametrize(
+    ("case", "precision"), NETS, ids=lambda value: getattr(value, "name", value)
+)
 
 
-@every_case
-@both
+@each_precision
 def test_near_fp32_and_as_in_numpy(case: Path, precision: str) -> None:
-    low, exact = golden(case, precision), golden(case, "fp32")
+    low, (_, exact) = golden(case, precision), bare_net(case)
     for size in SIZES:
         sizes = dict(zip("TNS", size, strict=True))
         inputs = random_inputs(low.program, sizes)
         got = low.run(inputs, sizes)
-        assert_near(got, exact.run(inputs, sizes), BOUNDS[precision])
+        with guards(end=True) as memory:
+            assert_near(got, exact.run(inputs, sizes, memory), BOUNDS[precision])
         assert_near(got, low.meaning(inputs, sizes), ONE_OFF)
 
 
-@every_case
-@both
+@each_precision
 def test_a_row_alone_gives_the_same_bits(case: Path, precision: str) -> None:
     low = golden(case, precision)
     sizes = {"T": 9, "N": 8, "S": 4}
@@ -44,7 +48,7 @@ def test_a_row_alone_gives_the_same_bits(case: Path, precision: str) -> None:
             np.testing.assert_array_equal(alone[name], want, err_msg=name)
 
 
-@every_case
+@pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 def test_widened_bf16_is_computed_as_fp32_is(case: Path) -> None:
     """Without instructions for bf16 only weights are rounded, so nothing is rounded otherwise."""
     low = golden(case, "bf16", "x86-64-v3")

@@ -23,7 +23,7 @@ from rnncc.planning.layout import make_plan
 from rnncc.training import lower_halves
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import PROGRAMS, examples, single
-from tests.golden import CASES, GOLDEN, arrays_of, random_inputs, sizes_of
+from tests.golden import CASES, GOLDEN, KINDS, arrays_of, random_inputs, sizes_of
 from tests.strategies import make_inputs
 from tests.training.checkpoints import bodies, compiled, cut_model, phases_of, taken
 from tests.training.models import (
@@ -43,9 +43,14 @@ LSTM = GOLDEN / "caffe2" / "lstm"
 golden = pytest.mark.skipif(not CASES, reason="no golden data here")
 
 
+def each_case() -> list[Any]:
+    """Runs of runs for every net, plain runs for one of each kind."""
+    cases = [(case, chunks) for chunks in CHUNKS for case in (CASES if len(chunks) > 1 else KINDS)]
+    return [pytest.param(*case, id=f"{case[0].name}-{case[1]}") for case in cases]
+
+
 @golden
-@pytest.mark.parametrize("chunks", CHUNKS, ids=str)
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+@pytest.mark.parametrize(("case", "chunks"), each_case())
 def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
     """Caffe2's gradients, and at other sizes the bits that are there without checkpoints."""
     model, plain = cut_model(case, chunks), trainable(case)
