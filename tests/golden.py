@@ -37,6 +37,12 @@ UNROLLED_STEPS = 7
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
+FILES = sorted(
+    [case / "net.pb" for case in [*CASES, *CONTROL]]
+    + [path for case in [*KINDS, *CONTROL_KINDS] if (path := case / "train.pb").exists()]
+)
+"""The files of all nets, and of one of each kind that with its gradients, which is much larger."""
+
 
 def arrays_of(case: Path, prefix: str) -> Arrays:
     """The arrays of a case with one prefix: `in:`, `out:`, ..."""

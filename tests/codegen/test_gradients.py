@@ -21,7 +21,6 @@ from tests.golden import KINDS, arrays_of, random_inputs, sizes_of
 from tests.passes.gradients import sunk
 
 
-@pytest.mark.skipif(not KINDS, reason="no golden data here")
 @pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
     program = import_net(case / "net.pb", case / "init.pb")

@@ -14,7 +14,6 @@ from rnncc.netdef import load, parameters
 from rnncc.packaging.elf import Elf
 from tests.golden import KINDS, Arrays, arrays_of
 
-pytestmark = pytest.mark.skipif(not KINDS, reason="no golden data here")
 each_kind = pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 NETS = Path(__file__).parents[2] / "benchmarks" / "nets"
 CPU = {"supported", "missing_feature"}

@@ -15,12 +15,11 @@ from rnncc.ir.program import Program
 from tests.codegen.compiled import bare_net
 from tests.codegen.guarded import Guards, guards
 from tests.codegen.streamed import BareStream, bare_stream, library_of
-from tests.golden import CASES, Arrays, random_inputs
+from tests.golden import GOLDEN, Arrays, random_inputs
 from tests.passes.helpers import quick
 from tests.passes.streams import STREAMED, in_chunks, streamable
 from tests.strategies import make_inputs, programs
 
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
 every_case = pytest.mark.parametrize("case", STREAMED, ids=lambda path: path.name)
 both_sides = pytest.mark.parametrize("end", [False, True], ids=["before", "behind"])
 CHUNKS = [(1, 1, 1), (0, 2, 0, 5), (13, 1, 70, 1)]
@@ -117,10 +116,7 @@ def test_random_programs(program: Program, chunks: list[int]) -> None:
 
 
 def test_an_absent_input_is_its_default() -> None:
-    case = next((case for case in STREAMED if case.name == "attention_recurrent"), None)
-    if case is None:
-        pytest.skip("no golden data here")
-    program, bare = bare_stream(case)
+    program, bare = bare_stream(GOLDEN / "caffe2" / "attention_recurrent")
     sizes = {"T": 3, "N": 2, "S": 3}
     inputs = random_inputs(program, sizes)
     name, default = next((n, a) for n, a in program.arrays.items() if n in inputs)

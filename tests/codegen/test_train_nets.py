@@ -13,7 +13,6 @@ import rnncc
 from tests.frontends.caffe2.train import TRAIN, train_inputs, train_outputs
 from tests.golden import KINDS
 
-pytestmark = pytest.mark.skipif(not TRAIN, reason="no golden data here")
 NETS = [case for case in TRAIN if case in KINDS]
 """One of each kind: tests/frontends interprets all."""
 

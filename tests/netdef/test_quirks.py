@@ -25,8 +25,6 @@ from rnncc.netdef import (
 )
 from tests.netdef.graph_cases import GRAPH, QUIRKS
 
-pytestmark = pytest.mark.skipif(not GRAPH.exists(), reason="no golden data here")
-
 FUSE, RESHAPE = "fuse_copy_between_cpu_and_gpu", "remove_reshape_for_fc"
 PARAMS = ["w", "b", "minus", "w1", "b1", "minus2", "w2", "b2"]
 

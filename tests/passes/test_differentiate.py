@@ -158,7 +158,6 @@ def test_simplified_random_programs(program: Program) -> None:
     check_gradients(program, SIZES, applied(Simplify()))
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize("change", [lambda program: None, applied(Simplify())], ids=["", "simple"])
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_nets(case: Path, change: Callable[[Program], object]) -> None:

@@ -51,7 +51,6 @@ def test_gradients_of_simplified_random_programs(program: Program) -> None:
     assert not Sink().rewrite(both.net)  # a second run finds nothing
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_gradients(case: Path) -> None:
     got, want = gradients_of(case, sunk)
@@ -63,7 +62,6 @@ def shapes(values: Values) -> list[tuple[Dim, ...]]:
     return [dims_of(value) for value in values]
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize(
     ("name", "products"),
     [("lstm", 1), ("lstm_two_layers", 3), ("lstm_last_only", 1), ("gru", 3), ("milstm", 1)],

@@ -15,7 +15,6 @@ from tests.precision.nets import BOUNDS, ONE_OFF, assert_near, golden
 SIZES = [(1, 1, 1), (3, 4, 7), (13, 7, 4), (20, 1, 3)]
 """T, N, S."""
 
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
 NETS = [(case, p) for p in BOUNDS for case in (CASES if p == "int8" else KINDS)]
 """What takes most from fp32 for every net, all precisions for one of each kind."""
 each_precision = pytest.mark.parametrize(

@@ -82,7 +82,6 @@ def test_layers(kind: str, width: int, precision: str) -> None:
                 np.testing.assert_array_equal(out["y"][0], whole["y"][t])
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
     model = rnncc.compile(case / "net.pb", case / "init.pb")

@@ -40,8 +40,6 @@ SIZES = [(0, 1, 3), (1, 1, 1), (2, 2, 2), (3, 3, 2), (4, 1, 4), (9, 5, 4)]
 CHUNKS = [(3,), (4, 2)]
 LSTM = GOLDEN / "caffe2" / "lstm"
 
-golden = pytest.mark.skipif(not CASES, reason="no golden data here")
-
 
 def each_case() -> list[Any]:
     """Runs of runs for every net, plain runs for one of each kind."""
@@ -49,7 +47,6 @@ def each_case() -> list[Any]:
     return [pytest.param(*case, id=f"{case[0].name}-{case[1]}") for case in cases]
 
 
-@golden
 @pytest.mark.parametrize(("case", "chunks"), each_case())
 def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
     """Caffe2's gradients, and at other sizes the bits that are there without checkpoints."""
@@ -72,7 +69,6 @@ def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
             assert_same_bits(one, other, f"at {sizes}")
 
 
-@golden
 @pytest.mark.parametrize("name", ["lstm", "lstm_bidirectional", "attention_recurrent"])
 def test_what_is_absent_changes_nothing(name: str) -> None:
     case = GOLDEN / "caffe2" / name
@@ -90,7 +86,6 @@ def test_what_is_absent_changes_nothing(name: str) -> None:
         assert_same_bits(alone, {name: grads[name]}, "alone")
 
 
-@golden
 @pytest.mark.parametrize("name", ["lstm", "lstm_two_layers", "attention_regular"])
 def test_absent_gradients_of_outputs_are_zeros(name: str) -> None:
     case = GOLDEN / "caffe2" / name
@@ -159,7 +154,6 @@ def test_random_programs_keep_their_bits(program: Program, chunks: tuple[int, ..
             assert_same_bits(one, other, f"{chunks} at {sizes}")
 
 
-@golden
 def test_nothing_but_the_carry_is_kept() -> None:
     """Of two layers that run over time together; and all that a run needs is in the run."""
     case = GOLDEN / "caffe2" / "lstm_two_layers"
@@ -177,7 +171,6 @@ def test_nothing_but_the_carry_is_kept() -> None:
     ]
 
 
-@golden
 @pytest.mark.parametrize("name", ["lstm_two_layers", "lstm_bidirectional", "attention_recurrent"])
 def test_planned_memory(name: str) -> None:
     """Kernels over poisoned memory at the planned offsets, and hardly more than lives at once."""
@@ -214,7 +207,6 @@ def test_states_that_start_alike_stay_apart() -> None:
     check_meaning(b.finish({"y": ys[0], "end": finals[1]}), (3, 1))
 
 
-@golden
 def test_a_budget_is_kept() -> None:
     sizes = {"T": 1000, "N": 4}
     plain = rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", train=True)
@@ -228,7 +220,6 @@ def test_a_budget_is_kept() -> None:
         assert model.metadata["checkpoints"].startswith("checkpoints every ")
 
 
-@golden
 def test_a_library_keeps_a_budget(tmp_path: Path) -> None:
     """And gives Caffe2's gradients, with the bits that there are without a budget."""
     wanted = list(arrays_of(LSTM, "weight:"))
@@ -248,7 +239,6 @@ def test_a_library_keeps_a_budget(tmp_path: Path) -> None:
     assert_same_bits(results[0], results[1], "of the library")
 
 
-@golden
 def test_the_least_budget_is_told_and_can_be_met() -> None:
     with pytest.raises(CompileError, match="the least is ") as caught:
         train_within(1000)
@@ -260,7 +250,6 @@ def test_the_least_budget_is_told_and_can_be_met() -> None:
         train_within(least - 1)
 
 
-@golden
 def test_a_net_without_loops_has_no_checkpoints() -> None:
     case = GOLDEN / "caffe2" / "lstm_unrolled"
     with pytest.raises(CompileError, match=r"a budget of 1 bytes cannot be met at .*: the least"):
@@ -280,7 +269,6 @@ def test_a_net_without_loops_has_no_checkpoints() -> None:
         ({"memory_budget": 1000, "train": True, "plan_for": "5,4,3"}, "has no size number 3"),
     ],
 )
-@golden
 def test_wrong_budgets(options: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", **options)

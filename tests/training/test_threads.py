@@ -43,7 +43,6 @@ def check(model: TrainableModel, inputs: Arrays) -> None:
                 assert_same_bits(passes(model, inputs, pool), want, f"{threads} threads")
 
 
-@pytest.mark.skipif(not NETS, reason="no golden data here")
 @pytest.mark.parametrize("case", NETS, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
     model = rnncc.compile(case / "net.pb", case / "init.pb", train=True, threads=True)
