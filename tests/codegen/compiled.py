@@ -8,7 +8,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from rnncc_runtime import Model
 
+import rnncc
 from rnncc import pipeline
 from rnncc.codegen import llvm
 from rnncc.codegen.cpu.entries import emit_module
@@ -64,6 +66,12 @@ class Bare:
         )
         assert code == 0, f"error code {code}"
         return {name: np.array(array) for name, array in outputs.items() if name not in absent}
+
+
+@cache
+def model_of(case: Path) -> Model:
+    """A golden case as users compile it; whoever changes the model takes one of their own."""
+    return rnncc.compile(case / "net.pb", case / "init.pb")
 
 
 @cache

@@ -22,6 +22,7 @@ import rnncc
 from rnncc.commands.charnet import char_lstm
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
+from tests.codegen.compiled import model_of
 from tests.codegen.random_programs import PROGRAMS, examples, single
 from tests.golden import CASES, GOLDEN, random_inputs
 from tests.strategies import make_inputs
@@ -36,7 +37,7 @@ INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
-    alone = rnncc.compile(case / "net.pb", case / "init.pb")
+    alone = model_of(case)
     model = rnncc.compile(case / "net.pb", case / "init.pb", threads=True)
     program = import_net(case / "net.pb", case / "init.pb")
     for size in SIZES:

@@ -16,6 +16,7 @@ from rnncc.codegen.llvm import resolve_target
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
 from rnncc.options import Options
+from tests.codegen.compiled import model_of
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import PROGRAMS, examples, single
 from tests.golden import CASES, Arrays, random_inputs
@@ -84,7 +85,7 @@ def test_layers(kind: str, width: int, precision: str) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
-    model = rnncc.compile(case / "net.pb", case / "init.pb")
+    model = model_of(case)
     if not streams(model):
         pytest.skip("cannot stream")
     program = import_net(case / "net.pb", case / "init.pb")

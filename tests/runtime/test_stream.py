@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +14,14 @@ from rnncc_runtime import ArrayError, Model, RunError, Stream, StreamError
 
 import rnncc
 from rnncc.ir.build import Build
+from tests.codegen.compiled import model_of
 from tests.golden import GOLDEN, Arrays, arrays_of
 
 NO_LENGTHS = pytest.param("gru_no_lengths", marks=pytest.mark.shared)
 
 
-@cache
 def compiled(name: str) -> Model:
-    case = GOLDEN / "caffe2" / name
-    model = rnncc.compile(case / "net.pb", case / "init.pb")
-    assert isinstance(model, Model)
-    return model
+    return model_of(GOLDEN / "caffe2" / name)
 
 
 @pytest.fixture
