@@ -24,7 +24,7 @@ from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
 from tests.codegen.compiled import model_of
 from tests.codegen.random_programs import PROGRAMS, examples, single
-from tests.golden import CASES, GOLDEN, random_inputs
+from tests.golden import GOLDEN, KINDS, random_inputs
 from tests.strategies import make_inputs
 from tests.teams import check_threads, insistent
 
@@ -35,7 +35,7 @@ HERE = Path(__file__).parent
 INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+@pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
     alone = model_of(case)
     model = rnncc.compile(case / "net.pb", case / "init.pb", threads=True)

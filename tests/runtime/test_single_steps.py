@@ -23,6 +23,15 @@ from tests.golden import CASES, Arrays, random_inputs
 from tests.strategies import make_inputs
 
 STEPS = 7
+WIDTHS = [
+    ("fp32", 1),
+    ("fp32", 4),
+    ("fp32", 23),
+    ("bf16", 1),
+    ("bf16", 23),
+    ("int8", 4),
+    ("int8", 23),
+]
 LAYERS = {
     "lstm": lambda width: cells.lstm(5, width),
     "gru": lambda width: cells.gru(5, width),
@@ -63,8 +72,7 @@ def written(layer: Program, **options: object) -> str:
     return str(emit_module(library, resolve_target(), {}).module)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("width", [1, 4, 23])
+@pytest.mark.parametrize(("precision", "width"), WIDTHS)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_layers(kind: str, width: int, precision: str) -> None:
     layer = LAYERS[kind](width)

@@ -23,7 +23,7 @@ from tests.teams import insistent
 from tests.training.models import assert_same_bits
 
 NETS = [case for case in KINDS if case.name != "lstm_unrolled"]
-"""But for one that is large and has no loop; tests/runtime runs all nets forward."""
+"""But for one that is large and has no loop."""
 INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
 
 
