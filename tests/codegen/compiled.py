@@ -11,7 +11,6 @@ import numpy as np
 from rnncc_runtime import Model
 
 import rnncc
-from rnncc import pipeline
 from rnncc.codegen import llvm
 from rnncc.codegen.cpu.entries import emit_module
 from rnncc.codegen.target import Target
@@ -20,7 +19,9 @@ from rnncc.ir.library import Library
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY
 from rnncc.options import Options
+from rnncc.stages.reading import import_source
 from tests.codegen.guarded import Guards, address, table
+from tests.compiling import lower
 from tests.golden import Arrays
 
 
@@ -78,8 +79,6 @@ def model_of(case: Path) -> Model:
 def bare_net(case: Path, cpu: str | None = None) -> tuple[Program, Bare]:
     """A golden case through the whole pipeline; the program as imported, for the interpreter."""
     options = Options(name="net", cpu=cpu)
-    imported = pipeline.import_source(case / "net.pb", case / "init.pb", options)
-    kernels = pipeline.lower(
-        pipeline.import_source(case / "net.pb", case / "init.pb", options), options
-    )
+    imported = import_source(case / "net.pb", case / "init.pb", options)
+    kernels = lower(import_source(case / "net.pb", case / "init.pb", options), options)
     return imported, Bare(kernels, llvm.resolve_target(None, cpu))

@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from rnncc import pipeline
 from rnncc.codegen import llvm
 from rnncc.codegen.cpu.entries import emit_module
 from rnncc.codegen.cpu.streaming_entries import POINTERS
 from rnncc.codegen.llvm import resolve_target
 from rnncc.codegen.target import Target
+from rnncc.driver import compiling
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY
 from rnncc.options import Options
+from rnncc.stages.reading import import_source
 from tests.codegen.guarded import Guards, address, table
 from tests.golden import Arrays
 
@@ -127,9 +128,9 @@ def _filled(port: Port, sizes: Mapping[str, int]) -> np.ndarray:
 @cache
 def bare_stream(case: Path) -> tuple[Program, BareStream]:
     options = Options(name="net")
-    imported = pipeline.import_source(case / "net.pb", case / "init.pb", options)
+    imported = import_source(case / "net.pb", case / "init.pb", options)
     return imported, BareStream(library_of(imported.copy()), resolve_target())
 
 
 def library_of(program: Program) -> Library:
-    return pipeline.build_library(program, Options(name="net", verify_each=True))
+    return compiling.build_library(program, None, Options(name="net", verify_each=True))
