@@ -19,10 +19,10 @@ from rnncc.cells import graves_lstm, gru, lstm, milstm
 from rnncc.cells.activations import gate_activation, layer_activation
 from rnncc.cells.lstm_cell import lstm_states
 from rnncc.ir.build import Build
-from rnncc.ir.composites import softmax
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Rows, scans_of
 from rnncc.ir.types import dims_of, tensor
+from rnncc.nn.normalisation import softmax
 
 Array = np.ndarray[Any, Any]
 

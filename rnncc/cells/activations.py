@@ -8,8 +8,8 @@ from functools import partial
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.ir.activations import (
-    clamp,
+from rnncc.ir.build import Build
+from rnncc.nn.activations import (
     elu,
     gelu,
     hard_sigmoid,
@@ -19,8 +19,7 @@ from rnncc.ir.activations import (
     soft_sign,
     softplus,
 )
-from rnncc.ir.build import Build
-from rnncc.ir.composites import plus, times
+from rnncc.nn.arithmetic import clamp, plus, times
 
 Function = Callable[[Build, SSAValue], SSAValue]
 Activation = str | Function

@@ -7,8 +7,8 @@ from xdsl.ir import SSAValue
 from rnncc.cells.layer import Named
 from rnncc.cells.parameters import Parameter, Vector, Weights
 from rnncc.ir.build import Build
-from rnncc.ir.composites import layer_norm
 from rnncc.ir.types import dims_of
+from rnncc.nn.normalisation import layer_norm
 
 EPSILON = 1e-5
 """Added to the variance by layer norm."""

@@ -13,10 +13,10 @@ from rnncc.frontends.caffe2.constants import Known, cast
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.activations import silu
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.netdef import TensorProto
+from rnncc.nn.activations import silu
 
 UnaryFunction = Callable[[Build, SSAValue], SSAValue]
 BinaryFunction = Callable[[Build, SSAValue, SSAValue], SSAValue]

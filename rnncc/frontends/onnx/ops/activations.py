@@ -8,7 +8,9 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.elementwise import folded, of_floats
 from rnncc.frontends.onnx.values import Array
-from rnncc.ir.activations import (
+from rnncc.ir.build import Build
+from rnncc.ir.types import dtype_of, shape_text
+from rnncc.nn.activations import (
     elu,
     gelu,
     hard_sigmoid,
@@ -18,9 +20,7 @@ from rnncc.ir.activations import (
     soft_sign,
     softplus,
 )
-from rnncc.ir.build import Build
-from rnncc.ir.composites import plus
-from rnncc.ir.types import dtype_of, shape_text
+from rnncc.nn.arithmetic import plus
 
 
 def _relu(n: Node) -> SSAValue:

@@ -13,9 +13,9 @@ from rnncc.frontends.onnx import sizes
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
-from rnncc.ir.composites import power
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import power
 
 Binary = Callable[[Build, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]

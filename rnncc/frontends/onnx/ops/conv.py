@@ -10,10 +10,12 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.ops.reduce import mean
-from rnncc.ir.composites import convolution, kept_dims, move_axis, power, window_count
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.arithmetic import power
+from rnncc.nn.axes import kept_dims, move_axis
+from rnncc.nn.convolution import convolution, window_count
 
 Pads = list[tuple[int, int]]
 MAX_GROUPS = 256

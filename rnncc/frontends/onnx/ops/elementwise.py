@@ -22,10 +22,10 @@ from rnncc.frontends.onnx.node import (
 )
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Array, Value, as_objects
-from rnncc.ir import activations
 from rnncc.ir.build import Build
-from rnncc.ir.composites import plus, times
 from rnncc.ir.types import NUMPY, dtype_of
+from rnncc.nn import angles
+from rnncc.nn.arithmetic import plus, times
 
 Unary = Callable[[Build, SSAValue], SSAValue]
 FLOAT_ONLY = "\n\nRefused: elements other than float32."
@@ -218,12 +218,12 @@ OPERATORS: dict[str, Operator] = {
     "Asin": Operator(of_floats(_asin, "The angle whose sine is X.")),
     "Acos": Operator(of_floats(_acos, "The angle whose cosine is X.")),
     "Atan": Operator(of_floats(_atan, "The angle whose tangent is X.")),
-    "Sinh": Operator(of_floats(activations.sinh, "(e^X - e^-X) / 2.")),
-    "Cosh": Operator(of_floats(activations.cosh, "(e^X + e^-X) / 2.")),
+    "Sinh": Operator(of_floats(angles.sinh, "(e^X - e^-X) / 2.")),
+    "Cosh": Operator(of_floats(angles.cosh, "(e^X + e^-X) / 2.")),
     "Tanh": Operator(of_floats(Build.tanh, "tanh X.")),
-    "Asinh": Operator(of_floats(activations.asinh, "ln(X + √(X² + 1)).")),
-    "Acosh": Operator(of_floats(activations.acosh, "ln(X + √(X² - 1)).")),
-    "Atanh": Operator(of_floats(activations.atanh, "ln((1 + X) / (1 - X)) / 2.")),
+    "Asinh": Operator(of_floats(angles.asinh, "ln(X + √(X² + 1)).")),
+    "Acosh": Operator(of_floats(angles.acosh, "ln(X + √(X² - 1)).")),
+    "Atanh": Operator(of_floats(angles.atanh, "ln((1 + X) / (1 - X)) / 2.")),
     "Erf": Operator(of_floats(Build.erf, "erf X.")),
     "Sigmoid": Operator(of_floats(Build.sigmoid, "1 / (1 + e^-X).")),
     "IsNaN": Operator(_is_nan),

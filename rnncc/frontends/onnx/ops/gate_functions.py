@@ -8,9 +8,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import Node
 from rnncc.frontends.onnx.ops.activations import thresholded_relu
-from rnncc.ir import activations as act
 from rnncc.ir.build import Build
-from rnncc.ir.composites import plus, times
+from rnncc.nn import activations as act
+from rnncc.nn.arithmetic import plus, times
 
 Function = Callable[[Build, SSAValue], SSAValue]
 

@@ -12,10 +12,10 @@ from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, NUMBERS, Node, Operator
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.build import Build
-from rnncc.ir.composites import strided
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.source import Constant, Iota
 from rnncc.ir.types import dims_of, dtype_of, shape_text
+from rnncc.nn.axes import strided
 
 MAX_ADDED = 1024
 """Rows that ScatterND adds, each by an op of its own."""

@@ -6,9 +6,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.ir.build import Build
-from rnncc.ir.composites import times
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.arithmetic import times
 
 
 def _matmul(n: Node) -> SSAValue:

@@ -8,9 +8,12 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.ops.ranking import place_of
 from rnncc.frontends.onnx.ops.reduce import mean
-from rnncc.ir.composites import by_channel, keep, kept_dims, layer_norm, log_softmax, plus, softmax
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.arithmetic import plus
+from rnncc.nn.axes import by_channel, kept_dims
+from rnncc.nn.normalisation import layer_norm, log_softmax, softmax
+from rnncc.nn.reduction import reduce_keepdims
 
 
 def _rows(n: Node) -> tuple[SSAValue, int]:
@@ -107,7 +110,7 @@ def _lp_norm(n: Node) -> SSAValue:
     axis, p = n.axis(n.integer("axis", -1), len(n.dims())), n.integer("p", 2)
     if p not in (1, 2):
         raise n.error(f"attribute 'p' = {p} is not one of 1, 2")
-    size = keep(b, "sum", b.abs(x) if p == 1 else b.mul(x, x), [axis])
+    size = reduce_keepdims(b, "sum", b.abs(x) if p == 1 else b.mul(x, x), [axis])
     size = size if p == 1 else b.sqrt(size)
     held = b.select(b.compare("eq", size, b.fill(0.0, ())), b.full_like(size, 1.0), size)
     return b.div(x, held)

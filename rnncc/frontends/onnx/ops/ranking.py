@@ -11,10 +11,12 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.values import Array, as_objects
-from rnncc.ir import composites
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.nn.axes import kept_dims, move_axis
+from rnncc.nn.indexing import ranks
+from rnncc.nn.reduction import cumulate, reduce_keepdims
 
 MAX_RANKED = 4096
 """Elements along an axis of TopK, which compares each with each."""
@@ -39,14 +41,14 @@ def _extremum_place(kind: str, order: str) -> Any:
 def place_of(n: Node, x: SSAValue, axis: int, kind: str, last: bool, keep: bool) -> SSAValue:
     """Where along an axis an extremum stands, as int64; NaN is one, so that there always is one."""
     b, dims = n.b, dims_of(x)
-    here = b.compare("eq", x, composites.keep(b, kind, x, [axis]))
+    here = b.compare("eq", x, reduce_keepdims(b, kind, x, [axis]))
     if dtype_of(x) in FLOATS:
         here = b.logical("or", here, b.compare("ne", x, x))
     number = b.iota(dims, axis, "i32")
     none = b.fill(-1, (), "i32") if last else b.size(dims[axis], "i32")
     place = b.reduce("max" if last else "min", b.select(here, number, none), [axis])
     place = b.cast(place, "i64")
-    return b.reshape(place, composites.kept_dims(x, [axis])) if keep else place
+    return b.reshape(place, kept_dims(x, [axis])) if keep else place
 
 
 def _top_k(n: Node) -> list[SSAValue]:
@@ -64,15 +66,15 @@ def _top_k(n: Node) -> list[SSAValue]:
         raise n.error(f"takes {count} of {size} elements")
     largest = bool(n.integer("largest", 1))
     last = len(dims) - 1
-    x = composites.move_axis(b, x, axis, last)
-    rank = composites.ranks(b, x, largest)
+    x = move_axis(b, x, axis, last)
+    rank = ranks(b, x, largest)
     wide = (*dims_of(x)[:last], Dim.of(count), Dim.of(size))
     axes = [*range(last), last + 1]
     here = b.compare("eq", b.broadcast(rank, wide, axes), b.iota(wide, last, "i32"))
     chosen = b.select(here, b.broadcast(x, wide, axes), n.full(0, x))
     number = b.select(here, b.iota(wide, last + 1, "i64"), n.full(0, "i64"))
     sums = [b.reduce("sum", value, [last + 1]) for value in (chosen, number)]
-    return [composites.move_axis(b, value, last, axis) for value in sums]
+    return [move_axis(b, value, last, axis) for value in sums]
 
 
 def _cumulative(function: Binary, start: float, formula: str) -> Any:
@@ -80,7 +82,7 @@ def _cumulative(function: Binary, start: float, formula: str) -> Any:
         x = n.x(0, NUMBERS)
         axis = n.axis(int(n.scalar(1)), len(dims_of(x)))
         exclusive, reverse = (bool(n.integer(name, 0)) for name in ("exclusive", "reverse"))
-        return composites.cumulate(n.b, x, axis, function, start, exclusive, reverse)
+        return cumulate(n.b, x, axis, function, start, exclusive, reverse)
 
     build.__doc__ = (
         f"{formula}\n\nRefused: an axis that is computed at run time; elements other than float32, "

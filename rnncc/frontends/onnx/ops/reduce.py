@@ -12,9 +12,10 @@ from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.ops.elementwise import absolute
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
-from rnncc.ir.composites import count, kept_dims
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.axes import kept_dims
+from rnncc.nn.reduction import count
 
 Reduction = Callable[[Build, SSAValue, list[int]], SSAValue]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rnncc.frontends.torch.site import Site, Table, Value, rank_of
-from rnncc.ir.composites import convolution as build_convolution
 from rnncc.ir.types import dims_of
+from rnncc.nn.convolution import convolution as build_convolution
 
 
 def conv1d(

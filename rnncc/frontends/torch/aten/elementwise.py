@@ -7,8 +7,8 @@ from typing import Any
 
 from rnncc.frontends.torch.site import Number, Operand, Site, Table, Value
 from rnncc.ir.build import Build
-from rnncc.ir.composites import power as build_power
 from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.nn.arithmetic import power as build_power
 
 
 def add(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rnncc.frontends.torch.site import Site, Table, Value, rank_of
-from rnncc.ir.composites import ranks
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.indexing import ranks
 
 
 def embedding(

@@ -7,7 +7,8 @@ from typing import Any
 
 from rnncc.frontends.torch.aten.reductions import count
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
-from rnncc.ir import composites
+from rnncc.nn import normalisation
+from rnncc.nn.axes import by_channel
 
 
 def layer_norm(
@@ -33,7 +34,7 @@ def native_layer_norm(
 ) -> tuple[Value, Value, Value]:
     """The same; the mean, and 1 over the root"""
     axis = rank_of(x) - len(shape)
-    y, mean, std = composites.layer_norm(at.b, x, weight, bias, axis, float(epsilon))
+    y, mean, std = normalisation.layer_norm(at.b, x, weight, bias, axis, float(epsilon))
     return y, mean, at.b.div(at.value(1), std)
 
 
@@ -50,9 +51,9 @@ def batch_norm(
     """With the running mean and variance of each channel, axis 1"""
     b = at.b
     std = b.sqrt(b.add(variance, at.value(epsilon)))
-    y = b.div(b.sub(x, composites.by_channel(b, mean, x)), composites.by_channel(b, std, x))
-    y = y if weight is None else b.mul(y, composites.by_channel(b, weight, x))
-    y = y if bias is None else b.add(y, composites.by_channel(b, bias, x))
+    y = b.div(b.sub(x, by_channel(b, mean, x)), by_channel(b, std, x))
+    y = y if weight is None else b.mul(y, by_channel(b, weight, x))
+    y = y if bias is None else b.add(y, by_channel(b, bias, x))
     return y, mean, b.div(at.value(1), std)
 
 
@@ -74,7 +75,7 @@ def batch_norm_in_training(
     b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
     size = count(at, x, axes)
     own = b.div(b.reduce("sum", x, axes), size)
-    rest = b.sub(x, composites.by_channel(b, own, x))
+    rest = b.sub(x, by_channel(b, own, x))
     spread = b.reduce("sum", b.mul(rest, rest), axes)
     made = batch_norm(at, x, weight, bias, own, b.div(spread, size), momentum, epsilon)
     unbiased = b.div(spread, count(at, x, axes, 1))

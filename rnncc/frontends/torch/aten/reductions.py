@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
-from rnncc.ir import composites
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
+from rnncc.nn import normalisation
+from rnncc.nn.reduction import cumulate, reduce_keepdims
 
 Axes = int | Sequence[int] | None
 
@@ -44,7 +45,7 @@ def variance_and_mean(
 ) -> tuple[Value, Value]:
     """The mean square of what is left without the mean, over the count less the correction"""
     axes, b = _axes(at, x, dim), at.b
-    average = b.div(composites.keep(b, "sum", x, axes), count(at, x, axes))
+    average = b.div(reduce_keepdims(b, "sum", x, axes), count(at, x, axes))
     rest = b.sub(x, average)
     less = 1 if correction is None else correction
     spread = b.div(b.reduce("sum", b.mul(rest, rest), axes), count(at, x, axes, less))
@@ -83,17 +84,17 @@ def running_sum(at: Site, x: Value, dim: int, **options: object) -> Value:
     b, x = at.b, at.value(x)
     if rank_of(x) == 0:
         return x
-    return composites.cumulate(b, x, at.axis(dim, rank_of(x)))
+    return cumulate(b, x, at.axis(dim, rank_of(x)))
 
 
 def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """exp(x - max x) / sum exp(x - max x)"""
-    return composites.softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
+    return normalisation.softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
 def log_softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """x - max x - ln sum exp(x - max x)"""
-    return composites.log_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
+    return normalisation.log_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
 def reduce(at: Site, kind: str, x: Value, dim: Axes) -> Value:

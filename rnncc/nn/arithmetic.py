@@ -1,0 +1,69 @@
+"""Arithmetic with numbers, bounds and powers."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+
+MOST_FACTORS = 64
+"""The largest whole power that is a product of squares."""
+
+
+def times(b: Build, x: SSAValue, number: float) -> SSAValue:
+    """x · number"""
+    return b.mul(x, b.full_like(x, number))
+
+
+def plus(b: Build, x: SSAValue, number: float) -> SSAValue:
+    """x + number"""
+    return b.add(x, b.full_like(x, number))
+
+
+def scaled(b: Build, x: SSAValue, factor: float) -> SSAValue:
+    """x · factor, x itself for 1"""
+    return x if factor == 1 else times(b, x, factor)
+
+
+def clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:
+    """x, held within low and high"""
+    return b.maximum(b.minimum(x, b.full_like(x, high)), b.full_like(x, low))
+
+
+def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
+    """x to a power, of floats; a number as exponent is cheaper, whole ones and halves exact.
+
+    Zero to the power of 0 is 1; of a negative x only whole powers are numbers.
+    """
+    if isinstance(exponent, (int, float)):
+        return _known_power(b, x, float(exponent))
+    x, exponent = b.broadcast_together(x, exponent)
+    one, zero = b.full_like(x, 1.0), b.full_like(x, 0.0)
+    size = b.exp(b.mul(exponent, b.log(b.abs(x))))
+    half = b.mul(exponent, b.full_like(x, 0.5))
+    odd = b.compare("ne", b.round("floor", half), half)
+    whole = b.compare("eq", b.round("floor", exponent), exponent)
+    signed = b.select(odd, b.neg(size), size)
+    below = b.select(whole, signed, b.full_like(x, math.nan))
+    y = b.select(b.compare("lt", x, zero), below, size)
+    return b.select(
+        b.logical("or", b.compare("eq", exponent, zero), b.compare("eq", x, one)), one, y
+    )
+
+
+def _known_power(b: Build, x: SSAValue, exponent: float) -> SSAValue:
+    if exponent < 0:
+        return b.div(b.full_like(x, 1.0), _known_power(b, x, -exponent))
+    if exponent == 0.5:
+        return b.sqrt(x)
+    if exponent != int(exponent) or exponent > MOST_FACTORS:
+        return power(b, x, b.full_like(x, exponent))
+    result, square, left = None, x, int(exponent)
+    while left:
+        if left & 1:
+            result = square if result is None else b.mul(result, square)
+        left >>= 1
+        square = b.mul(square, square) if left else square
+    return b.full_like(x, 1.0) if result is None else result
