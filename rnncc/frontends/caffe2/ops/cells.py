@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -11,9 +11,11 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import ANY, Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
-from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import plus
+from rnncc.nn.axes import row
+from rnncc.nn.cells import Lstm, Weights, gru_state, lstm_step
+from rnncc.nn.layer import Direction, laid_out, run_layers, stack_states, time_first
 
 UNROLLED = re.compile(r"(?:^|/)timestep_(\d{1,9})/timestep$")
 
@@ -98,13 +100,10 @@ class LSTMUnit(Unit):
         self.forget_bias = self.args.float("forget_bias", 0.0)
 
     def build(self, e: Emitter) -> None:
-        b = e.b
-        i, f, o, g = self.slices(e)
+        sums = dict(zip("ifog", self.slices(e), strict=True))
         if self.forget_bias:
-            f = b.add(f, b.fill(self.forget_bias, ()))
-        cell = b.add(b.mul(b.sigmoid(f), e[self.xs[1]]), b.mul(b.sigmoid(i), b.tanh(g)))
-        hidden = b.mul(b.sigmoid(o), b.tanh(cell))
-        self.keep(e, hidden, cell)
+            sums["f"] = plus(e.b, sums["f"], self.forget_bias)
+        self.keep(e, *lstm_step(e.b, sums, e[self.xs[1]]))
 
 
 class GRUUnit(Unit):
@@ -117,10 +116,7 @@ class GRUUnit(Unit):
     def build(self, e: Emitter) -> None:
         b = e.b
         _, update, output = self.slices(e)
-        update, output = b.sigmoid(update), b.tanh(output)
-        rest = b.mul(output, b.sub(b.fill(1.0, ()), update))
-        hidden = b.add(b.mul(e[self.xs[0]], update), rest)
-        self.keep(e, hidden)
+        self.keep(e, gru_state(b, e[self.xs[0]], b.sigmoid(update), b.tanh(output)))
 
 
 class InferenceLSTM(Operator):
@@ -183,48 +179,18 @@ class InferenceLSTM(Operator):
         return [self._sizes(s)[2], s.known(self.xs[1])[-1]]
 
     def build(self, e: Emitter) -> None:
-        b = e.b
-        flip = (1, 0, 2)
-        rows = b.transpose(e[self.xs[0]], flip) if self.batch_first else e[self.xs[0]]
-        lasts: tuple[list[SSAValue], list[SSAValue]] = ([], [])
-        for layer in range(self.layers):
-            outputs = list[SSAValue]()
-            for direction in range(self.directions):
-                index = layer * self.directions + direction
-                starts = [b.slice(e[x], 0, index, 1) for x in self.xs[1:3]]
-                weights = [e[w] for w in self._weights(layer, direction)]
-                finals, y = _lstm_layer(b, rows, starts, weights, reverse=direction == 1)
-                outputs.append(y)
-                for kept, last in zip(lasts, finals, strict=True):
-                    kept.append(last)
-            rows = b.concat(outputs, 2)
-        e[self.ys[0]] = b.transpose(rows, flip) if self.batch_first else rows
-        for blob, kept in zip(self.ys[1:], lasts, strict=True):
-            e[blob] = b.concat(kept, 0)
+        layout = "NTC" if self.batch_first else "TNC"
+        x = time_first(e.b, e[self.xs[0]], layout)
+        y, finals = run_layers(e.b, x, (self._layer(e, number) for number in range(self.layers)))
+        e[self.ys[0]] = laid_out(e.b, y, layout)
+        for blob, states in zip(self.ys[1:], stack_states(e.b, finals), strict=True):
+            e[blob] = states
 
-
-def _lstm_layer(
-    b: Build, x: SSAValue, starts: list[SSAValue], weights: list[SSAValue], reverse: bool
-) -> tuple[list[SSAValue], SSAValue]:
-    """One direction of one layer: x [T, N, D], starts (1, N, H); final states and rows of h."""
-    w, u, *biases = weights
-    gates = b.matmul(x, w, transpose_b=True)
-    for bias in biases:
-        gates = b.add(gates, bias)
-    size = dims_of(starts[0])[2]
-
-    def step(
-        inner: Build, consts: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
-    ) -> tuple[list[SSAValue], list[SSAValue]]:
-        h, c = carry
-        joined = inner.add(inner.matmul(h, consts[0], transpose_b=True), rows[0])
-        i, f, g, o = (inner.slice(joined, 2, size * k, size) for k in range(4))
-        cell = inner.add(inner.mul(inner.sigmoid(f), c), inner.mul(inner.sigmoid(i), inner.tanh(g)))
-        hidden = inner.mul(inner.sigmoid(o), inner.tanh(cell))
-        return [hidden, cell], [inner.reshape(hidden, dims_of(hidden)[1:])]
-
-    finals, ys = b.scan([u], starts, [gates], step, reverse=reverse)
-    return finals, ys[0]
+    def _layer(self, e: Emitter, number: int) -> Iterator[Direction]:
+        for way in range(self.directions):
+            w, u, *biases = (e[blob] for blob in self._weights(number, way))
+            starts = [row(e.b, e[x], number * self.directions + way) for x in self.xs[1:3]]
+            yield Direction(Lstm(Weights(w, u, biases)), starts, reverse=way == 1)
 
 
 OPERATORS: dict[str, type[Operator]] = {
