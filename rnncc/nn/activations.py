@@ -23,9 +23,65 @@ def leaky_relu(b: Build, x: SSAValue, slope: float) -> SSAValue:
     return b.select(_positive(b, x), x, times(b, x, slope))
 
 
+def prelu(b: Build, x: SSAValue, slope: SSAValue) -> SSAValue:
+    """x from 0 up, slope · x below, of any numbers"""
+    below = b.compare("lt", x, b.full_like(x, 0))
+    return b.select(below, b.mul(x, slope), x)
+
+
+def thresholded_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
+    """x above alpha, else 0"""
+    return b.select(b.compare("gt", x, b.full_like(x, alpha)), x, b.full_like(x, 0.0))
+
+
+def shrink(b: Build, x: SSAValue, limit: float, bias: float) -> SSAValue:
+    """x + bias below -limit, x - bias above limit, else 0"""
+    zero = b.full_like(x, 0.0)
+    above = b.select(b.compare("gt", x, b.full_like(x, limit)), plus(b, x, -bias), zero)
+    return b.select(b.compare("lt", x, b.full_like(x, -limit)), plus(b, x, bias), above)
+
+
+def relu6(b: Build, x: SSAValue) -> SSAValue:
+    """x, held within 0 and 6"""
+    return b.minimum(b.relu(x), b.full_like(x, 6.0))
+
+
+def hard_tanh(b: Build, x: SSAValue) -> SSAValue:
+    """x, held within -1 and 1"""
+    return clamp(b, x, -1.0, 1.0)
+
+
 def hard_sigmoid(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     """alpha · x + beta, held within 0 and 1"""
     return clamp(b, plus(b, times(b, x, alpha), beta), 0.0, 1.0)
+
+
+def rational_tanh(b: Build, x: SSAValue) -> SSAValue:
+    """1.7159 f(2x/3), f(u) = sign u · (1 - 1 / (1 + |u| + u² + 1.41645 u⁴))
+
+    Computed as u · (1 + |u| + 1.41645 |u|³) / (1 + |u| + u² + 1.41645 u⁴), smooth at 0.
+    """
+    u = times(b, x, 2 / 3)
+    size = b.abs(u)
+    rest = b.add(size, times(b, b.mul(size, b.mul(u, u)), 1.41645))
+    factor = plus(b, rest, 1.0)
+    whole = plus(b, b.mul(size, factor), 1.0)
+    return times(b, b.div(b.mul(u, factor), whole), 1.7159)
+
+
+def rectified_tanh(b: Build, x: SSAValue) -> SSAValue:
+    """max(0, tanh x)"""
+    return b.relu(b.tanh(x))
+
+
+def cube(b: Build, x: SSAValue) -> SSAValue:
+    """x³"""
+    return b.mul(x, b.mul(x, x))
+
+
+def hard_swish(b: Build, x: SSAValue) -> SSAValue:
+    """x · (x / 6 + 1/2, held within 0 and 1) (Howard et al., 2019)"""
+    return b.mul(x, hard_sigmoid(b, x, 1 / 6, 0.5))
 
 
 def elu(
@@ -35,6 +91,11 @@ def elu(
     low = scaled(b, b.minimum(x, b.full_like(x, 0.0)), input_scale)
     below = scaled(b, b.expm1(low), scale * alpha)
     return b.select(_positive(b, x), scaled(b, x, scale), below)
+
+
+def selu(b: Build, x: SSAValue) -> SSAValue:
+    """1.0507 x above 0, 1.0507 · 1.6733 · (e^x - 1) below (Klambauer et al., 2017)"""
+    return elu(b, x, alpha=1.6732632423543772, scale=1.0507009873554805)
 
 
 def softplus(b: Build, x: SSAValue) -> SSAValue:

@@ -1,4 +1,4 @@
-"""Hyperbolic functions and their inverses, as accurate as `rnncc.nn.activations` says."""
+"""Tangent, arc functions, hyperbolic ones and their inverses, as accurate as `activations` says."""
 
 from __future__ import annotations
 
@@ -7,12 +7,51 @@ import math
 from xdsl.ir import SSAValue
 
 from rnncc.ir.build import Build
-from rnncc.nn.arithmetic import plus, times
+from rnncc.nn.arithmetic import plus, reciprocal, times
 
 HUGE = 80.0
 """Little below where e^x overflows."""
 LARGE = 1e4
 """x² + 1 is x² from here on."""
+# Odd terms of arctan on [0, tan(π/8)] beyond the first, each the exact 1/(2k + 1) or close to it.
+ATAN = (1.0, -1 / 3, 1 / 5, -1 / 7, 1 / 9, -1 / 11, 1 / 13, -1 / 15)
+
+
+def tan(b: Build, x: SSAValue) -> SSAValue:
+    """sin x / cos x"""
+    return b.div(b.sin(x), b.cos(x))
+
+
+def atan(b: Build, x: SSAValue) -> SSAValue:
+    """The angle whose tangent is x.
+
+    Of |x| above 1 it is π/2 - atan(1 / |x|), of r above tan(π/8) π/4 + atan((r - 1) / (r + 1)).
+    """
+    size = b.abs(x)
+    above = b.compare("gt", size, b.full_like(x, 1.0))
+    r = b.select(above, reciprocal(b, b.select(above, size, b.full_like(x, 1.0))), size)
+    middle = b.compare("gt", r, b.full_like(x, math.tan(math.pi / 8)))
+    s = b.select(middle, b.div(plus(b, r, -1.0), plus(b, r, 1.0)), r)
+    square = b.mul(s, s)
+    total = b.full_like(x, ATAN[-1])
+    for term in reversed(ATAN[:-1]):
+        total = plus(b, b.mul(total, square), term)
+    y = b.mul(total, s)
+    y = b.select(middle, plus(b, y, math.pi / 4), y)
+    y = b.select(above, b.sub(b.full_like(x, math.pi / 2), y), y)
+    return _with_sign(b, x, y)
+
+
+def asin(b: Build, x: SSAValue) -> SSAValue:
+    """The angle whose sine is x: 2 · atan(x / (1 + √(1 - x²)))"""
+    root = b.sqrt(b.mul(b.sub(b.full_like(x, 1.0), x), plus(b, x, 1.0)))
+    return times(b, atan(b, b.div(x, plus(b, root, 1.0))), 2.0)
+
+
+def acos(b: Build, x: SSAValue) -> SSAValue:
+    """The angle whose cosine is x: 2 · atan(√(1 - x) / √(1 + x))"""
+    ratio = b.div(b.sqrt(b.sub(b.full_like(x, 1.0), x)), b.sqrt(plus(b, x, 1.0)))
+    return times(b, atan(b, ratio), 2.0)
 
 
 def sinh(b: Build, x: SSAValue) -> SSAValue:

@@ -1,4 +1,4 @@
-"""Arithmetic with numbers, bounds and powers."""
+"""Arithmetic with numbers, signs, bounds, remainders and powers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 from xdsl.ir import SSAValue
 
 from rnncc.ir.build import Build
+from rnncc.ir.types import FLOATS, dtype_of
 
 MOST_FACTORS = 64
 """The largest whole power that is a product of squares."""
@@ -25,6 +26,37 @@ def plus(b: Build, x: SSAValue, number: float) -> SSAValue:
 def scaled(b: Build, x: SSAValue, factor: float) -> SSAValue:
     """x · factor, x itself for 1"""
     return x if factor == 1 else times(b, x, factor)
+
+
+def reciprocal(b: Build, x: SSAValue) -> SSAValue:
+    """1 / x"""
+    return b.div(b.full_like(x, 1.0), x)
+
+
+def negative(b: Build, x: SSAValue) -> SSAValue:
+    """-x, of integers 0 - x"""
+    return b.neg(x) if dtype_of(x) in FLOATS else b.sub(b.full_like(x, 0), x)
+
+
+def absolute(b: Build, x: SSAValue) -> SSAValue:
+    """|x| of any numbers."""
+    return b.abs(x) if dtype_of(x) in FLOATS else b.maximum(x, negative(b, x))
+
+
+def sign(b: Build, x: SSAValue) -> SSAValue:
+    """-1, 0 or 1 of any numbers, 0 of NaN; flat everywhere."""
+    zero, dtype = b.full_like(x, 0), dtype_of(x)
+    above, below = b.compare("gt", x, zero), b.compare("lt", x, zero)
+    return b.sub(b.cast(above, dtype), b.cast(below, dtype))
+
+
+def modulo(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+    """What is left of x by multiples of y, with the sign of y; `rnn.rem` has that of x."""
+    rest = b.rem(x, y)
+    zero = b.fill(0, (), dtype_of(y))
+    other_sign = b.logical("xor", b.compare("lt", rest, zero), b.compare("lt", y, zero))
+    wrong = b.logical("and", other_sign, b.compare("ne", rest, zero))
+    return b.select(wrong, b.add(rest, y), rest)
 
 
 def clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:

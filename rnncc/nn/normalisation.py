@@ -7,9 +7,9 @@ from xdsl.ir import SSAValue
 from rnncc.ir.build import Build
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
-from rnncc.nn.arithmetic import plus
-from rnncc.nn.axes import kept_dims
-from rnncc.nn.reduction import count, reduce_keepdims
+from rnncc.nn.arithmetic import plus, reciprocal
+from rnncc.nn.axes import by_channel, kept_dims
+from rnncc.nn.reduction import count, mean, reduce_keepdims, root_of_squares, total
 
 
 def softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
@@ -55,3 +55,39 @@ def layer_norm(
     y = y if bias is None else b.add(y, bias)
     kept = kept_dims(x, range(axis, len(dims)))
     return y, b.reshape(mean, kept), b.reshape(std, kept)
+
+
+def rms_norm(b: Build, x: SSAValue, scale: SSAValue | None, axis: int, epsilon: float) -> SSAValue:
+    """X / √(mean of x² + epsilon) · scale over the axes from one on (Zhang and Sennrich, 2019)."""
+    axes = range(axis, len(dims_of(x)))
+    root = b.sqrt(plus(b, mean(b, b.mul(x, x), axes), epsilon))
+    y = b.div(x, b.reshape(root, kept_dims(x, axes)))
+    return y if scale is None else b.mul(y, scale)
+
+
+def batch_norm(
+    b: Build,
+    x: SSAValue,
+    average: SSAValue,
+    variance: SSAValue,
+    scale: SSAValue | None,
+    bias: SSAValue | None,
+    epsilon: float,
+) -> SSAValue:
+    """(x - average) · (scale / √(variance + epsilon)) + bias, each [C] along axis 1 of x.
+
+    The average is subtracted first: folded into the bias it would cost digits where it is large
+    beside the deviation.
+    """
+    std = b.sqrt(plus(b, variance, epsilon))
+    factor = reciprocal(b, std) if scale is None else b.div(scale, std)
+    y = b.mul(b.sub(x, by_channel(b, average, x)), by_channel(b, factor, x))
+    return y if bias is None else b.add(y, by_channel(b, bias, x))
+
+
+def lp_normalise(b: Build, x: SSAValue, p: int, axis: int) -> SSAValue:
+    """X / (Σ |x|^p)^(1/p) along an axis, p 1 or 2; zeros stay, and are flat."""
+    size = total(b, b.abs(x), [axis]) if p == 1 else root_of_squares(b, x, [axis])
+    size = b.reshape(size, kept_dims(x, [axis]))
+    none = b.compare("eq", size, b.full_like(size, 0.0))
+    return b.div(x, b.select(none, b.full_like(size, 1.0), size))
