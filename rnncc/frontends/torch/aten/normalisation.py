@@ -8,6 +8,7 @@ from typing import Any
 from rnncc.frontends.torch.aten.reductions import count
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
 from rnncc.nn import normalisation
+from rnncc.nn.arithmetic import reciprocal
 from rnncc.nn.axes import by_channel
 
 
@@ -35,7 +36,7 @@ def native_layer_norm(
     """The same; the mean, and 1 over the root"""
     axis = rank_of(x) - len(shape)
     y, mean, std = normalisation.layer_norm(at.b, x, weight, bias, axis, float(epsilon))
-    return y, mean, at.b.div(at.value(1), std)
+    return y, mean, reciprocal(at.b, std)
 
 
 def batch_norm(
@@ -49,12 +50,8 @@ def batch_norm(
     epsilon: Number,
 ) -> tuple[Value, ...]:
     """With the running mean and variance of each channel, axis 1"""
-    b = at.b
-    std = b.sqrt(b.add(variance, at.value(epsilon)))
-    y = b.div(b.sub(x, by_channel(b, mean, x)), by_channel(b, std, x))
-    y = y if weight is None else b.mul(y, by_channel(b, weight, x))
-    y = y if bias is None else b.add(y, by_channel(b, bias, x))
-    return y, mean, b.div(at.value(1), std)
+    y = normalisation.batch_norm(at.b, x, mean, variance, weight, bias, float(epsilon))
+    return y, mean, reciprocal(at.b, at.b.sqrt(at.b.add(variance, at.value(epsilon))))
 
 
 def batch_norm_in_training(

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
+from rnncc.ir.build import Build
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 from rnncc.nn import normalisation
-from rnncc.nn.reduction import cumulate, reduce_keepdims
+from rnncc.nn.reduction import (
+    cumulate,
+    log_sum_exp,
+    multiplied,
+    reduce_keepdims,
+    root_of_squares,
+)
 
 Axes = int | Sequence[int] | None
 
@@ -31,6 +38,18 @@ def extreme(kind: str) -> Translation:
 
     def translate(at: Site, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
         return reduce(at, kind, x, dim)
+
+    return translate
+
+
+def of_axes(function: Callable[[Build, Value, Sequence[int]], Value]) -> Translation:
+    """The product, or ln Σ eˣ, along axes, all of them where none are named"""
+
+    def translate(
+        at: Site, x: Value, dim: Axes = None, keepdim: bool = False, **_: object
+    ) -> Value:
+        x = at.value(x)
+        return at.b.reshape(function(at.b, x, _axes(at, x, dim)), at.dims)
 
     return translate
 
@@ -73,10 +92,7 @@ def norm(
         return reduce(at, "max", at.b.abs(x), dim)
     if ord != 2:
         at.refuse(f"the norm of order {ord} is not supported", "1, 2 or inf")
-    squares = reduce(at, "sum", at.b.mul(x, x), dim)
-    none = at.b.compare("eq", squares, at.value(0))
-    root = at.b.sqrt(at.b.select(none, at.value(1), squares))
-    return at.b.select(none, at.value(0), root)
+    return at.b.reshape(root_of_squares(at.b, x, _axes(at, x, dim)), at.dims)
 
 
 def running_sum(at: Site, x: Value, dim: int, **options: object) -> Value:
@@ -124,6 +140,8 @@ OPERATORS: Table = {
     "amin": extreme("min"),
     "max.default": extreme("max"),
     "min.default": extreme("min"),
+    "prod": of_axes(multiplied),
+    "logsumexp": of_axes(log_sum_exp),
     "linalg_vector_norm": norm,
     "cumsum": running_sum,
     "var": variance,
