@@ -21,8 +21,8 @@ Table = Mapping[str, type[Operator]]
 
 
 class Late(Table):
-    """A table of which a part is imported when something is not in the other: most nets hold no
-    gradients."""
+    """A table of which a part is imported when something is not in the other: most nets hold
+    neither gradients nor convolutions."""
 
     def __init__(self, known: Table, import_more: Callable[[], Table]) -> None:
         self.known, self.import_more = known, import_more
@@ -48,6 +48,18 @@ def _gradients() -> Table:
     return {**gradients.OPERATORS, **recurrent_gradient.OPERATORS}
 
 
+def _functions() -> Table:
+    from rnncc.frontends.caffe2.ops import functions
+
+    return functions.OPERATORS
+
+
+def _spatial() -> Table:
+    from rnncc.frontends.caffe2.ops import spatial
+
+    return spatial.OPERATORS
+
+
 def _control_gradients() -> Table:
     from rnncc.frontends.caffe2.ops import control_gradient
 
@@ -66,11 +78,14 @@ FAMILIES: dict[str, Table] = {
 }
 
 OPERATORS: Table = Late(
-    {kind: made for family in FAMILIES.values() for kind, made in family.items()}, _gradients
+    {kind: made for family in FAMILIES.values() for kind, made in family.items()},
+    lambda: {**_functions(), **_spatial(), **_gradients()},
 )
 """Operator type -> the class that imports it; its docstring is the formula, and ends with the forms
 that are refused."""
 
+FAMILIES["Activations and angles"] = Late({}, _functions)
+FAMILIES["Windows and extremes"] = Late({}, _spatial)
 FAMILIES["Sums and gradients"] = Late({}, _gradients)
 
 GRADIENTS: Table = Late({}, _control_gradients)
