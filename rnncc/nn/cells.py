@@ -55,9 +55,13 @@ def lstm_step(
             total = b.add(total, b.mul(peepholes[letter], state))
         return gate(b, total)
 
-    enter = opened("i", c)
-    forget = b.sub(b.full_like(enter, 1.0), enter) if coupled else opened("f", c)
-    c = b.add(b.mul(forget, c), b.mul(enter, act(b, z["g"])))
+    if coupled:
+        enter = opened("i", c)
+        kept = b.mul(b.sub(b.full_like(enter, 1.0), enter), c)
+    else:
+        kept = b.mul(opened("f", c), c)
+        enter = opened("i", c)
+    c = b.add(kept, b.mul(enter, act(b, z["g"])))
     return [b.mul(opened("o", c), (out or act)(b, c)), c]
 
 

@@ -9,7 +9,14 @@ from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import plus, reciprocal
 from rnncc.nn.axes import by_channel, kept_dims
-from rnncc.nn.reduction import count, mean, reduce_keepdims, root_of_squares, total
+from rnncc.nn.reduction import (
+    centre,
+    count,
+    mean,
+    reduce_keepdims,
+    root_of_squares,
+    total,
+)
 
 
 def softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
@@ -45,16 +52,15 @@ def layer_norm(
     """
     dims = dims_of(x)
     rows = b.reshape(x, (*dims[:axis], product(dims[axis:])))
-    size = count(b, rows, [axis])
-    mean = b.div(reduce_keepdims(b, "sum", rows, [axis]), size)
-    centred = b.sub(rows, mean)
-    variance = b.div(reduce_keepdims(b, "sum", b.mul(centred, centred), [axis]), size)
+    average, centred = centre(b, rows, [axis])
+    squares = reduce_keepdims(b, "sum", b.mul(centred, centred), [axis])
+    variance = b.div(squares, count(b, rows, [axis]))
     std = b.sqrt(plus(b, variance, epsilon))
     y = b.reshape(b.div(centred, std), dims)
     y = y if scale is None else b.mul(y, scale)
     y = y if bias is None else b.add(y, bias)
     kept = kept_dims(x, range(axis, len(dims)))
-    return y, b.reshape(mean, kept), b.reshape(std, kept)
+    return y, b.reshape(average, kept), b.reshape(std, kept)
 
 
 def rms_norm(b: Build, x: SSAValue, scale: SSAValue | None, axis: int, epsilon: float) -> SSAValue:

@@ -36,6 +36,12 @@ def mean(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b.div(total(b, x, axes), count(b, x, axes))
 
 
+def centre(b: Build, x: SSAValue, axes: Sequence[int]) -> tuple[SSAValue, SSAValue]:
+    """The mean along axes that stay, and x without it."""
+    average = b.div(reduce_keepdims(b, "sum", x, axes), count(b, x, axes))
+    return average, b.sub(x, average)
+
+
 def largest(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """The largest element, of bools too; x itself over no axes."""
     return _extremum(b, "max", x, axes)

@@ -7,9 +7,10 @@ from typing import Any
 
 from rnncc.frontends.torch.aten.reductions import count
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
+from rnncc.ir.types import dims_of
 from rnncc.nn import normalisation
 from rnncc.nn.arithmetic import reciprocal
-from rnncc.nn.axes import by_channel
+from rnncc.nn.reduction import centre
 
 
 def layer_norm(
@@ -70,11 +71,10 @@ def batch_norm_in_training(
         made = batch_norm(at, x, weight, bias, mean, variance, momentum, epsilon)
         return *made, mean, variance
     b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
-    size = count(at, x, axes)
-    own = b.div(b.reduce("sum", x, axes), size)
-    rest = b.sub(x, by_channel(b, own, x))
+    average, rest = centre(b, x, axes)
     spread = b.reduce("sum", b.mul(rest, rest), axes)
-    made = batch_norm(at, x, weight, bias, own, b.div(spread, size), momentum, epsilon)
+    own, biased = b.reshape(average, dims_of(spread)), b.div(spread, count(at, x, axes))
+    made = batch_norm(at, x, weight, bias, own, biased, momentum, epsilon)
     unbiased = b.div(spread, count(at, x, axes, 1))
     return *made, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
 

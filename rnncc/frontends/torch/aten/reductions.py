@@ -12,10 +12,10 @@ from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 from rnncc.nn import normalisation
 from rnncc.nn.reduction import (
+    centre,
     cumulate,
     log_sum_exp,
     multiplied,
-    reduce_keepdims,
     root_of_squares,
 )
 
@@ -64,8 +64,7 @@ def variance_and_mean(
 ) -> tuple[Value, Value]:
     """The mean square of what is left without the mean, over the count less the correction"""
     axes, b = _axes(at, x, dim), at.b
-    average = b.div(reduce_keepdims(b, "sum", x, axes), count(at, x, axes))
-    rest = b.sub(x, average)
+    average, rest = centre(b, x, axes)
     less = 1 if correction is None else correction
     spread = b.div(b.reduce("sum", b.mul(rest, rest), axes), count(at, x, axes, less))
     return b.reshape(spread, at.dims), b.reshape(average, at.dims)
