@@ -93,13 +93,19 @@ def window_count(size: Dim, taps: int, stride: int, dilation: int = 1) -> Dim:
 
 
 def convolution(
-    b: Build, x: SSAValue, weights: SSAValue, windows: Sequence[Window], groups: int = 1
+    b: Build,
+    x: SSAValue,
+    weights: SSAValue,
+    bias: SSAValue | None,
+    windows: Sequence[Window],
+    groups: int = 1,
 ) -> SSAValue:
     """Windows of x, with zeros in the pads, times weights: each window is a row of one product.
 
     Args:
         x: [N, C, size of each axis...].
         weights: [M, C / groups, taps of each axis...].
+        bias: [M], or None.
         windows: of each axis.
     Returns:
         [N, M, windows of each axis...].
@@ -116,14 +122,19 @@ def convolution(
     if channels == outputs == 1 < groups:
         kernel = b.transpose(b.reshape(rows, (groups, depth)), (1, 0))
         flat = b.reshape(x, (batch, *counts, depth, groups))
-        return channels_first(b, b.reduce("sum", b.mul(flat, kernel), [rank + 1]))
+        return _with_bias(b, b.reduce("sum", b.mul(flat, kernel), [rank + 1]), bias)
     parts = list[SSAValue]()
     for group in range(groups):
         some = b.slice(x, 2 * rank + 1, group * channels, channels)
         own = b.slice(rows, 0, group * outputs, outputs)
         flat = b.reshape(some, (batch, *counts, depth * channels))
         parts.append(b.matmul(flat, own, transpose_b=True))
-    return channels_first(b, b.concat(parts, rank + 1))
+    return _with_bias(b, b.concat(parts, rank + 1), bias)
+
+
+def _with_bias(b: Build, y: SSAValue, bias: SSAValue | None) -> SSAValue:
+    """y [N, ..., M] + bias as [N, M, ...]: the sum comes first, so that the product takes it in."""
+    return channels_first(b, y if bias is None else b.add(y, bias))
 
 
 def _windows(b: Build, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
@@ -139,6 +150,7 @@ def transposed_convolution(
     b: Build,
     x: SSAValue,
     weights: SSAValue,
+    bias: SSAValue | None,
     windows: Sequence[Window],
     sizes: Sequence[tuple[Dim, int]],
     groups: int = 1,
@@ -148,6 +160,7 @@ def transposed_convolution(
     Args:
         x: [N, C, size of each axis...].
         weights: [C, M / groups, taps of each axis...].
+        bias: [M], or None.
         windows: of each axis; what they say of pads does not count.
         sizes: of each axis of the result its size, and how much is cut off in front of it.
     Returns:
@@ -165,7 +178,7 @@ def transposed_convolution(
     y = b.concat(parts, channels)
     for axis, (window, (size, before)) in enumerate(zip(windows, sizes, strict=True), 1):
         y = _laid_over(b, move_axis(b, y, channels + 1, axis + 1), axis, window, size, before)
-    return channels_first(b, y)
+    return _with_bias(b, y, bias)
 
 
 def _laid_over(

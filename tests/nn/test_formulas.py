@@ -177,7 +177,7 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution() -> None:
     windows = [Window(3, 2, 1, (1, 0)), Window(2, 1, 2, (0, 1))]
     b = Build.net("m")
     x, w = b.input("x", IMAGE.shape), b.input("w", [6, 2, 3, 2])
-    y = convolution(b, x, w, windows, groups=2)
+    y = convolution(b, x, w, None, windows, groups=2)
     program = b.finish({"y": y})
     check_gradients(program, {})
     sizes, arrays = make_inputs(program, {})
@@ -187,7 +187,7 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution() -> None:
     b = Build.net("t")
     dy, w = b.input("dy", outside.shape), b.input("w", [6, 2, 3, 2])
     cut = [(Dim.of(5), 1), (Dim.of(6), 0)]
-    net = b.finish({"x": transposed_convolution(b, dy, w, windows, cut, groups=2)})
+    net = b.finish({"x": transposed_convolution(b, dy, w, None, windows, cut, groups=2)})
     got = run(net, {"dy": outside, "w": arrays["w"]}, np.float64)["x"]
     np.testing.assert_allclose(got, want, 1e-9, 1e-12)
 

@@ -9,7 +9,6 @@ from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim
-from rnncc.nn.axes import by_channel
 from rnncc.nn.convolution import Window, convolution, transposed_convolution
 from rnncc.nn.indexing import extremum_place, top_k
 from rnncc.nn.pooling import average_pool, max_pool
@@ -132,8 +131,8 @@ class Conv(Spatial):
 
     def build(self, e: Emitter) -> None:
         x, w, *bias = (e[blob] for blob in self.xs)
-        y = convolution(e.b, x, w, self.windows, self.group)
-        e[self.ys[0]] = e.b.add(y, by_channel(e.b, bias[0], y)) if bias else y
+        own = bias[0] if bias else None
+        e[self.ys[0]] = convolution(e.b, x, w, own, self.windows, self.group)
 
 
 class ConvTranspose(Conv):
@@ -165,8 +164,8 @@ class ConvTranspose(Conv):
             (size, window.pads[0])
             for size, window in zip(e.dims(self.ys[0])[2:], self.windows, strict=True)
         ]
-        y = transposed_convolution(e.b, x, w, self.windows, sizes, self.group)
-        e[self.ys[0]] = e.b.add(y, by_channel(e.b, bias[0], y)) if bias else y
+        own = bias[0] if bias else None
+        e[self.ys[0]] = transposed_convolution(e.b, x, w, own, self.windows, sizes, self.group)
 
 
 class MaxPool(Spatial):

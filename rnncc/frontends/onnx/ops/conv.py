@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
-from rnncc.nn.axes import by_channel, kept_dims
+from rnncc.nn.axes import kept_dims
 from rnncc.nn.convolution import Window, convolution, transposed_convolution
 from rnncc.nn.pooling import average_pool, lp_pool, max_pool
 from rnncc.nn.reduction import mean
@@ -108,13 +108,7 @@ def _conv(n: Node) -> SSAValue:
     for axis, size in enumerate(dims[2:]):
         geometry.check_fits(axis, size)
     with formulas(n):
-        y = convolution(n.b, x, weights, geometry.windows(), groups)
-    return _biased(n, y)
-
-
-def _biased(n: Node, y: SSAValue) -> SSAValue:
-    bias = n.maybe(2, FLOATS)
-    return y if bias is None else n.b.add(y, by_channel(n.b, bias, y))
+        return convolution(n.b, x, weights, n.maybe(2, FLOATS), geometry.windows(), groups)
 
 
 @contextmanager
@@ -143,8 +137,8 @@ def _conv_transpose(n: Node) -> SSAValue:
     if len(extra) != rank or min(extra) < 0:
         raise n.error(f"attribute 'output_padding' = {extra} for {rank} axes")
     sizes = _transposed_sizes(n, geometry, dims[2:], extra)
-    x, w = n.x(0, FLOATS), n.x(1, FLOATS)
-    return _biased(n, transposed_convolution(n.b, x, w, geometry.windows(), sizes, groups))
+    operands = (n.x(0, FLOATS), n.x(1, FLOATS), n.maybe(2, FLOATS))
+    return transposed_convolution(n.b, *operands, geometry.windows(), sizes, groups)
 
 
 def _transposed_sizes(

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from rnncc.frontends.torch.site import Site, Table, Value, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
-from rnncc.nn.axes import by_channel
 from rnncc.nn.convolution import Window, transposed_convolution
 from rnncc.nn.convolution import convolution as forward_convolution
 
@@ -36,8 +35,8 @@ def conv(
     pads = _pads(padding, taps, dilations)
     windows = [Window(*numbers) for numbers in zip(taps, strides, dilations, pads, strict=True)]
     with formulas(at):
-        y = forward_convolution(at.b, batched(at, x, len(taps)), weight, windows, groups)
-    return _finished(at, y, bias)
+        y = forward_convolution(at.b, batched(at, x, len(taps)), weight, bias, windows, groups)
+    return at.b.reshape(y, at.dims)
 
 
 def conv_transposed(
@@ -67,7 +66,8 @@ def conv_transposed(
     for window, size, (pad, extra) in zip(windows, dims_of(x)[2:], pads, strict=True):
         whole = (size - 1) * window.stride + window.reach
         sizes.append((whole - 2 * pad + extra, pad))
-    return _finished(at, transposed_convolution(at.b, x, weight, windows, sizes, groups), bias)
+    y = transposed_convolution(at.b, x, weight, bias, windows, sizes, groups)
+    return at.b.reshape(y, at.dims)
 
 
 def convolution(
@@ -125,11 +125,6 @@ def _pads(padding: Sizes | str, taps: Sizes, dilations: Sizes) -> list[tuple[int
         return [(pad, pad) for pad in each(padding, len(taps))]
     spans = [(k - 1) * d if padding == "same" else 0 for k, d in zip(taps, dilations, strict=True)]
     return [(span // 2, span - span // 2) for span in spans]
-
-
-def _finished(at: Site, y: Value, bias: Value | None) -> Value:
-    y = y if bias is None else at.b.add(y, by_channel(at.b, bias, y))
-    return at.b.reshape(y, at.dims)
 
 
 OPERATORS: Table = {
