@@ -31,7 +31,7 @@ def lstm_step(
     peepholes: Named = NONE,
     coupled: bool = False,
 ) -> list[SSAValue]:
-    """One step of an LSTM (Hochreiter and Schmidhuber, 1997).
+    """h and c after a step of an LSTM (Hochreiter and Schmidhuber, 1997).
 
         i = gate(z_i + p_i · c')
         f = gate(z_f + p_f · c'), or 1 - i
@@ -45,8 +45,6 @@ def lstm_step(
         out: `act` where it is None.
         peepholes: p [H] of the gates that have one (Gers and Schmidhuber, 2000).
         coupled: whether what is forgotten is what enters: f = 1 - i.
-    Returns:
-        h and c after the step.
     """
 
     def opened(letter: str, state: SSAValue) -> SSAValue:
