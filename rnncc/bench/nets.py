@@ -21,8 +21,8 @@ from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Rows, scans_of
 from rnncc.ir.types import dims_of, tensor
 from rnncc.nn.axes import cut
-from rnncc.nn.cells import lstm_step
 from rnncc.nn.normalisation import softmax
+from rnncc.nn.steps import lstm_step
 
 Array = np.ndarray[Any, Any]
 

@@ -24,7 +24,7 @@ from rnncc.nn.activations import (
     soft_sign,
     softplus,
 )
-from rnncc.nn.cells import Function
+from rnncc.nn.steps import Function
 
 Activation = str | Function
 """A name, or a function of a `Build` and a value that gives a value of the same type."""

@@ -16,7 +16,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
-from rnncc.nn.layer import Cell, Direction, Named, laid_out, run_layers, side_by_side, time_first
+from rnncc.nn.layer import Cell, Direction, laid_out, run_layers, side_by_side, time_first
+from rnncc.nn.steps import Named
 
 
 @dataclass(frozen=True)

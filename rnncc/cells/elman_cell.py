@@ -12,8 +12,9 @@ from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
 from rnncc.cells.settings import Options, Settings
 from rnncc.ir.build import Build
-from rnncc.nn.cells import Elman, Function
-from rnncc.nn.layer import Cell, Named
+from rnncc.nn.cells import Elman
+from rnncc.nn.layer import Cell
+from rnncc.nn.steps import Function, Named
 
 
 def elman(

@@ -15,8 +15,9 @@ from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
 from rnncc.cells.settings import Options, Settings
 from rnncc.ir.build import Build
 from rnncc.ir.types import dims_of
-from rnncc.nn.cells import Function, Lstm
-from rnncc.nn.layer import Cell, Named
+from rnncc.nn.cells import Lstm
+from rnncc.nn.layer import Cell
+from rnncc.nn.steps import Function, Named
 
 
 def graves_lstm(

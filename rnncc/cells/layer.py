@@ -10,7 +10,8 @@ from rnncc.cells.parameters import Array, Parameter
 from rnncc.cells.settings import Settings
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
-from rnncc.nn.layer import Cell, Named
+from rnncc.nn.layer import Cell
+from rnncc.nn.steps import Named
 
 
 class CellKind(ABC):

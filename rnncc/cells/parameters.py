@@ -11,7 +11,7 @@ import numpy as np
 from rnncc.errors import CompileError
 from rnncc.ir.types import shape_text
 from rnncc.nn.cells import Weights
-from rnncc.nn.layer import Named
+from rnncc.nn.steps import Named
 
 Array = np.ndarray[Any, Any]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,8 +10,8 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.build import Build, Values
 from rnncc.ir.types import dims_of
+from rnncc.nn.steps import Named
 
-Named = Mapping[str, SSAValue]
 Join = Callable[[Build, Sequence[SSAValue]], SSAValue]
 """The y of each direction [T, N, H] -> what the layer hands on."""
 

@@ -10,7 +10,7 @@ from rnncc.frontends.onnx.node import Node
 from rnncc.ir.build import Build
 from rnncc.nn import activations as act
 from rnncc.nn.arithmetic import plus, times
-from rnncc.nn.cells import Function
+from rnncc.nn.steps import Function
 
 DEFAULTS: dict[str, tuple[float, ...]] = {
     "affine": (),
