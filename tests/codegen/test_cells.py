@@ -87,7 +87,7 @@ def test_cpus(kind: str, cpu: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("triple", "cpu"), FOREIGN)
 def test_objects_need_nothing(kind: str, triple: str | None, cpu: str | None) -> None:
-    options = Options(target=triple, cpu=cpu)
+    options = Options(name=kind, target=triple, cpu=cpu)
     compiled = compiling.compile_object(cell(kind, 17, 3), None, options)
     elf, target = Elf(compiled.object_code), resolve_target(triple, cpu)
     asks_libc = target.architecture == "aarch64" and compiled.metadata["features"]  # for the CPU
