@@ -27,7 +27,6 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply, FunctionAttr
 from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
-from rnncc.ir.ops.functions import Cos, Expm1, Log1p, Rem, Round, Sin
 from rnncc.ir.ops.indexing import Gather, Scatter, Windows
 from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.random import Uniform
@@ -133,10 +132,10 @@ class Build:
         return self._op(ew.Log, x)
 
     def log1p(self, x: SSAValue) -> SSAValue:
-        return self._op(Log1p, x)
+        return self._op(ew.Log1p, x)
 
     def expm1(self, x: SSAValue) -> SSAValue:
-        return self._op(Expm1, x)
+        return self._op(ew.Expm1, x)
 
     def tanh(self, x: SSAValue) -> SSAValue:
         return self._op(ew.Tanh, x)
@@ -145,13 +144,13 @@ class Build:
         return self._op(ew.Sigmoid, x)
 
     def sin(self, x: SSAValue) -> SSAValue:
-        return self._op(Sin, x)
+        return self._op(ew.Sin, x)
 
     def cos(self, x: SSAValue) -> SSAValue:
-        return self._op(Cos, x)
+        return self._op(ew.Cos, x)
 
     def round(self, kind: str, x: SSAValue) -> SSAValue:
-        return self._op(Round, x, kind=StringAttr(kind))
+        return self._op(ew.Round, x, kind=StringAttr(kind))
 
     def relu(self, x: SSAValue) -> SSAValue:
         return self._op(ew.Relu, x)
@@ -172,7 +171,7 @@ class Build:
         return self._op(ew.Div, *self.broadcast_together(a, b))
 
     def rem(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(Rem, *self.broadcast_together(a, b))
+        return self._op(ew.Rem, *self.broadcast_together(a, b))
 
     def maximum(self, a: SSAValue, b: SSAValue) -> SSAValue:
         return self._op(ew.Maximum, *self.broadcast_together(a, b))

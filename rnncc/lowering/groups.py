@@ -14,12 +14,11 @@ from typing import TypeGuard
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Elementwise, Source
+from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, Source, View
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.costs import COSTLY
-from rnncc.ir.ops.indexing import Gather, GoesOn, Scatter, Windows
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, is_zero
+from rnncc.ir.ops.indexing import Gather, Scatter, Windows
+from rnncc.ir.ops.linear import Contract, Matmul, SumRows, is_zero
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
@@ -158,7 +157,7 @@ class _Scheduler:
     def _costly_values(self) -> Iterator[SSAValue]:
         """Values not to be computed twice, nor to be carried across levels as expressions."""
         for op in self.ops:
-            if not isinstance(op, COSTLY) or op.y in self.roots:
+            if not isinstance(op, Elementwise) or op.COST == Cost.ARITHMETIC or op.y in self.roots:
                 continue
             readers = self.readers[op.y]
             keys = {self._key(r) if isinstance(r, SSAValue) else r for r in readers}
@@ -245,10 +244,9 @@ class _Scheduler:
 
 def is_anchor(op: Operation) -> bool:
     """Whether an op stands alone rather than as an expression inside a kernel."""
-    return isinstance(
-        op,
-        Matmul | Reduce | GoesOn | Scan | Chunks | Concat | ReverseSegments | Gather,
-    )
+    if isinstance(op, RnnOp):
+        return not isinstance(op, Elementwise | Source | View | Shift)
+    return isinstance(op, Scan | Chunks)
 
 
 def is_lazy(op: Operation | Block) -> bool:

@@ -22,8 +22,8 @@ from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.needed_rows import Needed, needed_rows, row_masks
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
-from rnncc.ir.ops.indexing import Gather, GoesOn, Scatter
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
+from rnncc.ir.ops.indexing import Gather, Scatter
+from rnncc.ir.ops.linear import Accumulating, Contract, Matmul, Reduce, SumRows
 from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.program import Program
@@ -152,15 +152,15 @@ class Lowering:
         A sum that goes on where another ends, which nothing else reads, goes on in place.
         """
         op = value.owner
-        alone = isinstance(op, Concat | Reduce | ReverseSegments | Gather | GoesOn)
+        alone = isinstance(op, Concat | Reduce | ReverseSegments | Gather | Accumulating)
         sequence = isinstance(op, Scan) and value in op.ys
         once = sequence and isinstance(op.parent_op(), Net | Chunks)
         if not (alone or once or isinstance(op, Chunks)) or value in self.output_of:
             return False
         self.output_of[value] = dest
-        while isinstance(op, GoesOn) and op.init.has_one_use():
+        while isinstance(op, Accumulating) and op.init.has_one_use():
             before = op.init.owner
-            apart = not isinstance(before, GoesOn) or before.parent is not op.parent
+            apart = not isinstance(before, Accumulating) or before.parent is not op.parent
             if apart or op.init in self.output_of:
                 break
             self.output_of[op.init] = dest

@@ -12,7 +12,7 @@ from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.elementwise import Mul
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
+from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift
 from rnncc.ir.types import dims_of
 from rnncc.lowering.compute import some_rows
@@ -95,8 +95,8 @@ def emit_contract(lowering: Lowering, op: Contract) -> None:
     lowering.builder.insert(kernel)
 
 
-def _start(lowering: Lowering, op: Contract | SumRows) -> SSAValue | None:
-    return None if starts_at_zero(op) else lowering.pointer(op.init)
+def _start(lowering: Lowering, op: OrderedSum) -> SSAValue | None:
+    return None if op.starts_at_zero else lowering.pointer(op.init)
 
 
 def _rows(lowering: Lowering, value: SSAValue) -> tuple[SSAValue, Access]:
