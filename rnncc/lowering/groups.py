@@ -17,9 +17,9 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, Source, View
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.indexing import Gather, Scatter, Windows
-from rnncc.ir.ops.linear import Contract, Matmul, SumRows, is_zero
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
+from rnncc.ir.ops.indexing import Windows
+from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, is_unit_reshape, is_view, squeezed, strip_units
@@ -278,29 +278,23 @@ def _parts(op: Operation) -> Iterator[Item]:
             start = start + dims_of(value)[op.axis.data]
 
 
-def _addressed(op: Operation) -> list[SSAValue]:
+def _addressed(op: Operation) -> Sequence[SSAValue]:
     """Operands whose memory an op reads directly."""
     match op:
-        case Matmul():
-            return [op.a, op.b]
-        case Contract() | Scatter():
-            return [v for v in op.operands if v is not op.init or not is_zero(v)]
-        case SumRows():
-            return [] if is_zero(op.init) else [op.init]
         case Scan():
-            return list(op.inits)
-        case ReverseSegments():
-            return [op.x, op.lengths]
-        case Gather():
-            return [op.x, op.index]
-        case Windows():
-            return [op.x]
-        case Shift():
-            return [op.x, op.init]
+            return op.inits
+        case Chunks() | Concat() | Reduce():
+            return ()
+        case SumRows():
+            return () if op.starts_at_zero else (op.init,)
+        case Accumulating() if op.starts_at_zero:
+            return op.operands[1:]
+        case Windows() | Shift():
+            return op.operands
         case Reshape() if not is_unit_reshape(op):
-            return [op.x]
+            return op.operands
         case _:
-            return []
+            return op.operands if is_anchor(op) else ()
 
 
 def _read_each_step(op: Operation) -> list[SSAValue]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.tiling import Tiling
 from rnncc.ir import kernels
@@ -122,3 +123,11 @@ def _shift_of(value: SSAValue) -> Shift | None:
     if isinstance(op, Reshape) and dims_of(op.x)[-1] == dims_of(value)[-1]:
         op = op.x.owner
     return op if isinstance(op, Shift) and len(dims_of(op.y)) > 1 else None
+
+
+EMITTERS: dict[type[Operation], Callable[[Lowering, Any], None]] = {
+    Reduce: emit_reduce,
+    Matmul: emit_batched,
+    SumRows: emit_sum_rows,
+    Contract: emit_contract,
+}
