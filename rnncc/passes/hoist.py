@@ -37,6 +37,26 @@ class Hoist(NetPass):
 
     Behind a gate, nothing is done for steps that may not run: rows stay, and so does all of a
     conditional.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = matmul(x[t], w)
+            v2 = matmul(h[t-1], u)
+            v3 = add(v1, v2)
+            v4 = tanh(v3)
+            h[t] = v4
+        return h[T-1]
+
+    After:
+
+        v1 = matmul(x, w)
+        for t in 0..T, h from h:
+            v2 = matmul(h[t-1], u)
+            v3 = add(v1[t], v2)
+            v4 = tanh(v3)
+            h[t] = v4
+        return h[T-1]
     """
 
     name = "rnn-hoist"
