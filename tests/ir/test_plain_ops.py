@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from rnncc.ir.build import Build
@@ -28,7 +30,8 @@ def test_operands_broadcast_and_flags_have_defaults() -> None:
 def test_arguments_that_do_not_fit_are_refused() -> None:
     b = Build.net("plain")
     x, i = b.input("x", ["N", 3]), b.input("i", [2], "i32")
-    for arguments in ((x,), (x, i), (x, i, 0, 1)):
+    wrong: list[tuple[Any, ...]] = [(x,), (x, i), (x, i, 0, 1)]
+    for arguments in wrong:
         with pytest.raises(TypeError, match=r"rnn\.gather"):
             b.gather(*arguments)
     with pytest.raises(TypeError, match=r"rnn\.gather"):
