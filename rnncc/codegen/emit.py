@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from llvmlite import ir
 
-from rnncc.codegen.builder import Builder
+from rnncc.codegen.builder import FoldingBuilder
 from rnncc.codegen.math import MathEmitter
 from rnncc.codegen.target import Target
 from rnncc.codegen.tiling import DEPTH, MOST_HEIGHT
@@ -73,7 +73,7 @@ class Emit:
     @staticmethod
     def begin(function: ir.Function, target: Target, symbols: Sequence[str]) -> Emit:
         """Start a function whose last arguments are the sizes of these symbols."""
-        emit = Emit(function.module, target, Builder(function.append_basic_block("entry")))
+        emit = Emit(function.module, target, FoldingBuilder(function.append_basic_block("entry")))
         sizes = function.args[len(function.args) - len(symbols) :]
         emit.symbols = dict(zip(symbols, sizes, strict=True))
         return emit

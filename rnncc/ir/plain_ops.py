@@ -29,7 +29,7 @@ PLAIN = [op for op in OPS if issubclass(op, RnnOp) and not issubclass(op, BY_HAN
 
 
 class PlainOps(ABC):
-    """What `Build` inherits: a method `NAME` for each plain op `rnn.NAME`."""
+    """What `Builder` inherits: a method `NAME` for each plain op `rnn.NAME`."""
 
     @abstractmethod
     def broadcast_together(self, *values: SSAValue) -> list[SSAValue]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from xdsl.builder import Builder
+from xdsl.builder import Builder as OpBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
@@ -110,7 +110,7 @@ class Lowering:
         self.masks: set[SSAValue] = set()
         self.lists: dict[tuple[SSAValue, Ahead | None], SSAValue] = {}
         self.depths: dict[Block, int] = {}
-        self.builders: list[Builder] = []
+        self.builders: list[OpBuilder] = []
         self.output_of: dict[SSAValue, Placed] = {}
         self._buffers: list[Buffer] = []
         self._indices = 0
@@ -119,7 +119,7 @@ class Lowering:
 
     def run(self, net: Net) -> kern.Func:
         entry = Block()
-        self.builders.append(Builder(InsertPoint.at_end(entry)))
+        self.builders.append(OpBuilder(InsertPoint.at_end(entry)))
         for port, value in zip(self.result.inputs, net.inputs.values(), strict=False):
             self.places[value] = self.declare(port.name, "input", port.dtype, port.dims)
             if port.name in self.program.zeros:
@@ -170,7 +170,7 @@ class Lowering:
         return True
 
     @property
-    def builder(self) -> Builder:
+    def builder(self) -> OpBuilder:
         return self.builders[-1]
 
     # Buffers

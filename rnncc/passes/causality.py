@@ -10,7 +10,7 @@ from enum import IntEnum
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp, Sized
 from rnncc.ir.ops.control import Net, Scan, Yield
@@ -24,7 +24,7 @@ TIME = "T"
 _STEPS = Dim.of(TIME)
 
 
-class Phase(IntEnum):
+class Availability(IntEnum):
     """When a value is known; what is computed of several values has the largest."""
 
     FIXED = 0  # before the first step
@@ -36,28 +36,30 @@ class NotCausal(Exception):
     """Says in a few words what a net needs of later steps."""
 
 
-def phases_of(net: Net) -> dict[SSAValue, Phase]:
-    """The phase of every value of a net's block.
+def availability_of(net: Net) -> dict[SSAValue, Availability]:
+    """The availability of every value of a net's block.
 
     Raises:
         NotCausal: something reads a later step, or the number of steps is fixed or read.
     """
-    phases: dict[SSAValue, Phase] = {}
+    available: dict[SSAValue, Availability] = {}
     for name, value in net.inputs.items():
         timed = _time_axis(dims_of(value), f"input {name}") is not None
-        phases[value] = Phase.SEQUENCE if timed else Phase.FIXED
+        available[value] = Availability.SEQUENCE if timed else Availability.FIXED
     for op in net.body.block.ops:
         try:
             if isinstance(op, Scan) and op.steps == _STEPS:
-                phases |= _scan(op, phases)
+                available |= _scan(op, available)
             elif not isinstance(op, Yield):
-                phases |= dict.fromkeys(op.results, _phase(op, [phases[v] for v in op.operands]))
+                available |= dict.fromkeys(
+                    op.results, _availability(op, [available[v] for v in op.operands])
+                )
         except NotCausal as reason:
-            place = str(Build.before(op).loc)
+            place = str(Builder.before(op).loc)
             raise NotCausal(f"{place}: {reason}" if place else str(reason)) from None
     if not any(TIME in dim.symbols for op in net.body.block.ops for dim in _formulas(op)):
         raise NotCausal(f"nothing in it takes {TIME} steps: their number is fixed")
-    return phases
+    return available
 
 
 def time_axis(value: SSAValue) -> int | None:
@@ -75,28 +77,28 @@ def _time_axis(dims: Sequence[Dim], what: str) -> int | None:
     return axes[0]
 
 
-def _scan(op: Scan, phases: dict[SSAValue, Phase]) -> dict[SSAValue, Phase]:
+def _scan(op: Scan, available: dict[SSAValue, Availability]) -> dict[SSAValue, Availability]:
     """A loop over time: sequences in, sequences and the last state out."""
     if op.reverse:
         raise NotCausal("a loop goes backwards in time")
     if any(TIME in dim.symbols for inner in op.body.walk() for dim in _formulas(inner)):
         raise NotCausal("a step needs to know the number of steps")
-    if any(phases[v] == Phase.SEQUENCE for v in (*op.consts, *op.inits)):
+    if any(available[v] == Availability.SEQUENCE for v in (*op.consts, *op.inits)):
         raise NotCausal("a step reads the whole sequence")
-    if any(phases[v] == Phase.LAST for v in (*op.consts, *op.inits)):
+    if any(available[v] == Availability.LAST for v in (*op.consts, *op.inits)):
         raise NotCausal("a loop over time starts from what another one ends with")
-    results: dict[SSAValue, Phase] = {}
-    results.update(dict.fromkeys(op.finals, Phase.LAST))
-    results.update(dict.fromkeys(op.ys, Phase.SEQUENCE))
+    results: dict[SSAValue, Availability] = {}
+    results.update(dict.fromkeys(op.finals, Availability.LAST))
+    results.update(dict.fromkeys(op.ys, Availability.SEQUENCE))
     return results
 
 
-def _phase(op: Operation, phases: Sequence[Phase]) -> Phase:
-    """The phase of an op that is no loop over time."""
-    most = max(phases, default=Phase.FIXED)
+def _availability(op: Operation, available: Sequence[Availability]) -> Availability:
+    """The availability of an op that is no loop over time."""
+    most = max(available, default=Availability.FIXED)
     axes = [_time_axis(dims_of(result), "a result") for result in op.results]
     if axes == [None] or all(axis is None for axis in axes):
-        if Phase.SEQUENCE in phases:
+        if Availability.SEQUENCE in available:
             raise NotCausal(f"{_name(op)} over all time steps")
         nested = op.walk() if isinstance(op, Scan) else [op]
         if any(TIME in dim.symbols for inner in nested for dim in _formulas(inner)):
@@ -104,10 +106,10 @@ def _phase(op: Operation, phases: Sequence[Phase]) -> Phase:
         return most
     if not isinstance(op, RnnOp):
         raise NotCausal(f"{_name(op)} along time")
-    if Phase.LAST in phases:
+    if Availability.LAST in available:
         raise NotCausal("every step reads what is known after the last one")
     _check_rows(op)
-    return Phase.SEQUENCE
+    return Availability.SEQUENCE
 
 
 def _check_rows(op: RnnOp) -> None:

@@ -13,11 +13,11 @@ from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
-from rnncc.ir.rewriting import Loop, NetPass, Rows, remove_dead, run_all, scans_of
+from rnncc.ir.rewriting import Loop, NetPass, Rows, dce, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.passes.bulk import can_do_in_bulk
+from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
-from rnncc.passes.outside import Outside
+from rnncc.passes.materialise_outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
 MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
@@ -87,7 +87,7 @@ def _hoist(scan: Scan, functions: bool) -> bool:
             arg = loop.add_arg(value.type)
             loop.xs.append(Rows(outer, arg))
             loop.swap(value, arg)
-    remove_dead(loop.body)
+    dce(loop.body)
     loop.drop_unused()
     loop.rebuild()
     return True
@@ -131,7 +131,7 @@ def _mark_able(choice: _Choice, op: RnnOp) -> None:
         return
     if choice.gated and op.CAN_FAIL:
         return  # the step that it belongs to might not run
-    if kind == Kind.CONST or can_do_in_bulk(op, choice.kinds):
+    if kind == Kind.CONST or can_batch(op, choice.kinds):
         choice.able.add(op.y)
 
 

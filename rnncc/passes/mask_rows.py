@@ -11,11 +11,11 @@ from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.elementwise import Select
 from rnncc.ir.ops.linear import Matmul
-from rnncc.ir.rewriting import Loop, NetPass, Rows, remove_dead, run_all, scans_of
+from rnncc.ir.rewriting import Loop, NetPass, Rows, dce, run_all, scans_of
 from rnncc.ir.types import dims_of
-from rnncc.passes.bulk import can_do_in_bulk
+from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
-from rnncc.passes.outside import Outside
+from rnncc.passes.materialise_outside import Outside
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _rewrite(scan: Scan) -> bool:
         row = loop.add_arg(mask.type)
         loop.xs.append(Rows(outside.all_steps(mask), row))
         loop.swap(mask, row)
-    remove_dead(loop.body)
+    dce(loop.body)
     loop.drop_unused()
     loop.rebuild()
     return True
@@ -84,7 +84,7 @@ def _candidates(scan: Scan, kinds: dict[SSAValue, Kind]) -> list[SSAValue]:
     found: list[SSAValue] = []
     ops = scan.body.block.ops
     for op in (op for op in ops if isinstance(op, RnnOp)):
-        bulk = kinds[op.y] == Kind.CONST or can_do_in_bulk(op, kinds)
+        bulk = kinds[op.y] == Kind.CONST or can_batch(op, kinds)
         if bulk and able.issuperset(op.operands):
             able.add(op.y)
     values = [v for op in ops for v in op.results]

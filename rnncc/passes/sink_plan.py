@@ -14,7 +14,7 @@ from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.rewriting import is_used
 from rnncc.ir.types import dims_of
-from rnncc.passes.bulk import can_do_in_bulk
+from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
 
 VIEWS = (Reshape, Transpose, Slice)
@@ -65,7 +65,7 @@ class SinkPlan:
             return len(dims_of(op.b)) == 2 and self.kinds[op.a] != Kind.CONST
         if isinstance(op, Matmul):
             return self.is_product(op.y)
-        return can_do_in_bulk(op, self.kinds) and self.kinds[op.results[0]] != Kind.CONST
+        return can_batch(op, self.kinds) and self.kinds[op.results[0]] != Kind.CONST
 
 
 def plan_sink(scan: Scan) -> SinkPlan:

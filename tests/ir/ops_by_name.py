@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, RnnOp
 from rnncc.ir.rnn import OPS
@@ -25,11 +25,11 @@ FLOATS: dict[str, Callable[..., SSAValue]] = {
 """Elementwise ops that are not made by their operands alone."""
 
 
-def index(b: Build, *dims: Dim | int) -> SSAValue:
+def index(b: Builder, *dims: Dim | int) -> SSAValue:
     return b.input("index", dims, "i32")
 
 
-MOVES: dict[str, Callable[[Build, SSAValue], SSAValue]] = {
+MOVES: dict[str, Callable[[Builder, SSAValue], SSAValue]] = {
     "param": lambda b, x: b.param("p", ["S", 3]),
     "constant": lambda b, x: b.constant(np.eye(3), "f32"),
     "fill": lambda b, x: b.fill(0.5, ["S", "T", 3]),
@@ -67,19 +67,19 @@ MOVES: dict[str, Callable[[Build, SSAValue], SSAValue]] = {
 
 def samples() -> dict[str, RnnOp]:
     """By name, each in a net of its own."""
-    makers: dict[str, Callable[[Build, SSAValue], SSAValue]] = dict(MOVES)
+    makers: dict[str, Callable[[Builder, SSAValue], SSAValue]] = dict(MOVES)
     for op in OPS:
         name = op.name.removeprefix("rnn.")
         if issubclass(op, Elementwise) and name not in (*MOVES, "apply"):
             count = len(op.get_irdl_definition().operands) - (name == "select")
-            make = FLOATS.get(name, getattr(Build, name, None))
+            make = FLOATS.get(name, getattr(Builder, name, None))
             assert make is not None
             makers[name] = lambda b, x, make=make, count=count: make(
                 b, x, *(b.input(f"y{i}", ["S", "T", "N"]) for i in range(count - 1))
             )
     result = dict[str, RnnOp]()
     for name, make in makers.items():
-        b = Build.net("sample")
+        b = Builder.net("sample")
         op = make(b, b.input("x", ["S", "T", "N"])).owner
         assert isinstance(op, RnnOp)
         result[name] = op

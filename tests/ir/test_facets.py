@@ -9,7 +9,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.math import MathEmitter
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.base import Context, Elementwise, RnnOp
@@ -116,7 +116,7 @@ def test_a_batch_is_the_op_on_each_element(name: str, differ: tuple[bool, ...]) 
     op = SAMPLES[name]
     batched = op.batched_operands(differ)
     assert batched is not None and all(a >= b for a, b in zip(batched, differ, strict=True))
-    b, inputs, operands = Build.net("batch"), dict[str, Array](), list[SSAValue]()
+    b, inputs, operands = Builder.net("batch"), dict[str, Array](), list[SSAValue]()
     elements = [arrays_of(op, ALL) for _ in range(BATCH)]
     for i, (value, varies, wide) in enumerate(zip(op.operands, differ, batched, strict=True)):
         drawn = draw(dtype_of(value), [BATCH, *elements[0][i].shape], 99 + i)

@@ -13,7 +13,7 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.signature import TEXT, check_node, schema_of, signature_of
 from rnncc.frontends.onnx.values import Array, Dims, Value
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 
@@ -63,7 +63,7 @@ class Node:
     def __init__(self, op: NodeProto, scope: Scope, opset: int, domain: str, place: str) -> None:
         self.op, self.scope, self.opset = op, scope, opset
         self.location = Location(scope.model.file, place)
-        self.b: Build = scope.b
+        self.b: Builder = scope.b
         self._schema = schema_of(op.op_type, opset, domain)
         signature = signature_of(op.op_type, opset, domain)
         self._attributes = {a.name: a for a in op.attribute}

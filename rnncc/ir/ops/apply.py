@@ -26,7 +26,7 @@ from rnncc.scalar import Scalar
 if TYPE_CHECKING:
     from xdsl.ir import Operation
 
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 
 @irdl_attr_definition
@@ -65,7 +65,7 @@ class Apply(Elementwise, Variadic):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return self.function.data(*arrays).astype(arrays[0].dtype)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · ∂f/∂x, for each x"""
         xs = list(self.xs)
         slopes = [self.function.data.partial(i) for i in range(len(xs))]

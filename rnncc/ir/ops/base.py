@@ -30,7 +30,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import NUMPY, Tensor, dims_of, dtype_of, shape_text
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 Array = np.ndarray[Any, Any]
 Properties = Mapping[str, Attribute]
@@ -120,7 +120,7 @@ class RnnOp(Sized, ABC):
         """The op's meaning."""
 
     @abstractmethod
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """The gradient of each operand, given that of y, in terms of ops that `b` appends.
 
         None where there is none (integers, conditions). Only float results have gradients.
@@ -145,7 +145,7 @@ class RnnOp(Sized, ABC):
             differ: for each operand whether it is another one for each element of the batch.
         """
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         """The op over each element of a batch, the results along a further axis in front.
 
         Args:
@@ -191,7 +191,7 @@ class Source(RnnOp, ABC):
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         raise AssertionError("a source has no type rule")
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return []
 
     def operand_axes(self, axis: int) -> Axes | None:
@@ -252,13 +252,13 @@ class Elementwise(RnnOp, ABC):
         """All of them: operands have one shape."""
         return [True] * len(differ)
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         return b.like(self, operands)
 
     def work(self) -> Dim | None:
         return product(dims_of(self.y))
 
-    def scalar(self, b: Build, operands: Sequence[SSAValue]) -> SSAValue:
+    def scalar(self, b: Builder, operands: Sequence[SSAValue]) -> SSAValue:
         """The op on one element, for a kernel's body: itself, or a formula of other ops."""
         return b.like(self, operands)
 

@@ -29,7 +29,7 @@ from rnncc.ir.ops.base import (
 from rnncc.ir.types import FLOATS, Tensor, dims_of, dtype_of, tensor
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 COMPARISONS = {
     "lt": np.less,
@@ -80,7 +80,7 @@ def _remainder(a: Array, divisor: Array) -> Array:
 class Neg(Unary):
     """y = -x"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.neg(dy)]
 
 
@@ -88,7 +88,7 @@ class Neg(Unary):
 class Abs(Unary):
     """y = |x|"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """0 at 0."""
         zero = b.full_like(dy, 0.0)
         signed = b.select(b.compare("lt", self.x, zero), b.neg(dy), dy)
@@ -99,7 +99,7 @@ class Abs(Unary):
 class Sqrt(Unary):
     """y = √x; NaN below zero"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.div(b.mul(dy, b.full_like(dy, 0.5)), self.y)]
 
 
@@ -107,7 +107,7 @@ class Sqrt(Unary):
 class Exp(Unary):
     """y = eˣ"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, self.y)]
 
 
@@ -115,7 +115,7 @@ class Exp(Unary):
 class Log(Unary):
     """y = ln x; -∞ at zero, NaN below"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.div(dy, self.x)]
 
 
@@ -123,7 +123,7 @@ class Log(Unary):
 class Tanh(Unary):
     """y = tanh x"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · (1 - y²)"""
         return [b.mul(dy, b.sub(b.full_like(dy, 1.0), b.mul(self.y, self.y)))]
 
@@ -132,7 +132,7 @@ class Tanh(Unary):
 class Sigmoid(Unary):
     """y = 1 / (1 + e⁻ˣ)"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · y · (1 - y)"""
         return [b.mul(dy, b.mul(self.y, b.sub(b.full_like(dy, 1.0), self.y)))]
 
@@ -141,7 +141,7 @@ class Sigmoid(Unary):
 class Relu(Unary):
     """y = max(x, 0)"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """0 at 0."""
         zero = b.full_like(dy, 0.0)
         return [b.select(b.compare("gt", self.y, zero), dy, zero)]
@@ -151,7 +151,7 @@ class Relu(Unary):
 class Erf(Unary):
     """y = 2/√π ∫₀ˣ e^(-t²) dt"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · 2/√π · e^(-x²)"""
         slope = b.mul(b.exp(b.neg(b.mul(self.x, self.x))), b.full_like(dy, 2 / math.sqrt(math.pi)))
         return [b.mul(dy, slope)]
@@ -161,7 +161,7 @@ class Erf(Unary):
 class Log1p(Unary):
     """y = ln(1 + x), accurate near 0; -∞ at -1, NaN below"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.div(dy, b.add(self.x, b.full_like(dy, 1.0)))]
 
 
@@ -169,7 +169,7 @@ class Log1p(Unary):
 class Expm1(Unary):
     """y = eˣ - 1, accurate near 0"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · (y + 1)"""
         return [b.mul(dy, b.add(self.y, b.full_like(dy, 1.0)))]
 
@@ -178,7 +178,7 @@ class Expm1(Unary):
 class Sin(Unary):
     """y = sin x; NaN where |x| > 2²³, where float32 tells a turn's parts no more"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, b.cos(self.x))]
 
 
@@ -186,7 +186,7 @@ class Sin(Unary):
 class Cos(Unary):
     """y = cos x; NaN where |x| > 2²³, as of sin"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.neg(b.mul(dy, b.sin(self.x)))]
 
 
@@ -194,7 +194,7 @@ class Cos(Unary):
 class Add(Arithmetic):
     """y = a + b"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [dy, dy]
 
 
@@ -202,7 +202,7 @@ class Add(Arithmetic):
 class Sub(Arithmetic):
     """y = a - b"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [dy, b.neg(dy)]
 
 
@@ -210,7 +210,7 @@ class Sub(Arithmetic):
 class Mul(Arithmetic):
     """y = a · b"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, self.b), b.mul(dy, self.a)]
 
 
@@ -218,7 +218,7 @@ class Mul(Arithmetic):
 class Div(Arithmetic):
     """y = a / b; of integers towards zero, where a / 0 is 0"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """da = dy / b, db = -da · y"""
         da = b.div(dy, self.b)
         return [da, b.neg(b.mul(da, self.y))]
@@ -228,7 +228,7 @@ class Div(Arithmetic):
 class Maximum(Binary):
     """y = max(a, b); NaN if either is"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """All of it to the larger; to a where they are equal."""
         return _to_one(b, b.compare("ge", self.a, self.b), dy)
 
@@ -237,7 +237,7 @@ class Maximum(Binary):
 class Minimum(Binary):
     """y = min(a, b); NaN if either is"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """All of it to the smaller; to a where they are equal."""
         return _to_one(b, b.compare("le", self.a, self.b), dy)
 
@@ -257,7 +257,7 @@ class Round(Unary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return ROUNDINGS[self.kind.data](arrays[0])
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """0 wherever there is one."""
         return [None]
 
@@ -266,7 +266,7 @@ class Round(Unary):
 class Rem(Arithmetic):
     """y = a - b · trunc(a / b), exactly; if b is 0, NaN, and a of integers"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """da = dy, db = -dy · trunc(a / b)"""
         quotient = b.round("even", b.div(b.sub(self.a, self.y), self.b))
         return [dy, b.neg(b.mul(dy, quotient))]
@@ -288,7 +288,7 @@ class Compare(Binary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return COMPARISONS[self.kind.data](*arrays)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None, None]
 
 
@@ -308,7 +308,7 @@ class Logical(Binary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return LOGIC[self.kind.data](*arrays)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None, None]
 
 
@@ -321,7 +321,7 @@ class Not(Unary):
         expect(dtype_of(types[0]) == "i1", f"operand is {dtype_of(types[0])}, expected i1")
         return types[0]
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None]
 
 
@@ -339,7 +339,7 @@ class Select(Elementwise):
         expect(dtype_of(condition) == "i1", f"condition is {dtype_of(condition)}, expected i1")
         return super().infer_element(properties, a, b)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None, *_to_one(b, self.condition, dy)]
 
 
@@ -367,7 +367,7 @@ class Cast(Unary):
         inside = np.where(low | high | np.isnan(x), 0, x).astype(dtype)
         return np.where(low, -(1 << bits), np.where(high, (1 << bits) - 1, inside)).astype(dtype)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.cast(dy, dtype_of(self.x)) if dtype_of(self.x) in FLOATS else None]
 
 
@@ -375,11 +375,11 @@ class Cast(Unary):
 class StopGradient(Unary):
     """y = x, and no gradient flows back to x"""
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None]
 
 
-def _to_one(b: Build, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
+def _to_one(b: Builder, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
     """dy to the first of two where the condition holds, else to the second."""
     zero = b.full_like(dy, 0.0)
     return [b.select(condition, dy, zero), b.select(condition, zero, dy)]

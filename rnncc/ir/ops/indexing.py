@@ -28,7 +28,7 @@ from rnncc.ir.ops.linear import Accumulating
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 
 @irdl_op_definition
@@ -54,7 +54,7 @@ class Gather(RnnOp):
         check_index(index, x.shape[self.axis.data])
         return np.take(x, index, self.axis.data)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """Every row of dy, to where it was taken."""
         zeros = b.full_like(self.x, 0.0)
         return [b.scatter(zeros, dy, self.index, self.axis.data), None]
@@ -71,7 +71,7 @@ class Gather(RnnOp):
         tables, numbers = differ
         return None if numbers and (tables or self.axis.data > 0) else differ
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         tables = len(dims_of(operands[0])) > len(dims_of(self.x))
         return b.gather(operands[0], operands[1], self.axis.data + tables)
 
@@ -109,7 +109,7 @@ class Scatter(Accumulating):
         add_by_index(y, x, index, self.axis.data)
         return y
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dInit = dY; every row's is that of its place."""
         return [dy, b.gather(dy, self.index, self.axis.data), None]
 
@@ -190,7 +190,7 @@ class Windows(View):
         first = start + np.arange(count)[:, None] * stride
         return np.take(arrays[0], first + np.arange(self.taps.data) * dilation, self.axis.data)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         axis = self.axis.data
         total = dims_of(self.x)[axis]
         return [overlap_add(b, dy, axis, get_dim(self.start), total, self.steps)]
@@ -199,7 +199,7 @@ class Windows(View):
         front = self.axis.data
         return None if axis in (front, front + 1) else (axis if axis < front else axis - 1,)
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         return b.like(self, operands, axis=IntAttr(self.axis.data + 1))
 
     def bounds(self) -> Sequence[Dim]:
@@ -210,7 +210,7 @@ class Windows(View):
 
 
 def overlap_add(
-    b: Build, y: SSAValue, axis: int, start: Dim, total: Dim, steps: tuple[int, int]
+    b: Builder, y: SSAValue, axis: int, start: Dim, total: Dim, steps: tuple[int, int]
 ) -> SSAValue:
     """The sum of windows laid over each other, the opposite of `rnn.windows`.
 

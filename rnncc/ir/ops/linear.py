@@ -28,7 +28,7 @@ from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 REDUCTIONS: dict[str, Callable[..., Array]] = {"sum": np.sum, "max": np.max, "min": np.min}
 
@@ -69,7 +69,7 @@ class Matmul(RnnOp):
         a = np.swapaxes(a, -1, -2) if self.transpose_a else a
         return np.matmul(a, np.swapaxes(b, -1, -2) if self.transpose_b else b)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dA = dY · Bᵀ, dB = Aᵀ · dY; where b is one matrix for all, one product over all rows."""
         da = b.matmul(dy, self.b, transpose_b=not self.transpose_b)
         rank, matrix = len(dims_of(self.a)), len(dims_of(self.b)) == 2
@@ -98,7 +98,7 @@ class Matmul(RnnOp):
             return None
         return (True, b or width != 2)
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         return b.like(self, operands)
 
     def work(self) -> Dim | None:
@@ -141,7 +141,7 @@ class Reduce(RnnOp):
         y = reduce(x, axis=get_ints(self.axes), initial=initial)
         return np.asarray(y, x.dtype)  # NumPy sums int32 as int64
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """A sum's to every element; an extremum's in equal shares to all elements that reach it."""
         dims, gone, kept = dims_of(self.x), get_ints(self.axes), self.kept
         if self.kind.data == "sum":
@@ -163,7 +163,7 @@ class Reduce(RnnOp):
     def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
         return differ
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         return b.reduce(self.kind.data, operands[0], [axis + 1 for axis in get_ints(self.axes)])
 
     def work(self) -> Dim | None:
@@ -229,7 +229,7 @@ class Contract(OrderedSum):
         add_products(y, a, b, bool(self.reverse))
         return y
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dInit = dY, dA = B · dYᵀ, dB = A · dY"""
         return [dy, b.matmul(self.b, dy, transpose_b=True), b.matmul(self.a, dy)]
 
@@ -264,7 +264,7 @@ class SumRows(OrderedSum):
         add_rows(y, x, bool(self.reverse))
         return y
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """Every row's is the sum's."""
         dims = dims_of(self.x)
         return [dy, b.broadcast(dy, dims, range(1, len(dims)))]
@@ -290,13 +290,13 @@ def add_rows(total: Array, x: Array, reverse: bool) -> None:
         total += row
 
 
-def _as_rows(b: Build, x: SSAValue) -> SSAValue:
+def _as_rows(b: Builder, x: SSAValue) -> SSAValue:
     """A stack of matrices as the rows of one."""
     *rows, columns = dims_of(x)
     return b.reshape(x, [product(rows), columns])
 
 
-def _right(b: Build, a: SSAValue, dy: SSAValue, transposed: bool, swap: bool) -> SSAValue:
+def _right(b: Builder, a: SSAValue, dy: SSAValue, transposed: bool, swap: bool) -> SSAValue:
     """aᵀ · dy, the gradient of a product's right operand; with `swap` its transpose."""
     if swap:
         return b.matmul(dy, a, transpose_a=True, transpose_b=transposed)

@@ -29,7 +29,7 @@ from rnncc.ir.ops.base import (
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 
 def _axis(properties: Properties, rank: int) -> int:
@@ -57,7 +57,7 @@ class Reshape(View):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.reshape(arrays[0], context.shape(dims_of(self.y)))
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.reshape(dy, dims_of(self.x))]
 
     def operand_axes(self, axis: int) -> Axes | None:
@@ -68,7 +68,7 @@ class Reshape(View):
         start = next(wide, None)
         return None if start is None or new[axis] == 1 else (start,)
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         return b.reshape(operands[0], [size, *dims_of(self.y)])
 
 
@@ -88,14 +88,14 @@ class Transpose(View):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.transpose(arrays[0], get_ints(self.perm))
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         perm = get_ints(self.perm)
         return [b.transpose(dy, [perm.index(axis) for axis in range(len(perm))])]
 
     def operand_axes(self, axis: int) -> Axes | None:
         return (get_ints(self.perm)[axis],)
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         return b.transpose(operands[0], [0, *(axis + 1 for axis in get_ints(self.perm))])
 
 
@@ -125,7 +125,7 @@ class Broadcast(View):
             wide[axis] = size
         return np.broadcast_to(arrays[0].reshape(wide), shape)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """Summed over the repeats."""
         old, axes = dims_of(self.x), get_ints(self.axes)
         grown = {axis for size, axis in zip(old, axes, strict=True) if size != dims_of(dy)[axis]}
@@ -139,7 +139,7 @@ class Broadcast(View):
         same = source is not None and dims_of(self.x)[source] == dims_of(self.y)[axis]
         return (source if same else None,)
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         places = [0, *(axis + 1 for axis in get_ints(self.axes))]
         return b.broadcast(operands[0], [size, *dims_of(self.y)], places)
 
@@ -172,7 +172,7 @@ class Slice(View):
         index[self.axis.data] = slice(start, start + size)
         return arrays[0][tuple(index)]
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """Padded with -0.0, which adds up to what it is added to, bit for bit."""
         return [
             b.pad(dy, self.axis.data, get_dim(self.start), dims_of(self.x)[self.axis.data], -0.0)
@@ -181,7 +181,7 @@ class Slice(View):
     def operand_axes(self, axis: int) -> Axes | None:
         return None if axis == self.axis.data else (axis,)
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         return b.like(self, operands, axis=IntAttr(self.axis.data + 1))
 
     def bounds(self) -> Sequence[Dim]:
@@ -217,7 +217,7 @@ class Concat(Variadic):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.concatenate(arrays, self.axis.data)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         axis, start, grads = self.axis.data, Dim.of(0), list[SSAValue]()
         for x in self.xs:
             grads.append(b.slice(dy, axis, start, dims_of(x)[axis]))
@@ -230,7 +230,7 @@ class Concat(Variadic):
     def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
         return [True] * len(differ)
 
-    def batch(self, b: Build, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
         return b.concat(operands, self.axis.data + 1)
 
     def work(self) -> Dim | None:
@@ -267,7 +267,7 @@ class ReverseSegments(RnnOp):
             result[:length, column] = x[:length, column][::-1]
         return result
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """The reversal undoes itself."""
         return [b.reverse_segments(dy, self.lengths), None]
 
@@ -307,7 +307,7 @@ class Shift(RnnOp):
         parts = [x[1:], init[None]] if self.reverse else [init[None], x[:-1]]
         return np.concatenate(parts)[: len(x)]
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """The shift the other way; init gets the row where it stands, if there is one."""
         dims = dims_of(self.x)
         last = b.size(dims[0] - 1, "i32") if self.reverse else b.size(Dim.of(0), "i32")

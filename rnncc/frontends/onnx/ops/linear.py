@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.arithmetic import times
@@ -111,7 +111,7 @@ def _contract(n: Node, left: Term, right: Term, kept: set[str]) -> Term:
     return b.reshape(made, [sizes[c] for c in letters]), letters
 
 
-def _summed(b: Build, term: Term, kept: list[str]) -> Term:
+def _summed(b: Builder, term: Term, kept: list[str]) -> Term:
     """Without the axes that only this operand has."""
     gone = [axis for axis, c in enumerate(term[1]) if c not in kept]
     if not gone:
@@ -130,7 +130,7 @@ def _sizes(n: Node, *terms: Term) -> dict[str, Dim]:
 
 
 def _arranged(
-    b: Build,
+    b: Builder,
     x: SSAValue,
     letters: list[str],
     lead: list[str],

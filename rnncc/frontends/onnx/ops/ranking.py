@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.values import Array, as_objects
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import kept_dims
@@ -134,7 +134,7 @@ OPERATORS: dict[str, Operator] = {
     "ArgMax": Operator(_extremum_place("max", "largest")),
     "ArgMin": Operator(_extremum_place("min", "smallest")),
     "TopK": Operator(_top_k),
-    "CumSum": Operator(_cumulative(Build.add, 0, "Running sums along an axis."), _fold_sums),
-    "CumProd": Operator(_cumulative(Build.mul, 1, "Running products along an axis.")),
+    "CumSum": Operator(_cumulative(Builder.add, 0, "Running sums along an axis."), _fold_sums),
+    "CumProd": Operator(_cumulative(Builder.mul, 1, "Running products along an axis.")),
     "Range": Operator(_range, _fold_range),
 }

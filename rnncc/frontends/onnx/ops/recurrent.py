@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.ops.gate_functions import Function, gate_functions
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import cut, row
@@ -136,13 +136,13 @@ class Layer(ABC):
         """The cell of one direction."""
 
 
-def _clipped(function: Function, limit: float, b: Build, x: SSAValue) -> SSAValue:
+def _clipped(function: Function, limit: float, b: Builder, x: SSAValue) -> SSAValue:
     """f of x, held within -limit and limit."""
     held = b.maximum(b.fill(-limit, ()), b.minimum(b.fill(limit, ()), x))
     return function(b, held)
 
 
-def _stack_directions(b: Build, ys: Sequence[SSAValue]) -> SSAValue:
+def _stack_directions(b: Builder, ys: Sequence[SSAValue]) -> SSAValue:
     """[T, N, H] of each as [T, directions, N, H]."""
     wide = [b.reshape(y, (dims_of(y)[0], 1, *dims_of(y)[1:])) for y in ys]
     return b.concat(wide, 1)

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import Array
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn.arithmetic import absolute
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.reduction import (
@@ -23,7 +23,7 @@ from rnncc.nn.reduction import (
     total,
 )
 
-Reduction = Callable[[Build, SSAValue, list[int]], SSAValue]
+Reduction = Callable[[Builder, SSAValue, list[int]], SSAValue]
 
 
 def reduced_axes(n: Node) -> list[int]:
@@ -62,7 +62,7 @@ def _fold(numpy: Callable[..., Any]) -> FoldOne:
     return fold
 
 
-def _squares(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
+def _squares(b: Builder, x: SSAValue, axes: list[int]) -> SSAValue:
     return total(b, b.mul(x, x), axes)
 
 

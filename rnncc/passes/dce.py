@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rnncc.ir.ops.control import Net
-from rnncc.ir.rewriting import NetPass, blocks_of, remove_dead, run_all
+from rnncc.ir.rewriting import NetPass, blocks_of, dce, run_all
 
 
 @dataclass(frozen=True)
-class RemoveDead(NetPass):
+class Dce(NetPass):
     """Every op of the dialect is pure: one whose results are unused goes, last ops first.
 
     Before:
@@ -24,7 +24,7 @@ class RemoveDead(NetPass):
         return v1
     """
 
-    name = "rnn-remove-dead"
+    name = "rnn-dce"
 
     def rewrite(self, net: Net) -> bool:
-        return run_all(remove_dead(block) for block in blocks_of(net.body.block))
+        return run_all(dce(block) for block in blocks_of(net.body.block))

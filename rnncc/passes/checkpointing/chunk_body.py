@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Sized
 from rnncc.ir.ops.chunks import Chunks
@@ -20,7 +20,7 @@ from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.linear import OrderedSum
 from rnncc.ir.ops.shape import Reshape, Shift
 from rnncc.ir.types import dims_of, dtype_of, tensor
-from rnncc.passes.time_local import is_timed, rows_a_step
+from rnncc.passes.checkpointing.time_local import is_timed, rows_a_step
 
 
 @dataclass(frozen=True)
@@ -110,14 +110,14 @@ class Body:
             type_ = tensor(self.cut.inside(dims_of(outer)), dtype_of(value))
             if outer not in self.segments:
                 self.segments[outer] = self._argument(type_)
-            b = Build(self.block)
+            b = Builder(self.block)
             self.inner[value] = b.reshape(self.segments[outer], self.cut.inside(dims))
         return self.inner[value]
 
     def steps(self, value: SSAValue) -> SSAValue:
         """A run of a timed value, step by step."""
         dims = by_step(value, self.cut.length)
-        return Build(self.block).reshape(self.inner[value], self.cut.inside(dims))
+        return Builder(self.block).reshape(self.inner[value], self.cut.inside(dims))
 
     def _carried(self, init: SSAValue) -> SSAValue:
         return self._argument(init.type)
@@ -175,7 +175,7 @@ class Body:
         return None
 
     def _last_row(self, op: Shift, rows: SSAValue) -> Hand:
-        b = Build(self.block)
+        b = Builder(self.block)
         start = Dim.of(0) if op.reverse else Dim.of(self.cut.extent) - 1
         last = b.reshape(b.slice(rows, 0, start, Dim.of(1)), dims_of(op.init))
         self.hands.append(Hand(op, op.init, self._carried(op.init), last))
@@ -189,12 +189,12 @@ def by_step(value: SSAValue, length: Dim) -> tuple[Dim, ...]:
     return dims if rows == 1 else (length, rows, *dims[1:])
 
 
-def _after(value: SSAValue) -> Build:
+def _after(value: SSAValue) -> Builder:
     """A builder behind where a value is made."""
     owner = value.owner
     following = owner.first_op if isinstance(owner, Block) else owner.next_op
     assert following is not None
-    return Build.before(following)
+    return Builder.before(following)
 
 
 def finish(

@@ -10,7 +10,7 @@ from rnncc.ir.rewriting import NetPass, replace
 
 
 @dataclass(frozen=True)
-class DropStops(NetPass):
+class StripStopGradient(NetPass):
     """Stop_gradient(x) → x: where no gradients are asked for, and where they are there already.
 
     Before:
@@ -25,7 +25,7 @@ class DropStops(NetPass):
         return v1
     """
 
-    name = "rnn-drop-stops"
+    name = "rnn-strip-stop-gradient"
 
     def rewrite(self, net: Net) -> bool:
         found = [op for op in net.walk() if isinstance(op, StopGradient)]

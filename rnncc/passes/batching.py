@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.types import dims_of
@@ -15,7 +15,7 @@ from rnncc.passes.dependence import Kind
 Kinds = dict[SSAValue, Kind]
 
 
-def can_do_in_bulk(op: Operation, kinds: Kinds) -> bool:
+def can_batch(op: Operation, kinds: Kinds) -> bool:
     """Whether an op has a batching rule for operands of these kinds."""
     return isinstance(op, RnnOp) and _batched(op, kinds) is not None
 
@@ -27,7 +27,7 @@ def batched_operands(op: RnnOp, kinds: Kinds) -> list[SSAValue]:
     return [v for v, differs in zip(op.operands, batched, strict=True) if differs]
 
 
-def spread(b: Build, value: SSAValue, steps: Dim) -> SSAValue:
+def spread(b: Builder, value: SSAValue, steps: Dim) -> SSAValue:
     """A value repeated for all steps."""
     dims = dims_of(value)
     return b.broadcast(value, [steps, *dims], range(1, len(dims) + 1))

@@ -70,7 +70,7 @@ class Choice:
         return key in self.kept or key in self.saved
 
 
-def choose_saved(program: Program, rule: str | Collection[str] = "auto") -> Choice:
+def rematerialise(program: Program, rule: str | Collection[str] = "auto") -> Choice:
     """Choose for a net with its gradients, before other passes change it.
 
     Args:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.order import post_order
-from rnncc.passes.bulk import batched_operands, spread
+from rnncc.passes.batching import batched_operands, spread
 from rnncc.passes.dependence import Kind
 
 
@@ -65,9 +65,9 @@ class Outside:
         assert isinstance(op, RnnOp)
         return [x for x in batched_operands(op, self.kinds) if x not in self.rows]
 
-    def build(self, op: Operation | None = None) -> Build:
+    def build(self, op: Operation | None = None) -> Builder:
         """A builder at that place, with the location of an op of the body."""
-        b = Build.before(self.before)
+        b = Builder.before(self.before)
         if op is not None:
-            b.loc = Build.before(op).loc
+            b.loc = Builder.before(op).loc
         return b

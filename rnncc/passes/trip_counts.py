@@ -1,7 +1,8 @@
-"""Loops whose number of turns is a number: it gets a name, so that it can be told from a width.
+"""Loops of known trip count: it gets a name, so that it can be told from a width.
 
-In: a net as imported. `name_turns` puts a symbol in its place, so that the passes of training treat
-such a loop as one over time, checkpoints included; `number_turns` puts the number back.
+In: a net as imported. `name_trip_counts` puts a symbol in the number's place, so that the passes of
+training treat such a loop as one over time, checkpoints included; `restore_trip_counts` puts the
+number back.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, tensor
 
 
-def name_turns(program: Program) -> dict[str, int]:
-    """Name the turns of the net's own loops that read and make no sequence; name -> number."""
+def name_trip_counts(program: Program) -> dict[str, int]:
+    """Name those of the net's own loops that read and make no sequence: name -> number."""
     names = dict[str, int]()
     for op in program.net.body.block.ops:
         if not isinstance(op, Scan) or op.xs or op.ys:
@@ -31,7 +32,7 @@ def name_turns(program: Program) -> dict[str, int]:
     return names
 
 
-def number_turns(program: Program, names: Mapping[str, int]) -> Program:
+def restore_trip_counts(program: Program, names: Mapping[str, int]) -> Program:
     """A copy with numbers in the place of names; the program itself where there are none."""
     if not names:
         return program

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.builder import Builder
+from xdsl.builder import Builder as OpBuilder
 from xdsl.dialects.builtin import (
     FloatAttr,
     IntAttr,
@@ -36,11 +36,11 @@ from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
 from rnncc.scalar import Scalar
 
 Values = Sequence[SSAValue]
-Body = Callable[["Build", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
+Body = Callable[["Builder", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
 DTYPES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
 
 
-class Build(PlainOps):
+class Builder(PlainOps):
     """Appends ops to a block; each gets the location that is set at that moment.
 
     Every method, those of `PlainOps` too, raises `CompileError` at that location where shapes or
@@ -50,25 +50,25 @@ class Build(PlainOps):
     def __init__(self, block: Block, location: Location | None = None) -> None:
         self.block = block
         self.loc = location or Location()
-        self._builder = Builder(InsertPoint.at_end(block))
+        self._builder = OpBuilder(InsertPoint.at_end(block))
         self._inputs: list[str] = []
         self._name = ""
 
     @staticmethod
-    def net(name: str) -> Build:
+    def net(name: str) -> Builder:
         """Start a net."""
-        build = Build(Block())
+        build = Builder(Block())
         build._name = name
         return build
 
     @staticmethod
-    def before(op: Operation) -> Build:
+    def before(op: Operation) -> Builder:
         """Insert in front of an op, with its location."""
         assert op.parent is not None, f"{op.name} is in no block"
         at = op.location
         location = Location(node=at.desc.data) if isinstance(at, NameLoc) else None
-        build = Build(op.parent, location)
-        build._builder = Builder(InsertPoint.before(op))
+        build = Builder(op.parent, location)
+        build._builder = OpBuilder(InsertPoint.before(op))
         return build
 
     def like(self, op: RnnOp, operands: Sequence[SSAValue], **changes: Attribute) -> SSAValue:
@@ -226,7 +226,7 @@ class Build(PlainOps):
         k, c = len(consts), len(consts) + len(inits)
         for arg, value in zip(args, (*consts, *inits, *xs), strict=True):
             arg.name_hint = value.name_hint
-        inner = Build(block, self.loc)
+        inner = Builder(block, self.loc)
         carry, rows = body(inner, args[:k], args[k:c], args[c:])
         steps = dims_of(xs[0])[0] if length is None else length
         return self.scan_of(
@@ -238,7 +238,7 @@ class Build(PlainOps):
         consts: Values,
         inits: Values,
         xs: Values,
-        inner: Build,
+        inner: Builder,
         results: Values,
         length: Dim,
         reverse: bool = False,

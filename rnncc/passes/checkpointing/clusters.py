@@ -16,7 +16,7 @@ from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.linear import OrderedSum
 from rnncc.ir.types import dims_of
-from rnncc.passes.time_local import in_order, is_local, is_timed
+from rnncc.passes.checkpointing.time_local import in_order, is_local, is_timed
 
 REFERENCE = 64
 """What every symbol is taken to be when sizes are compared."""
