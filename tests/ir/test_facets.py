@@ -181,7 +181,7 @@ def test_bounds_are_where_an_op_begins_to_reach_too_far() -> None:
 def test_a_sum_in_order_may_be_cut_into_runs(name: str, reverse: bool) -> None:
     op = SAMPLES[name].clone()
     assert isinstance(op, OrderedSum)
-    op.reverse = type(op.reverse).from_bool(reverse)  # type: ignore[attr-defined]
+    op.reverse = type(op.reverse).from_bool(reverse)
     start, *rows = arrays_of(op, ALL)
     total = start
     for run_of_rows in zip(*(halves(r, 0)[:: -1 if reverse else 1] for r in rows), strict=True):

@@ -146,7 +146,7 @@ def test_what_nobody_foresaw_is_our_fault(
     with pytest.raises(InternalError) as caught:
         import_model(tmp_path / "m.onnx")
     text = str(caught.value)
-    assert text.startswith(f"{tmp_path}/m.onnx: node 'y' (Neg): ir/build.py:")
+    assert text.startswith(f"{tmp_path}/m.onnx: node 'y' (Neg): ir/builder.py:")
     assert "TypeError: 'NoneType' object is not iterable (please report this line, " in text
     assert main(["check", str(tmp_path / "m.onnx")]) == 1
     shown = capsys.readouterr().err
