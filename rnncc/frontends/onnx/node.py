@@ -185,6 +185,13 @@ class Node:
         """A whole number; the standard's default unless one is given."""
         return self._get(name, "i", default)
 
+    def flag(self, name: str, default: int = 0) -> bool:
+        """An attribute that is 0 or 1; of others, readers of the format take some for either."""
+        value = self.integer(name, default)
+        if value not in (0, 1):
+            raise self.error(f"attribute {name} is {value}, expected 0 or 1")
+        return bool(value)
+
     def real(self, name: str, default: float | None = None) -> float:
         """A number."""
         return self._get(name, "f", default)

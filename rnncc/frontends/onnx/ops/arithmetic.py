@@ -62,11 +62,11 @@ def _mod(n: Node) -> SSAValue:
     Refused: elements other than float32, int32, int64.
     """
     x, y = n.x(0, NUMBERS), n.x(1, NUMBERS)
-    return n.b.rem(x, y) if n.integer("fmod") else modulo(n.b, x, y)
+    return n.b.rem(x, y) if n.flag("fmod") else modulo(n.b, x, y)
 
 
 def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:
-    if n.integer("fmod"):
+    if n.flag("fmod"):
         return folded(np.fmod, None)(n, arrays)
     return folded(np.mod, sizes.modulo)(n, arrays)
 

@@ -31,7 +31,7 @@ def _gemm(n: Node) -> SSAValue:
     b, x, y = n.b, n.x(0, FLOATS), n.x(1, FLOATS)
     if len(dims_of(x)) != 2 or len(dims_of(y)) != 2:
         raise n.error(f"multiplies {shape_text(dims_of(x))} by {shape_text(dims_of(y))}")
-    made = b.matmul(x, y, bool(n.integer("transA", 0)), bool(n.integer("transB", 0)))
+    made = b.matmul(x, y, n.flag("transA", 0), n.flag("transB", 0))
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
     made = made if alpha == 1 else times(b, made, alpha)
     added = n.maybe(2, FLOATS)

@@ -44,7 +44,7 @@ class Layer(ABC):
         self.n, self.b, self.weights = n, n.b, weights
         self.direction = n.one_of("direction", DIRECTIONS, "forward")
         self.directions = 2 if self.direction == "bidirectional" else 1
-        self.batch_first = n.opset >= 14 and bool(n.integer("layout", 0))
+        self.batch_first = n.opset >= 14 and n.flag("layout", 0)
         self.x = self._sequence()
         self.hidden = self._check_weights()
         self.limit = n.real("clip", 0.0)
@@ -161,7 +161,7 @@ class LstmLayer(Layer):
         if self.peep is not None and dims_of(self.peep) != want:
             shown = shape_text(dims_of(self.peep))
             raise n.error(f"has peepholes of shape {shown}, expected {shape_text(want)}")
-        self.coupled = bool(n.integer("input_forget", 0))
+        self.coupled = n.flag("input_forget", 0)
 
     def cell(self, weights: Weights, functions: Sequence[Function], index: int) -> Cell:
         gate, act, out = functions
@@ -186,7 +186,7 @@ class GruLayer(Layer):
 
     def __init__(self, n: Node, weights: Stacked) -> None:
         super().__init__(n, weights)
-        self.reset_after = bool(n.integer("linear_before_reset", 0))
+        self.reset_after = n.flag("linear_before_reset", 0)
 
     def cell(self, weights: Weights, functions: Sequence[Function], index: int) -> Cell:
         gate, act = map(self.clipped, functions)
