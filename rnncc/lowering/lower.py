@@ -22,9 +22,8 @@ from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.needed_rows import Needed, needed_rows, row_masks
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
-from rnncc.ir.ops.indexing import Gather, GoesOn, Scatter
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
-from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
+from rnncc.ir.ops.linear import Accumulating, Matmul
+from rnncc.ir.ops.shape import Shift
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
@@ -45,6 +44,9 @@ from rnncc.lowering.region import Region
 from rnncc.lowering.stand_ins import give_stand_ins
 from rnncc.lowering.weights import Weights
 from rnncc.lowering.zeros import give_zeros
+
+EMITTERS = {**moves.EMITTERS, **sums.EMITTERS}
+"""Of the ops that stand alone, loops aside."""
 
 
 def lower(program: Program, target: Target, precision: str = "fp32") -> KernelProgram:
@@ -152,15 +154,15 @@ class Lowering:
         A sum that goes on where another ends, which nothing else reads, goes on in place.
         """
         op = value.owner
-        alone = isinstance(op, Concat | Reduce | ReverseSegments | Gather | GoesOn)
+        alone = type(op) in EMITTERS and not isinstance(op, Matmul)
         sequence = isinstance(op, Scan) and value in op.ys
         once = sequence and isinstance(op.parent_op(), Net | Chunks)
         if not (alone or once or isinstance(op, Chunks)) or value in self.output_of:
             return False
         self.output_of[value] = dest
-        while isinstance(op, GoesOn) and op.init.has_one_use():
+        while isinstance(op, Accumulating) and op.init.has_one_use():
             before = op.init.owner
-            apart = not isinstance(before, GoesOn) or before.parent is not op.parent
+            apart = not isinstance(before, Accumulating) or before.parent is not op.parent
             if apart or op.init in self.output_of:
                 break
             self.output_of[op.init] = dest
@@ -336,28 +338,7 @@ class Lowering:
                 case Chunks():
                     emit_chunks(self, step)
                 case _:
-                    self._emit_alone(step)
-
-    def _emit_alone(self, op: Operation) -> None:
-        match op:
-            case Concat():
-                moves.emit_concat(self, op)
-            case Reduce():
-                sums.emit_reduce(self, op)
-            case SumRows():
-                sums.emit_sum_rows(self, op)
-            case Contract():
-                sums.emit_contract(self, op)
-            case Matmul():
-                sums.emit_batched(self, op)
-            case ReverseSegments():
-                moves.emit_reverse(self, op)
-            case Gather():
-                moves.emit_gather(self, op)
-            case Scatter():
-                moves.emit_scatter(self, op)
-            case _:
-                raise AssertionError(f"{op.name} stands alone and has no kernel")
+                    EMITTERS[type(step)](self, step)
 
     def emit_group(self, group: Group) -> None:
         """One kernel for a group's values."""

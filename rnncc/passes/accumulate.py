@@ -25,6 +25,17 @@ class Accumulate(NetPass):
     So do the gradients of what stands outside of loops: aᵀ·b of fixed size, and sums over leading
     axes. The order is that of the last loop that the rows come from. What a step adds to its carry
     goes on from the carry, so that it can do so in place.
+
+    Before:
+
+        v1 = reduce(x, kind=sum, axes=[0, 1])
+        return v1
+
+    After:
+
+        v1 = reshape(x, dims=[T*N, 3])
+        v2 = sum_rows(0, v1)
+        return v2
     """
 
     name = "rnn-accumulate"

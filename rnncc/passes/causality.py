@@ -7,30 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from math import prod
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
+from rnncc.ir.ops.base import RnnOp, Sized
 from rnncc.ir.ops.control import Net, Scan, Yield
-from rnncc.ir.ops.indexing import Gather, Windows
-from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
-from rnncc.ir.ops.source import Fill, Iota
+from rnncc.ir.ops.shape import Reshape
+from rnncc.ir.ops.source import Iota
 from rnncc.ir.types import dims_of, shape_text
-from rnncc.passes.turns import SIZES
 
 TIME = "T"
 """The symbol of the number of steps."""
 
 _STEPS = Dim.of(TIME)
-_ROW_BY_ROW = (
-    *(Elementwise, Fill, Iota, Reshape, Transpose, Broadcast, Slice, Concat, Reduce),
-    *(Gather, Windows),
-)
 
 
 class Phase(IntEnum):
@@ -111,7 +102,7 @@ def _phase(op: Operation, phases: Sequence[Phase]) -> Phase:
         if any(TIME in dim.symbols for inner in nested for dim in _formulas(inner)):
             raise NotCausal("the number of steps is read")
         return most
-    if not isinstance(op, (*_ROW_BY_ROW, Matmul)):
+    if not isinstance(op, RnnOp):
         raise NotCausal(f"{_name(op)} along time")
     if Phase.LAST in phases:
         raise NotCausal("every step reads what is known after the last one")
@@ -122,32 +113,26 @@ def _phase(op: Operation, phases: Sequence[Phase]) -> Phase:
 def _check_rows(op: RnnOp) -> None:
     """Refuse an op that mixes rows, though its result has an axis of time."""
     axis = time_axis(op.y)
-    if isinstance(op, Windows) and op.axis.data == time_axis(op.x):
+    assert axis is not None
+    if isinstance(op, Iota):
+        return  # whose numbers of steps go on from one call to the next
+    axes = op.operand_axes(axis)
+    sources = zip(op.operands, axes, strict=True) if axes is not None else ()
+    if axes is None or any(time_axis(v) != source for v, source in sources):
+        if isinstance(op, Reshape):
+            before, after = (shape_text(dims_of(v)) for v in (op.x, op.y))
+            raise NotCausal(f"a reshape from {before} to {after} tears the steps apart")
         raise NotCausal(f"{_name(op)} along time")
-    if isinstance(op, Gather) and op.axis.data == time_axis(op.x):
-        raise NotCausal(f"{_name(op)} along time")
-    if isinstance(op, (Slice, Concat)) and op.axis.data == axis:
-        raise NotCausal(f"{_name(op)} along time")
-    if isinstance(op, Slice) and TIME in get_dim(op.start).symbols:
+    if any(TIME in size.symbols for size in op.sizes):
         raise NotCausal("the number of steps is read")
-    if isinstance(op, Reshape) and _outside(op.x) != _outside(op.y):
-        before, after = (shape_text(dims_of(v)) for v in (op.x, op.y))
-        raise NotCausal(f"a reshape from {before} to {after} tears the steps apart")
-
-
-def _outside(value: SSAValue) -> Dim:
-    """How many rows there are in front of the axis of time."""
-    return prod(dims_of(value)[: time_axis(value)], start=Dim.of(1))
 
 
 def _formulas(op: Operation) -> Iterator[Dim]:
     """The sizes that an op depends on or shows."""
     for result in op.results:
         yield from dims_of(result)
-    for name in SIZES:
-        attribute = op.properties.get(name)
-        if isinstance(attribute, StringAttr):
-            yield get_dim(attribute)
+    if isinstance(op, Sized):
+        yield from op.sizes
 
 
 def _name(op: Operation) -> str:

@@ -11,7 +11,19 @@ from rnncc.ir.rewriting import NetPass, replace
 
 @dataclass(frozen=True)
 class DropStops(NetPass):
-    """Stop_gradient(x) → x: where no gradients are asked for, and where they are there already."""
+    """Stop_gradient(x) → x: where no gradients are asked for, and where they are there already.
+
+    Before:
+
+        v1 = stop_gradient(x)
+        v2 = mul(v1, x)
+        return v2
+
+    After:
+
+        v1 = mul(x, x)
+        return v1
+    """
 
     name = "rnn-drop-stops"
 

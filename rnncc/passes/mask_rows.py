@@ -24,6 +24,31 @@ class MaskRows(NetPass):
 
     It is one bool a row, depends on consts and rows of xs alone (t < lengths), and a select by it
     is all that reads some product of the body. Loops behind a gate stay as they are.
+
+    Before:
+
+        v1 = iota(axis=0)
+        for t in 0..T, h from h:
+            v2 = broadcast(v1[t], dims=[N], axes=[])
+            v3 = compare(v2, lengths, kind=lt)
+            v4 = broadcast(v3, dims=[N, 4], axes=[0])
+            v5 = matmul(h[t-1], u)
+            v6 = select(v4, v5, h[t-1])
+            h[t] = v6
+        return h[T-1]
+
+    After:
+
+        v1 = iota(axis=0)
+        v2 = broadcast(v1, dims=[T, N], axes=[0])
+        v3 = broadcast(lengths, dims=[T, N], axes=[1])
+        v4 = compare(v2, v3, kind=lt)
+        for t in 0..T, h from h:
+            v5 = broadcast(v4[t], dims=[N, 4], axes=[0])
+            v6 = matmul(h[t-1], u)
+            v7 = select(v5, v6, h[t-1])
+            h[t] = v7
+        return h[T-1]
     """
 
     name = "rnn-mask-rows"

@@ -17,6 +17,19 @@ class MergeEqual(NetPass):
     """Within a block, an op that repeats an earlier one is replaced by it.
 
     Attributes compare by bits, so that 0.0 and -0.0 stay apart.
+
+    Before:
+
+        v1 = exp(x)
+        v2 = exp(x)
+        v3 = add(v1, v2)
+        return v3
+
+    After:
+
+        v1 = exp(x)
+        v2 = add(v1, v1)
+        return v2
     """
 
     name = "rnn-merge-equal"

@@ -23,6 +23,22 @@ class MergeMatmuls(NetPass):
     Right operands are matrices that cost nothing to join: parameters, inputs of the net, consts
     of a scan. The join stands outside of all loops that the matrices come from outside of; where
     their values are known, `fold_constants` makes it a parameter.
+
+    Before:
+
+        v1 = matmul(x, w)
+        v2 = tanh(v1)
+        v3 = matmul(x, u)
+        return v2, v3
+
+    After:
+
+        v1 = concat(w, u, axis=1)
+        v2 = matmul(x, v1)
+        v3 = slice(v2, axis=1, start=0, size=4)
+        v4 = slice(v2, axis=1, start=4, size=4)
+        v5 = tanh(v3)
+        return v5, v4
     """
 
     name = "rnn-merge-matmuls"

@@ -21,6 +21,26 @@ class RegroupSums(NetPass):
 
     Terms are ordered by how often they change: those that depend on the carry, on rows of xs, on
     consts; at top level: on inputs, on parameters alone. The only pass that changes rounding.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = matmul(h[t-1], u)
+            v2 = add(x[t], v1)
+            v3 = broadcast(bias, dims=[N, 4], axes=[1])
+            v4 = add(v2, v3)
+            h[t] = v4
+        return h[T-1]
+
+    After:
+
+        for t in 0..T, h from h:
+            v1 = matmul(h[t-1], u)
+            v2 = broadcast(bias, dims=[N, 4], axes=[1])
+            v3 = add(x[t], v2)
+            v4 = add(v1, v3)
+            h[t] = v4
+        return h[T-1]
     """
 
     name = "rnn-regroup-sums"

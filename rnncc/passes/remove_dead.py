@@ -10,7 +10,19 @@ from rnncc.ir.rewriting import NetPass, blocks_of, remove_dead, run_all
 
 @dataclass(frozen=True)
 class RemoveDead(NetPass):
-    """Every op of the dialect is pure: one whose results are unused goes, last ops first."""
+    """Every op of the dialect is pure: one whose results are unused goes, last ops first.
+
+    Before:
+
+        v1 = exp(x)
+        v2 = neg(x)
+        return v2
+
+    After:
+
+        v1 = neg(x)
+        return v1
+    """
 
     name = "rnn-remove-dead"
 

@@ -30,6 +30,23 @@ class SimplifyScans(NetPass):
     - equal consts, xs, carries and ys are merged; those nobody uses are dropped;
     - consts that are cheap to make (fills, broadcasts, ...) are made in the body;
     - leading axes of size 1 of carries and rows stay outside.
+
+    Before:
+
+        for t in 0..T, h from h, c from c:
+            v1 = mul(x[t], c[t-1])
+            v2 = add(v1, h[t-1])
+            h[t] = v2
+            c[t] = c[t-1]
+        return h[T-1]
+
+    After:
+
+        for t in 0..T, h from h:
+            v1 = mul(x[t], c)
+            v2 = add(v1, h[t-1])
+            h[t] = v2
+        return h[T-1]
     """
 
     name = "rnn-simplify-scans"

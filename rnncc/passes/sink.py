@@ -37,6 +37,25 @@ class Sink(NetPass):
     Sums change their order: they start at what the carry starts at and take all rows of a term in
     the order of the steps, one term after another. What the loop then still does for nothing is
     simplify's to drop.
+
+    Before:
+
+        for t in reversed 0..T, c from 0:
+            v1 = matmul(x[t], dy[t], transpose_a=true)
+            v2 = add(c[t+1], v1)
+            c[t] = v2
+        return c[0]
+
+    After:
+
+        for t in reversed 0..T, c from 0:
+            v1 = matmul(x[t], dy[t], transpose_a=true)
+            v2 = add(c[t+1], v1)
+            c[t] = v2
+        v3 = reshape(x, dims=[T*N, 3])
+        v4 = reshape(dy, dims=[T*N, 4])
+        v5 = contract(0, v3, v4, reverse=true)
+        return v5
     """
 
     name = "rnn-sink"

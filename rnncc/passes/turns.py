@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
+from rnncc.ir.ops.base import Sized, dim_attr
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, tensor
-
-SIZES = ("length", "dim", "start", "size")
-"""Properties of ops that hold one size; `dims` holds several."""
 
 
 def name_turns(program: Program) -> dict[str, int]:
@@ -46,11 +42,8 @@ def number_turns(program: Program, names: Mapping[str, int]) -> Program:
 
 
 def _number(op: Operation, names: Mapping[str, int]) -> None:
-    for name in (n for n in SIZES if isinstance(op.properties.get(n), StringAttr)):
-        op.properties[name] = dim_attr(get_dim(op.properties[name]).substitute(names))
-    if "dims" in op.properties:
-        dims = get_dims(op.properties["dims"])
-        op.properties["dims"] = dims_attr([d.substitute(names) for d in dims])
+    if isinstance(op, Sized):
+        op.properties = op.substituted(names)
     for region in op.regions:
         for arg in list(region.block.args):
             _retype(arg, names)

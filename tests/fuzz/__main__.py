@@ -70,7 +70,7 @@ def _write(folder: Path, kind: str, case: Case, failures: Sequence[Failure]) -> 
     stem = "".join(c if c.isalnum() else "-" for c in case.name)
     (folder / f"{stem}.model").write_bytes(case.source)
     head = [kind, f"{case.name}, train={case.train}, seed={case.seed}"]
-    text = "\n".join([*head, *(failure.text for failure in result.failures)])
+    text = "\n".join([*head, *(failure.text for failure in failures)])
     (folder / f"{stem}.txt").write_text(text)
     print(f"\n{folder / stem}.txt, .model\n{text[:2000]}", flush=True)
 

@@ -80,4 +80,4 @@ def test_streams_and_seeds_are_uniform_and_independent() -> None:
 def test_seeds_are_i32() -> None:
     b = Build.net("wrong")
     with pytest.raises(CompileError, match="seed is i64, expected i32"):
-        b.uniform(b.fill(0, [], "i64"), b.iota([3], 0))
+        b.uniform(b.fill(0, [], "i64"), b.iota([3], 0), 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def, var_operand_def
@@ -12,6 +12,7 @@ from xdsl.printer import Printer
 from rnncc.ir.ops.base import (
     Array,
     Context,
+    Cost,
     Elementwise,
     Grads,
     Properties,
@@ -48,6 +49,7 @@ class Apply(Elementwise, Variadic):
     """y = f(xs...), f a function that a user wrote: see `rnncc.elementwise`"""
 
     name = "rnn.apply"
+    COST: ClassVar[Cost] = Cost.FUNCTION
     xs = var_operand_def()
     function = prop_def(FunctionAttr)
 

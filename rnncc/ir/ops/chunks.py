@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedResultSegments,
-    IRDLOperation,
     irdl_op_definition,
     prop_def,
     region_def,
@@ -20,7 +20,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, RecursiveMemoryEffect
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, expect, get_dim, get_ints, ints_attr
+from rnncc.ir.ops.base import Sized, dim_attr, expect, get_dim, get_ints, ints_attr
 from rnncc.ir.ops.control import row_type, terminator
 from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
 
@@ -28,7 +28,7 @@ Groups = tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue], Seque
 
 
 @irdl_op_definition
-class Chunks(IRDLOperation):
+class Chunks(Sized):
     """Run the body once for every `chunk` time steps, first ones first; last first with `reverse`.
 
     body: (consts..., carry..., segment of each of xs..., row of each of marks...) ->
@@ -39,6 +39,7 @@ class Chunks(IRDLOperation):
     """
 
     name = "rnn.chunks"
+    SIZES: ClassVar[tuple[str, ...]] = ("length",)
     consts = var_operand_def()
     inits = var_operand_def()
     xs = var_operand_def()
