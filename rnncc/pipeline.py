@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rnncc.codegen import targets
 from rnncc.errors import CompileError, InternalError, SizeError
 from rnncc.options import Options
 from rnncc.stages import beside, show, timed
@@ -18,7 +19,6 @@ from rnncc.writing import write_file, write_new
 if TYPE_CHECKING:
     from rnncc_runtime import Model, TrainableModel
 
-    from rnncc.codegen.llvm import Optimised
     from rnncc.codegen.target import Target
     from rnncc.ir.kernel_program import KernelProgram
     from rnncc.ir.library import Library
@@ -169,13 +169,14 @@ def compile_object(
     metadata = describe(library, target)
     with _Run(options).timed("llvm", library):
         with timed(options.time_passes, "ir"):
-            optimised = generator(library, target, metadata)
+            forms = target.write(library, metadata)
 
         def finish() -> bytes:
             with timed(options.time_passes, "llvm"):
-                made = optimised()
+                made = forms()
             with timed(options.time_passes, "machine code"):
-                return made.object_code
+                code = made[target.product]()
+                return code if isinstance(code, bytes) else code.encode()
 
         wait = beside(finish)
         if meanwhile is not None:
@@ -187,17 +188,15 @@ def compile_object(
 def _import_compiler(options: Options) -> None:
     """Import at once what every compilation needs, which --time-passes shows apart."""
     product = "training" if options.train else "inference"
-    needed = "frontends.caffe2", product, "lowering.lower", "planning.layout", "codegen.cpu.entries"
-    for name in needed:
+    for name in ("frontends.caffe2", product, "lowering.lower", "planning.layout"):
         import_module(f"rnncc.{name}")
+    targets.prepare(options.target)
     passes()
 
 
 def target_of(options: Options) -> Target:
     """The machine that options name, with their settings of the code generator."""
-    from rnncc.codegen.llvm import resolve_target
-
-    return replace(resolve_target(options.target, options.cpu), **options.tuning)
+    return targets.resolve(options.target, options.cpu, options.tuning)
 
 
 def _settled(net: Any, init: Any, options: Options) -> Options:
@@ -229,12 +228,11 @@ def build_library(program: Program, options: Options) -> Library:
 def compile_in_memory(net: Any, init: Any, options: Options) -> Model | TrainableModel:
     """A model that runs in this process; from the cache on disk if it was compiled before."""
     from rnncc import cache
-    from rnncc.codegen import llvm
     from rnncc.packaging.image import Image, ImageError
 
     options = _settled(net, init, options)
     target = target_of(options)
-    llvm.check_runs_here(target)
+    target.check_runs_here()
     key = cache.key_of(net, init, options, target)
     found = cache.find(key)
     if found is not None:
@@ -253,24 +251,18 @@ def load_library(library: Library, options: Options) -> Model | TrainableModel:
 
 def make_image(library: Library, options: Options) -> Image:
     """Compile a library into memory."""
-    from rnncc.codegen import llvm
-    from rnncc.codegen.cpu.entries import emit_module
     from rnncc.packaging.describe import describe
     from rnncc.packaging.image import Image
 
     target = target_of(options)
-    llvm.check_runs_here(target)
+    target.check_runs_here()
     metadata = describe(library, target)
     run = _Run(options)
     with run.timed("llvm", library):
-        made = emit_module(library, target, metadata)
-        text = str(made.module)
+        symbols, finish = target.write_in_memory(library, metadata)
         # in a thread, as this one then ends at once when it is interrupted
-        work = beside(lambda: llvm.optimise(text, target, jit=True, linked=made.linked).object_code)
-        code = work()
+        code = beside(finish)()
     run.report()
-    symbols = {name: f.name for name, f in made.entries.items()}
-    symbols |= {name: f"{library.name}_{name}" for name in made.sizes}
     return Image(metadata, symbols, code, library.weights_block())
 
 
@@ -279,9 +271,7 @@ def load_image(image: Image) -> Model | TrainableModel:
     from rnncc_runtime import Model, TrainableModel
     from rnncc_runtime.library import bind
 
-    from rnncc.codegen import llvm
-
-    engine, weights = llvm.load_object(image.code), image.weights
+    engine, weights = targets.load(image.metadata["target"], image.code), image.weights
     functions = {
         name: bind(image.metadata, name, engine.get_function_address(symbol), weights.ctypes.data)
         for name, symbol in image.symbols.items()
@@ -302,13 +292,8 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
     if kind == "kern":
         return "".join(f"{kernels.module}\n" for kernels in library.programs.values())
     target = target_of(options)
-    optimised = generator(library, target, describe(library, target))
-    forms: dict[str, Callable[[Optimised], str | bytes]] = {
-        "llvm": lambda made: made.text,
-        "asm": lambda made: made.assembly,
-        "obj": lambda made: made.object_code,
-    }
-    return beside(lambda: forms[kind](optimised()))()
+    forms = target.write(library, describe(library, target))
+    return beside(lambda: forms()[kind]())()
 
 
 def _parts(program: Program, options: Options) -> list[Program]:
@@ -319,26 +304,6 @@ def _parts(program: Program, options: Options) -> list[Program]:
 
     phases, _ = make_phases(program, options)
     return [phases.forward, phases.backward]
-
-
-def generate(library: Library, target: Target, metadata: dict[str, Any]) -> Optimised:
-    """A library's code, with its weights."""
-    return generator(library, target, metadata)()
-
-
-def generator(
-    library: Library, target: Target, metadata: dict[str, Any]
-) -> Callable[[], Optimised]:
-    """Write a library's IR; what is returned has LLVM make its code, with its weights."""
-    from rnncc.codegen import llvm
-    from rnncc.codegen.cpu.entries import add_exports, emit_module
-    from rnncc.codegen.cpu.supported import supported_text
-
-    code = emit_module(library, target, metadata)
-    add_exports(code, library)
-    text = str(code.module) + supported_text(library.name, metadata["features"], target)
-    weights = library.name, library.weights_block()
-    return lambda: llvm.optimise(text, target, weights=weights, linked=code.linked)
 
 
 def _on_net(a_pass: Any) -> Callable[[Program], None]:

@@ -17,7 +17,7 @@ from rnncc_runtime import Model, RunError, TrainableModel
 from rnncc import cache, pipeline
 from rnncc.bench.nets import drawn
 from rnncc.bench.timing import alternate
-from rnncc.codegen import llvm
+from rnncc.codegen import targets
 from rnncc.errors import CompileError
 from rnncc.ir.library import Library
 from rnncc.options import Options, check_tuning
@@ -47,8 +47,8 @@ def tuned(net: Any, init: Any, options: Options) -> Options:
     Raises:
         CompileError: the net cannot be compiled, or cannot be run here, or on random arrays.
     """
-    target = llvm.resolve_target(options.target, options.cpu)
-    llvm.check_runs_here(target)
+    target = targets.resolve(options.target, options.cpu)
+    target.check_runs_here()
     key = cache.key_of(net, init, options, target)
     found = cache.find(key)
     settings = None if found is None else _remembered(found)

@@ -8,7 +8,6 @@ from typing import Any
 from rnncc import __version__
 from rnncc.codegen.cpu import streaming_entries, training_entries
 from rnncc.codegen.cpu.entries import FUNCTIONS, RUN_PART
-from rnncc.codegen.features import needed
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernel_program import Port
@@ -44,7 +43,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         "weights": library.weights,
         "target": target.triple,
         "cpu": target.cpu,
-        "features": needed(target),
+        "features": target.extensions,
         "precision": library.precision,
     }
 

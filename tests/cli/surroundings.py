@@ -25,7 +25,7 @@ def main() -> None:
     import rnncc.commands.checking
     import rnncc.commands.demo
     import rnncc.pipeline
-    from rnncc.codegen.llvm import resolve_target
+    from rnncc.codegen.cpu.machines import resolve_target
 
     rnncc.pipeline._import_compiler(rnncc.pipeline.Options())
     resolve_target()

@@ -7,7 +7,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc import pipeline
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.build import Build
 from rnncc.ir.gates import repeat, when
 from rnncc.ir.interpreter import LimitError, run

@@ -11,7 +11,7 @@ from rnncc_runtime import ModelError, TrainableModel
 from xdsl.ir import SSAValue
 
 from rnncc import pipeline
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rnncc import pipeline
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.library import Library
 from rnncc.ir.program import Program
 from rnncc.options import Options

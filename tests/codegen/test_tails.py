@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rnncc import pipeline
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.build import Build
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program

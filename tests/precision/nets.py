@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from rnncc import pipeline
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program

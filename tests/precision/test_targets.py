@@ -10,7 +10,7 @@ import pytest
 import rnncc
 from rnncc import CompileError, pipeline
 from rnncc.cli import main
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.options import Options
 from tests.precision.test_products import drawn, product
 

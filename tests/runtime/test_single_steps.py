@@ -12,7 +12,7 @@ from rnncc_runtime import Model, RunError
 import rnncc
 from rnncc import cells, pipeline
 from rnncc.codegen.cpu.entries import emit_module
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
 from rnncc.options import Options

@@ -15,7 +15,7 @@ from rnncc_runtime import RunError, TrainableModel
 
 import rnncc
 from rnncc import pipeline
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program

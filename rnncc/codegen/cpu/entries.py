@@ -12,15 +12,16 @@ from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen.applied import applied_text
+from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
 from rnncc.codegen.cpu.streaming_entries import BATCH, TIME, emit_streaming
+from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import alone
 from rnncc.codegen.cpu.training_entries import emit_training
-from rnncc.codegen.emit import I8, I32, POINTER, Emit
-from rnncc.codegen.target import Target
+from rnncc.codegen.llvm.emit import I8, I32, POINTER
+from rnncc.codegen.llvm.user_functions import applied_text
 from rnncc.ir.dims import Largest
 from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
@@ -52,7 +53,7 @@ class Code:
     linked: list[str] = field(default_factory=list[str])
 
 
-def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> Code:
+def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -> Code:
     """All functions of a model, the weights passed in."""
     module = ir.Module(library.name)
     module.triple = target.triple
@@ -84,7 +85,7 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
 
 
 def _programs(
-    module: ir.Module, library: Library, target: Target, shared: Shared
+    module: ir.Module, library: Library, target: CpuTarget, shared: Shared
 ) -> dict[str, ir.Function]:
     """The programs, each for one of several threads if the library is; what calls them checks its
     sizes, but where it is the caller."""
@@ -105,7 +106,7 @@ def _programs(
 
 
 def _single_step(
-    module: ir.Module, library: Library, target: Target, shared: Shared
+    module: ir.Module, library: Library, target: CpuTarget, shared: Shared
 ) -> ir.Function | None:
     """One step of one sequence, where it is so short that it counts to know that beforehand."""
     step = library.programs["step"]
@@ -120,21 +121,21 @@ def _single_step(
     return made
 
 
-def _emit_plain(library: Library, call: ir.Function, target: Target) -> dict[str, ir.Function]:
+def _emit_plain(library: Library, call: ir.Function, target: CpuTarget) -> dict[str, ir.Function]:
     """Of a library of one program, which takes what the caller gives."""
     if not library.shared:
         return {"run": call}
     types = [t for number, t in enumerate(call.function_type.args) if number != PART]
     signature = ir.FunctionType(I32, types)
     function = ir.Function(call.module, signature, f"{library.name}_run_alone")
-    emit = Emit.begin(function, target, library.symbols)
+    emit = CpuEmit.begin(function, target, library.symbols)
     given = list(function.args)
     given.insert(PART, alone(emit))
     emit.b.ret(emit.b.call(call, given))
     return {"run": function, "run_part": call}
 
 
-def _applied(library: Library, target: Target) -> list[str]:
+def _applied(library: Library, target: CpuTarget) -> list[str]:
     """The functions that users wrote, each once."""
     ops = [op for p in library.programs.values() for op in p.func.walk() if isinstance(op, Apply)]
     functions = {op.function.data.code: len(op.xs) for op in ops}

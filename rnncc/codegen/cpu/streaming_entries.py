@@ -10,10 +10,11 @@ from functools import reduce
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.sizes import bad_size
+from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import alone
-from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
-from rnncc.codegen.target import Target
+from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
@@ -35,7 +36,7 @@ def emit_streaming(
     module: ir.Module,
     library: Library,
     calls: dict[str, ir.Function],
-    target: Target,
+    target: CpuTarget,
     single: ir.Function | None = None,
 ) -> dict[str, ir.Function]:
     """Add the functions that compute; each takes the weights first. By exported name.
@@ -51,11 +52,11 @@ def emit_streaming(
 class _Glue:
     """Writes one function after another; `emit` is of the one being written."""
 
-    emit: Emit
+    emit: CpuEmit
     part: Sequence[Value] = ()
 
     def __init__(
-        self, module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
+        self, module: ir.Module, library: Library, calls: dict[str, ir.Function], target: CpuTarget
     ) -> None:
         assert library.streaming is not None
         self.module, self.library, self.calls, self.target = module, library, calls, target
@@ -167,7 +168,7 @@ class _Glue:
         signature = ir.FunctionType(I32, [POINTER] * (1 + pointers) + [I64] * len(symbols))
         function = ir.Function(self.module, signature, f"{self.library.name}_{name}_given")
         function.attributes.add("nounwind")
-        self.emit = Emit.begin(function, self.target, symbols)
+        self.emit = CpuEmit.begin(function, self.target, symbols)
         self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
         if checked:
             whole = name.startswith("run")

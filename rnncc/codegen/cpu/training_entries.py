@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.tape_seal import TapeSeal
+from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team, alone
-from rnncc.codegen.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Emit, Value
-from rnncc.codegen.target import Target
+from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
@@ -28,7 +29,7 @@ BACKWARD = ("inputs", "parameters", "output_grads", "grads", "tape", "workspace"
 
 
 def emit_training(
-    module: ir.Module, library: Library, calls: dict[str, ir.Function], target: Target
+    module: ir.Module, library: Library, calls: dict[str, ir.Function], target: CpuTarget
 ) -> dict[str, ir.Function]:
     """Add the functions that compute; each takes the weights first. By exported name."""
     initial = {"init_parameters": _initial(module, library, target)}
@@ -40,7 +41,7 @@ def _passes(
     module: ir.Module,
     library: Library,
     calls: dict[str, ir.Function],
-    target: Target,
+    target: CpuTarget,
     team: bool = False,
 ) -> dict[str, ir.Function]:
     """Add forward and backward; `team`: for one of several threads."""
@@ -76,11 +77,11 @@ def _backward(glue: _Glue, call: ir.Function) -> ir.Function:
     return glue.finish(call, program.inputs, program.outputs, glue.seal.break_unless_refused)
 
 
-def _initial(module: ir.Module, library: Library, target: Target) -> ir.Function:
+def _initial(module: ir.Module, library: Library, target: CpuTarget) -> ir.Function:
     """Copies what the parameters start with to where the caller wants it; none may be NULL."""
     signature = ir.FunctionType(I32, [POINTER, POINTER])
     function = ir.Function(module, signature, f"{library.name}_init_parameters_entry")
-    emit = Emit.begin(function, target, [])
+    emit = CpuEmit.begin(function, target, [])
     b, (weights, parameters) = emit.b, function.args
     kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, ir.IntType(1)])
     copy = ir.Function(module, kind, "llvm.memcpy.p0.p0.i64")
@@ -98,7 +99,12 @@ class _Glue:
     """A function over structs that calls a program over tables."""
 
     def __init__(
-        self, module: ir.Module, library: Library, target: Target, name: str, blocks: Sequence[str]
+        self,
+        module: ir.Module,
+        library: Library,
+        target: CpuTarget,
+        name: str,
+        blocks: Sequence[str],
     ) -> None:
         assert library.training is not None
         types = [POINTER] * (1 + len(blocks)) + [I64] * len(library.symbols)
@@ -107,7 +113,7 @@ class _Glue:
         self.library, self.training = library, library.training
         pointers = self.function.args[: 1 + len(blocks)]
         self.blocks: dict[str, Value] = dict(zip(("weights", *blocks), pointers, strict=True))
-        self.emit = Emit.begin(self.function, target, library.symbols)
+        self.emit = CpuEmit.begin(self.function, target, library.symbols)
         self.emit.fail_if(bad_size(self.emit, library.bounds), BAD_SIZE)
         for block in blocks:
             if block != "workspace":
