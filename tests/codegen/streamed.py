@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from rnncc.codegen.cpu.entries import emit_module
-from rnncc.codegen.cpu.streaming_entries import POINTERS
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
+from rnncc.ir.entry_points import exported
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.types import NUMPY
@@ -33,8 +33,8 @@ class BareStream:
         self.timed = library.symbols
         self.untimed = [symbol for symbol in self.timed if symbol != "T"]
         self._calls = {
-            name: self._bind(f"{library.name}_{name}_given", name, POINTERS[name] + 1)
-            for name in POINTERS
+            name: self._bind(f"{library.name}_{name}_given", name, len(parameters) + 1)
+            for name, parameters in exported(library).items()
         }
         for name in ("workspace_bytes", "state_bytes"):
             self._calls[name] = self._bind(f"{library.name}_{name}", name, 0)

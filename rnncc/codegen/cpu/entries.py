@@ -13,24 +13,19 @@ from typing import Any
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.entry_points import emit_entry_point
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
-from rnncc.codegen.cpu.streaming_entries import BATCH, TIME, emit_streaming
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import alone
-from rnncc.codegen.cpu.training_entries import emit_training
 from rnncc.codegen.llvm.emit import I8, I32, POINTER
 from rnncc.codegen.llvm.user_functions import applied_text
-from rnncc.ir.dims import Largest
+from rnncc.ir.entry_points import BATCH, TIME, entry_points, size_functions
 from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
 from rnncc.planning.teamwork import CYCLE, Teamwork
 
-FUNCTIONS = {"run": 3}
-"""Exported functions that compute -> how many pointers they take in front of the sizes."""
-RUN_PART = {"run_part": 4}
-"""What several threads call together."""
 PART = 4
 """The place of a program's `part`: behind weights, tables and workspace."""
 SHORT = 8_000 * CYCLE
@@ -60,22 +55,20 @@ def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -
     code = Code(module, linked=_applied(library, target))
     shared = Shared(library.programs.values(), emit_kernel)
     calls = _programs(module, library, target, shared)
-    sizes = {"workspace_bytes": (library.workspace, library.symbols)}
-    if library.streaming is not None:
-        single = _single_step(module, library, target, shared)
-        code.entries |= emit_streaming(module, library, calls, target, single)
-        untimed = [symbol for symbol in library.symbols if symbol != TIME]
-        sizes["state_bytes"] = Largest([library.streaming.bytes]), untimed
-    elif library.training is not None:
-        code.entries |= emit_training(module, library, calls, target)
-        sizes["tape_bytes"] = Largest([library.training.tape]), library.symbols
-    else:
+    if len(calls) == 1:
         code.entries |= _emit_plain(library, calls["run"], target)
-    # a step of a stream is shorter than the whole sequence that bounds speak of
-    bounds = library.bounds if library.streaming is None else library.untimed_bounds(TIME)
-    for name, (size, symbols) in sizes.items():
-        emit_size(module, f"{library.name}_{name}", size, symbols, target, bounds)
-        code.sizes.append(name)
+    else:
+        single = None if "step" not in calls else _single_step(module, library, target, shared)
+        code.entries |= {
+            entry.name: emit_entry_point(
+                module, library, entry, calls, target, single if entry.name == "step" else None
+            )
+            for entry in entry_points(library)
+        }
+    for size in size_functions(library):
+        name = f"{library.name}_{size.name}"
+        emit_size(module, name, size.bytes, size.symbols, target, size.bounds)
+        code.sizes.append(size.name)
     if library.shared:
         worth = Teamwork.of(library.programs.values(), target.lanes)
         emit_threads(module, f"{library.name}_threads", worth, library.symbols, target)
@@ -122,7 +115,7 @@ def _single_step(
 
 
 def _emit_plain(library: Library, call: ir.Function, target: CpuTarget) -> dict[str, ir.Function]:
-    """Of a library of one program, which takes what the caller gives."""
+    """Of a library of one program: the caller's structs are its tables of pointers."""
     if not library.shared:
         return {"run": call}
     types = [t for number, t in enumerate(call.function_type.args) if number != PART]
