@@ -101,7 +101,7 @@ def build(
     init: Source | None = None,
     out: str | Path = ".",
     name: str | None = None,
-    products: Iterable[str] = ("so", "h", "py"),
+    products: Iterable[str] | None = None,
     max_input: int | str | None = None,
     **options: Any,
 ) -> Artifacts:
@@ -111,7 +111,8 @@ def build(
         net, init, options: as for `compile`, train=True among them.
         out: the folder to write into; made if need be.
         name: NAME; without it the file's stem.
-        products: which files, among so, h, py, o, a, pc, cmake.
+        products: which files, among so, h, py, o, a, pc, cmake; so, h and py without it. With
+            target="reference" among c, h: the source of a library that any C compiler takes.
         max_input: as for `compile`.
 
     Raises:
@@ -121,13 +122,15 @@ def build(
 
     with collections.seldom():
         from rnncc import pipeline
+        from rnncc.codegen import targets
         from rnncc.options import Options
         from rnncc.packaging.products import check_kinds, prepare, write_products
 
         with _limited(max_input):
             net, init = _read(net), _read(init)
             chosen = Options.of(net, {**options, "name": name})
-            kinds = check_kinds(products, chosen.name)
+            row = targets.row_of(chosen.target)
+            kinds = check_kinds(products, chosen.name, row.products, row.by_default)
             compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
         return write_products(compiled, Path(out), kinds)
 

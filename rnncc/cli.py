@@ -27,7 +27,7 @@ from rnncc.commands.options import (
     settle,
     source_options,
 )
-from rnncc.packaging.products import DEFAULT_KINDS, KINDS
+from rnncc.packaging.products import KINDS
 from rnncc.stages import SELDOM
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rnncc.packaging.compiled import Artifacts, Compiled
     from rnncc.sources import NetFile
 
-TEXTS = ("rnn", "kern", "llvm", "asm")
+TEXTS = ("rnn", "kern", "llvm", "asm", "c")
 EMITTED = (*TEXTS, "obj", "so")
 
 
@@ -106,13 +106,16 @@ def compile(
         _emit(net, init, out, emit, options)
         return
     from rnncc import pipeline
+    from rnncc.codegen import targets
     from rnncc.commands.tables import working
     from rnncc.packaging.products import check_kinds, prepare, write_products
     from rnncc.stages import show, timed
 
     before, started = time.process_time(), time.perf_counter()
     chosen = options_of(net, options)
-    kinds = check_kinds(["so"] if emit else _words(products) or DEFAULT_KINDS, chosen.name)
+    row = targets.row_of(chosen.target)
+    words = ["so"] if emit else _words(products) or None
+    kinds = check_kinds(words, chosen.name, row.products, row.by_default)
     if chosen.time_passes:
         show("start", before)  # Python itself and the command line
     with working(f"compiling {net}"):

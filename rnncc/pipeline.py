@@ -292,8 +292,12 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
     if kind == "kern":
         return "".join(f"{kernels.module}\n" for kernels in library.programs.values())
     target = target_of(options)
-    forms = target.write(library, describe(library, target))
-    return beside(lambda: forms()[kind]())()
+    finish = target.write(library, describe(library, target))
+    forms = beside(finish)()
+    if kind not in forms:
+        what = f"--target {options.target or 'of a CPU'} has no form {kind}"
+        raise CompileError("--emit", what, f"rnn, kern, {', '.join(forms)}")
+    return beside(forms[kind])()
 
 
 def _parts(program: Program, options: Options) -> list[Program]:

@@ -25,5 +25,5 @@ if os.environ.get("CI"):  # the same programs in every run; others are for devel
 def twice_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The hand-made model of tests/samples.py as a shared library."""
     path = tmp_path_factory.mktemp("twice") / "libtwice.so"
-    link_shared(samples.compiled().object_code, path, "twice", samples.TRIPLE)
+    link_shared(samples.compiled().code, path, "twice", samples.TRIPLE)
     return path

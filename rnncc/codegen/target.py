@@ -35,11 +35,6 @@ class Target(Protocol):
         """What a CPU must have beyond its architecture's baseline, as LLVM names it."""
         ...
 
-    @property
-    def has_threads(self) -> bool:
-        """Whether several threads can compute one call."""
-        ...
-
     # How data lies: asked by lowering, in elements where nothing else is said
 
     @property

@@ -34,7 +34,8 @@ CPU = Row(
     by_default=("so", "h", "py"),
     knobs=("cache", "vectors", "chains"),
 )
-TARGETS = {"cpu": CPU}
+REFERENCE = Row("rnncc.codegen.reference.target", products=("c", "h"), by_default=("c", "h"))
+TARGETS = {"cpu": CPU, "reference": REFERENCE}
 """What `--target` may name; anything else is an LLVM triple, for the CPU's."""
 
 

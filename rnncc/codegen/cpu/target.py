@@ -60,10 +60,6 @@ class CpuTarget:
         return needed(self)
 
     @property
-    def has_threads(self) -> bool:
-        return True
-
-    @property
     def lane_counts(self) -> list[int]:
         """How long vectors may be."""
         return [count for count in (4, 8, 16) if count < self.lanes] + [self.lanes]
