@@ -182,7 +182,8 @@ def compile_object(
         if meanwhile is not None:
             meanwhile()
         code = wait()
-    return Compiled(library.name, metadata, code, target.triple, options.tuning)
+    products = targets.row_of(options.target).products
+    return Compiled(library.name, metadata, code, target.triple, options.tuning, products)
 
 
 def _import_compiler(options: Options) -> None:

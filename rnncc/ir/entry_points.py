@@ -14,24 +14,11 @@ from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.ops.base import get_dim
+from rnncc.ir.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
 from rnncc.ir.streaming import StateSlot
 from rnncc.ir.training import GRAD, KEPT, SAVED, Training
 
-TIME, BATCH = "T", "N"
 START = Dim.of(0)
-
-PARAMETERS = {
-    "run": ("inputs", "outputs", "workspace"),
-    "step": ("inputs", "outputs", "state", "workspace"),
-    "state_init": ("inputs", "state", "workspace"),
-    "forward": ("inputs", "parameters", "outputs", "tape", "workspace"),
-    "backward": ("inputs", "parameters", "output_grads", "grads", "tape", "workspace"),
-    "init_parameters": ("parameters",),
-}
-"""The pointers that a function takes, in front of the sizes."""
-PART, PART_SUFFIX = "part", "_part"
-"""What a function takes that several threads call together, behind its other pointers, and the end
-of its name."""
 
 
 @dataclass(frozen=True)

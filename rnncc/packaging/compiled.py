@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+OBJECT_PRODUCTS = ("so", "h", "py", "o", "a", "pc", "cmake")
+"""Of object code: keys of `rnncc.packaging.products.KINDS`."""
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -18,6 +21,7 @@ class Compiled:
         code: a relocatable, position-independent object, or C; the weights included.
         triple: the machine it is for, or `reference` for C.
         tuning: settings of the code generator that differ from its model of the machine.
+        products: the files that can be made of it.
     """
 
     name: str
@@ -25,6 +29,7 @@ class Compiled:
     code: bytes
     triple: str
     tuning: Mapping[str, int] = field(default_factory=dict[str, int])
+    products: tuple[str, ...] = OBJECT_PRODUCTS
 
 
 @dataclass(frozen=True)

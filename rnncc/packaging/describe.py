@@ -14,10 +14,9 @@ from rnncc.ir.library import Library
 from rnncc.ir.streaming import Streaming
 from rnncc.ir.training import Training
 from rnncc.packaging.names import c_names
+from rnncc.packaging.prototypes import STRUCTS
 
 FORMAT = 2
-STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
-"""What follows `NAME_` in the names of the header's structs."""
 
 
 def describe(library: Library, target: Target) -> dict[str, Any]:

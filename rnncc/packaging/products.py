@@ -8,7 +8,7 @@ from pathlib import Path
 from rnncc.errors import CompileError
 from rnncc.packaging import texts
 from rnncc.packaging.ar import archive
-from rnncc.packaging.compiled import Artifacts, Compiled
+from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts, Compiled
 from rnncc.packaging.link import link_shared
 from rnncc.packaging.names import SYSTEM_HEADERS, SYSTEM_LIBRARIES, hides_module
 from rnncc.writing import create, staged
@@ -32,7 +32,7 @@ DEFAULT_KINDS = frozenset({"so", "h", "py"})
 def check_kinds(
     kinds: Iterable[str] | None,
     name: str,
-    possible: Iterable[str] = tuple(KINDS),
+    possible: Iterable[str] = OBJECT_PRODUCTS,
     by_default: Iterable[str] = DEFAULT_KINDS,
 ) -> set[str]:
     """The kinds as a set.
@@ -83,7 +83,7 @@ def write_products(
     Raises:
         CompileError: as for `check_kinds`; or the folder cannot be written, or linking fails.
     """
-    wanted = check_kinds(kinds, compiled.name)
+    wanted = check_kinds(kinds, compiled.name, compiled.products)
     try:
         with staged(out) as folder:
             written = _write(compiled, folder, wanted)

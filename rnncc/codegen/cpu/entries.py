@@ -21,9 +21,10 @@ from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import alone
 from rnncc.codegen.llvm.emit import I8, I32, POINTER
 from rnncc.codegen.llvm.user_functions import applied_text
-from rnncc.ir.entry_points import BATCH, TIME, entry_points, size_functions
+from rnncc.ir.entry_points import entry_points, size_functions
 from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
+from rnncc.ir.signatures import BATCH, TIME
 from rnncc.planning.teamwork import CYCLE, Teamwork
 
 PART = 4

@@ -20,9 +20,6 @@ from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, PO
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.dims import Dim
 from rnncc.ir.entry_points import (
-    BATCH,
-    PART,
-    TIME,
     Call,
     CheckSizes,
     Copy,
@@ -39,6 +36,7 @@ from rnncc.ir.entry_points import (
     Stored,
 )
 from rnncc.ir.library import Library
+from rnncc.ir.signatures import BATCH, PART, TIME
 from rnncc.ir.streaming import LINE
 
 _NULL = ir.Constant(POINTER, None)

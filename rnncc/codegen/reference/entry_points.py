@@ -25,7 +25,7 @@ from rnncc.ir.entry_points import (
     Step,
     Stored,
 )
-from rnncc.packaging.signatures import prototype
+from rnncc.packaging.prototypes import prototype
 
 NULL_POINTER, BAD_SIZE, BAD_TAPE = 1, 2, 6
 """Codes of rnncc.h."""

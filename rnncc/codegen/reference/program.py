@@ -153,7 +153,7 @@ class ProgramWriter:
                 case Row() | ShiftedRow():
                     value = owner.buffer
                 case For():
-                    value = owner.inits[list(owner.finals).index(value)]
+                    value = owner.inits[next(i for i, v in enumerate(owner.finals) if v is value)]
                 case Block():
                     loop = owner.parent_op()
                     assert isinstance(loop, For) and isinstance(value, BlockArgument)

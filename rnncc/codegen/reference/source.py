@@ -15,7 +15,7 @@ from rnncc.ir.entry_points import entry_points, size_functions
 from rnncc.ir.library import Library, params_of
 from rnncc.ir.ops.base import get_dim
 from rnncc.packaging.names import c_names
-from rnncc.packaging.signatures import size_names
+from rnncc.packaging.prototypes import size_names
 
 
 def write_source(library: Library, metadata: Mapping[str, Any]) -> str:

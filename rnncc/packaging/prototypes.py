@@ -6,16 +6,19 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
-from rnncc.ir.entry_points import PARAMETERS, PART, PART_SUFFIX, TIME
+from rnncc.ir.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
 from rnncc.packaging.names import c_names
 
+STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
+"""What follows `NAME_` in the names of the header's structs."""
 TYPES = {
-    **{f"{name}": f"const {{name}}_{name} *{name}" for name in ("inputs", "outputs", "parameters")},
-    **{f"{name}": f"const {{name}}_{name} *{name}" for name in ("output_grads", "grads")},
+    **{struct: f"const {{name}}_{struct} *{struct}" for struct in STRUCTS},
     **{name: f"void *{name}" for name in ("tape", "state", "workspace")},
     PART: f"const struct rnncc_part *{PART}",
 }
 """What functions take in front of the sizes, as the header declares it."""
+_FIXED = "\u00a0"
+"""A space at which no line ends."""
 
 
 def size_names(metadata: Mapping[str, Any]) -> list[str]:
@@ -32,6 +35,10 @@ def prototype(metadata: Mapping[str, Any], function: str) -> str:
         pairs = zip(metadata["symbols"], size_names(metadata), strict=True)
         untimed = own.startswith("state_")
         words += [f"int64_t {name}" for symbol, name in pairs if not untimed or symbol != TIME]
-    result = "int" if function in metadata["functions"] else "size_t"
-    text = f"{result} {metadata['name']}_{function}({', '.join(words) or 'void'})"
-    return textwrap.fill(text, 98, subsequent_indent="    ", break_long_words=False)
+    result = {"threads": "int64_t"}.get(function, "size_t")
+    result = "int" if function in metadata["functions"] else result
+    words = [word.replace(" ", _FIXED) for word in words]
+    head = f"{result}{_FIXED}{metadata['name']}_{function}"
+    text = f"{head}({', '.join(words) or 'void'})"
+    filled = textwrap.fill(text, 98, subsequent_indent="    ", break_long_words=False)
+    return filled.replace(_FIXED, " ")
