@@ -151,7 +151,7 @@ def _made_for(metadata: dict[str, Any]) -> str:
     text = f"cpu        {metadata['cpu']}, {metadata['target']}"
     if metadata["target"].startswith("x86_64") and not metadata["cpu"].startswith("x86-64"):
         text += " (--cpu x86-64-v3 or x86-64-v2 for others)"
-    elif not metadata["target"].startswith("x86_64") and metadata["cpu"] != "generic":
+    elif metadata["target"].startswith("aarch64") and metadata["cpu"] != "generic":
         text += " (--cpu generic for others)"
     return text
 

@@ -296,7 +296,7 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> str | bytes:
     finish = target.write(library, describe(library, target))
     forms = beside(finish)()
     if kind not in forms:
-        what = f"--target {options.target or 'of a CPU'} has no form {kind}"
+        what = f"code for {target.triple} has no form {kind}"
         raise CompileError("--emit", what, f"rnn, kern, {', '.join(forms)}")
     return beside(forms[kind])()
 

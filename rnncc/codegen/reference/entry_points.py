@@ -94,7 +94,7 @@ class EntryWriter:
                 if isinstance(target, Field):
                     check = [f"if ({place} == NULL)", f"    return {NULL_POINTER};"]
                 held = self._pointer(source)
-                return [*check, f"memcpy({place}, {held}, (size_t)({c.size(size)}));"]
+                return [*check, f"memcpy({place}, {held}, (size_t){c.factor(size)});"]
             case Keep(pointer, place):
                 kept = self._pointer(pointer)
                 check = [f"if ({kept} == NULL)", f"    return {NULL_POINTER};"]
@@ -146,12 +146,10 @@ class EntryWriter:
             case Place("weights", offset):
                 return self.params[int(offset)]
             case Place(block, offset):
-                text = f"(unsigned char *){block}"
-                if offset != 0:
-                    text = f"{text} + {c.size(offset)}"
-                if kind is None:
-                    return text
-                return f"({kind} *)({text})"
+                if offset == 0:
+                    return block
+                text = f"(unsigned char *){block} + {c.size(offset)}"
+                return text if kind is None else f"({kind} *)({text})"
 
     def _seal(self, act: str, entry: EntryPoint) -> list[str]:
         seal = f"rnncc_seal(&{self.name}_tape_seal, sizes, {len(entry.symbols)})"

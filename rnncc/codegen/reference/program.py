@@ -107,8 +107,7 @@ class ProgramWriter:
             if op.y in self.live:
                 text = self._begin_of(op)
                 self.names[op.y] = self._name(op.label.data)
-                line = f"{_kind(op.y)} *const {self.names[op.y]} = {text};"
-                lines += [line] if len(line) < 92 else line.replace(" = ", " =@    ", 1).split("@")
+                lines += _pointer(op.y, self.names[op.y], text)
         return lines
 
     def _begin_of(self, op: Buffer) -> str:
@@ -188,7 +187,7 @@ class ProgramWriter:
     def _row(self, op: Row | ShiftedRow) -> list[str]:
         if op.y not in self.live:
             return []
-        kind, base = c.C_TYPES[buffer_dtype(op.y)], self.names[op.buffer]
+        base = self.names[op.buffer]
         index, stride = get_dim(op.index), get_dim(op.stride)
         if isinstance(op, ShiftedRow):
             index = index + op.step.data
@@ -198,8 +197,7 @@ class ProgramWriter:
             edge = f"{c.size(get_dim(op.index))} == {c.size(get_dim(op.edge))}"
             text = f"{edge} ? {self.names[op.init]} : {text}"
         self.names[op.y] = self._name(f"{self.label_of(op.y)}_row")
-        line = f"{kind} *const {self.names[op.y]} = {text};"
-        return [line] if len(line) < 92 else line.replace(" = ", " =@    ", 1).split("@")
+        return _pointer(op.y, self.names[op.y], text)
 
     def _place(self, value: SSAValue, index: Dim, stride: Dim) -> str:
         """Where a row begins, in its ring where the buffer keeps one."""
@@ -381,6 +379,13 @@ def _kind(value: SSAValue) -> str:
 def _is_skippable(value: SSAValue) -> bool:
     op = value.owner
     return isinstance(op, Buffer) and op.role.data == "output" and op.stand_in == 0
+
+
+def _pointer(value: SSAValue, name: str, text: str) -> list[str]:
+    """The declaration of a pointer that stays."""
+    head = f"{_kind(value)} *const {name} ="
+    long = len(head) + len(text) > 90
+    return [head, f"    {text};"] if long else [f"{head} {text};"]
 
 
 def _joined(head: str, lines: list[str]) -> list[str]:

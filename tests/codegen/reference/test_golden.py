@@ -81,3 +81,16 @@ def test_control(case: Path, tmp_path: Path) -> None:
     got = built(case / "net.pb", tmp_path, case / "init.pb", **options).run(inputs)
     for name, want in arrays_of(case, "out:").items():
         np.testing.assert_allclose(got[name], want, 1e-5, 1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("case", cases([c for c in CONTROL if not stage(c)]))
+def test_control_gradients(case: Path, tmp_path: Path) -> None:
+    weights, inputs = arrays_of(case, "weight:"), inputs_of(case)
+    options = {"shapes": shapes_of(inputs), "max_iterations": LIMIT}
+    options |= {"outputs_with_grads": list(weights)}
+    if not weights:
+        pytest.skip("nothing has a gradient")
+    model = built_to_train(case / "net.pb", tmp_path, case / "init.pb", **options)
+    other = rnncc.compile(case / "net.pb", case / "init.pb", train=True, **options)
+    want, got = (one.backward(one.forward(inputs)[1], weights) for one in (other, model))
+    check_close(want, got)

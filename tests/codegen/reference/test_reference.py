@@ -12,6 +12,7 @@ from hypothesis import given
 from rnncc_runtime import Model, RunError
 
 import rnncc
+from rnncc.cli import main
 from rnncc.errors import CompileError
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
@@ -193,3 +194,17 @@ def test_what_it_refuses(tmp_path: Path) -> None:
     program = b.finish({"y": b.exp(b.input("x", (N,), "f64"))})
     with pytest.raises(CompileError, match="is float64: not supported"):
         source_of(program, tmp_path)
+
+
+def test_the_command_writes_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    net = [str(LSTM / "net.pb"), "--init", str(LSTM / "init.pb"), "--target", "reference"]
+    assert main(["compile", *net, "--name", "net", "-o", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.c", "net.h"]
+    source = (tmp_path / "net.c").read_text()
+    assert max(map(len, source.splitlines())) <= 120
+    assert "@" not in source
+    capsys.readouterr()
+    assert main(["compile", *net, "--name", "net", "--emit", "c"]) == 0
+    assert capsys.readouterr().out.strip() == source.strip()
+    assert main(["compile", *net, "--emit", "asm"]) == 2
+    assert "has no form asm" in capsys.readouterr().err
