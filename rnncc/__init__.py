@@ -84,16 +84,13 @@ def compile(
     Raises:
         CompileError: the net is damaged, wrong, or has what rnncc does not support.
     """
-    from rnncc.stages import collections
+    from rnncc.driver import in_memory
+    from rnncc.options import Options
 
-    with collections.seldom():
-        from rnncc import pipeline
-        from rnncc.options import Options
-
-        with _limited(max_input):
-            net, init = _read(net), _read(init)
-            chosen = Options.of(net, {**options, "train": train})
-            return pipeline.compile_in_memory(net, init, chosen)
+    with _limited(max_input):
+        net, init = _read(net), _read(init)
+        chosen = Options.of(net, {**options, "train": train})
+        return in_memory.compile_in_memory(net, init, chosen)
 
 
 def build(
@@ -118,21 +115,18 @@ def build(
     Raises:
         CompileError: as for `compile`; or no linker is found; or a file cannot be written.
     """
-    from rnncc.stages import collections
+    from rnncc.codegen import targets
+    from rnncc.driver import compiling
+    from rnncc.options import Options
+    from rnncc.packaging.products import check_kinds, prepare, write_products
 
-    with collections.seldom():
-        from rnncc import pipeline
-        from rnncc.codegen import targets
-        from rnncc.options import Options
-        from rnncc.packaging.products import check_kinds, prepare, write_products
-
-        with _limited(max_input):
-            net, init = _read(net), _read(init)
-            chosen = Options.of(net, {**options, "name": name})
-            row = targets.row_of(chosen.target)
-            kinds = check_kinds(products, chosen.name, row.products, row.by_default)
-            compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
-        return write_products(compiled, Path(out), kinds)
+    with _limited(max_input):
+        net, init = _read(net), _read(init)
+        chosen = Options.of(net, {**options, "name": name})
+        row = targets.row_of(chosen.target)
+        kinds = check_kinds(products, chosen.name, row.products, row.by_default)
+        compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
+    return write_products(compiled, Path(out), kinds)
 
 
 def _limited(most: int | str | None) -> AbstractContextManager[None]:

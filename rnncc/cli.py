@@ -28,7 +28,6 @@ from rnncc.commands.options import (
     source_options,
 )
 from rnncc.packaging.products import KINDS
-from rnncc.stages import SELDOM
 
 if TYPE_CHECKING:
     from rnncc.options import Options
@@ -37,6 +36,8 @@ if TYPE_CHECKING:
 
 TEXTS = ("rnn", "kern", "llvm", "asm", "c")
 EMITTED = (*TEXTS, "obj", "so")
+GC_THRESHOLD = 500_000
+"""New objects before Python looks for garbage."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -61,10 +62,10 @@ cli.add_command(bench)
     help=f"Files to write, of {', '.join(KINDS)}; so,h,py without it.",
 )
 @click.option("--emit", type=click.Choice(EMITTED), help="Write one form of the net instead.")
-@click.option("--stop-after", metavar="PASS", help="With --emit rnn or kern: the last pass run.")
-@click.option("--dump-ir", metavar="DIR", help="Write the IR after every pass.")
-@click.option("--time-passes", is_flag=True, help="Print the time of every pass.")
-@click.option("--verify-each", is_flag=True, help="Verify the IR after every pass.")
+@click.option("--stop-after", metavar="STEP", help="With --emit rnn or kern: the last step run.")
+@click.option("--dump-ir", metavar="DIR", help="Write the IR after every step.")
+@click.option("--time-passes", is_flag=True, help="Print the time of every step.")
+@click.option("--verify-each", is_flag=True, help="Verify the IR after every step.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what was written and how long it took.")
 @click.option(
     "--threads", is_flag=True, help="Also make NAME_run_part: one call by several threads."
@@ -105,21 +106,23 @@ def compile(
     if emit in (*TEXTS, "obj"):
         _emit(net, init, out, emit, options)
         return
-    from rnncc import pipeline
+    before, started = time.process_time(), time.perf_counter()
     from rnncc.codegen import targets
     from rnncc.commands.tables import working
+    from rnncc.driver import compiling
+    from rnncc.driver.trace import show, timed
     from rnncc.packaging.products import check_kinds, prepare, write_products
-    from rnncc.stages import show, timed
 
-    before, started = time.process_time(), time.perf_counter()
+    imported = time.perf_counter()
     chosen = options_of(net, options)
     row = targets.row_of(chosen.target)
     words = ["so"] if emit else _words(products) or None
     kinds = check_kinds(words, chosen.name, row.products, row.by_default)
     if chosen.time_passes:
         show("start", before)  # Python itself and the command line
+        show("imports", imported - started)
     with working(f"compiling {net}"):
-        compiled = pipeline.compile_object(net, init, chosen, lambda: prepare(kinds))
+        compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
         with timed(chosen.time_passes, "write"):
             written = write_products(compiled, out or Path(), kinds)
     if chosen.time_passes:
@@ -177,16 +180,17 @@ def run(
     **options: Any,
 ) -> None:
     """Run a net or a compiled library on arrays; without -o, print a summary of the outputs."""
-    from rnncc.commands import arrays, running
+    from rnncc import arrays
+    from rnncc.commands import running
 
     given = running.read_arrays(inputs)
     if (library := running.library_in(net_or_library)) is not None:
         model = running.load(library)
     else:
-        from rnncc import pipeline
+        from rnncc.driver import in_memory
 
         chosen = options_of(net_or_library, {**options, "threads": threads > 1})
-        model = pipeline.compile_in_memory(net_or_library, init, chosen)
+        model = in_memory.compile_in_memory(net_or_library, init, chosen)
     results = running.compute(model, given, threads)
     if out is None:
         running.print_arrays(results)
@@ -344,18 +348,26 @@ def ops(onnx: bool, as_json: bool) -> None:
 def _emit(
     net: NetFile, init: NetFile | None, out: Path | None, kind: str, options: dict[str, Any]
 ) -> None:
-    """Write one form of the net to a file; texts without a file to stdout."""
-    from rnncc import pipeline
+    """Write one form of the net to a file; texts without a file to stdout.
+
+    With `rnn` in NAME.rnn.mlir goes NAME.npz, the parameters, from which it is compiled again.
+    """
+    from rnncc import arrays
     from rnncc.commands.tables import print_bytes
+    from rnncc.driver import compiling
+    from rnncc.options import stem_of
     from rnncc.writing import write_file
 
     chosen = options_of(net, options)
-    made = pipeline.emit(net, init, chosen, kind)
-    if isinstance(made, bytes) or out is not None:
-        path = out or Path(f"{chosen.name}.o")
-        write_file(path, made)
-    else:
-        print_bytes(f"{made}\n".encode())
+    emitted = compiling.emit(net, init, chosen, kind)
+    content = emitted.content
+    if isinstance(content, str) and out is None:
+        print_bytes(content.encode())
+        return
+    path = out or Path(f"{chosen.name}.o")
+    write_file(path, content)
+    if emitted.arrays:
+        arrays.write(emitted.arrays, path.with_name(f"{stem_of(path)}.npz"))
 
 
 def _words(text: str | None) -> list[str]:
@@ -370,6 +382,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     # What a short process makes lives until its end: looking for garbage then and at the end is a
     # fifth of a compile.
-    gc.set_threshold(SELDOM)
+    gc.set_threshold(GC_THRESHOLD)
     atexit.register(gc.freeze)
     return console.run_process(cli) if arguments is None else console.run(cli, arguments)

@@ -164,7 +164,7 @@ class Prepared(_BackendRep):
             return partial(run, program)
         from rnncc_runtime import Model
 
-        from rnncc.pipeline import compile_in_memory
+        from rnncc.driver.in_memory import compile_in_memory
 
         model = compile_in_memory(program, None, Options.of(program, {}))
         assert isinstance(model, Model), "it is not compiled for training"

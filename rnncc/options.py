@@ -41,10 +41,10 @@ class Options:
         target: an LLVM triple; None is this machine.
         cpu: an LLVM CPU name or "native"; None is native for this machine, else the baseline.
         seed: of the random fills of an init net.
-        stop_after: the pass whose result `emit` shows; None is the last.
-        dump_ir: a folder that gets the IR after every pass.
-        time_passes: print the time of every pass to stderr.
-        verify_each: verify the IR after every pass.
+        stop_after: the step whose result `emit` shows; None is the last.
+        dump_ir: a folder that gets the IR after every step.
+        time_passes: print the time of every step to stderr.
+        verify_each: verify the IR after every step.
         train: compile forward and backward instead of inference.
         recompute: what backward computes again: `none`, `all`, `auto`, or names of values,
             separated by commas.
@@ -184,7 +184,12 @@ def _checked_name(name: Any) -> str:
     return name
 
 
+def stem_of(path: Path) -> str:
+    """A file's name without what says its format: `net` of `net.pb` and of `net.rnn.mlir`."""
+    return path.stem.removesuffix(".rnn")
+
+
 def _name_of(net: object) -> str:
     """The file's stem or the message's own name, as a C identifier."""
-    name = Path(net).stem if isinstance(net, (str, Path)) else getattr(net, "name", "")
+    name = stem_of(Path(net)) if isinstance(net, (str, Path)) else getattr(net, "name", "")
     return library_name(name) if isinstance(name, str) and name else "net"

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from rnncc.driver.compiling import build_library
 from rnncc.netdef import NetDef
 from rnncc.options import Options
-from rnncc.pipeline import build_library, import_source
 from tests.frontends.caffe2.nets import op
 from tests.frontends.onnx.models import graph, info, model, node
 
@@ -151,7 +151,7 @@ def caffe2_net(length: int) -> NetDef:
 def build(net: Any, **options: Any) -> None:
     """Up to planned kernels, without code."""
     chosen = Options(name="m", **options)
-    build_library(import_source(net, None, chosen), chosen)
+    build_library(net, None, chosen)
 
 
 def main() -> None:

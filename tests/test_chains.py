@@ -15,8 +15,8 @@ from rnncc_runtime import Pool
 import rnncc
 from rnncc.ir.order import post_order
 from rnncc.options import Options
-from rnncc.pipeline import emit
 from tests.chains import FAMILIES, build, caffe2_net
+from tests.compiling import text_of
 
 Array = np.ndarray[Any, Any]
 FRAMES = 150
@@ -86,7 +86,7 @@ def test_kernels_of_a_large_program(
     with Pool(threads) as pool:
         got = rnncc.compile(net, threads=threads > 1).run({"x": x}, pool=pool)["y"]
     np.testing.assert_allclose(got, want, 1e-5)
-    text = emit(net, None, Options(name="m"), "llvm")
+    text = text_of(net, None, Options(name="m"), "llvm")
     assert isinstance(text, str)
     kernels = text.count("define internal void @m_kernel_")
     assert 1 <= kernels <= 6 and text.count("@m_kernel_") > 100

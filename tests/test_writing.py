@@ -7,16 +7,21 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import rnncc
-from rnncc import cells, pipeline
+from rnncc import cells
+from rnncc.driver.trace import run
 from rnncc.errors import CompileError, InternalError
 from rnncc.options import Options
+from rnncc.stages import ir_text
+from rnncc.stages.compilation import Compilation, Step
 from rnncc.writing import replacing, staged, write_file, write_new, writing
+from tests.compiling import text_of
 
 
 @contextmanager
@@ -199,50 +204,39 @@ def test_linkers_that_fail(
     assert list(out.iterdir()) == []
 
 
-class Broken:
-    """What a pass fails on, and cannot even be printed."""
+def blamed(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The error of a step that fails."""
 
-    name, source = "net", "net.pb"
-
-    def __init__(self, text: str | None) -> None:
-        self.text = text
-
-    def __str__(self) -> str:
-        if self.text is None:
-            raise RuntimeError("broken")
-        return self.text
-
-
-def blamed(program: Any) -> str:
-    """The error of a pass that fails on a program."""
-    with (
-        pytest.raises(InternalError) as error,
-        pipeline._Run(Options()).timed("fuse", program),
-    ):
+    def fail(compilation: Compilation) -> None:
         raise KeyError("oops")
+
+    program = cells.elman(2, 2)
+    c = Compilation(Options(name="net"), programs={"net": replace(program, source="net.pb")})
+    with pytest.raises(InternalError) as error:
+        run(c, [Step("fuse", fail, "it fails")])
     return str(error.value)
 
 
-def test_the_ir_of_a_failed_pass(out: Path, victim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ir_of_a_failed_step(out: Path, victim: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(out))
     (out / "rnncc-net-fuse.mlir").symlink_to(victim)
-    text = "größe \udcff"
-    told = blamed(Broken(text))
-    start = "pass 'fuse' failed on net.pb; its IR is in "
-    assert told.startswith(start)
+    start = "step 'fuse' failed on net.pb; its IR is in "
+    failure = blamed(monkeypatch)
+    assert failure.startswith(start)
     assert victim.read_text() == "precious"
-    dump = Path(told.removeprefix(start))
-    assert dump.parent == out and dump.read_bytes() == "größe \\udcff\n".encode()
-    for program in (Broken(None), Broken("text")):
-        monkeypatch.setattr(tempfile, "tempdir", str(out / "none"))
-        assert blamed(program).startswith(
-            "pass 'fuse' failed on net.pb; its IR could not be written: "
-        )
+    dump = Path(failure.removeprefix(start))
+    assert dump.parent == out and dump.read_text().startswith("builtin.module")
+    unwritten = "step 'fuse' failed on net.pb; its IR could not be written: "
+    with monkeypatch.context() as patch:
+        patch.setattr(ir_text, "write", lambda *_: [].pop())
+        assert blamed(patch).startswith(unwritten)
+    monkeypatch.setattr(tempfile, "tempdir", str(out / "none"))
+    assert blamed(monkeypatch).startswith(unwritten)
 
 
 def test_dumps_replace_links(out: Path, victim: Path) -> None:
-    for name in ("01-import", "01-drop-stops"):
+    for name in ("01-read", "02-drop-stops"):
         (out / f"{name}.mlir").symlink_to(victim)
-    pipeline.emit(cells.elman(2, 2), None, Options(dump_ir=out), "rnn")
+    text_of(cells.elman(2, 2), None, Options(dump_ir=out), "rnn")
     assert victim.read_text() == "precious"
     assert not any(path.is_symlink() for path in out.iterdir())

@@ -48,14 +48,14 @@ def library_of(case: Case, precision: str = "fp32") -> Library:
     Raises:
         CompileError: the net cannot be compiled.
     """
-    from rnncc import pipeline
+    from rnncc.driver import compiling
 
     net, init = nets.source(case)
     given: dict[str, Any] = {"train": case.mode == "train", "seed": case.seed}
     if precision != "fp32":
         given["precision"] = precision
     options = Options.of(net, given)
-    return pipeline.build_library(pipeline.import_source(net, init, options), options)
+    return compiling.build_library(net, init, options)
 
 
 def bounds(library: Library, case: Case, ceilings: Ceilings) -> list[Bound]:

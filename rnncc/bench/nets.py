@@ -5,12 +5,11 @@ All contenders compute with the same parameters, in the letters and layouts of `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-from rnncc_runtime import TensorSpec
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
@@ -18,6 +17,7 @@ from rnncc.bench.cases import NET, Case
 from rnncc.cells import graves_lstm, gru, lstm, milstm
 from rnncc.cells.activations import gate_activation, layer_activation
 from rnncc.cells.lstm_cell import lstm_states
+from rnncc.driver.drawn import lengths, normal
 from rnncc.ir.build import Build
 from rnncc.ir.composites import softmax
 from rnncc.ir.program import Program
@@ -45,11 +45,11 @@ def build(case: Case) -> Program:
         if array.ndim == 1:
             array[:] = array + rng.normal(0.0, 0.1, array.shape)
     if case.lengths:
-        add_lengths(program)
+        addlengths(program)
     return program
 
 
-def add_lengths(program: Program) -> None:
+def addlengths(program: Program) -> None:
     """Another input, lengths i32 [N]: from step lengths[n] on states stay, and rows of y are 0."""
     net, (scan,) = program.net, scans_of(program.net.body.block)
     batch, loop = dims_of(scan.ys[0])[1], Loop(scan)
@@ -121,37 +121,14 @@ def parameters(case: Case) -> dict[str, Array]:
     return arrays
 
 
-def drawn(
-    specs: Mapping[str, TensorSpec], sizes: Mapping[str, int], ragged: bool = False
-) -> dict[str, Array]:
-    """Normal arrays; whole numbers as lengths: all T, or uniform in 1..T."""
-    arrays: dict[str, Array] = {}
-    most = sizes.get("T", 1)
-    rng = np.random.default_rng(0)
-    for name, spec in specs.items():
-        shape = [size.evaluate(sizes) for size in spec.sizes]
-        arrays[name] = _normal(shape)
-        if spec.dtype.kind != "f":
-            arrays[name] = _lengths(rng, shape, most, ragged).astype(spec.dtype)
-    return arrays
-
-
 def inputs(case: Case) -> dict[str, Array]:
     """X [T, N, H], for a decoder memory [S, N, H], and lengths [N], as `drawn` draws them."""
     sizes = case.dims
-    made = {"x": _normal([sizes["T"], sizes["N"], case.units])}
+    made = {"x": normal([sizes["T"], sizes["N"], case.units])}
     if case.cell == "attention_lstm":
-        made["memory"] = _normal([sizes["S"], sizes["N"], case.units])
+        made["memory"] = normal([sizes["S"], sizes["N"], case.units])
     if case.lengths:
         rng = np.random.default_rng(0)
-        drawn = _lengths(rng, [sizes["N"]], sizes["T"], case.ragged)
-        made["lengths"] = drawn.astype(np.int32)
+        steps = lengths(rng, [sizes["N"]], sizes["T"], case.ragged)
+        made["lengths"] = steps.astype(np.int32)
     return made
-
-
-def _lengths(rng: np.random.Generator, shape: list[int], most: int, ragged: bool) -> Array:
-    return rng.integers(min(1, most) if ragged else most, most, shape, endpoint=True)
-
-
-def _normal(shape: list[int]) -> Array:
-    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)

@@ -10,7 +10,7 @@ from typing import Any
 from rnncc.bench.cases import Case
 from rnncc.bench.peers import Contender
 from rnncc.bench.processes import Left, Process, Processes
-from rnncc.bench.timing import Times, alternate
+from rnncc.driver.timing import Times, alternate
 from rnncc.errors import CompileError
 
 Told = Callable[[str], object]

@@ -106,8 +106,8 @@ def _ours(library: Library) -> dict[str, Dim | Largest]:
 
 
 def _planned(layer: Layer) -> list[Library]:
-    from rnncc import pipeline
+    from rnncc.driver import compiling
     from rnncc.options import Options
 
     every = (Options(name=layer.name, train=train) for train in (False, True))
-    return [pipeline.build_library(layer.copy(), options) for options in every]
+    return [compiling.build_library(layer, None, options) for options in every]

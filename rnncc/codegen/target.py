@@ -6,13 +6,30 @@ A target is a folder beside this file and a row of `rnncc.codegen.targets`; noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from rnncc.ir.library import Library
 
 Forms = Mapping[str, Callable[[], str | bytes]]
-"""The forms of a library's code, such as `asm` and `obj`, each made when it is asked for."""
+"""The forms of a library's code, each made when it is asked for: first a text, such as `llvm`."""
+
+
+@dataclass(frozen=True)
+class Code:
+    """A library as a target has written it.
+
+    Attributes:
+        text: in the language that it is written in; `suffix`: of a file that holds that.
+        finish: the rest of the work, in any thread.
+        symbols: of code for this process: exported function, without the library's name -> symbol.
+    """
+
+    text: str
+    suffix: str
+    finish: Callable[[], Forms]
+    symbols: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Target(Protocol):
@@ -78,8 +95,13 @@ class Target(Protocol):
         """The form that products are made of."""
         ...
 
-    def write(self, library: Library, metadata: dict[str, Any]) -> Callable[[], Forms]:
-        """Write a library's code; what is returned finishes it, in any thread."""
+    def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
+        """Write a library's code.
+
+        Args:
+            in_memory: for this process: functions take their weights as a first argument, and the
+                target's module loads the product.
+        """
         ...
 
     def check_runs_here(self) -> None:
@@ -88,11 +110,4 @@ class Target(Protocol):
         Raises:
             CompileError: with what is missing.
         """
-        ...
-
-    def write_in_memory(
-        self, library: Library, metadata: dict[str, Any]
-    ) -> tuple[dict[str, str], Callable[[], bytes]]:
-        """Code that takes its weights as a first argument: exported name -> symbol, and the rest of
-        the work, which gives what `load` of the target's module takes."""
         ...

@@ -17,7 +17,7 @@ class Row:
 
     Attributes:
         module: has `resolve(triple, cpu, knobs) -> Target` and, where code runs in this process,
-            `load(code)`, whose result has `get_function_address(symbol)`.
+            `load(product)`, whose result has `get_function_address(symbol)`.
         products: the files that it makes; `by_default` without a choice.
         knobs: settings that change how fast code is, and no bit of its results (`--tune`).
     """
@@ -61,9 +61,9 @@ def resolve(
     return _module(target).resolve(triple, cpu, knobs or {})
 
 
-def load(target: str, code: bytes) -> Any:
-    """Code of `Target.write_in_memory` in this process, by the target or triple of its metadata."""
-    return _module(target).load(code)
+def load(target: str, product: bytes) -> Any:
+    """A product for this process, by the target or triple of its metadata."""
+    return _module(target).load(product)
 
 
 def prepare(target: str | None) -> None:

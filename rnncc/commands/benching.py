@@ -11,7 +11,6 @@ from pathlib import Path
 
 import click
 
-from rnncc import pipeline
 from rnncc.bench import peers
 from rnncc.bench.cases import NET, SUITES, Case, cases_of
 from rnncc.bench.chart import draw
@@ -28,6 +27,7 @@ from rnncc.ir.library import Library
 from rnncc.options import PRECISIONS, Options
 from rnncc.planning.teamwork import Teamwork
 from rnncc.sizes import parse_sizes
+from rnncc.stages.reading import import_source
 from rnncc.writing import write_file
 
 USUAL = {"T": 100}
@@ -110,7 +110,7 @@ def net_case(path: str, chosen: Chosen) -> Case:
     mode = "train" if chosen.train else "run"
     init = None if chosen.init is None else str(chosen.init)
     case = Case(NET, mode=mode, net=path, init=init, seed=chosen.seed, ragged=chosen.ragged)
-    program = pipeline.import_source(path, init, Options.of(path, {"seed": chosen.seed}))
+    program = import_source(path, init, Options.of(path, {"seed": chosen.seed}))
     symbols = program.symbols
     sizes = parse_sizes(chosen.at, symbols, "--for")
     return replace(case, sizes=tuple((s, sizes.get(s, USUAL.get(s, 1))) for s in symbols))

@@ -92,9 +92,9 @@ def _nets(argument: Argument) -> list[NetDef]:
 
 def interface_of(net: NetFile, init: NetFile | None, options: Options) -> Report:
     """Symbols, inputs, outputs and parameters of what a file is imported as."""
-    from rnncc import pipeline
+    from rnncc.stages.reading import import_source
 
-    program = pipeline.import_source(net, init, options)
+    program = import_source(net, init, options)
     parameters = {name: op.y for name, op in program.params.items()}
     return {
         "symbols": list(program.symbols),

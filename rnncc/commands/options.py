@@ -34,7 +34,12 @@ MAX_INPUT = click.option(
 )
 NET = click.argument("net", type=click.Path(path_type=Path), callback=settle)
 INIT = click.option(
-    "--init", type=click.Path(path_type=Path), callback=settle, help="The net of parameters."
+    "--init",
+    "--params",
+    "init",
+    type=click.Path(path_type=Path),
+    callback=settle,
+    help="The net of parameters; of a net in .mlir the .npz beside it.",
 )
 MEMORY_BUDGET = click.option(
     "--memory-budget",

@@ -32,9 +32,9 @@ def report_of(
     Raises:
         CompileError: the net cannot be compiled, or `plan_for` names no sizes of it.
     """
-    from rnncc import pipeline
+    from rnncc.driver import compiling
 
-    library = pipeline.build_library(pipeline.import_source(net, init, options), options)
+    library = compiling.build_library(net, init, options)
     programs = [(title, one, make_plan(one)) for title, one in library.programs.items()]
     sizes = parse_sizes(plan_for, library.symbols)
     report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)

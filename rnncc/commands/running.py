@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from rnncc_runtime import Model, Pool, TrainableModel, load
 
-from rnncc.commands import arrays
-from rnncc.commands.arrays import Array, Arrays
+from rnncc import arrays
+from rnncc.arrays import Array, Arrays
 from rnncc.commands.tables import print_table, shape_text
 from rnncc.errors import CompileError
 from rnncc.sources import NetFile

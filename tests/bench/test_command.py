@@ -11,9 +11,9 @@ from rnncc_runtime import TensorSpec
 
 from rnncc.bench import machine
 from rnncc.bench.cases import SUITES
-from rnncc.bench.nets import drawn
 from rnncc.cli import main
 from rnncc.commands import benching
+from rnncc.driver.drawn import drawn
 
 ROOT = Path(__file__).parents[2]
 NET = [str(ROOT / "examples/lstm.pbtxt"), "--init", str(ROOT / "examples/lstm_init.pbtxt")]

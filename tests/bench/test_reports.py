@@ -13,8 +13,8 @@ from rnncc.bench.chart import draw
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.peers import Contender
 from rnncc.bench.running import Effort, Result
-from rnncc.bench.timing import Times
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
+from rnncc.driver.timing import Times
 
 Capture = pytest.CaptureFixture[str]
 CEILINGS = Ceilings(16, {"L1": 32768}, {"f32": 1e11}, [(8192, 4e11), (1 << 25, 2e10)])

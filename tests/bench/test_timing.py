@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rnncc.bench.timing import Times, alternate
+from rnncc.driver.timing import Times, alternate
 
 
 def test_times() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import rnncc
-from rnncc import pipeline
 from rnncc.cells import graves_lstm, gru, lstm, memory_report
+from rnncc.driver import compiling
 from rnncc.options import Options
 from tests.cells.helpers import inputs_of
 
@@ -39,7 +39,7 @@ def test_their_formulas(options: Any, factor: int, back: int) -> None:
 def test_ours_is_the_plan() -> None:
     layer, sizes = graves_lstm(8, H), {"T": T, "N": N}
     inference, training = (
-        pipeline.build_library(layer.copy(), Options(train=train)) for train in (False, True)
+        compiling.build_library(layer, None, Options(train=train)) for train in (False, True)
     )
     assert training.training is not None
     want: dict[str, Any] = {

@@ -21,13 +21,8 @@ LATEST = 60
 
 def main() -> None:
     """Answer requests until there are no more."""
-    import rnncc.cli
-    import rnncc.commands.checking
-    import rnncc.commands.demo
-    import rnncc.pipeline
     from rnncc.codegen.cpu.machines import resolve_target
 
-    rnncc.pipeline._import_compiler(rnncc.pipeline.Options())
     resolve_target()
     for line in sys.stdin:
         request = json.loads(line)

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rnncc import arrays
 from rnncc.cli import main
-from rnncc.commands import arrays
 from rnncc.errors import CompileError
 from rnncc.sources import limited
 

@@ -249,7 +249,7 @@ def test_a_fault_of_ours_is_one_line_too(monkeypatch: pytest.MonkeyPatch, capsys
         raise KeyError("oops")
 
     monkeypatch.delenv("RNNCC_DEBUG", raising=False)
-    monkeypatch.setattr("rnncc.pipeline.compile_object", broken)
+    monkeypatch.setattr("rnncc.driver.compiling.compile_object", broken)
     assert main(["compile", NET, *INIT]) == 1
     told = capsys.readouterr().err
     assert told == "rnncc: error: internal error: KeyError: 'oops' (RNNCC_DEBUG=1 shows where)\n"

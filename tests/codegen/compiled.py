@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from rnncc import pipeline
 from rnncc.codegen.cpu.entries import emit_module
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
@@ -20,7 +19,9 @@ from rnncc.ir.library import Library
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY
 from rnncc.options import Options
+from rnncc.stages.reading import import_source
 from tests.codegen.guarded import Guards
+from tests.compiling import lower
 from tests.golden import Arrays
 
 
@@ -80,8 +81,6 @@ def _table(addresses: list[int | None]) -> Any:
 def bare_net(case: Path, cpu: str | None = None) -> tuple[Program, Bare]:
     """A golden case through the whole pipeline; the program as imported, for the interpreter."""
     options = Options(name="net", cpu=cpu)
-    imported = pipeline.import_source(case / "net.pb", case / "init.pb", options)
-    kernels = pipeline.lower(
-        pipeline.import_source(case / "net.pb", case / "init.pb", options), options
-    )
+    imported = import_source(case / "net.pb", case / "init.pb", options)
+    kernels = lower(import_source(case / "net.pb", case / "init.pb", options), options)
     return imported, Bare(kernels, resolve_target(None, cpu))

@@ -9,19 +9,19 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from rnncc import pipeline
 from rnncc.codegen.cpu.cpus import CPUS
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm.objects import initialize
+from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.options import Options
-from rnncc.packaging.describe import describe
 from rnncc.packaging.elf import Elf
 from tests.codegen.cells import STATES, cell
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
+from tests.compiling import lower
 from tests.golden import Arrays, random_inputs
 
 KINDS = list(STATES)
@@ -47,7 +47,7 @@ FOREIGN = [(None, "x86-64-v4"), ("aarch64-linux-gnu", None), ("aarch64-linux-gnu
 
 def compiled(program: Program, cpu: str | None = None) -> Bare:
     options = Options(cpu=cpu)
-    return Bare(pipeline.lower(program, options), resolve_target(None, cpu))
+    return Bare(lower(program, options), resolve_target(None, cpu))
 
 
 def check(kind: str, units: int, width: int, cpu: str | None = None) -> None:
@@ -88,14 +88,10 @@ def test_cpus(kind: str, cpu: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("triple", "cpu"), FOREIGN)
 def test_objects_need_nothing(kind: str, triple: str | None, cpu: str | None) -> None:
-    options = Options(target=triple, cpu=cpu)
-    library = pipeline.build_library(cell(kind, 17, 3), options)
-    target = resolve_target(triple, cpu)
-    metadata = describe(library, target)
-    code = target.write(library, metadata)()["obj"]()
-    assert isinstance(code, bytes)
-    elf = Elf(code)
-    asks_libc = target.architecture == "aarch64" and metadata["features"]  # for the CPU
+    options = Options(name=kind, target=triple, cpu=cpu)
+    compiled = compiling.compile_object(cell(kind, 17, 3), None, options)
+    elf, target = Elf(compiled.code), resolve_target(triple, cpu)
+    asks_libc = target.architecture == "aarch64" and compiled.metadata["features"]  # for the CPU
     needed = {"_GLOBAL_OFFSET_TABLE_", *(["getauxval"] if asks_libc else [])}
     assert {s.name for s in elf.symbols if not s.is_defined} <= needed
     assert {"run", "metadata", "workspace_bytes"} <= {

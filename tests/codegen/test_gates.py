@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
-from rnncc import pipeline
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.build import Build
 from rnncc.ir.gates import repeat, when
@@ -15,6 +14,7 @@ from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
+from tests.compiling import lower
 from tests.golden import Arrays
 
 Values = list[SSAValue]
@@ -22,7 +22,7 @@ Values = list[SSAValue]
 
 def check(program: Program, inputs: Arrays) -> None:
     want = run(program, inputs)
-    bare = Bare(pipeline.lower(program.copy(), Options()), resolve_target())
+    bare = Bare(lower(program.copy(), Options()), resolve_target())
     sizes = {"T": 3, "N": 2}
     for end in (False, True):
         with guards(end) as memory:
@@ -110,6 +110,6 @@ def test_loops_end_at_their_limit(turns: int) -> None:
 
 
 def check_code(program: Program, inputs: Arrays) -> None:
-    bare = Bare(pipeline.lower(program, Options()), resolve_target())
+    bare = Bare(lower(program, Options()), resolve_target())
     with guards(end=True) as memory:
         bare.run(inputs, {"T": 3, "N": 1}, memory)

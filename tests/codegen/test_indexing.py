@@ -10,8 +10,8 @@ import pytest
 from rnncc_runtime import ModelError, TrainableModel
 from xdsl.ir import SSAValue
 
-from rnncc import pipeline
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.driver import in_memory
 from rnncc.ir import kern_interpreter
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
@@ -21,6 +21,7 @@ from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.test_random import as_it_is
+from tests.compiling import optimise, text_of
 from tests.golden import Arrays
 
 T, N = Dim.of("T"), Dim.of("N")
@@ -120,7 +121,7 @@ def test_nothing_is_added_to_a_row_that_is_not_there(bad: int) -> None:
     b = Build.net("sums")
     x, i = b.input("x", [N, 5]), b.input("i", [N], "i64")
     program = b.finish({"y": b.scatter(b.fill(0.0, [4, 5]), x, i, 0)})
-    model = pipeline.compile_in_memory(program, None, Options.of(program, {}))
+    model = in_memory.compile_in_memory(program, None, Options.of(program, {}))
     inputs = {"x": np.zeros((2, 5), np.float32), "i": np.array([1, bad])}
     with pytest.raises(ModelError, match="an index is outside of its table"):
         model.run(inputs)
@@ -129,7 +130,7 @@ def test_nothing_is_added_to_a_row_that_is_not_there(bad: int) -> None:
 @pytest.mark.parametrize("bad", [-1, 4, 2**40])
 def test_a_row_that_is_not_there_ends_the_call(bad: int) -> None:
     program = table(0, [N])
-    model = pipeline.compile_in_memory(program, None, Options.of(program, {}))
+    model = in_memory.compile_in_memory(program, None, Options.of(program, {}))
     inputs = {"x": np.zeros((4, 5, 37), np.float32), "i": np.array([1, bad])}
     with pytest.raises(ModelError, match="an index is outside of its table"):
         model.run(inputs)
@@ -161,10 +162,10 @@ def test_rows_by_number_leave_a_loop() -> None:
     }
     want = run(program, {**inputs, **known})
     program.arrays.update(known)
-    model = pipeline.compile_in_memory(program, None, Options.of(program, {}))
+    model = in_memory.compile_in_memory(program, None, Options.of(program, {}))
     for name, array in model.run(inputs).items():
         np.testing.assert_allclose(array, want[name], 1e-5, 1e-6)
-    optimised = pipeline.optimise(program.copy(), Options(name="embedding"))
+    optimised = optimise(program.copy(), Options(name="embedding"))
     assert "rnn.matmul" in str(optimised.module).split("rnn.scan")[0]
 
 
@@ -193,9 +194,9 @@ def test_gradient_of_rows_that_a_loop_chooses() -> None:
     }
     dy = {"y": rng.standard_normal((7, 3, 5)).astype(np.float32)}
     options = Options(name="decoder", train=True)
-    text = str(pipeline.emit(program.copy(), None, options, "kern"))
+    text = str(text_of(program.copy(), None, options, "kern"))
     assert text.count("kern.scatter") == 1
-    model = pipeline.compile_in_memory(program, None, options)
+    model = in_memory.compile_in_memory(program, None, options)
     assert isinstance(model, TrainableModel)
     _, tape = model.forward(inputs)
     grads = model.backward(tape, dy)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from rnncc_runtime import Model
 
-from rnncc import pipeline
+from rnncc.driver import compiling
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
 from rnncc.options import Options
@@ -15,7 +15,7 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 
 def compiled(program: Program) -> Model:
     options = Options(name=program.name)
-    model = pipeline.load_library(pipeline.build_library(program, options), options)
+    model = compiling.load_library(compiling.build_library(program, None, options), options)
     assert isinstance(model, Model)
     return model
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rnncc import pipeline
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.build import Build
 from rnncc.ir.interpreter import run
@@ -14,6 +13,7 @@ from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
+from tests.compiling import lower
 from tests.golden import random_inputs
 
 UNITS = 70
@@ -31,7 +31,7 @@ def placed(axis: int) -> Program:
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_index_in_an_epilogue(axis: int) -> None:
     program = placed(axis)
-    kernels = pipeline.lower(program.copy(), Options())
+    kernels = lower(program.copy(), Options())
     (product,) = (op for op in kernels.func.walk() if isinstance(op, Gemm))
     assert any(isinstance(op, Index) for op in product.body.block.ops)
     bare = Bare(kernels, resolve_target())

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import rnncc
-from rnncc import pipeline
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.interpreter import run
@@ -27,6 +26,7 @@ from tests.codegen.masked import FORMS, masked
 from tests.codegen.test_golden import take_rows
 from tests.codegen.test_random import after_passes, compiled, examples, interpreted
 from tests.codegen.test_random import check as check_random
+from tests.compiling import lower
 from tests.golden import Arrays, random_inputs
 from tests.runtime.test_pool import check as check_threads
 from tests.strategies import ragged_programs
@@ -42,12 +42,12 @@ every_precision = pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
 def lowered(program: Program, options: Options = PLAIN, all_rows: bool = False) -> KernelProgram:
     """The kernels of a net; `all_rows`: those that compute every row, needed or not."""
     if not all_rows:
-        return pipeline.lower(program, options)
+        return lower(program, options)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("rnncc.passes.mask_rows.MaskRows.rewrite", lambda self, net: False)
         patch.setattr("rnncc.lowering.lower.needed_rows", lambda block, masks: {})
         patch.setattr("rnncc.lowering.lower.row_masks", lambda scan: [])
-        return pipeline.lower(program, options)
+        return lower(program, options)
 
 
 @cache

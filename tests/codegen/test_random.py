@@ -9,7 +9,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rnncc import pipeline
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.interpreter import run
@@ -18,6 +17,7 @@ from rnncc.ir.program import Program
 from rnncc.lowering.lower import lower
 from rnncc.options import Options
 from rnncc.planning.layout import plan
+from tests import compiling
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.golden import Arrays
@@ -73,7 +73,7 @@ def as_it_is(program: Program) -> KernelProgram:
 
 
 def after_passes(program: Program) -> KernelProgram:
-    return pipeline.lower(program, Options(verify_each=True))
+    return compiling.lower(program, Options(verify_each=True))
 
 
 def compiled(kernels: KernelProgram) -> Execute:

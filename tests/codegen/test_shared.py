@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import rnncc
-from rnncc import cells, pipeline
+from rnncc import cells
 from rnncc.codegen.cpu import shared
 from rnncc.options import Options
+from tests.compiling import text_of
 
 WIDTH = 64
 """Units, and inputs: enough for products to be shared."""
@@ -18,7 +19,7 @@ WIDTH = 64
 
 def functions(net: Any, **options: Any) -> list[str]:
     """The lines that define shared kernels."""
-    text = pipeline.emit(net, None, Options.of(net, options), "llvm")
+    text = text_of(net, None, Options.of(net, options), "llvm")
     assert isinstance(text, str)
     return [line for line in text.splitlines() if line.startswith("define") and "_kernel_" in line]
 

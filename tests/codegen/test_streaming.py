@@ -11,11 +11,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rnncc import pipeline
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.driver import compiling
 from rnncc.ir.library import Library
 from rnncc.ir.program import Program
 from rnncc.options import Options
+from rnncc.stages.reading import import_source
 from tests.codegen.compiled import bare_net
 from tests.codegen.guarded import Guards, guards
 from tests.codegen.streamed import BareStream
@@ -34,12 +35,12 @@ CHUNKS = [(1, 1, 1), (0, 2, 0, 5), (13, 1, 70, 1)]
 @cache
 def bare_stream(case: Path) -> tuple[Program, BareStream]:
     options = Options(name="net")
-    imported = pipeline.import_source(case / "net.pb", case / "init.pb", options)
+    imported = import_source(case / "net.pb", case / "init.pb", options)
     return imported, BareStream(library_of(imported.copy()), resolve_target())
 
 
 def library_of(program: Program) -> Library:
-    return pipeline.build_library(program, Options(name="net", verify_each=True))
+    return compiling.build_library(program, None, Options(name="net", verify_each=True))
 
 
 def streamed(

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from rnncc import pipeline
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.build import Build
 from rnncc.ir.interpreter import run
@@ -15,6 +14,7 @@ from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
+from tests.compiling import lower
 from tests.golden import Arrays, random_inputs
 
 UNITS = [1, 3, 4, 6, 8, 12, 20, 24, 28, 40, 66]
@@ -27,7 +27,7 @@ class Compiled:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.bare = Bare(pipeline.lower(program.copy(), Options()), resolve_target())
+        self.bare = Bare(lower(program.copy(), Options()), resolve_target())
 
     def check(self, inputs: Arrays, sizes: Mapping[str, int], end: bool) -> Arrays:
         """Run in guarded memory, and compare with the interpreter."""

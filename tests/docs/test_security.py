@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from rnncc import cache, sources
-from rnncc.commands import arrays
+from rnncc import arrays, sources
+from rnncc.driver import cache
 from rnncc.frontends.onnx import reading
 from rnncc.netdef import files, fills
 

@@ -10,11 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 import rnncc
-from rnncc import cache, cells
+from rnncc import cells
 from rnncc.cli import cli
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.driver import cache
 from rnncc.errors import CompileError
 from rnncc.options import Options
-from rnncc.pipeline import import_source, target_of
+from rnncc.stages.reading import import_source
 from tests.frontends.onnx.models import by_onnxruntime, graph, info, model, node
 
 LSTM = Path("examples/lstm.pbtxt"), Path("examples/lstm_init.pbtxt")
@@ -162,7 +164,7 @@ def test_a_constant_is_part_of_what_the_cache_knows(monkeypatch: Any, tmp_path: 
     keys = set[str | None]()
     for bind in ({}, {"sr": 1}, {"sr": 2}, {"x": long}, {"x": other}):
         options = Options.of(rated(), {"bind": bind})
-        keys.add(cache.key_of(rated(), None, options, target_of(options)))
+        keys.add(cache.key_of(rated(), None, options, resolve_target()))
     assert len(keys) == 5
 
 

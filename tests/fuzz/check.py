@@ -15,7 +15,8 @@ import numpy as np
 from rnncc_runtime import Model, ModelError, TrainableModel
 from rnncc_runtime.memory import ALIGNMENT
 
-from rnncc import pipeline
+import rnncc
+from rnncc.driver import in_memory
 from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import import_net
 from rnncc.frontends.onnx.importer import import_model
@@ -29,7 +30,7 @@ from tests.fuzz.cases import Case, Failure, Result
 from tests.golden import Arrays
 from tests.training.models import run_guarded, with_gradients
 
-SOURCES = Path(pipeline.__file__).parent
+SOURCES = Path(rnncc.__file__).parent
 LIMIT_SECONDS = 20
 """Of processor time for one case, interpreters included."""
 RUNS = 4
@@ -76,7 +77,7 @@ def _check(case: Case, runs: int, result: Result) -> None:
     program.module.verify()
     result.outcome = "accepted"
     options = Options.of(program, {"max_iterations": MAX_ITERATIONS})
-    model = pipeline.compile_in_memory(program, None, options)
+    model = in_memory.compile_in_memory(program, None, options)
     assert isinstance(model, Model)
     rng = random.Random(case.seed)
     ask = _onnxruntime(case) if case.oracle and case.name.startswith("onnx") else None
@@ -171,7 +172,7 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
     options = {"train": True, "outputs_with_grads": floats, "max_iterations": MAX_ITERATIONS}
     try:
         both = with_gradients(program.copy(), floats)
-        model = pipeline.compile_in_memory(program, None, Options.of(program, options))
+        model = in_memory.compile_in_memory(program, None, Options.of(program, options))
     except CompileError:
         return
     assert isinstance(model, TrainableModel)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
-from rnncc import pipeline
+from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.ir.build import Build
 from rnncc.ir.interpreter import run
@@ -53,7 +53,7 @@ def test_code_and_numpy_give_the_same_bits(seed: int, cpu: str | None) -> None:
     inputs = {"seed": np.int32(seed), "x": np.zeros((5, 3), np.float32)}
     want = {real: run(numbers(7), inputs, real) for real in (np.float32, np.float64)}
     options = Options(cpu=cpu)
-    model = pipeline.load_library(pipeline.build_library(numbers(7), options), options)
+    model = compiling.load_library(compiling.build_library(numbers(7), None, options), options)
     got = model.run({**inputs, "seed": np.array(seed, np.int32)})
     for name, array in got.items():
         for known in want.values():

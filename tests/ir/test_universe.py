@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rnncc.ir.build import Build
-from rnncc.ir.universe import UNIVERSE
+from rnncc.universe import UNIVERSE
 
 INSTALLED = any(e.name == "rnncc" for e in entry_points(group="xdsl.universe"))
 

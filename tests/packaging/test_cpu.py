@@ -13,7 +13,6 @@ import rnncc_runtime
 from rnncc_runtime import LoadError
 
 import rnncc
-from rnncc import pipeline
 from rnncc.codegen.cpu.features import LEVELS, SIGNS, features_of_cpu, needed
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.supported import supported_text
@@ -21,6 +20,7 @@ from rnncc.codegen.llvm import objects
 from rnncc.errors import CompileError
 from rnncc.options import Options
 from rnncc.packaging.elf import Elf
+from tests.compiling import text_of
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 HERE = resolve_target()
@@ -106,7 +106,7 @@ def test_a_library_for_this_cpu(tmp_path: Path) -> None:
 def test_the_check_is_for_any_cpu(triple: str, cpu: str, beyond: str) -> None:
     """Its own code has nothing of what it asks for, while other code is free to."""
     options = {"target": triple, "cpu": cpu, "name": "other"}
-    assembly = pipeline.emit(rnncc.cells.elman(3, 4), None, Options.of(None, options), "asm")
+    assembly = text_of(rnncc.cells.elman(3, 4), None, Options.of(None, options), "asm")
     assert isinstance(assembly, str)
     bodies = dict(re.findall(r"^(\w+):(.*?)^\.Lfunc_end", assembly, re.MULTILINE | re.DOTALL))
     helpers = ["word", "state"] if triple == X86 else ["word"]
@@ -119,7 +119,7 @@ def test_the_check_is_for_any_cpu(triple: str, cpu: str, beyond: str) -> None:
 @pytest.mark.parametrize(("cpu", "more"), [("neoverse-n1", {"getauxval"}), ("generic", set[str]())])
 def test_what_a_library_for_aarch64_needs(cpu: str, more: set[str]) -> None:
     options = Options.of(None, {"target": ARM, "cpu": cpu, "name": "other"})
-    code = pipeline.emit(rnncc.cells.elman(3, 4), None, options, "obj")
+    code = text_of(rnncc.cells.elman(3, 4), None, options, "obj")
     assert isinstance(code, bytes)
     undefined = {s.name for s in Elf(code).symbols if s.is_global and not s.is_defined}
     assert undefined - {"_GLOBAL_OFFSET_TABLE_"} == more

@@ -11,13 +11,8 @@ from xdsl.ir import Block
 
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
-from rnncc.passes.fold_constants import fold_constants
-from rnncc.passes.hoist import Hoist
-from rnncc.passes.mask_rows import MaskRows
-from rnncc.passes.merge_matmuls import MergeMatmuls
-from rnncc.passes.regroup_sums import RegroupSums
-from rnncc.passes.simplify import Simplify
-from rnncc.passes.split_scans import SplitScans
+from rnncc.options import Options
+from tests.compiling import optimise
 
 quick = settings(
     max_examples=25,
@@ -43,12 +38,8 @@ def applied(*passes: NetPass) -> Callable[[Program], None]:
 
 
 def whole_sequence(program: Program) -> None:
-    """All passes in the order of the pipeline."""
-    applied(Simplify(), SplitScans(), Simplify())(program)
-    fold_constants(program)
-    applied(MergeMatmuls(), RegroupSums(), Hoist(), RegroupSums(), Simplify())(program)
-    fold_constants(program)
-    applied(MaskRows(), Simplify())(program)
+    """All passes of inference in the order of the pipeline."""
+    optimise(program, Options(verify_each=True))
 
 
 def count(block: Block) -> Counter[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rnncc.driver.compiling import build_library
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir import interpreter
 from rnncc.ir.kern_interpreter import run
@@ -15,8 +16,8 @@ from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.library import Library
 from rnncc.ir.program import Program
 from rnncc.options import Options
-from rnncc.pipeline import build_library, lower
 from rnncc.planning.layout import make_plan
+from tests.compiling import lower
 from tests.golden import CASES, random_inputs
 from tests.planning.test_layout import check
 
@@ -87,7 +88,7 @@ def trained(case: Path, half: str) -> KernelProgram:
 @lru_cache(maxsize=1)  # a case's tests follow each other
 def library(case: Path) -> Library:
     options = Options(target=TARGETS[0][0], cpu=TARGETS[0][1], train=True)
-    return build_library(imported(case), options)
+    return build_library(imported(case), None, options)
 
 
 @pytest.mark.parametrize("half", ["inference", "forward", "backward"])

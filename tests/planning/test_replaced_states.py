@@ -10,8 +10,8 @@ from xdsl.ir import SSAValue
 from rnncc.ir.dims import Dim
 from rnncc.ir.moves import Gather
 from rnncc.options import Options
-from rnncc.pipeline import import_source
 from rnncc.planning.replaced_states import in_place
+from rnncc.stages.reading import import_source
 from tests.codegen.test_streaming import STREAMED, library_of
 from tests.kern_samples import Kern, N, T, row_major, strided
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from rnncc.driver.compiling import build_library
 from rnncc.ir import kern_interpreter
 from rnncc.ir.build import Build
 from rnncc.ir.interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
 from rnncc.options import Options
-from rnncc.training import make_phases, train
+from tests.compiling import phases_of
 from tests.golden import Arrays
 from tests.passes.test_choose_saved import gated
 from tests.strategies import make_inputs
@@ -19,7 +20,7 @@ SIZES = {"T": 5, "N": 3}
 
 
 def backward_of(program: Program) -> KernelProgram:
-    return train(program, Options(name="net", train=True)).programs["backward"]
+    return build_library(program, None, Options(name="net", train=True)).programs["backward"]
 
 
 def within(program: KernelProgram) -> dict[str, str]:
@@ -36,7 +37,7 @@ def test_gate_gradients_replace_the_gates() -> None:
 
 def test_the_gradients_stay_right() -> None:
     """In the kern dialect's own meaning, the same array under both names."""
-    phases, _ = make_phases(gated(), Options(name="net", train=True))
+    phases = phases_of(gated(), Options(name="net", train=True))
     _, inputs = make_inputs(phases.forward, SIZES)
     made = run(phases.forward, inputs, np.float64, SIZES)
     given: Arrays = {**inputs, "grad:y": np.ones((5, 3, 3))}

@@ -7,9 +7,9 @@ import pytest
 import rnncc
 from rnncc import cells
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.driver.compiling import build_library
 from rnncc.ir.program import Program
 from rnncc.options import Options
-from rnncc.pipeline import build_library
 from rnncc.planning.teamwork import Teamwork
 
 
@@ -20,7 +20,7 @@ def worth(layer: Program, steps: int, batch: int, train: bool = False) -> int:
 
 
 def formulas(layer: Program) -> Teamwork:
-    library = build_library(layer, Options())
+    library = build_library(layer, None, Options())
     return Teamwork.of(library.programs.values(), resolve_target().lanes)
 
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import numpy as np
 
-from rnncc import pipeline
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
 from rnncc.options import Options
+from rnncc.stages.reading import import_source
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
+from tests.compiling import lower
 from tests.golden import Arrays
 
 CPUS = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "native"]
@@ -26,7 +27,7 @@ class Low:
     def __init__(self, program: Program, precision: str, cpu: str | None = None) -> None:
         options = Options(name="net", cpu=cpu, precision=precision)
         self.program = program
-        self.kernels = pipeline.lower(program.copy(), options)
+        self.kernels = lower(program.copy(), options)
         self.target = resolve_target(None, cpu)
         self.bare = Bare(self.kernels, self.target)
 
@@ -54,7 +55,7 @@ class Low:
 def golden(case: Path, precision: str, cpu: str | None = None) -> Low:
     """A golden net."""
     options = Options(name="net", cpu=cpu)
-    return Low(pipeline.import_source(case / "net.pb", case / "init.pb", options), precision, cpu)
+    return Low(import_source(case / "net.pb", case / "init.pb", options), precision, cpu)
 
 
 def product(weights: np.ndarray, turned: bool = False) -> Program:

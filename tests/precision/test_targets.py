@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import rnncc
-from rnncc import CompileError, pipeline
+from rnncc import CompileError
 from rnncc.cli import main
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.options import Options
+from tests.compiling import text_of
 from tests.precision.test_products import drawn, product
 
 LINUX = "x86_64-linux-gnu"
@@ -37,7 +38,7 @@ NET = [str(ROOT / "examples/lstm.pbtxt"), "--init", str(ROOT / "examples/lstm_in
 )
 def test_what_machines_have_is_used(precision: str, cpu: str, instruction: str) -> None:
     options = Options(name="net", precision=precision, target=LINUX, cpu=cpu)
-    text = str(pipeline.emit(product(drawn(130, 70)), None, options, "asm"))
+    text = str(text_of(product(drawn(130, 70)), None, options, "asm"))
     assert instruction in text
     assert ("vdpbf16ps" in text) == (instruction == "vdpbf16ps")
 
@@ -45,7 +46,7 @@ def test_what_machines_have_is_used(precision: str, cpu: str, instruction: str) 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_other_machines(precision: str) -> None:
     options = Options(name="net", precision=precision, target="aarch64-linux-gnu")
-    code = pipeline.emit(product(drawn(131, 70)), None, options, "obj")
+    code = text_of(product(drawn(131, 70)), None, options, "obj")
     assert code[:4] == b"\x7fELF"
 
 

@@ -10,9 +10,10 @@ from hypothesis import given
 from rnncc_runtime import Model, RunError
 
 import rnncc
-from rnncc import cells, pipeline
+from rnncc import cells
 from rnncc.codegen.cpu.entries import emit_module
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.driver import compiling
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
 from rnncc.options import Options
@@ -59,7 +60,7 @@ def check(model: Model, results: list[Arrays], whole: Arrays) -> None:
 
 def written(layer: Program, **options: object) -> str:
     """The IR before LLVM's passes."""
-    library = pipeline.build_library(layer, Options.of(None, options))
+    library = compiling.build_library(layer, None, Options.of(None, options))
     return str(emit_module(library, resolve_target(), {}).module)
 
 

@@ -18,11 +18,12 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.build import Build
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
-from rnncc.ir.universe import UNIVERSE
 from rnncc.packaging.elf import Elf
 from rnncc.scalar import Scalar
+from rnncc.universe import UNIVERSE
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
+from tests.compiling import lower, text_of
 from tests.passes.gradients import check_gradients
 
 pytest.importorskip("numba")
@@ -77,7 +78,7 @@ def test_code(function: Callable[..., float], cpu: str | None) -> None:
     """Each length of vector, and each bit of it whatever stands beside it."""
     made = rnncc.elementwise(function)
     target, rng = resolve_target(None, cpu), np.random.default_rng(0)
-    b = Bare(rnncc.pipeline.lower(net(made), rnncc.options.Options(cpu=cpu)), target)
+    b = Bare(lower(net(made), rnncc.options.Options(cpu=cpu)), target)
     inputs = {f"x{i}": rng.uniform(-3, 3, (7, 5)).astype(np.float32) for i in range(made.count)}
     for end in (True, False):
         with guards(end=end) as memory:
@@ -135,7 +136,7 @@ def test_a_library_needs_libc_alone(tmp_path: Path) -> None:
 
 def test_code_for_another_machine() -> None:
     made = rnncc.elementwise(piecewise)
-    text = rnncc.pipeline.emit(net(made), None, rnncc.options.Options(target=ARM), "asm")
+    text = text_of(net(made), None, rnncc.options.Options(target=ARM), "asm")
     assert isinstance(text, str)
     assert "expf" not in text
     assert ".4s" in text

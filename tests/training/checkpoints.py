@@ -9,21 +9,28 @@ from typing import Any
 
 from rnncc_runtime import TrainableModel
 
+from rnncc.driver.compiling import load_library
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.program import Program
 from rnncc.options import Options
 from rnncc.passes.checkpoint import checkpoint
 from rnncc.passes.split_phases import Phases
-from rnncc.pipeline import import_source, load_library
-from rnncc.training import assemble, make_phases, numbered, split_net, start_values
+from rnncc.stages.reading import import_source
+from rnncc.stages.training import numbered
+from tests.compiling import trained_library, training_of
 from tests.golden import arrays_of
+
+BEFORE = "simplify-packed"
+"""The last step before that of checkpoints."""
 
 
 def phases_of(program: Program, chunks: tuple[int, ...], **options: Any) -> tuple[Phases, Phases]:
     """Both halves without checkpoints and with them, where loops can be cut."""
-    whole, _, turns = split_net(program, Options.of(program, {"train": True, **options}))
+    c = training_of(program, Options.of(program, {"train": True, **options}), BEFORE)
+    assert c.phases is not None
+    whole = c.phases
     cut = checkpoint(whole, chunks) or whole
-    whole, cut = numbered(whole, turns), numbered(cut, turns)
+    whole, cut = numbered(whole, c.trip_counts), numbered(cut, c.trip_counts)
     for half in (cut.forward, cut.backward):
         half.module.verify()
     return whole, cut
@@ -33,10 +40,9 @@ def compiled(
     program: Program, chunks: tuple[int, ...], **options: Any
 ) -> tuple[TrainableModel, TrainableModel]:
     """The same, in memory."""
-    values = start_values(program)
     chosen = Options.of(program, {"train": True, **options})
     made = (
-        load_library(assemble(program, values, phases, chosen), chosen)
+        load_library(trained_library(training_of(program, chosen), phases), chosen)
         for phases in phases_of(program, chunks, **options)
     )
     whole, cut = made
@@ -50,11 +56,11 @@ def cut_model(case: Path, chunks: tuple[int, ...]) -> TrainableModel:
     wanted = list(arrays_of(case, "weight:"))
     options = Options.of(case / "net.pb", {"train": True, "outputs_with_grads": wanted})
     program = import_source(case / "net.pb", case / "init.pb", options)
-    values = start_values(program)
-    whole, _ = make_phases(program, options)
-    cut = checkpoint(whole, chunks)
+    c = training_of(program, options)
+    assert c.phases is not None
+    cut = checkpoint(c.phases, chunks)
     assert (cut is None) == ("unrolled" in case.name), "a net with loops has checkpoints"
-    model = load_library(assemble(program, values, cut or whole, options), options)
+    model = load_library(trained_library(c, cut or c.phases), options)
     assert isinstance(model, TrainableModel)
     return model
 

@@ -20,10 +20,10 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
-from rnncc.training import lower_halves
 from tests.codegen.guarded import guards
 from tests.codegen.test_golden import fix_unrolled, sizes_of
 from tests.codegen.test_random import PROGRAMS, examples, single
+from tests.compiling import trained_library, training_of
 from tests.golden import CASES, GOLDEN, arrays_of, random_inputs
 from tests.strategies import make_inputs
 from tests.training.checkpoints import bodies, compiled, cut_model, phases_of, taken
@@ -185,7 +185,8 @@ def test_planned_memory(name: str) -> None:
     held = dict(program.arrays)
     whole, cut = phases_of(program, (4, 2))
     assert cut is not whole
-    forward, backward = lower_halves(cut, Options(train=True))
+    programs = trained_library(training_of(program, Options(train=True)), cut).programs
+    forward, backward = programs["forward"], programs["backward"]
     for sizes in ({"T": 1000, "N": 32, "S": 20}, {"T": 100, "N": 1, "S": 20}):
         for plan in map(make_plan, (forward, backward)):
             assert plan.peak(sizes) <= 1.05 * plan.bound(sizes)

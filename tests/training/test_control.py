@@ -14,7 +14,6 @@ import rnncc_runtime
 from rnncc_runtime import RunError, TrainableModel
 
 import rnncc
-from rnncc import pipeline
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
@@ -23,6 +22,7 @@ from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.test_golden import sizes_of
+from tests.compiling import lower
 from tests.golden import GOLDEN, Arrays, arrays_of, random_inputs
 from tests.training.checkpoints import compiled
 from tests.training.models import RULES, assert_same_bits, run_guarded, with_gradients
@@ -124,7 +124,7 @@ def check_gradients(case: Path, grads: Arrays) -> None:
 @every_case
 def test_outputs_are_those_of_caffe2(case: Path) -> None:
     program = import_net(case / "net.pb", case / "init.pb", **options_of(case))
-    bare = Bare(pipeline.lower(program, Options()), resolve_target())
+    bare = Bare(lower(program, Options()), resolve_target())
     sizes = sizes_of(imported(case), inputs_of(case))
     for end in (False, True):
         with guards(end) as memory:
@@ -230,7 +230,7 @@ def test_nets_with_their_own_gradients(case: Path) -> None:
     drawn = random_inputs(program, {"T": 1, "N": 1})
     given = {name: known.get(name, drawn[name]) for name in program.net.inputs}
     want = run(program, given)
-    bare = Bare(pipeline.lower(program, Options()), resolve_target())
+    bare = Bare(lower(program, Options()), resolve_target())
     with guards(end=True) as memory:
         got = bare.run(given, sizes_of(program, given), memory)
     for name, array in want.items():

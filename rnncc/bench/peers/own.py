@@ -20,6 +20,7 @@ from rnncc.bench.peers import ALONE, Array, Call, Setup
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import I32, I64, POINTER, Emit, Value
+from rnncc.driver.drawn import drawn
 
 GRADIENT = 0.01
 """Of every element of the outputs, as training starts backward."""
@@ -52,7 +53,7 @@ def _library(net: Any, init: Any, options: dict[str, Any]) -> Model:
 
 def _run(model: Model, case: Case, pool: Pool | None) -> Call:
     """Whole sequences, into the same arrays each time; of a cell all of y alone."""
-    inputs = nets.drawn(model.inputs, case.dims, case.ragged)
+    inputs = drawn(model.inputs, case.dims, case.ragged)
     names = list(model.outputs) if case.cell == NET else ["y"]
     out = _empty({name: model.outputs[name] for name in names}, case)
 
@@ -64,7 +65,7 @@ def _run(model: Model, case: Case, pool: Pool | None) -> Call:
 
 def _training(model: TrainableModel, case: Case, pool: Pool | None) -> Call:
     """Forward and backward, into the same arrays each time."""
-    inputs = nets.drawn(model.inputs, case.dims, case.ragged)
+    inputs = drawn(model.inputs, case.dims, case.ragged)
     outputs, tape = model.forward(inputs)
     floats = [n for n, spec in model.outputs.items() if spec.dtype.kind == "f"]
     names = floats if case.cell == NET else ["y"]
@@ -81,8 +82,8 @@ def _training(model: TrainableModel, case: Case, pool: Pool | None) -> Call:
 def _step(model: Model, case: Case) -> Call:
     """One step of a stream, called from C as often as asked."""
     stream: Stream = model.stream(batch=case.batch)
-    drawn = nets.drawn(stream.inputs, {**case.dims, "T": 1})
-    inputs = {name: _aligned(array) for name, array in drawn.items()}
+    arrays = drawn(stream.inputs, {**case.dims, "T": 1})
+    inputs = {name: _aligned(array) for name, array in arrays.items()}
     shape = [size.evaluate({**case.dims, "T": 1}) for size in stream.outputs["y"].sizes]
     out = {"y": _aligned(np.zeros(shape, np.float32))}
 
@@ -101,7 +102,7 @@ def _aligned(array: Array) -> Array:
 
 
 def _empty(specs: Any, case: Case) -> dict[str, Array]:
-    return {name: np.empty_like(array) for name, array in nets.drawn(specs, case.dims).items()}
+    return {name: np.empty_like(array) for name, array in drawn(specs, case.dims).items()}
 
 
 def _result(run: Callable[[], object], out: dict[str, Array]) -> Callable[[], Array] | None:

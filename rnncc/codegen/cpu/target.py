@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.llvm.machine import architecture_of
-from rnncc.codegen.target import Forms
+from rnncc.codegen.target import Code, Forms
 
 if TYPE_CHECKING:
     from rnncc.ir.library import Library
@@ -117,47 +117,37 @@ class CpuTarget:
     def product(self) -> str:
         return "obj"
 
-    def write(self, library: Library, metadata: dict[str, Any]) -> Callable[[], Forms]:
+    def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         """LLVM IR; LLVM does the rest."""
         from rnncc.codegen.cpu.entries import add_exports, emit_module
         from rnncc.codegen.cpu.supported import supported_text
         from rnncc.codegen.llvm import objects
 
         code = emit_module(library, self, metadata)
-        add_exports(code, library)
-        text = str(code.module) + supported_text(library.name, metadata["features"], self)
-        weights = library.name, library.weights_block()
+        symbols = {name: function.name for name, function in code.entries.items()}
+        symbols |= {name: f"{library.name}_{name}" for name in code.sizes}
+        weights = None
+        if in_memory:
+            text = str(code.module)
+        else:
+            add_exports(code, library)
+            text = str(code.module) + supported_text(library.name, metadata["features"], self)
+            weights = library.name, library.weights_block()
 
         def finish() -> Forms:
-            optimised = objects.optimise(text, self, weights=weights, linked=code.linked)
+            optimised = objects.optimise(text, self, in_memory, weights, code.linked)
             return {
                 "llvm": lambda: optimised.text,
                 "asm": lambda: optimised.assembly,
                 "obj": lambda: optimised.object_code,
             }
 
-        return finish
+        return Code(text, ".ll", finish, symbols)
 
     def check_runs_here(self) -> None:
         from rnncc.codegen.cpu.machines import check_runs_here
 
         check_runs_here(self)
-
-    def write_in_memory(
-        self, library: Library, metadata: dict[str, Any]
-    ) -> tuple[dict[str, str], Callable[[], bytes]]:
-        from rnncc.codegen.cpu.entries import emit_module
-        from rnncc.codegen.llvm import objects
-
-        code = emit_module(library, self, metadata)
-        text = str(code.module)
-        symbols = {name: function.name for name, function in code.entries.items()}
-        symbols |= {name: f"{library.name}_{name}" for name in code.sizes}
-
-        def finish() -> bytes:
-            return objects.optimise(text, self, jit=True, linked=code.linked).object_code
-
-        return symbols, finish
 
 
 def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> CpuTarget:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.target import Forms
+from rnncc.codegen.target import Code
 from rnncc.errors import CompileError
 
 if TYPE_CHECKING:
@@ -59,21 +59,17 @@ class ReferenceTarget:
     def product(self) -> str:
         return "c"
 
-    def write(self, library: Library, metadata: dict[str, Any]) -> Callable[[], Forms]:
+    def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         from rnncc.codegen.reference.source import write_source
 
+        if in_memory:
+            self.check_runs_here()
         source = write_source(library, metadata)
-        return lambda: {"c": lambda: source}
+        return Code(source, ".c", lambda: {"c": lambda: source})
 
     def check_runs_here(self) -> None:
         what = "the reference target writes C, which does not run before it is compiled"
         raise CompileError("--target", what, "rnncc.build writes it to a file")
-
-    def write_in_memory(
-        self, library: Library, metadata: dict[str, Any]
-    ) -> tuple[dict[str, str], Callable[[], bytes]]:
-        self.check_runs_here()
-        raise AssertionError
 
 
 def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> ReferenceTarget:

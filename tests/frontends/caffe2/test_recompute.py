@@ -11,9 +11,10 @@ from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import scans_of
 from rnncc.netdef import NetDef, load
+from rnncc.options import Options
 from rnncc.passes.choose_saved import Rows, choose_saved
 from rnncc.passes.differentiate import differentiate
-from rnncc.training import before_differentiation
+from tests.compiling import training_of
 from tests.frontends.caffe2.train import TRAIN
 from tests.frontends.caffe2.training_nets import forward, training_net
 
@@ -64,8 +65,7 @@ def test_names_are_those_of_values_in_the_loop() -> None:
 def test_named_values_are_computed_again_and_nothing_else(case: Path) -> None:
     program = import_net(forward_part(case), case / "init.pb")
     assert program.recompute
-    for step in before_differentiation():
-        step.rewrite(program.net)
+    program = training_of(program, Options(train=True), "simplify-hoisted").programs["net"]
     outputs = [next(iter(program.net.outputs))]
     made = differentiate(program, outputs, list(program.net.inputs)[:1])
     saved = names_saved(made, made.recompute)

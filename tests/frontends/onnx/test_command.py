@@ -10,9 +10,9 @@ import pytest
 import rnncc_runtime
 
 import rnncc
-from rnncc import cache
 from rnncc.cli import main
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.driver import cache
 from rnncc.errors import CompileError
 from rnncc.options import Options
 from tests.frontends.onnx.models import info, model, node

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from rnncc import pipeline
+from rnncc.driver import in_memory
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.ir.interpreter import run
 from rnncc.options import Options
@@ -35,7 +35,7 @@ def check(case: Case, compiles: bool) -> None:
     want = case.turned(by_onnxruntime(case.plain, case.plain_inputs))
     assert_close(run(program, case.inputs), want)
     if compiles:
-        model: Any = pipeline.compile_in_memory(program, None, Options.of(program, {}))
+        model: Any = in_memory.compile_in_memory(program, None, Options.of(program, {}))
         assert_close(model.run(case.inputs), want)
 
 

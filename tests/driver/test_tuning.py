@@ -13,9 +13,10 @@ from click.testing import CliRunner
 from rnncc_runtime import Model, TrainableModel
 
 import rnncc
-from rnncc import cells, pipeline, tuning
-from rnncc.bench.timing import Times
+from rnncc import cells
 from rnncc.cli import cli
+from rnncc.driver import compiling, tuning
+from rnncc.driver.timing import Times
 from rnncc.errors import CompileError
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
@@ -51,7 +52,7 @@ def test_bits_do_not_depend_on_settings(settings: Mapping[str, int]) -> None:
 def test_settings_change_the_code(settings: Mapping[str, int]) -> None:
     """Of a net that is large enough; else there would be nothing to choose from."""
     made = [
-        pipeline.emit(cells.gru(300, 300), None, Options.of(None, {"tuning": s}), "obj")
+        compiling.emit(cells.gru(300, 300), None, Options.of(None, {"tuning": s}), "obj").content
         for s in ({}, settings)
     ]
     assert made[0] != made[1]
@@ -74,14 +75,14 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) -> l
 def test_the_fastest_is_taken(train: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = timed(monkeypatch, lambda name: 0.5 if '"vectors": 8' in name else 1.0)
     options = Options.of(None, {"tune": True, "train": train, "plan_for": "4,2"})
-    chosen = tuning.tuned(layer(), None, options)
+    chosen = compiling.with_tuning(layer(), None, options)
     assert (dict(chosen.tuning), chosen.tune) == ({"vectors": 8}, False)
     assert len(seen) >= 4
 
 
 def test_what_gains_little_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     timed(monkeypatch, lambda name: 1.0 if name == "{}" else 0.99)
-    assert not tuning.tuned(layer(), None, Options.of(None, {"tune": True})).tuning
+    assert not compiling.with_tuning(layer(), None, Options.of(None, {"tune": True})).tuning
 
 
 def test_what_was_found_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +103,8 @@ def test_what_was_found_is_remembered(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_junk_is_measured_anew(entry: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning.cache, "find", lambda key: entry)
     monkeypatch.setattr(tuning, "_measured", lambda *_: {"vectors": 8})
-    assert tuning.tuned(layer(), None, Options.of(None, {"tune": True})).tuning == {"vectors": 8}
+    options = compiling.with_tuning(layer(), None, Options.of(None, {"tune": True}))
+    assert options.tuning == {"vectors": 8}
 
 
 def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

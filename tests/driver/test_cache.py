@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import struct
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +16,12 @@ import pytest
 from rnncc_runtime import Model
 
 import rnncc
-from rnncc import cache, cells, pipeline
-from rnncc.errors import CompileError
+from rnncc import cells
+from rnncc.driver import cache
+from rnncc.errors import CompileError, InternalError
 from rnncc.netdef import Argument, NetDef, OperatorDef
 from rnncc.packaging.image import Image, ImageError
+from rnncc.stages import reading
 
 WIDTH = 5
 
@@ -71,12 +75,12 @@ def never(*arguments: object) -> Any:
 def test_found_without_compiling(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = rnncc.compile(net(), init())
     assert len(entries(folder)) == 1
-    monkeypatch.setattr(pipeline, "import_source", never)
+    monkeypatch.setattr(reading, "import_source", never)
     again = rnncc.compile(net(), init())
     assert result(again) == result(first)
     assert list(again.inputs.values()) == list(first.inputs.values())
     assert list(again.outputs.values()) == list(first.outputs.values())
-    with pytest.raises(AssertionError, match="compiled before"):
+    with pytest.raises(InternalError, match="step 'read' failed"):
         rnncc.compile(net(), init(2.0))
 
 
@@ -118,7 +122,7 @@ def test_another_rnncc_finds_nothing(folder: Path, monkeypatch: pytest.MonkeyPat
 
 def test_training(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = rnncc.compile(net(), init(), train=True)
-    monkeypatch.setattr(pipeline, "import_source", never)
+    monkeypatch.setattr(reading, "import_source", never)
     again = rnncc.compile(net(), init(), train=True)
     found: list[dict[str, bytes]] = []
     for model in (first, again):
@@ -137,7 +141,7 @@ def test_nets_built_in_python(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
     for other in (cells.elman(WIDTH, 4, seed=2), cells.elman(WIDTH, 4, seed=1, activation="relu")):
         rnncc.compile(other)
     assert len(entries(folder)) == 3
-    monkeypatch.setattr(pipeline, "import_source", never)
+    monkeypatch.setattr(reading, "import_source", never)
     again = rnncc.compile(cells.elman(WIDTH, 4, seed=1))
     assert again.run(x)["y"].tobytes() == first.run(x)["y"].tobytes()
 
@@ -188,7 +192,7 @@ def test_least_recently_used_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert len(entries(folder)) == 3
     assert oldest.exists()
     assert not stopped.exists()
-    monkeypatch.setattr(pipeline, "import_source", never)
+    monkeypatch.setattr(reading, "import_source", never)
     for scale in (1.0, 3.0, 4.0):
         rnncc.compile(net(), init(scale))
 
@@ -198,7 +202,7 @@ def test_what_is_too_large_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyP
     rnncc.compile(net(), init())
     assert not folder.exists()
     monkeypatch.setenv("RNNCC_CACHE_BYTES", "many")
-    monkeypatch.setattr(pipeline, "import_source", never)  # it is told before the work
+    monkeypatch.setattr(reading, "import_source", never)  # it is told before the work
     with pytest.raises(CompileError, match="RNNCC_CACHE_BYTES: 'many' is not a number of bytes"):
         rnncc.compile(net(), init())
 
@@ -364,3 +368,25 @@ def test_an_entry_under_the_name_of_another_is_none(folder: Path) -> None:
     (first,) = entries(folder)
     first.rename(first.with_name(f"{40 * 'a'}.model"))
     assert cache.find(40 * "a") is None
+
+
+def test_what_is_found_needs_no_compiler(folder: Path, tmp_path: Path) -> None:
+    """A process that finds its model on disk imports neither xDSL nor the pipeline."""
+    (tmp_path / "net.pb").write_bytes(net().SerializeToString())
+    (tmp_path / "init.pb").write_bytes(init().SerializeToString())
+    code = (
+        "import rnncc, sys; rnncc.compile('net.pb', 'init.pb');"
+        "print({'xdsl', 'rnncc.pipeline'} & sys.modules.keys())"
+    )
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
+            text=True,
+            check=True,
+        ).stdout
+        for _ in range(2)
+    ]
+    assert printed[0] != "set()\n" and printed[1] == "set()\n"

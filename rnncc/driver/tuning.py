@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from rnncc_runtime import Model, RunError, TrainableModel
 
-from rnncc import cache, pipeline
-from rnncc.bench.nets import drawn
-from rnncc.bench.timing import alternate
 from rnncc.codegen import targets
+from rnncc.driver import cache
+from rnncc.driver.drawn import drawn
+from rnncc.driver.loading import load
+from rnncc.driver.timing import alternate
 from rnncc.errors import CompileError
 from rnncc.ir.library import Library
 from rnncc.options import Options, check_tuning
@@ -36,10 +37,11 @@ TIMES, ROUNDS, SECONDS = 3, 9, 0.02
 STEPS = 100
 """T where `plan_for` does not say; other sizes are 1."""
 
-Settings = Mapping[str, int]
+Make = Callable[[Options], tuple[Image, Library]]
+"""Compiles the net in memory."""
 
 
-def tuned(net: Any, init: Any, options: Options) -> Options:
+def tuned(net: Any, init: Any, options: Options, make: Make) -> Options:
     """The options with the fastest settings, measured now or remembered from an earlier time.
 
     What is remembered is of the same net, options and CPU (docs/packaging.md).
@@ -53,7 +55,7 @@ def tuned(net: Any, init: Any, options: Options) -> Options:
     found = cache.find(key)
     settings = None if found is None else _remembered(found)
     if settings is None:
-        settings = _measured(net, init, replace(options, tune=False))
+        settings = _measured(make, replace(options, tune=False))
         cache.keep(key, json.dumps(settings).encode())
     return replace(options, tune=False, tuning=settings)
 
@@ -68,23 +70,17 @@ def _remembered(entry: bytes) -> dict[str, int] | None:
     return settings
 
 
-def _measured(net: Any, init: Any, options: Options) -> dict[str, int]:
+def _measured(make: Make, options: Options) -> dict[str, int]:
     """The settings that are better than those of the model of the machine."""
-
-    def candidate(settings: Settings) -> tuple[Image, Library]:
-        chosen = replace(options, tuning=settings)
-        library = pipeline.build_library(pipeline.import_source(net, init, chosen), chosen)
-        return pipeline.make_image(library, chosen), library
-
     best = dict(options.tuning)
-    image, library = candidate(best)
+    image, library = make(replace(options, tuning=best))
     sizes = {symbol: STEPS if symbol == "T" else 1 for symbol in library.symbols}
     sizes |= given_sizes(options.plan_for, library.symbols)
     for name, values in CANDIDATES.items():
         images = {json.dumps(best): image}
         for value in values:
             settings = {**best, name: value}
-            other, _ = candidate(settings)
+            other, _ = make(replace(options, tuning=settings))
             if all(other.code != known.code for known in images.values()):
                 images[json.dumps(settings)] = other
         text = _fastest(images, sizes)
@@ -111,7 +107,7 @@ def _fastest(images: Mapping[str, Image], sizes: Mapping[str, int]) -> str:
 
 def _timer(image: Image, sizes: Mapping[str, int]) -> Callable[[int], float]:
     """Seconds that so many calls take, into the same arrays each time."""
-    call = _call(pipeline.load_image(image), sizes)
+    call = _call(load(image), sizes)
 
     def timer(count: int) -> float:
         begun = perf_counter()

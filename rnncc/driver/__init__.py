@@ -1,0 +1,1 @@
+"""What commands and users ask for, made by the steps of `rnncc.pipeline`."""

@@ -1,0 +1,129 @@
+"""Runs the steps of `rnncc.pipeline` for every product."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from rnncc import pipeline
+from rnncc.codegen import targets
+from rnncc.driver.loading import load
+from rnncc.driver.trace import run
+from rnncc.errors import CompileError
+from rnncc.ir.library import Library
+from rnncc.options import Options
+from rnncc.packaging.compiled import Compiled
+from rnncc.packaging.image import Image
+from rnncc.stages import ir_text
+from rnncc.stages.compilation import Array, Compilation, Step
+from rnncc.stages.threads import beside
+
+if TYPE_CHECKING:
+    from rnncc_runtime import Model, TrainableModel
+
+
+def compile_object(
+    net: Any, init: Any, options: Options, meanwhile: Callable[[], object] | None = None
+) -> Compiled:
+    """A library's object code.
+
+    Args:
+        meanwhile: what may be done while LLVM works, in a thread of its own.
+    """
+    options = with_tuning(net, init, options)
+    c = Compilation(options, net, init, meanwhile=meanwhile)
+    run_from_net(c, pipeline.LOWERING, pipeline.CODE)
+    name, target = c.planned.name, c.target
+    products = targets.row_of(options.target).products
+    return Compiled(name, c.metadata, c.product, target.triple, options.tuning, products)
+
+
+def build_library(net: Any, init: Any, options: Options) -> Library:
+    """The planned kernel programs of a model, for training or for inference."""
+    compilation = Compilation(options, net, init)
+    run_from_net(compilation, pipeline.LOWERING)
+    return compilation.planned
+
+
+def load_library(library: Library, options: Options) -> Model | TrainableModel:
+    """Compile a planned library into this process."""
+    c = Compilation(options, in_memory=True, library=library)
+    c.target.check_runs_here()
+    run(c, pipeline.CODE)
+    return load(_image(c))
+
+
+@dataclass(frozen=True)
+class Emitted:
+    """One form of a net.
+
+    Attributes:
+        content: text, or bytes of an object.
+        arrays: the parameters that go with `rnn`.
+    """
+
+    content: str | bytes
+    arrays: Mapping[str, Array] = field(default_factory=dict[str, Array])
+
+
+def emit(net: Any, init: Any, options: Options, kind: str) -> Emitted:
+    """What is compiled, at one stage: rnn, kern, llvm, asm, c (texts) or obj (bytes).
+
+    Raises:
+        CompileError: as for compiling; or `options.stop_after` is no step that leaves that form.
+    """
+    c = Compilation(with_tuning(net, init, options), net, init)
+    if kind in ("rnn", "kern"):
+        last = run_from_net(c, *([] if kind == "rnn" else [pipeline.LOWERING]))
+        if kind == "kern" and not c.kernels:
+            raise CompileError("--stop-after", f"{last} leaves no kernels: it goes with --emit rnn")
+        return Emitted(ir_text.write(c, last), {} if c.kernels else ir_text.parameters(c))
+    run_from_net(c, pipeline.LOWERING, pipeline.CODE[:-1])
+    return Emitted(beside(c.form(kind))())
+
+
+def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
+    """Read the net, then do what is left of its steps and all further ones, up to --stop-after.
+
+    Returns:
+        the name of the last step.
+    """
+    c = compilation
+    run(c, pipeline.IMPORT)
+    steps = [*pipeline.net_steps(c.options), *(step for steps in further for step in steps)]
+    names, last = [step.name for step in steps], c.options.stop_after
+    for name, where in ((last, "--stop-after"), (c.after, c.origin)):
+        if name and name not in names:
+            raise CompileError(where, f"no step is named {name}", ", ".join(names))
+    begin = names.index(c.after) + 1 if c.after else len(pipeline.IMPORT)
+    if ("net" in c.programs) != (begin <= names.index(pipeline.CUT[c.options.train])):
+        raise CompileError(c.origin, f"holds other programs than {c.after or 'reading'} leaves")
+    end = names.index(last) + 1 if last else len(steps)
+    run(c, steps[begin:end], begin + 1)
+    return names[max(begin, end) - 1]
+
+
+def with_tuning(net: Any, init: Any, options: Options) -> Options:
+    """The options with whatever has to be measured first."""
+    if not options.tune:
+        return options
+    from rnncc.driver.tuning import tuned  # seldom needed
+
+    def make(candidate: Options) -> tuple[Image, Library]:
+        c = Compilation(candidate, net, init, in_memory=True)
+        return make_image(c), c.planned
+
+    return tuned(net, init, options, make)
+
+
+def make_image(compilation: Compilation) -> Image:
+    """Compile for this process."""
+    run_from_net(compilation, pipeline.LOWERING, pipeline.CODE)
+    return _image(compilation)
+
+
+def _image(compilation: Compilation) -> Image:
+    c, code = compilation, compilation.code
+    assert code is not None
+    return Image(c.metadata, code.symbols, c.product, c.planned.weights_block())

@@ -1,0 +1,36 @@
+"""Arrays that a net is timed on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from rnncc_runtime import TensorSpec
+
+Array = np.ndarray[Any, Any]
+
+
+def drawn(
+    specs: Mapping[str, TensorSpec], sizes: Mapping[str, int], ragged: bool = False
+) -> dict[str, Array]:
+    """Normal arrays; whole numbers as lengths: all T, or uniform in 1..T."""
+    arrays: dict[str, Array] = {}
+    most = sizes.get("T", 1)
+    rng = np.random.default_rng(0)
+    for name, spec in specs.items():
+        shape = [size.evaluate(sizes) for size in spec.sizes]
+        arrays[name] = normal(shape)
+        if spec.dtype.kind != "f":
+            arrays[name] = lengths(rng, shape, most, ragged).astype(spec.dtype)
+    return arrays
+
+
+def lengths(rng: np.random.Generator, shape: list[int], most: int, ragged: bool) -> Array:
+    """Lengths of sequences: all `most`, or uniform in 1..most."""
+    return rng.integers(min(1, most) if ragged else most, most, shape, endpoint=True)
+
+
+def normal(shape: list[int]) -> Array:
+    """f32, always the same."""
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)

@@ -1,0 +1,87 @@
+"""Runs the steps of the pipeline: dumps, times, verifies and blames each as the options ask."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rnncc.errors import CompileError, InternalError, SizeError
+from rnncc.sources import called
+from rnncc.stages import ir_text
+from rnncc.stages.compilation import Compilation, Step
+from rnncc.writing import write_file, write_new
+
+
+def show(name: str, seconds: float) -> None:
+    """One line of --time-passes."""
+    print(f"{name:<20}{seconds * 1e3:9.2f} ms", file=sys.stderr)
+
+
+@contextmanager
+def timed(wanted: bool, name: str) -> Generator[None]:
+    """Show how long a block takes, if that is wanted."""
+    begun = time.perf_counter()
+    yield
+    if wanted:
+        show(name, time.perf_counter() - begun)
+
+
+def run(compilation: Compilation, steps: Sequence[Step], first: int = 1) -> None:
+    """Run steps, numbered in dumps from `first` on.
+
+    Raises:
+        CompileError: the net has what rnncc does not support.
+        InternalError: a step failed otherwise; it names the step and a file with the IR.
+    """
+    options = compilation.options
+    for number, step in enumerate(steps, first):
+        with timed(options.time_passes, step.name):
+            _run_step(compilation, step)
+        if options.verify_each:
+            for program in (*compilation.programs.values(), *compilation.kernels.values()):
+                program.module.verify()
+        if options.dump_ir is not None:
+            _dump(compilation, step, options.dump_ir / f"{number:02}-{step.name}")
+
+
+def _run_step(compilation: Compilation, step: Step) -> None:
+    try:
+        step.run(compilation)
+    except SizeError as error:
+        raise CompileError(compilation.origin, error.what, error.hint) from error
+    except (CompileError, InternalError, KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:
+        raise _blame(compilation, step) from error
+
+
+def _dump(compilation: Compilation, step: Step, path: Path) -> None:
+    """What a step leaves: MLIR, then what the target writes."""
+    text: str | bytes
+    if compilation.code is not None:
+        path, text = path.with_suffix(compilation.code.suffix), compilation.code.text
+        if compilation.forms is not None:
+            text = next(iter(compilation.forms.values()))()
+    else:
+        path, text = path.with_suffix(".mlir"), ir_text.write(compilation, step.name)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, text)
+    except OSError as error:
+        raise CompileError(str(path), f"cannot write: {error.strerror}") from error
+
+
+def _blame(compilation: Compilation, step: Step) -> InternalError:
+    origin = compilation.origin or called(compilation.source, "the net")
+    failed = f"step {step.name!r} failed on {origin}"
+    try:
+        folder = Path(tempfile.gettempdir())
+        stem = f"rnncc-{compilation.options.name}-{step.name}"
+        path = write_new(folder, stem, ".mlir", ir_text.write(compilation, ""))
+    except Exception as error:  # the IR may be what is wrong, or the disk full
+        return InternalError(f"{failed}; its IR could not be written: {error}")
+    return InternalError(f"{failed}; its IR is in {path}")

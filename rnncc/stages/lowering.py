@@ -1,0 +1,99 @@
+"""From nets to a library: kernels over buffers, their memory, and how programs work together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rnncc.ir.kernel_program import Port
+from rnncc.ir.library import Library
+from rnncc.ir.streaming import Streaming
+from rnncc.ir.training import GRAD, KEPT, SAVED, Initial, Training
+from rnncc.lowering.lower import lower as lower_net
+from rnncc.lowering.stand_ins import take_stand_ins
+from rnncc.passes.split_phases import Phases
+from rnncc.passes.streaming import Streamed
+from rnncc.planning.layout import plan as plan_memory
+from rnncc.planning.replaced_states import in_place
+from rnncc.planning.tape_reuse import reuse_tape as take_over_slots
+from rnncc.stages.compilation import Compilation
+
+
+def lower(compilation: Compilation) -> None:
+    """Turn every net into kernels."""
+    c = compilation
+    c.kernels = {
+        name: lower_net(program, c.target, c.options.precision)
+        for name, program in c.programs.items()
+    }
+
+
+def absent_outputs(compilation: Compilation) -> None:
+    """Let forward write nothing where a caller of training wants no output."""
+    if compilation.phases is not None:
+        take_stand_ins(compilation.kernels["forward"], compilation.phases.saved)
+
+
+def reuse_tape(compilation: Compilation) -> None:
+    """Let backward write over slots of the tape that it has read."""
+    if compilation.phases is not None:
+        take_over_slots(compilation.kernels["backward"], compilation.phases.saved)
+
+
+def plan(compilation: Compilation) -> None:
+    """Give every buffer its place in memory."""
+    for kernels in compilation.kernels.values():
+        plan_memory(kernels)
+
+
+def lower_and_plan(compilation: Compilation) -> None:
+    """All of the above."""
+    for step in (lower, absent_outputs, reuse_tape, plan):
+        step(compilation)
+
+
+def assemble(compilation: Compilation) -> None:
+    """Make one library of the planned programs."""
+    c = compilation
+    c.library = Library(
+        c.options.name,
+        c.origin,
+        c.kernels,
+        training=None if c.phases is None else _training(c, c.phases),
+        streaming=None if c.streamed is None else _streaming(c, c.streamed),
+        refusal=c.refusal,
+        shared=c.options.threads,
+        bounds=c.bounds,
+    )
+
+
+def _streaming(c: Compilation, streamed: Streamed) -> Streaming:
+    for kernels in c.kernels.values():
+        kernels.symbols = c.symbols
+    init, step = c.kernels["init"], c.kernels["step"]
+    over = in_place(step, {k.name: k.next for k in streamed.state if k.next is not None})
+    state = [(kept.name, kept.next, kept.given) for kept in streamed.state]
+    return Streaming.of(init, step, state, streamed.defaults, c.inputs, over)
+
+
+def _training(c: Compilation, phases: Phases) -> Training:
+    forward, backward = c.kernels["forward"], c.kernels["backward"]
+    read = {port.name: port for port in (*backward.inputs, *forward.inputs)}
+    initial = [Initial(read[name], array) for name, array in c.initial.items() if name in read]
+    written = {port.name: port for port in forward.outputs}
+    slots, tape = Training.lay_out(phases.kept, [written[name] for name in phases.saved])
+    return Training(
+        inputs=[port for port in forward.inputs if port.name not in c.initial],
+        outputs=[port for port in forward.outputs if not port.name.startswith(SAVED)],
+        initial=initial,
+        output_grads=_renamed([p for p in backward.inputs if p.name.startswith(GRAD)]),
+        grads=_renamed(backward.outputs),
+        kept=[name.removeprefix(KEPT) for name in phases.kept],
+        slots=slots,
+        tape=tape,
+        checkpoints=phases.checkpoints,
+    )
+
+
+def _renamed(ports: Sequence[Port]) -> list[Port]:
+    return [replace(port, name=port.name.removeprefix(GRAD)) for port in ports]

@@ -1,0 +1,73 @@
+"""Reads a net in any format that there is a front end for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rnncc.errors import CompileError
+from rnncc.frontends.onnx.reading import is_onnx
+from rnncc.ir.bounds import bounds_of
+from rnncc.ir.program import Program
+from rnncc.options import RULES, Options
+from rnncc.passes.fold_constants import fold_constants
+from rnncc.stages import ir_text
+from rnncc.stages.compilation import Compilation
+
+
+def read(compilation: Compilation) -> None:
+    """The net, or the half-compiled model that a file of ours holds."""
+    c = compilation
+    if ir_text.is_ir(c.source):
+        ir_text.read(c)
+        return
+    program = import_source(c.source, c.init, c.options)
+    c.programs = {"net": program}
+    c.symbols, c.inputs = program.symbols, list(program.net.inputs)
+    c.bounds = bounds_of(program.net)
+
+
+def import_source(net: Any, init: Any, options: Options) -> Program:
+    """Read a net as a program, checked: a Program, an ONNX model, else a Caffe2 net."""
+    if isinstance(net, Program):
+        return _take(net, init, options)
+    return (_read_onnx if is_onnx(net) else _read_caffe2)(net, init, options)
+
+
+def _read_onnx(model: Any, init: Any, options: Options) -> Program:
+    from rnncc.frontends.onnx.importer import import_model  # onnx's ops take time to import
+
+    if init is not None:
+        raise CompileError("--init", "an ONNX model holds its parameters itself")
+    return import_model(
+        model,
+        shapes=dict(options.shapes),
+        name=options.name,
+        max_iterations=options.max_iterations,
+        training=options.train,
+        functions=options.functions,
+        bind=options.bind,
+    )
+
+
+def _read_caffe2(net: Any, init: Any, options: Options) -> Program:
+    from rnncc.frontends.caffe2 import import_net  # as above
+
+    names = options.recompute_names if options.train and options.recompute not in RULES else None
+    shapes, loops = dict(options.shapes), (options.max_iterations, options.train)
+    return import_net(net, init, shapes, options.name, options.seed, names, *loops, options.bind)
+
+
+def _take(program: Program, init: Any, options: Options) -> Program:
+    """A copy of a program that was built in Python; its shapes and parameters are in it."""
+    if init is not None or options.shapes or options.bind:
+        what = "an init net" if init is not None else "shapes" if options.shapes else "constants"
+        raise CompileError(program.source, f"{what} given for a net that has its own")
+    copied = program.copy()
+    copied.name = options.name
+    return copied
+
+
+def fold(compilation: Compilation) -> None:
+    """Compute what parameters alone decide."""
+    for program in compilation.programs.values():
+        fold_constants(program)

@@ -1,0 +1,23 @@
+"""Cuts a net into what is done once and what is done with every few steps."""
+
+from __future__ import annotations
+
+from rnncc.passes.kept_states import keep_states
+from rnncc.passes.streaming import NotCausal, split_stream
+from rnncc.stages.compilation import Compilation
+
+
+def cut(compilation: Compilation) -> None:
+    """The programs `init` and `step`, of which `NAME_run` is made too; else `run` alone.
+
+    Raises:
+        CompileError: `options.state` names what the net has not.
+    """
+    c, program = compilation, compilation.programs["net"]
+    state = c.options.state
+    try:
+        c.streamed = keep_states(program, state) if state else split_stream(program)
+    except NotCausal as reason:
+        c.refusal, c.programs = str(reason), {"run": program}
+        return
+    c.programs = {"init": c.streamed.init, "step": c.streamed.step}

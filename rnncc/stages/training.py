@@ -1,0 +1,125 @@
+"""Makes two programs of a net, `forward` and `backward`, and the tape between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from rnncc.errors import CompileError
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.program import Program
+from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.options import RULES, Options
+from rnncc.passes.choose_saved import choose_saved
+from rnncc.passes.differentiate import differentiate as add_gradients
+from rnncc.passes.pack_tape import pack_tape
+from rnncc.passes.split_phases import Phases, split_phases
+from rnncc.passes.turns import name_turns, number_turns
+from rnncc.sizes import all_sizes
+from rnncc.stages import lowering
+from rnncc.stages.budget import fit
+from rnncc.stages.compilation import Compilation
+
+
+def prepare(compilation: Compilation) -> None:
+    """Note what parameters start with, and give trip counts names."""
+    c, program = compilation, compilation.programs["net"]
+    arrays = program.arrays
+    c.initial = {name: arrays[name] for name in _float_params(program) if name in arrays}
+    c.trip_counts = name_turns(program)
+
+
+def differentiate(compilation: Compilation) -> None:
+    """Add the gradients; every float parameter becomes an input.
+
+    Raises:
+        CompileError: the options name an output that there is not.
+    """
+    c, program = compilation, compilation.programs["net"]
+    inputs = [name for name, v in program.net.inputs.items() if dtype_of(v) in FLOATS]
+    params = _float_params(program)
+    for name in params:
+        program.arrays.pop(name, None)
+    outputs = _differentiated_outputs(program, c.options)
+    c.programs = {"net": add_gradients(program, outputs, [*inputs, *params])}
+
+
+def split(compilation: Compilation) -> None:
+    """Choose what forward saves, and cut the net in two.
+
+    Raises:
+        CompileError: the options name a value to compute again that there is not.
+    """
+    program = compilation.programs["net"]
+    choice = choose_saved(program, _rule(program, compilation.options))
+    compilation.set_phases(split_phases(program, choice))
+
+
+def pack(compilation: Compilation) -> None:
+    """Join what is saved side by side and replaced by its gradients."""
+    compilation.set_phases(pack_tape(_phases(compilation)))
+
+
+def checkpoint(compilation: Compilation) -> None:
+    """Make room by checkpoints along time, if a budget of memory asks for it.
+
+    Raises:
+        CompileError: the budget is too small.
+    """
+    c, phases = compilation, _phases(compilation)
+    if c.options.memory_budget is None:
+        return
+    symbols = [symbol for symbol in phases.backward.symbols if symbol not in c.trip_counts]
+    sizes = all_sizes(c.options.plan_for, symbols, "a budget of memory")
+
+    def lower(phases: Phases) -> tuple[KernelProgram, KernelProgram]:
+        trial = replace(c)
+        trial.set_phases(numbered(phases, c.trip_counts))
+        lowering.lower_and_plan(trial)
+        return trial.kernels["forward"], trial.kernels["backward"]
+
+    sizes = {**sizes, **c.trip_counts}
+    c.set_phases(fit(phases, lower, c.options.memory_budget, sizes))
+
+
+def number_trip_counts(compilation: Compilation) -> None:
+    """Put the numbers back that `prepare` gave names to."""
+    compilation.set_phases(numbered(_phases(compilation), compilation.trip_counts))
+
+
+def numbered(phases: Phases, trip_counts: Mapping[str, int]) -> Phases:
+    """Both halves with trip counts as numbers; copies, where there are any."""
+    halves = (number_turns(half, trip_counts) for half in (phases.forward, phases.backward))
+    forward, backward = halves
+    return replace(phases, forward=forward, backward=backward)
+
+
+def _phases(compilation: Compilation) -> Phases:
+    assert compilation.phases is not None, "the net is not split yet"
+    return compilation.phases
+
+
+def _float_params(program: Program) -> list[str]:
+    return [name for name, p in program.params.items() if dtype_of(p.y) in FLOATS]
+
+
+def _differentiated_outputs(program: Program, options: Options) -> list[str]:
+    """The outputs that have outside gradients."""
+    if options.outputs_with_grads is not None:
+        return list(options.outputs_with_grads)
+    return [name for name, v in program.net.outputs.items() if dtype_of(v) in FLOATS]
+
+
+def _rule(program: Program, options: Options) -> str | frozenset[str]:
+    """The net's own list goes before our choice, and the user's word before both."""
+    if options.recompute in RULES:
+        own = options.recompute == "auto" and program.recompute
+        return own or options.recompute
+    if program.recompute:
+        return program.recompute  # the names as the front end knows them
+    hints = {v.name_hint for op in program.net.walk() for v in op.results}
+    if unknown := sorted(options.recompute_names - hints):
+        raise CompileError(
+            program.source, f"nothing is named {', '.join(unknown)} to compute again"
+        )
+    return options.recompute_names

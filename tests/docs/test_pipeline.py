@@ -1,0 +1,15 @@
+"""The page of the pipeline is as its tool writes it."""
+
+from __future__ import annotations
+
+from rnncc import pipeline
+from tools.write_pipeline import LISTS, PATH, page
+
+
+def test_page_is_current() -> None:
+    assert PATH.read_text() == page(), "run python tools/write_pipeline.py"
+
+
+def test_every_list_is_on_it() -> None:
+    lists = [value for name, value in vars(pipeline).items() if name.isupper() and name != "CUT"]
+    assert all(any(one is shown for shown in LISTS.values()) for one in lists)

@@ -1,0 +1,218 @@
+"""`--emit rnn` is what is compiled: xdsl-opt reads it, and so does rnncc, to the same code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+
+from rnncc import arrays, cells, pipeline
+from rnncc.cli import main
+from rnncc.driver import compiling
+from rnncc.errors import CompileError
+from rnncc.ir.build import Build
+from rnncc.ir.program import Program
+from rnncc.options import Options
+from rnncc.sources import Content
+from rnncc.stages import ir_text
+from rnncc.stages.compilation import Compilation
+from tests.golden import CASES
+from tests.passes.helpers import quick
+from tests.strategies import programs
+
+ROOT = Path(__file__).parents[2]
+INSTALLED = any(e.name == "rnncc" for e in entry_points(group="xdsl.universe"))
+XDSL_OPT = Path(sys.executable).with_name("xdsl-opt")
+TARGET: dict[str, Any] = {"target": "x86_64-linux-gnu", "cpu": "x86-64-v3", "name": "net"}
+
+both = pytest.mark.parametrize("train", [False, True], ids=["inference", "training"])
+
+
+def emitted(net: Any, init: Any, folder: Path, **options: Any) -> tuple[Path, Path | None]:
+    """The files that --emit rnn writes."""
+    result = compiling.emit(net, init, Options(**TARGET, **options), "rnn")
+    assert isinstance(result.content, str)
+    (folder / "net.rnn.mlir").write_text(result.content)
+    if result.arrays:
+        arrays.write(result.arrays, folder / "net.npz")
+    return folder / "net.rnn.mlir", folder / "net.npz" if result.arrays else None
+
+
+def code_of(net: Any, init: Any, **options: Any) -> tuple[str, bytes]:
+    """All that LLVM is given: its IR, and the weights."""
+    c = Compilation(Options(**TARGET, **options), net, init)
+    compiling.run_from_net(c, pipeline.LOWERING, pipeline.CODE[:2])
+    assert c.code is not None
+    return c.code.text, c.planned.weights_block().tobytes()
+
+
+@both
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+def test_golden_nets_compile_to_the_same_code(case: Path, train: bool, tmp_path: Path) -> None:
+    net, init = case / "net.pb", case / "init.pb"
+    text, params = emitted(net, init, tmp_path, train=train)
+    assert code_of(text, params) == code_of(net, init, train=train)
+
+
+@both
+@pytest.mark.skipif(not INSTALLED, reason="rnncc is not installed: run pip install -e .")
+def test_stock_xdsl_opt_reads_golden_nets(train: bool, tmp_path: Path) -> None:
+    """All in one process, as a module each."""
+    texts = list[str]()
+    for case in CASES:
+        for kind in ("rnn", "kern"):
+            options = Options(**TARGET, train=train)
+            content = compiling.emit(case / "net.pb", case / "init.pb", options, kind).content
+            assert isinstance(content, str)
+            texts.append(content)
+    (tmp_path / "all.mlir").write_text("// -----\n".join(texts))
+    command = [XDSL_OPT, "--split-input-file", tmp_path / "all.mlir"]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert out.count("builtin.module") == len(texts)
+
+
+@pytest.mark.skipif(not INSTALLED, reason="rnncc is not installed: run pip install -e .")
+def test_xdsl_opt_runs_passes_on_a_dump(tmp_path: Path) -> None:
+    b = Build.net("net")
+    x, w, h0 = b.input("x", ["T", "N", 3]), b.param("w", [3, 4]), b.input("h0", ["N", 4])
+
+    def body(inner: Build, consts: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
+        h = inner.tanh(inner.add(inner.matmul(rows[0], consts[0]), carry[0]))
+        return [h], [h]
+
+    net = b.finish({"y": b.scan([w], [h0], [x], body)[1][0]})
+    compiling.emit(net, None, Options(dump_ir=tmp_path), "rnn")
+    (dump,) = tmp_path.glob("*-split-stream.mlir")
+    names = [
+        "rnn-simplify",
+        "rnn-split-scans",
+        "rnn-merge-matmuls",
+        "rnn-regroup-sums",
+        "rnn-hoist",
+    ]
+    command = [XDSL_OPT, "-p", ",".join(names), dump]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    before, after = (
+        text.index("rnn.matmul") < text.index("rnn.scan") for text in (dump.read_text(), out)
+    )
+    assert (before, after) == (False, True)  # the projection of x has left the loop
+
+
+@both
+def test_compiling_goes_on_from_every_step(train: bool, tmp_path: Path) -> None:
+    net = cells.lstm(3, 4, layers=2)
+    code = code_of(net, None, train=train)
+    for step in pipeline.net_steps(Options(train=train)):
+        files = emitted(net, None, tmp_path, train=train, stop_after=step.name)
+        assert code_of(*files, train=train) == code, step.name
+
+
+@quick
+@given(program=programs())
+def test_random_programs_come_back(program: Program) -> None:
+    c = Compilation(Options(), programs={"net": program}, symbols=program.symbols)
+    c.inputs = list(program.net.inputs)
+    text = ir_text.write(c, "read")
+    held = ir_text.parameters(c)
+    back = Compilation(Options(), Content(text.encode(), "net.mlir"), _npz(held))
+    ir_text.read(back)
+    assert ir_text.write(back, "read") == text
+    assert back.programs["net"].arrays.keys() == program.arrays.keys()
+
+
+def _npz(held: dict[str, Any]) -> Content | None:
+    import io
+
+    if not held:
+        return None
+    file = io.BytesIO()
+    np.savez(file, **held)
+    return Content(file.getvalue(), "net.npz")
+
+
+def test_the_command_line(tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    net, init = (str(ROOT / "examples" / f"{n}.pbtxt") for n in ("lstm", "lstm_init"))
+    text = str(tmp_path / "lstm.rnn.mlir")
+    assert main(["compile", net, "--init", init, "--emit", "rnn", "-o", text]) == 0
+    codes = list[bytes]()
+    for words in ([net, "--init", init], [text, "--params", str(tmp_path / "lstm.npz")]):
+        assert main(["compile", *words, "--emit", "obj", "-o", str(tmp_path / "x.o")]) == 0
+        codes.append((tmp_path / "x.o").read_bytes())
+    assert codes[0] == codes[1]
+    assert main(["compile", net, "--init", init, "--emit", "rnn"]) == 0
+    assert capsysbinary.readouterr().out == Path(text).read_bytes()
+
+
+def text_of(net: Any, **options: Any) -> str:
+    content = compiling.emit(net, None, Options(**TARGET, **options), "rnn").content
+    assert isinstance(content, str)
+    return content
+
+
+GOOD = text_of(cells.elman(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("", "line 1"),
+        ("builtin.module {", "line 1"),
+        ("builtin.module {\n}\n", "something else than nets"),
+        (GOOD[: len(GOOD) // 2], "line"),
+        (GOOD.replace("rnn.tanh", "rnn.frob"), "rnn.frob"),
+        (GOOD.replace("rnn.tanh", "rnn.matmul"), "no net in rnn"),
+        (GOOD.replace('["init", ', '["step", ', 1), "not as rnncc writes them"),
+        (GOOD.replace("programs = [", "programs = [unit, "), "not as rnncc writes them"),
+        (GOOD.replace('after = "simplify-last"', 'after = "frob"'), "no step is named frob"),
+        (GOOD.replace("after =", "again ="), "other programs than reading leaves"),
+        (GOOD.replace('after = "simplify-last"', 'after = "read"'), "other programs than read"),
+        (GOOD.replace('after = "simplify-last"', "after = 3 : i64"), "not as rnncc writes them"),
+        (GOOD.replace("?x", "?x" * 20_000, 1), "net.rnn.mlir"),
+        ("builtin.module " + "{" * 100_000, "line 1"),
+        ("\udcff", "utf-8"),
+    ],
+)
+def test_damaged_texts_are_refused(text: str, what: str, tmp_path: Path) -> None:
+    path = tmp_path / "net.rnn.mlir"
+    path.write_bytes(text.encode(errors="surrogateescape"))
+    with pytest.raises(CompileError, match=what) as error:
+        code_of(path, None)
+    assert "net.rnn.mlir" in str(error.value)
+
+
+def test_parameters_have_to_fit(tmp_path: Path) -> None:
+    text, params = emitted(cells.elman(2, 3), None, tmp_path)
+    assert params is not None
+    held = arrays.read(params)
+    assert isinstance(held, dict)
+    name = next(iter(held))
+    for changed, what in (
+        ({name: held[name][..., :-1]}, "expected tensor"),
+        ({name: held[name].astype(np.float64)}, "is float64"),
+        ({f"{name.split('/')[0]}/frob": held[name]}, 'nothing takes the parameter "frob"'),
+    ):
+        arrays.write({**held, **changed}, tmp_path / "other.npz")
+        with pytest.raises(CompileError, match=what):
+            code_of(text, tmp_path / "other.npz")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(CompileError, match="one array without a name"):
+        code_of(text, tmp_path / "one.npy")
+
+
+@pytest.mark.parametrize("option", [{"shapes": {"x": "T,N,2"}}, {"bind": {"x": 1}}])
+def test_options_that_come_too_late(option: dict[str, Any], tmp_path: Path) -> None:
+    text, params = emitted(cells.elman(2, 3), None, tmp_path)
+    with pytest.raises(CompileError, match="given for a net that has its own"):
+        code_of(text, params, **option)
+
+
+def test_training_is_not_made_of_inference(tmp_path: Path) -> None:
+    text, params = emitted(cells.elman(2, 3), None, tmp_path)
+    with pytest.raises(CompileError, match="holds a net for inference"):
+        code_of(text, params, train=True)
