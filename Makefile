@@ -28,10 +28,10 @@ clean:
 		|| { echo "rnncc needs Python 3.11 or later; name one: make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 
-.venv/installed: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable .
+.venv/installed: pyproject.toml runtime/pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable runtime --editable .
 	touch $@
 
-.venv/installed-test: pyproject.toml | .venv/bin/python
-	$(BIN)/python -m pip install --quiet --editable ".[test]"
+.venv/installed-test: pyproject.toml runtime/pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable runtime --editable ".[test]"
 	touch $@ .venv/installed

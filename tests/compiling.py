@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from rnncc import pipeline
@@ -68,10 +68,6 @@ def text_of(net: Any, init: Any, options: Options, kind: str) -> str:
     return content
 
 
-def whole_sequence(steps: Sequence[Step]) -> Callable[[Program], None]:
-    """What steps do to a program, each verified."""
-
-    def change(program: Program) -> None:
-        run(Compilation(Options(verify_each=True), programs={"run": program}), steps)
-
-    return change
+def bytes_of(net: Any, init: Any, options: Options) -> bytes:
+    """A net's object code."""
+    return compiling.compile_object(net, init, options).object_code

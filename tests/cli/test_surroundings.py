@@ -246,7 +246,7 @@ def test_places_that_cannot_be_written(command: str, kind: str, run: Run, tmp_pa
     else:
         target = words.split()[-1].removeprefix("OUT").lstrip("/")
         names = {"compile": "libn_t.so", "netdef split": "init_net.pb"}
-        target = target or names.get(command, "01-import.mlir")
+        target = target or names.get(command, "01-read.mlir")
         if command == "compile":
             target = "n_t.h"
             words += " --name n_t"

@@ -30,7 +30,10 @@ def main() -> int:
     def show(totals: Totals) -> None:
         if time.monotonic() - told[0] > options.every:
             told[0] = time.monotonic()
-            print(totals, file=sys.stderr, flush=True)
+            print(totals, file=sys.stderr)
+            for signature, count in totals.signatures.most_common():
+                print(f"{count:6} {signature}", file=sys.stderr)
+            sys.stderr.flush()
 
     def more(index: int) -> bool:
         return time.monotonic() < end and (not options.count or index < options.count)

@@ -20,7 +20,7 @@ from rnncc.codegen.llvm import objects
 from rnncc.errors import CompileError
 from rnncc.options import Options
 from rnncc.packaging.elf import Elf
-from tests.compiling import text_of
+from tests.compiling import bytes_of, text_of
 
 X86, ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 HERE = resolve_target()
@@ -119,7 +119,7 @@ def test_the_check_is_for_any_cpu(triple: str, cpu: str, beyond: str) -> None:
 @pytest.mark.parametrize(("cpu", "more"), [("neoverse-n1", {"getauxval"}), ("generic", set[str]())])
 def test_what_a_library_for_aarch64_needs(cpu: str, more: set[str]) -> None:
     options = Options.of(None, {"target": ARM, "cpu": cpu, "name": "other"})
-    code = text_of(rnncc.cells.elman(3, 4), None, options, "obj")
+    code = bytes_of(rnncc.cells.elman(3, 4), None, options)
     assert isinstance(code, bytes)
     undefined = {s.name for s in Elf(code).symbols if s.is_global and not s.is_defined}
     assert undefined - {"_GLOBAL_OFFSET_TABLE_"} == more

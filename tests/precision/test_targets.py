@@ -12,7 +12,7 @@ from rnncc import CompileError
 from rnncc.cli import main
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.options import Options
-from tests.compiling import text_of
+from tests.compiling import bytes_of, text_of
 from tests.precision.test_products import drawn, product
 
 LINUX = "x86_64-linux-gnu"
@@ -46,7 +46,7 @@ def test_what_machines_have_is_used(precision: str, cpu: str, instruction: str) 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
 def test_other_machines(precision: str) -> None:
     options = Options(name="net", precision=precision, target="aarch64-linux-gnu")
-    code = text_of(product(drawn(131, 70)), None, options, "obj")
+    code = bytes_of(product(drawn(131, 70)), None, options)
     assert code[:4] == b"\x7fELF"
 
 
