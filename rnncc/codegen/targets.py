@@ -66,10 +66,5 @@ def load(target: str, product: bytes) -> Any:
     return _module(target).load(product)
 
 
-def prepare(target: str | None) -> None:
-    """Import what writing code for a target takes."""
-    _module(target).prepare()
-
-
 def _module(target: str | None) -> ModuleType:
     return import_module(row_of(target).module)

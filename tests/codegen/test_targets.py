@@ -40,7 +40,6 @@ def test_a_row_is_true(name: str) -> None:
     assert set(row.by_default) <= set(row.products) <= KINDS.keys()
     module = import_module(row.module)
     assert callable(module.resolve)
-    assert callable(module.prepare)
     target = targets.resolve(name)
     for knob in row.knobs:
         changed = targets.resolve(name, knobs={knob: 3})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.llvm.machine import architecture_of
@@ -162,9 +161,3 @@ def load(code: bytes) -> Any:
     from rnncc.codegen.llvm.objects import load_object
 
     return load_object(code)
-
-
-def prepare() -> None:
-    """Import what writes code."""
-    for name in ("entries", "machines"):
-        import_module(f"rnncc.codegen.cpu.{name}")

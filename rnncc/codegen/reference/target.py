@@ -81,7 +81,3 @@ def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> Re
     if cpu is not None:
         raise CompileError("--cpu", f"{cpu!r} is nothing to the reference target", "leave it out")
     return ReferenceTarget()
-
-
-def prepare() -> None:
-    """It imports little."""
