@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
+from rnncc.ir.exports import exported
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.ops.base import get_dim
-from rnncc.ir.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
+from rnncc.ir.signatures import PART, PART_SUFFIX, TIME
 from rnncc.ir.streaming import StateSlot
 from rnncc.ir.training import GRAD, KEPT, SAVED, Training
 
@@ -144,43 +145,6 @@ class EntryPoint:
     parameters: tuple[str, ...]
     symbols: tuple[str, ...]
     steps: tuple[Step, ...]
-
-
-@dataclass(frozen=True)
-class SizeFunction:
-    """An exported function that tells bytes, -1 where a size is out of range."""
-
-    name: str
-    bytes: Largest
-    symbols: tuple[str, ...]
-    bounds: tuple[Dim, ...]
-
-
-def exported(library: Library) -> dict[str, tuple[str, ...]]:
-    """The functions that compute, without the library's name -> the pointers that they take."""
-    if library.training is not None:
-        names, shared = ("forward", "backward", "init_parameters"), ("forward", "backward")
-    else:
-        names, shared = ("run",), ("run",)
-        names += ("step", "state_init") if library.streaming is not None else ()
-    functions = {name: PARAMETERS[name] for name in names}
-    if library.shared:
-        functions |= {f"{name}{PART_SUFFIX}": (*PARAMETERS[name], PART) for name in shared}
-    return functions
-
-
-def size_functions(library: Library) -> list[SizeFunction]:
-    """The functions that tell bytes."""
-    symbols, bounds = tuple(library.symbols), library.bounds
-    more: list[SizeFunction] = []
-    if library.streaming is not None:
-        # a step of a stream is shorter than the whole sequence that bounds speak of
-        bounds, untimed = library.untimed_bounds(TIME), tuple(s for s in symbols if s != TIME)
-        state = Largest([library.streaming.bytes])
-        more = [SizeFunction("state_bytes", state, untimed, bounds)]
-    if library.training is not None:
-        more = [SizeFunction("tape_bytes", Largest([library.training.tape]), symbols, bounds)]
-    return [SizeFunction("workspace_bytes", library.workspace, symbols, bounds), *more]
 
 
 def entry_points(library: Library) -> list[EntryPoint]:

@@ -8,7 +8,7 @@ from typing import Any
 from rnncc import __version__
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
-from rnncc.ir.entry_points import exported, size_functions
+from rnncc.ir.exports import exported, size_functions
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.streaming import Streaming

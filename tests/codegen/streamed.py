@@ -11,7 +11,7 @@ import numpy as np
 from rnncc.codegen.cpu.entries import emit_module
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
-from rnncc.ir.entry_points import exported
+from rnncc.ir.exports import exported
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.types import NUMPY

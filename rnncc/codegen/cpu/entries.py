@@ -21,7 +21,8 @@ from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import alone
 from rnncc.codegen.llvm.emit import I8, I32, POINTER
 from rnncc.codegen.llvm.user_functions import applied_text
-from rnncc.ir.entry_points import entry_points, size_functions
+from rnncc.ir.entry_points import entry_points
+from rnncc.ir.exports import size_functions
 from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.signatures import BATCH, TIME
@@ -34,7 +35,7 @@ SHORT = 8_000 * CYCLE
 
 
 @dataclass
-class Code:
+class LibraryModule:
     """A library's module.
 
     Attributes:
@@ -49,11 +50,11 @@ class Code:
     linked: list[str] = field(default_factory=list[str])
 
 
-def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -> Code:
+def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -> LibraryModule:
     """All functions of a model, the weights passed in."""
     module = ir.Module(library.name)
     module.triple = target.triple
-    code = Code(module, linked=_applied(library, target))
+    code = LibraryModule(module, linked=_applied(library, target))
     shared = Shared(library.programs.values(), emit_kernel)
     calls = _programs(module, library, target, shared)
     if len(calls) == 1:
@@ -136,7 +137,7 @@ def _applied(library: Library, target: CpuTarget) -> list[str]:
     return [applied_text(code, count, target) for code, count in functions.items()]
 
 
-def add_exports(code: Code, library: Library) -> None:
+def add_exports(code: LibraryModule, library: Library) -> None:
     """The functions without weights: those that the library holds are passed on."""
     type_ = ir.ArrayType(I8, max(library.weights, 1))
     weights = ir.GlobalVariable(code.module, type_, f"{library.name}_weights")
@@ -155,7 +156,7 @@ def add_exports(code: Code, library: Library) -> None:
         builder.ret(builder.call(inner, [weights, *function.args], tail=True))
 
 
-def _exported(code: Code, library: Library) -> set[str]:
+def _exported(code: LibraryModule, library: Library) -> set[str]:
     return {f"{library.name}_{name}" for name in (*code.sizes, "metadata")}
 
 

@@ -20,11 +20,11 @@ from rnncc.ir.entry_points import (
     NotNull,
     Place,
     Seal,
-    SizeFunction,
     Source,
     Step,
     Stored,
 )
+from rnncc.ir.exports import SizeFunction
 from rnncc.packaging.prototypes import prototype
 
 NULL_POINTER, BAD_SIZE, BAD_TAPE = 1, 2, 6

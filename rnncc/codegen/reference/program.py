@@ -8,12 +8,13 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.kernels import domain_text, write_kernel
+from rnncc.codegen.reference.liveness import live_pointers
 from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
-from rnncc.ir.moves import ByIndex, GoesOn, ListRows, Pack, Reverse
+from rnncc.ir.kernels import Kernel
+from rnncc.ir.moves import GoesOn
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.packaging.names import c_names
@@ -51,7 +52,7 @@ class ProgramWriter:
         self.kernels: list[str] = []
         self.names: dict[SSAValue, str] = {}
         self.taken = {*RESERVED, *symbols.values()}
-        self.live = _live(program)
+        self.live = live_pointers(program)
         self.labels = {buffer.label.data: buffer for buffer in reversed(program.buffers)}
         members = [port.name for port in (*program.inputs, *program.outputs)]
         names = c_names(members)
@@ -331,45 +332,6 @@ class ProgramWriter:
             lines.append(f"{_kind(arg)} *const {names[-1]} = {self._variable(value)};")
         pairs_ = zip(moved, names, strict=True)
         return [*lines, *(f"{self.names[arg]} = {name};" for (arg, _), name in pairs_)]
-
-
-def _live(program: KernelProgram) -> set[SSAValue]:
-    """The values whose pointers code needs."""
-    ops = [op for op in program.func.walk() if not isinstance(op, Buffer)]
-    live = {value for op in ops for value in _used(op)}
-    labels = {buffer.label.data: buffer.y for buffer in reversed(program.buffers)}
-    size = -1
-    while size != len(live):
-        size = len(live)
-        for op in ops:
-            if isinstance(op, Row | ShiftedRow) and op.y in live:
-                live |= set(op.operands)
-            elif isinstance(op, For):
-                pairs = zip(op.body.block.args, op.finals, op.inits, op.yields, strict=True)
-                for arg, final, init, value in pairs:
-                    if arg in live or final in live:
-                        live |= {arg, init, value}
-        held = (op.within for op in program.buffers if op.y in live)
-        live |= {labels[name.data] for name in held if name is not None}
-    return live
-
-
-def _used(op: Operation) -> set[SSAValue]:
-    """The operands of a kernel that its code reads or writes: no scratch for packing."""
-    match op:
-        case Kernel():
-            given = len(op.body.block.args) - len(op.ins)
-            reads = zip(op.body.block.args[given:], op.ins, strict=True)
-            own = [op.rows, *((op.a, op.weights) if isinstance(op, Gemm) else ())]
-            own += [op.init] if isinstance(op, Reduce) else []
-            read = [value for argument, value in reads if argument.first_use]
-            return {value for value in (*own, *read, *op.outs) if value is not None}
-        case Contract():
-            return {v for v in (op.a, op.b, op.out, op.init, op.first) if v is not None}
-        case Pack() | Reverse() | ByIndex() | ListRows() | Gate() | Limit():
-            return set(op.operands)
-        case _:
-            return set()
 
 
 def _kind(value: SSAValue) -> str:

@@ -11,7 +11,8 @@ from rnncc.codegen.reference.entry_points import EntryWriter
 from rnncc.codegen.reference.prelude import prelude
 from rnncc.codegen.reference.program import RESERVED, ProgramWriter
 from rnncc.errors import CompileError
-from rnncc.ir.entry_points import entry_points, size_functions
+from rnncc.ir.entry_points import entry_points
+from rnncc.ir.exports import size_functions
 from rnncc.ir.library import Library, params_of
 from rnncc.ir.ops.base import get_dim
 from rnncc.packaging.names import c_names
