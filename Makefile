@@ -9,7 +9,7 @@ demo: .venv/installed
 	$(BIN)/rnncc demo
 
 test: .venv/installed-test
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
 # The node tests of the ONNX standard as machine code: passed, skipped (not claimed), failed.
 onnx: .venv/installed-test

@@ -1,10 +1,13 @@
 """Published ONNX models beside ONNX Runtime: `taskset -c 1 python -m benchmarks.published`
 
+The models are not the repository's: they lie beside it, in ../shared/models.
+
 Frame by frame, both in turn on one core, with arrays that are there before; medians of many rounds.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,6 +93,8 @@ def sides(case: Published) -> tuple[Callable[[], object], Callable[[], object]]:
 
 def main() -> None:
     """Measure all."""
+    if not MODELS.is_dir():
+        sys.exit(f"the published models are not here: they are looked for in {MODELS}")
     for case in PUBLISHED:
         both = sides(case)
         times: tuple[list[float], list[float]] = ([], [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from pathlib import Path
@@ -11,6 +12,7 @@ from hypothesis import settings
 
 from rnncc.packaging.link import link_shared
 from tests import samples
+from tests.golden import CASES, CONTROL, SHARED
 
 os.environ["RNNCC_CACHE"] = "0"  # what is tested is this compiler, not what an earlier one made
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -19,6 +21,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):  # the same programs in every run; others are for developers' machines
     settings.load_profile("ci")
+
+
+def pytest_report_header() -> str:
+    which = "all of ../shared" if SHARED.is_dir() else "those of the repository, without ../shared"
+    return f"golden nets: {len(CASES)}, and {len(CONTROL)} with control flow: {which}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if not SHARED.is_dir():
+        for item in items:
+            if item.get_closest_marker("shared"):
+                item.add_marker(pytest.mark.skip(reason="needs ../shared, which is not here"))
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage seldom: each look goes through the thousands of tests and all that they keep
+    compiled, which was a sixth of the time of whole folders."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture(scope="session")

@@ -15,14 +15,14 @@ from xdsl.ir import SSAValue
 
 from rnncc.bench.cases import NET, Case
 from rnncc.cells import graves_lstm, gru, lstm, milstm
-from rnncc.cells.activations import gate_activation, layer_activation
-from rnncc.cells.lstm_cell import lstm_states
 from rnncc.driver.drawn import lengths, normal
 from rnncc.ir.build import Build
-from rnncc.ir.composites import softmax
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Rows, scans_of
 from rnncc.ir.types import dims_of, tensor
+from rnncc.nn.axes import cut
+from rnncc.nn.normalisation import softmax
+from rnncc.nn.steps import lstm_step
 
 Array = np.ndarray[Any, Any]
 
@@ -91,7 +91,6 @@ def attention_lstm(units: int) -> Program:
     w, rw, bias = (b.param(name, array.shape) for name, array in arrays.items())
     batch = dims_of(x)[1]
     start = b.fill(0.0, [batch, units])
-    act, gate = layer_activation("tanh"), gate_activation("sigmoid")
 
     def body(
         inner: Build, consts: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
@@ -102,7 +101,7 @@ def attention_lstm(units: int) -> Program:
         weighted = inner.mul(inner.reshape(weights, (*dims_of(weights), 1)), held)
         context = inner.reduce("sum", weighted, [0])
         z = inner.add(rows[0], inner.matmul(inner.concat([h, context], 1), recurrent))
-        h, c = lstm_states(inner, z, c, act, gate)
+        h, c = lstm_step(inner, dict(zip("ifgo", cut(inner, z, 4), strict=True)), c)
         return [h, c], [h]
 
     projected = b.add(b.matmul(x, w), bias)

@@ -2,67 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.ir.activations import (
-    clamp,
+from rnncc.ir.build import Build
+from rnncc.nn.activations import (
+    cube,
     elu,
     gelu,
     hard_sigmoid,
+    hard_tanh,
     leaky_relu,
     mish,
+    rational_tanh,
+    rectified_tanh,
+    relu6,
+    selu,
     silu,
     soft_sign,
     softplus,
 )
-from rnncc.ir.build import Build
-from rnncc.ir.composites import plus, times
+from rnncc.nn.steps import Function
 
-Function = Callable[[Build, SSAValue], SSAValue]
 Activation = str | Function
 """A name, or a function of a `Build` and a value that gives a value of the same type."""
-
-
-def hard_tanh(b: Build, x: SSAValue) -> SSAValue:
-    """x, held within -1 and 1"""
-    return clamp(b, x, -1.0, 1.0)
-
-
-def rational_tanh(b: Build, x: SSAValue) -> SSAValue:
-    """1.7159 f(2x/3), f(u) = sign u · (1 - 1 / (1 + |u| + u² + 1.41645 u⁴))
-
-    Computed as u · (1 + |u| + 1.41645 |u|³) / (1 + |u| + u² + 1.41645 u⁴), smooth at 0.
-    """
-    u = times(b, x, 2 / 3)
-    size = b.abs(u)
-    rest = b.add(size, times(b, b.mul(size, b.mul(u, u)), 1.41645))
-    factor = plus(b, rest, 1.0)
-    whole = plus(b, b.mul(size, factor), 1.0)
-    return times(b, b.div(b.mul(u, factor), whole), 1.7159)
-
-
-def rectified_tanh(b: Build, x: SSAValue) -> SSAValue:
-    """max(0, tanh x)"""
-    return b.relu(b.tanh(x))
-
-
-def relu6(b: Build, x: SSAValue) -> SSAValue:
-    """x, held within 0 and 6"""
-    return b.minimum(b.relu(x), b.full_like(x, 6.0))
-
-
-def selu(b: Build, x: SSAValue) -> SSAValue:
-    """1.0507 x above 0, 1.0507 · 1.6733 · (eˣ - 1) below (Klambauer et al., 2017)"""
-    return elu(b, x, alpha=1.6732632423543772, scale=1.0507009873554805)
-
-
-def cube(b: Build, x: SSAValue) -> SSAValue:
-    """x³"""
-    return b.mul(x, b.mul(x, x))
 
 
 def identity(b: Build, x: SSAValue) -> SSAValue:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from rnncc.cells.layer import Cell, Layer, Named, Values
-from rnncc.cells.parameters import Ends, Parameter, arrays_for, sizes_from
+from rnncc.cells.layer import CellKind, Layer
+from rnncc.cells.parameters import Array, Ends, Parameter, arrays_for, sizes_from
 from rnncc.cells.settings import Settings
 from rnncc.errors import Location
-from rnncc.ir.build import Build
+from rnncc.ir.build import Build, Values
 from rnncc.ir.dims import Dim
+from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import times
+from rnncc.nn.layer import Cell, Direction, laid_out, run_layers, side_by_side, time_first
+from rnncc.nn.steps import Named
 
 
 @dataclass(frozen=True)
@@ -26,32 +31,31 @@ class _Part:
 
 
 def build_layer(
-    cell: Cell, sizes: tuple[int | None, int | None], settings: Settings, peepholes: bool = False
+    kind: CellKind,
+    sizes: tuple[int | None, int | None],
+    settings: Settings,
+    peepholes: bool = False,
 ) -> Layer:
     """A layer of nIn and H units; raises `CompileError` where sizes and parameters do not fit."""
-    given, kind = settings.parameters, cell.kind
+    given, name = settings.parameters, kind.kind
     first = (settings.prefix(0), settings.directions[0][0])
-    n_in, n_out = sizes_from(kind, sizes, given, first)
-    parts = _parts(cell, n_in, n_out, settings)
+    n_in, n_out = sizes_from(name, sizes, given, first)
+    parts = _parts(kind, n_in, n_out, settings)
     wanted = {
         n.join(p.ends): q for several in parts for p in several for n, q in p.parameters.items()
     }
-    arrays = arrays_for(kind, wanted, given, settings.seed)
-    builder = _Builder(cell, n_out, settings)
-    x, mask = builder.inputs(n_in)
-    for several in parts:
-        x = builder.merged(*(builder.part(part, x, mask) for part in several))
-    made = builder.b.finish({"y": builder.laid_out(x), **builder.lasts}, arrays, kind)
+    arrays = arrays_for(name, wanted, given, settings.seed)
+    made = _Builder(kind, n_out, settings).program(n_in, parts, arrays)
     plain = (made.module, made.arrays, made.name, made.source)
-    return Layer(*plain, kind=kind, n_in=n_in, n_out=n_out, peepholes=peepholes, settings=settings)
+    return Layer(*plain, kind=name, n_in=n_in, n_out=n_out, peepholes=peepholes, settings=settings)
 
 
-def _parts(cell: Cell, n_in: int, n_out: int, settings: Settings) -> list[list[_Part]]:
+def _parts(kind: CellKind, n_in: int, n_out: int, settings: Settings) -> list[list[_Part]]:
     """The directions of each layer."""
     parts: list[list[_Part]] = []
     for layer in range(settings.layers):
         width = n_out * settings.width if layer else n_in
-        own = cell.parameters(width, n_out)
+        own = kind.parameters(width, n_out)
         ways = enumerate(settings.directions, layer * len(settings.directions))
         prefix = settings.prefix(layer)
         parts.append([_Part((prefix, end), back, stream, own) for stream, (end, back) in ways])
@@ -59,90 +63,70 @@ def _parts(cell: Cell, n_in: int, n_out: int, settings: Settings) -> list[list[_
 
 
 class _Builder:
-    """Appends a layer's parts to a net; `lasts` are the states after the last step."""
+    """Appends a layer's parts to a net."""
 
-    def __init__(self, cell: Cell, n_out: int, settings: Settings) -> None:
-        self.cell, self.n_out, self.settings = cell, n_out, settings
-        self.b = Build.net(settings.name or cell.kind)
-        self.b.loc = Location(node=cell.kind)
-        self.lasts: Named = {}
+    def __init__(self, kind: CellKind, n_out: int, settings: Settings) -> None:
+        self.kind, self.n_out, self.settings = kind, n_out, settings
+        self.b = Build.net(settings.name or kind.kind)
+        self.b.loc = Location(node=kind.kind)
+
+    def program(self, n_in: int, parts: list[list[_Part]], arrays: Mapping[str, Array]) -> Program:
+        """The net of all parts: y, then each direction's states after the last step."""
+        x, mask = self.inputs(n_in)
+        steps, batch, _ = dims_of(x)
+        layers = ((self.direction(p, steps, batch, mask) for p in several) for several in parts)
+        y, finals = run_layers(self.b, x, layers, join=self.merged)
+        outputs = {"y": laid_out(self.b, y, self.settings.layout)}
+        ends = [part.ends for several in parts for part in several]
+        for (prefix, end), states in zip(ends, finals, strict=True):
+            for name, state in zip(self.kind.states, states, strict=True):
+                outputs[f"{prefix}{name}_last{end}"] = state
+        return self.b.finish(outputs, arrays, self.kind.kind)
 
     def inputs(self, n_in: int) -> tuple[SSAValue, SSAValue | None]:
         """X as [T, N, nIn], the mask as [T, N, 1]; in the order of the model's inputs."""
         sizes: dict[str, str | int] = {"N": "N", "T": "T", "C": n_in}
         layout = self.settings.layout
-        x = self._time_first(self.b.input("x", [sizes[axis] for axis in layout]), layout)
+        x = time_first(self.b, self.b.input("x", [sizes[axis] for axis in layout]), layout)
         mask = None
         if self.settings.masked:
             layout = layout.replace("C", "")
-            mask = self._time_first(self.b.input("mask", [sizes[a] for a in layout]), layout)
+            mask = time_first(self.b, self.b.input("mask", [sizes[a] for a in layout]), layout)
             mask = self.b.reshape(mask, (*dims_of(mask), 1))
         self.seed = self.b.input("seed", [], "i32") if self.settings.drop_connect else None
         return x, mask
 
-    def _time_first(self, x: SSAValue, layout: str) -> SSAValue:
-        if "T" not in layout:
-            return self.b.reshape(x, (1, *dims_of(x)))
-        return self.b.transpose(x, [layout.index(axis) for axis in "TNC" if axis in layout])
-
-    def laid_out(self, y: SSAValue) -> SSAValue:
-        """Y [T, N, ...] as the layout has it."""
-        layout = self.settings.layout
-        if "T" not in layout:
-            return self.b.reshape(y, dims_of(y)[1:])
-        return self.b.transpose(y, ["TNC".index(axis) for axis in layout])
-
-    def merged(self, first: SSAValue, second: SSAValue | None = None) -> SSAValue:
+    def merged(self, b: Build, ys: Sequence[SSAValue]) -> SSAValue:
         """The y of one direction or of two."""
-        if second is None:
-            return first
+        if len(ys) == 1:
+            return ys[0]
         match self.settings.merge:
             case "add":
-                return self.b.add(first, second)
+                return b.add(*ys)
             case "multiply":
-                return self.b.mul(first, second)
+                return b.mul(*ys)
             case "average":
-                return self.b.mul(self.b.add(first, second), self.b.full_like(first, 0.5))
+                return times(b, b.add(*ys), 0.5)
             case "concatenate":
-                return self.b.concat([first, second], 2)
+                return side_by_side(b, ys)
 
-    def part(self, part: _Part, x: SSAValue, mask: SSAValue | None) -> SSAValue:
-        """One direction of one layer: y [T, N, H]."""
-        b, cell, (prefix, end) = self.b, self.cell, part.ends
+    def direction(self, part: _Part, steps: Dim, batch: Dim, mask: SSAValue | None) -> Direction:
+        """One direction of one layer."""
+        b, kind, (prefix, end) = self.b, self.kind, part.ends
         p = {name: b.param(name.join(part.ends), q.shape) for name, q in part.parameters.items()}
         if self.seed is not None:
             p["W"] = self._dropped(p["W"], self.seed, part.stream)
-        shared, rows = cell.prepare(b, x, p)
-        steps, batch, _ = dims_of(x)
-        inits = [self._init(f"{prefix}{name}0{end}", batch) for name in cell.states]
-        time = b.iota([steps], 0)
-
-        def body(inner: Build, consts: Values, carry: Values, xs: Values) -> tuple[Values, Values]:
-            time, *masks = xs[len(rows) :]
-            new = cell.step(inner, consts, xs[: len(rows)], carry)
-            for factor in masks:
-                new = [inner.mul(state, factor) for state in new]
-            if self.settings.tbptt is not None:
-                late = self._is_late(inner, time, steps, part.reverse)
-                new = [inner.select(late, s, inner.stop_gradient(s)) for s in new]
-            return new, new[:1]
-
-        xs = [*rows, time] if mask is None else [*rows, time, mask]
-        finals, ys = b.scan(list(shared), inits, xs, body, part.reverse)
-        for name, final in zip(cell.states, finals, strict=True):
-            self.lasts[f"{prefix}{name}_last{end}"] = final
-        return ys[0]
+        cell = kind.cell(b, p)
+        if mask is not None:
+            cell = _Masked(cell, mask)
+        if self.settings.tbptt is not None:
+            cell = _Truncated(cell, steps, self.settings.tbptt, part.reverse)
+        starts = [self._init(f"{prefix}{name}0{end}", batch) for name in kind.states]
+        return Direction(cell, starts, part.reverse)
 
     def _init(self, name: str, batch: Dim) -> SSAValue:
         dims = [batch, Dim.of(self.n_out)]
         return self.b.input(name, dims) if self.settings.initial_state else self.b.fill(0.0, dims)
-
-    def _is_late(self, b: Build, time: SSAValue, steps: Dim, reverse: bool) -> SSAValue:
-        """Whether a step is one of the last k in processing order."""
-        k = Dim.of(self.settings.tbptt or 0)
-        if reverse:
-            return b.compare("lt", time, b.size(k, "i32"))
-        return b.compare("ge", time, b.size(steps - k, "i32"))
 
     def _dropped(self, w: SSAValue, seed: SSAValue, stream: int) -> SSAValue:
         """W with some weights taken for 0; weight (i, j) draws number i · columns + j."""
@@ -152,3 +136,44 @@ class _Builder:
         kept = b.div(w, b.full_like(w, 1 - drop)) if self.settings.rescale else w
         drawn = b.uniform(seed, index, stream)
         return b.select(b.compare("ge", drawn, b.full_like(w, drop)), kept, b.full_like(w, 0.0))
+
+
+@dataclass(frozen=True)
+class _Masked:
+    """A cell whose states after a step are multiplied by the step's mask [T, N, 1]."""
+
+    cell: Cell
+    mask: SSAValue
+
+    def prepare(self, b: Build, x: SSAValue) -> tuple[Named, Values]:
+        shared, rows = self.cell.prepare(b, x)
+        return shared, [*rows, self.mask]
+
+    def step(self, b: Build, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
+        new = self.cell.step(b, shared, rows[:-1], states)
+        return [b.mul(state, rows[-1]) for state in new]
+
+
+@dataclass(frozen=True)
+class _Truncated:
+    """A cell through which gradients flow in the last `limit` steps in processing order alone."""
+
+    cell: Cell
+    steps: Dim
+    limit: int
+    reverse: bool
+
+    def prepare(self, b: Build, x: SSAValue) -> tuple[Named, Values]:
+        shared, rows = self.cell.prepare(b, x)
+        return shared, [*rows, b.iota([self.steps], 0)]
+
+    def step(self, b: Build, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
+        new = self.cell.step(b, shared, rows[:-1], states)
+        late = self._is_late(b, rows[-1])
+        return [b.select(late, state, b.stop_gradient(state)) for state in new]
+
+    def _is_late(self, b: Build, time: SSAValue) -> SSAValue:
+        limit = Dim.of(self.limit)
+        if self.reverse:
+            return b.compare("lt", time, b.size(limit, "i32"))
+        return b.compare("ge", time, b.size(self.steps - limit, "i32"))

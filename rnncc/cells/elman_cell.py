@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
-from xdsl.ir import SSAValue
-
 from rnncc.cells import activations
-from rnncc.cells.activations import Activation, Function
+from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
-from rnncc.cells.layer import Cell, Layer, Named, Values
-from rnncc.cells.parameters import Parameter
-from rnncc.cells.parts import gate_parameters, normalised, project
+from rnncc.cells.layer import CellKind, Layer
+from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
 from rnncc.cells.settings import Options, Settings
 from rnncc.ir.build import Build
+from rnncc.nn.cells import Elman
+from rnncc.nn.layer import Cell
+from rnncc.nn.steps import Function, Named
 
 
 def elman(
@@ -45,7 +45,7 @@ def elman(
 
 
 @dataclass(frozen=True)
-class _Elman(Cell):
+class _Elman(CellKind):
     act: Function
     norm: bool
     kind: ClassVar[str] = "elman"
@@ -53,11 +53,5 @@ class _Elman(Cell):
     def parameters(self, n_in: int, n_out: int) -> dict[str, Parameter]:
         return gate_parameters(n_in, n_out, (0.0,), self.norm)
 
-    def prepare(self, b: Build, x: SSAValue, p: Named) -> tuple[Values, Values]:
-        norm = [p["gain"], p["b"]] if self.norm else []
-        return [p["RW"], *norm], [project(b, x, p, self.norm)]
-
-    def step(self, b: Build, shared: Values, rows: Values, states: Values) -> Values:
-        recurrent, *norm = shared
-        z = b.add(rows[0], b.matmul(states[0], recurrent))
-        return [self.act(b, normalised(b, z, norm))]
+    def cell(self, b: Build, p: Named) -> Cell:
+        return Elman(weights_of(p, self.norm), self.act)

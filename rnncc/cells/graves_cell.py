@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Unpack
 
 from xdsl.ir import SSAValue
 
 from rnncc.cells import activations
-from rnncc.cells.activations import Activation, Function
+from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
-from rnncc.cells.layer import Cell, Layer, Named, Values
-from rnncc.cells.parameters import Parameter
-from rnncc.cells.parts import cut, gate_parameters, normalised, project
+from rnncc.cells.layer import CellKind, Layer
+from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
 from rnncc.cells.settings import Options, Settings
 from rnncc.ir.build import Build
 from rnncc.ir.types import dims_of
+from rnncc.nn.cells import Lstm
+from rnncc.nn.layer import Cell
+from rnncc.nn.steps import Function, Named
 
 
 def graves_lstm(
@@ -61,7 +63,7 @@ def graves_lstm(
 
 
 @dataclass(frozen=True)
-class _Graves(Cell):
+class _Graves(CellKind):
     peepholes: bool
     act: Function
     gate: Function
@@ -73,26 +75,11 @@ class _Graves(Cell):
         extra = 3 if self.peepholes else 0
         return gate_parameters(n_in, n_out, (0.0, 1.0, 0.0, 0.0), self.norm, extra)
 
-    def prepare(self, b: Build, x: SSAValue, p: Named) -> tuple[Values, Values]:
-        units = int(dims_of(p["RW"])[0])
-        shared = [b.slice(p["RW"], 1, 0, 4 * units)]
-        if self.peepholes:
-            columns = (b.slice(p["RW"], 1, 4 * units + k, 1) for k in range(3))
-            shared += [b.reshape(column, [units]) for column in columns]
-        shared += [p["gain"], p["b"]] if self.norm else []
-        return shared, [project(b, x, p, self.norm)]
-
-    def step(self, b: Build, shared: Values, rows: Values, states: Values) -> Values:
-        recurrent, *rest = shared
-        peepholes, norm = (rest[:3], rest[3:]) if self.peepholes else ([], rest)
-        h, c = states
-        z = normalised(b, b.add(rows[0], b.matmul(h, recurrent)), norm)
-        z_i, z_f, z_o, z_g = cut(b, z, int(dims_of(h)[1]))
-        if self.peepholes:
-            z_f = b.add(z_f, b.mul(c, peepholes[0]))
-            z_g = b.add(z_g, b.mul(c, peepholes[2]))
-        kept = b.mul(self.gate(b, z_f), c)
-        c = b.add(kept, b.mul(self.gate(b, z_g), self.act(b, z_i)))
-        if self.peepholes:
-            z_o = b.add(z_o, b.mul(c, peepholes[1]))
-        return [b.mul(self.act(b, c), self.gate(b, z_o)), c]
+    def cell(self, b: Build, p: Named) -> Cell:
+        weights, units = weights_of(p, self.norm), int(dims_of(p["RW"])[0])
+        peepholes = dict[str, SSAValue]()
+        for k, letter in enumerate("foi" if self.peepholes else ""):
+            column = b.slice(p["RW"], 1, 4 * units + k, 1)
+            peepholes[letter] = b.reshape(column, [units])
+        weights = replace(weights, u=b.slice(p["RW"], 1, 0, 4 * units))
+        return Lstm(weights, "gfoi", self.gate, self.act, peepholes=peepholes)

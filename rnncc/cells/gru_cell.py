@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
-from xdsl.ir import SSAValue
-
 from rnncc.cells import activations
-from rnncc.cells.activations import Activation, Function
+from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
-from rnncc.cells.layer import Cell, Layer, Named, Values
-from rnncc.cells.parameters import Parameter, Vector
-from rnncc.cells.parts import cut, gate_parameters, normalised, project
+from rnncc.cells.layer import CellKind, Layer
+from rnncc.cells.parameters import Parameter, Vector, gate_parameters, weights_of
 from rnncc.cells.settings import Options, Settings
 from rnncc.ir.build import Build
-from rnncc.ir.types import dims_of
+from rnncc.nn.cells import Gru
+from rnncc.nn.layer import Cell
+from rnncc.nn.steps import Function, Named
 
 
 def gru(
@@ -57,7 +56,7 @@ def gru(
 
 
 @dataclass(frozen=True)
-class _Gru(Cell):
+class _Gru(CellKind):
     linear: bool
     act: Function
     gate: Function
@@ -68,31 +67,6 @@ class _Gru(Cell):
         made = gate_parameters(n_in, n_out, (0.0,) * 3, self.norm)
         return {**made, "rb": Vector(n_out)} if self.linear else made
 
-    def prepare(self, b: Build, x: SSAValue, p: Named) -> tuple[Values, Values]:
-        units = int(dims_of(p["RW"])[0])
-        shared = [p["RW"], p["rb"]] if self.linear else list(_split(b, p["RW"], units))
-        if self.norm:
-            gains, biases = _split(b, p["gain"], units), _split(b, p["b"], units)
-            shared += [gains[0], biases[0], gains[1], biases[1]]
-        return shared, [project(b, x, p, self.norm)]
-
-    def step(self, b: Build, shared: Values, rows: Values, states: Values) -> Values:
-        (first, second, *norm), h = shared, states[0]
-        units = int(dims_of(h)[1])
-        u_gates, u_new = _split(b, rows[0], units)
-        if self.linear:
-            v_gates, v_new = _split(b, b.matmul(h, first), units)
-            v_new = b.add(v_new, second)
-        else:
-            v_gates, v_new = b.matmul(h, first), None
-        gates = normalised(b, b.add(u_gates, v_gates), norm[:2])
-        r, z = (self.gate(b, part) for part in cut(b, gates, units))
-        v_new = b.matmul(b.mul(r, h), second) if v_new is None else b.mul(r, v_new)
-        new = self.act(b, normalised(b, b.add(u_new, v_new), norm[2:]))
-        return [b.add(b.mul(b.sub(b.full_like(z, 1.0), z), new), b.mul(z, h))]
-
-
-def _split(b: Build, x: SSAValue, units: int) -> tuple[SSAValue, SSAValue]:
-    """The columns of r and z, and those of n."""
-    axis = len(dims_of(x)) - 1
-    return b.slice(x, axis, 0, 2 * units), b.slice(x, axis, 2 * units, units)
+    def cell(self, b: Build, p: Named) -> Cell:
+        weights, late = weights_of(p, self.norm), p["rb"] if self.linear else None
+        return Gru(weights, "rzn", self.gate, self.act, self.linear, late)

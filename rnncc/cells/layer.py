@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
-
-from xdsl.ir import SSAValue
 
 from rnncc.cells.parameters import Array, Parameter
 from rnncc.cells.settings import Settings
 from rnncc.ir.build import Build
 from rnncc.ir.program import Program
+from rnncc.nn.layer import Cell
+from rnncc.nn.steps import Named
 
-Values = Sequence[SSAValue]
-Named = dict[str, SSAValue]
 
-
-class Cell(ABC):
-    """One step of a recurrent layer, as functions that build its ops.
+class CellKind(ABC):
+    """A kind of cell, to the builder of layers: its parameters, and the cell that they make.
 
     Attributes:
         kind: the name of the builder.
@@ -34,17 +30,8 @@ class Cell(ABC):
         """The parameters of one direction, W [nIn, ...] and RW [H, ...] among them."""
 
     @abstractmethod
-    def prepare(self, b: Build, x: SSAValue, p: Named) -> tuple[Values, Values]:
-        """What all steps share; and, as sequences [T, N, ...], what steps depend on through x.
-
-        Args:
-            x: [T, N, nIn].
-            p: the parameters.
-        """
-
-    @abstractmethod
-    def step(self, b: Build, shared: Values, rows: Values, states: Values) -> Values:
-        """The states [N, H] after a step, from those before it and its rows [N, ...]."""
+    def cell(self, b: Build, p: Named) -> Cell:
+        """The cell of one direction, over its parameters."""
 
 
 @dataclass(repr=False)

@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
-from xdsl.ir import SSAValue
-
 from rnncc.cells import activations
-from rnncc.cells.activations import Activation, Function
+from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
-from rnncc.cells.layer import Cell, Layer, Named, Values
-from rnncc.cells.parameters import Parameter
-from rnncc.cells.parts import cut, gate_parameters, normalised, project
+from rnncc.cells.layer import CellKind, Layer
+from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
 from rnncc.cells.settings import Options, Settings
 from rnncc.ir.build import Build
-from rnncc.ir.types import dims_of
+from rnncc.nn.cells import Lstm
+from rnncc.nn.layer import Cell
+from rnncc.nn.steps import Function, Named
 
 
 def lstm(
@@ -51,17 +50,8 @@ def lstm(
     return build_layer(cell, (n_in, n_out), Settings(**options))
 
 
-def lstm_states(
-    b: Build, z: SSAValue, c: SSAValue, act: Function, gate: Function
-) -> tuple[SSAValue, SSAValue]:
-    """H and c after a step, from its sums z [N, 4H] and the c before it."""
-    z_i, z_f, z_g, z_o = cut(b, z, int(dims_of(c)[1]))
-    c = b.add(b.mul(gate(b, z_f), c), b.mul(gate(b, z_i), act(b, z_g)))
-    return b.mul(gate(b, z_o), act(b, c)), c
-
-
 @dataclass(frozen=True)
-class _Lstm(Cell):
+class _Lstm(CellKind):
     act: Function
     gate: Function
     norm: bool
@@ -71,11 +61,5 @@ class _Lstm(Cell):
     def parameters(self, n_in: int, n_out: int) -> dict[str, Parameter]:
         return gate_parameters(n_in, n_out, (0.0, 1.0, 0.0, 0.0), self.norm)
 
-    def prepare(self, b: Build, x: SSAValue, p: Named) -> tuple[Values, Values]:
-        norm = [p["gain"], p["b"]] if self.norm else []
-        return [p["RW"], *norm], [project(b, x, p, self.norm)]
-
-    def step(self, b: Build, shared: Values, rows: Values, states: Values) -> Values:
-        (recurrent, *norm), (h, c) = shared, states
-        z = normalised(b, b.add(rows[0], b.matmul(h, recurrent)), norm)
-        return lstm_states(b, z, c, self.act, self.gate)
+    def cell(self, b: Build, p: Named) -> Cell:
+        return Lstm(weights_of(p, self.norm), "ifgo", self.gate, self.act)

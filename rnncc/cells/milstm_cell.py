@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Unpack
 
-from xdsl.ir import SSAValue
-
 from rnncc.cells import activations
-from rnncc.cells.activations import Activation, Function
+from rnncc.cells.activations import Activation
 from rnncc.cells.builder import build_layer
-from rnncc.cells.layer import Cell, Layer, Named, Values
-from rnncc.cells.lstm_cell import lstm_states
-from rnncc.cells.parameters import Parameter, Vector
-from rnncc.cells.parts import gate_parameters, normalised
+from rnncc.cells.layer import CellKind, Layer
+from rnncc.cells.parameters import Parameter, Vector, gate_parameters
 from rnncc.cells.settings import Options, Settings
 from rnncc.ir.build import Build
+from rnncc.nn.cells import Lstm, Weights
+from rnncc.nn.layer import Cell
+from rnncc.nn.steps import Function, Named
 
 
 def milstm(
@@ -52,7 +51,7 @@ def milstm(
 
 
 @dataclass(frozen=True)
-class _MiLstm(Cell):
+class _MiLstm(CellKind):
     act: Function
     gate: Function
     norm: bool
@@ -64,14 +63,9 @@ class _MiLstm(Cell):
         factors = ("alpha", "beta_x", "beta_h")
         return {**made, **{name: Vector(n_out, (1.0,) * 4) for name in factors}}
 
-    def prepare(self, b: Build, x: SSAValue, p: Named) -> tuple[Values, Values]:
-        names = ["RW", "alpha", "beta_x", "beta_h", "b", *(["gain"] if self.norm else [])]
-        return [p[name] for name in names], [b.matmul(x, p["W"])]
-
-    def step(self, b: Build, shared: Values, rows: Values, states: Values) -> Values:
-        (recurrent, alpha, beta_x, beta_h, bias, *gain), (h, c), u = shared, states, rows[0]
-        v = b.matmul(h, recurrent)
-        single = b.add(b.mul(beta_x, u), b.mul(beta_h, v))
-        z = b.add(b.mul(b.mul(alpha, u), v), single)
-        z = normalised(b, z, [*gain, bias]) if gain else b.add(z, bias)
-        return lstm_states(b, z, c, self.act, self.gate)
+    def cell(self, b: Build, p: Named) -> Cell:
+        names = ["alpha", "beta_x", "beta_h", *([] if self.norm else ["b"])]
+        norm = (p["gain"], p["b"]) if self.norm else None
+        weights = Weights(p["W"], p["RW"], norm=norm, by_unit=False)
+        integration = {name: p[name] for name in names}
+        return Lstm(weights, "ifgo", self.gate, self.act, integration=integration)

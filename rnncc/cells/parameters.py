@@ -10,12 +10,14 @@ import numpy as np
 
 from rnncc.errors import CompileError
 from rnncc.ir.types import shape_text
+from rnncc.nn.cells import Weights
+from rnncc.nn.steps import Named
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True)
-class Weights:
+class Matrix:
     """A parameter that starts normally distributed with variance 2 / (fan in + fan out).
 
     (Glorot and Bengio, 2010; the fans are the library's: H and nIn + H, for W and RW alike.)
@@ -43,9 +45,29 @@ class Vector:
         return np.repeat(np.array(self.values, np.float32), self.units)
 
 
-Parameter = Weights | Vector
+Parameter = Matrix | Vector
 Ends = tuple[str, str]
 """What a parameter's name starts and ends with."""
+
+
+def gate_parameters(
+    n_in: int, n_out: int, biases: tuple[float, ...], norm: bool, extra: int = 0
+) -> dict[str, Parameter]:
+    """W [nIn, kH], RW [H, kH + extra], b [kH], and with layer norm `gain` [kH], from 1."""
+    width, fans = n_out * len(biases), (n_out, n_in + n_out)
+    made: dict[str, Parameter] = {
+        "W": Matrix((n_in, width), fans),
+        "RW": Matrix((n_out, width + extra), fans),
+        "b": Vector(n_out, biases),
+    }
+    return {**made, "gain": Vector(n_out, (1.0,) * len(biases))} if norm else made
+
+
+def weights_of(p: Named, norm: bool) -> Weights:
+    """W, RW and b; with layer norm b is added after it."""
+    if norm:
+        return Weights(p["W"], p["RW"], norm=(p["gain"], p["b"]), by_unit=False)
+    return Weights(p["W"], p["RW"], [p["b"]], by_unit=False)
 
 
 def sizes_from(

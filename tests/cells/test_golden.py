@@ -17,11 +17,11 @@ from rnncc.passes.differentiate import PREFIX, differentiate
 from tests.cells.dl4j import CASES, arrays_of, layer_of, sizes_of
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_random import as_it_is
-from tests.golden import Arrays
-from tests.passes.test_sink import sunk
+from tests.codegen.random_programs import as_it_is
+from tests.golden import GOLDEN, Arrays
+from tests.passes.gradients import sunk
 
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
+pytestmark = pytest.mark.shared
 RULES = ["auto", *(pytest.param(rule, marks=pytest.mark.slow) for rule in ("none", "all"))]
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 
@@ -67,7 +67,7 @@ def test_in_memory(case: Path) -> None:
 
 @pytest.mark.parametrize("name", ["graves_bidirectional_masked", "plain_tbptt_state"])
 def test_built_library(name: str, tmp_path: Path) -> None:
-    case = CASES[0].with_name(f"{name}.npz")
+    case = GOLDEN / "dl4j" / f"{name}.npz"
     files = rnncc.build(layer_of(case), out=tmp_path)
     assert files.library is not None
     model = rnncc_runtime.load(files.library)

@@ -14,9 +14,9 @@ from rnncc.passes.differentiate import PREFIX, differentiate
 from tests.cells.helpers import assert_all_close, compiled, exact, gradients, inputs_of
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_random import as_it_is
+from tests.codegen.random_programs import as_it_is
 from tests.golden import Arrays
-from tests.passes.test_sink import sunk
+from tests.passes.gradients import sunk
 
 IN, H, STEP = 3, 4, 1e-6
 BUILDERS = [graves_lstm, gru]

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from rnncc.cli import main
 from rnncc.ir.build import Build
 from rnncc.ir.ops.elementwise import Tanh
-from tests.golden import CASES
+from tests.golden import GOLDEN
 
 ROOT = Path(__file__).parents[2]
 NET = [str(ROOT / "examples/lstm.pbtxt"), str(ROOT / "examples/lstm_init.pbtxt")]
@@ -41,12 +41,12 @@ def test_a_line_for_each_output_and_gradient(capsys: Capture) -> None:
     assert all(0 <= row["error"] <= row["tolerance"] < 1e-3 for row in rows.values())
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
-@pytest.mark.parametrize("name", ["basic_rnn_relu", "attention_dot", "lstm_unrolled"])
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param("basic_rnn_relu", marks=pytest.mark.shared), "attention_dot", "lstm_unrolled"],
+)
 def test_golden_nets(name: str, capsys: Capture) -> None:
-    case = next((case for case in CASES if case.name == name), None)
-    if case is None:
-        pytest.skip("not among the nets at hand")
+    case = GOLDEN / "caffe2" / name
     assert main(["check", str(case / "net.pb"), str(case / "init.pb"), "--for", "N=2"]) == 0
     assert "comparisons within their tolerance at T=7, N=2" in capsys.readouterr().out
 

@@ -6,10 +6,11 @@ import ctypes
 from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from rnncc_runtime import Model
 
+import rnncc
 from rnncc.codegen.cpu.entries import emit_module
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
@@ -20,7 +21,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY
 from rnncc.options import Options
 from rnncc.stages.reading import import_source
-from tests.codegen.guarded import Guards
+from tests.codegen.guarded import Guards, address, table
 from tests.compiling import lower
 from tests.golden import Arrays
 
@@ -35,10 +36,10 @@ class Bare:
         optimised = objects.optimise(str(made.module), target, jit=True, linked=made.linked)
         self._engine = objects.load(optimised)
         symbols = [ctypes.c_int64] * len(kernels.symbols)
-        address = self._engine.get_function_address(f"{kernels.name}_run_call")
-        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *symbols)(address)
-        address = self._engine.get_function_address(f"{kernels.name}_workspace_bytes")
-        self.workspace_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, *symbols)(address)
+        run = self._engine.get_function_address(f"{kernels.name}_run_call")
+        self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *symbols)(run)
+        workspace = self._engine.get_function_address(f"{kernels.name}_workspace_bytes")
+        self.workspace_bytes = ctypes.CFUNCTYPE(ctypes.c_int64, *symbols)(workspace)
         self.weights = library.weights_block()
 
     def run(
@@ -59,22 +60,20 @@ class Bare:
         size = self.workspace_bytes(*symbols)
         workspace = guards.array(np.full(size, 0xFF, np.uint8))
         code = self._call(
-            _address(weights),
-            _table([_address(a) for a in held]),
-            _table([None if n in absent else _address(a) for n, a in outputs.items()]),
-            _address(workspace),
+            address(weights),
+            table(held),
+            table(None if name in absent else array for name, array in outputs.items()),
+            address(workspace),
             *symbols,
         )
         assert code == 0, f"error code {code}"
         return {name: np.array(array) for name, array in outputs.items() if name not in absent}
 
 
-def _address(array: np.ndarray[Any, Any]) -> int:
-    return array.__array_interface__["data"][0]
-
-
-def _table(addresses: list[int | None]) -> Any:
-    return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+@cache
+def model_of(case: Path) -> Model:
+    """A golden case as users compile it; whoever changes the model takes one of their own."""
+    return rnncc.compile(case / "net.pb", case / "init.pb")
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,6 +54,17 @@ class Guards:
     def free(self) -> None:
         for base, total in self._held:
             _libc.munmap(base, total)
+
+
+def address(array: np.ndarray[Any, Any]) -> int:
+    """Where an array's elements begin, in memory that may be read-only."""
+    return array.__array_interface__["data"][0]
+
+
+def table(arrays: Iterable[np.ndarray[Any, Any] | None]) -> ctypes.Array[ctypes.c_void_p]:
+    """The pointers of the arrays as C takes them, null for None; one at least."""
+    addresses = [None if array is None else address(array) for array in arrays]
+    return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
 
 
 @contextmanager

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from rnncc.codegen.cpu.entries import emit_module
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
+from rnncc.driver import compiling
 from rnncc.ir.exports import exported
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
+from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY
-from tests.codegen.guarded import Guards
+from rnncc.options import Options
+from rnncc.stages.reading import import_source
+from tests.codegen.guarded import Guards, address, table
 from tests.golden import Arrays
 
 Call = Callable[..., int]
@@ -88,24 +95,24 @@ class BareStream:
 
     def _call(self, name: str, sizes: Mapping[str, int], memory: Guards, *blocks: Any) -> None:
         symbols = self.untimed if name.startswith("state_") else self.timed
-        pointers = [b if isinstance(b, ctypes.Array) else _address(b) for b in blocks]
-        weights = _address(memory.array(self.weights))
+        pointers = [b if isinstance(b, ctypes.Array) else address(b) for b in blocks]
+        weights = address(memory.array(self.weights))
         code = self._calls[name](weights, *pointers, *[sizes.get(s, 1) for s in symbols])
         assert code == 0, f"error code {code}"
 
     def _inputs(self, inputs: Arrays, memory: Guards) -> object:
         held = [self._held(inputs.get(p.name), memory) for p in self.streaming.inputs]
-        return _table(held)
+        return table(held)
 
-    def _held(self, array: np.ndarray | None, memory: Guards) -> int | None:
-        return None if array is None else _address(memory.array(np.ascontiguousarray(array)))
+    def _held(self, array: np.ndarray | None, memory: Guards) -> np.ndarray | None:
+        return None if array is None else memory.array(np.ascontiguousarray(array))
 
     def _outputs(
         self, sizes: Mapping[str, int], memory: Guards, absent: Sequence[str] = ()
     ) -> tuple[Arrays, object]:
         arrays = {p.name: memory.array(_filled(p, sizes)) for p in self.streaming.outputs}
-        table = _table([None if n in absent else _address(a) for n, a in arrays.items()])
-        return {n: a for n, a in arrays.items() if n not in absent}, table
+        targets = table(None if name in absent else array for name, array in arrays.items())
+        return {n: a for n, a in arrays.items() if n not in absent}, targets
 
     def _state(self, content: bytes, memory: Guards) -> np.ndarray:
         return memory.array(np.frombuffer(content, np.uint8))
@@ -118,9 +125,12 @@ def _filled(port: Port, sizes: Mapping[str, int]) -> np.ndarray:
     return np.full(tuple(d.evaluate(sizes) for d in port.dims), 77, NUMPY[port.dtype])
 
 
-def _address(array: np.ndarray) -> int:
-    return array.__array_interface__["data"][0]
+@cache
+def bare_stream(case: Path) -> tuple[Program, BareStream]:
+    options = Options(name="net")
+    imported = import_source(case / "net.pb", case / "init.pb", options)
+    return imported, BareStream(library_of(imported.copy()), resolve_target())
 
 
-def _table(addresses: Sequence[int | None]) -> object:
-    return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+def library_of(program: Program) -> Library:
+    return compiling.build_library(program, None, Options(name="net", verify_each=True))

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import rnncc
-from rnncc.ir import activations as act
 from rnncc.ir.build import Build
+from rnncc.nn import activations as act
+from rnncc.nn import angles
 from rnncc.passes.differentiate import differentiate
 
 Array = np.ndarray[Any, Any]
@@ -57,11 +58,14 @@ CASES: dict[str, tuple[Callable[..., Any], Formula, Formula]] = {
         lambda x: np.tanh(softplus(x)) + x * sigmoid(x) * (1 - np.tanh(softplus(x)) ** 2),
     ),
     "soft_sign": (act.soft_sign, lambda x: x / (1 + abs(x)), lambda x: 1 / (1 + abs(x)) ** 2),
-    "sinh": (act.sinh, np.sinh, np.cosh),
-    "cosh": (act.cosh, np.cosh, np.sinh),
-    "asinh": (act.asinh, np.arcsinh, lambda x: 1 / np.hypot(x, 1)),
-    "acosh": (act.acosh, np.arccosh, lambda x: 1 / np.sqrt((x - 1) * (x + 1))),
-    "atanh": (act.atanh, np.arctanh, lambda x: 1 / ((1 - x) * (1 + x))),
+    "atan": (angles.atan, np.arctan, lambda x: 1 / (1 + x * x)),
+    "asin": (angles.asin, np.arcsin, lambda x: 1 / np.sqrt((1 - x) * (1 + x))),
+    "acos": (angles.acos, np.arccos, lambda x: -1 / np.sqrt((1 - x) * (1 + x))),
+    "sinh": (angles.sinh, np.sinh, np.cosh),
+    "cosh": (angles.cosh, np.cosh, np.sinh),
+    "asinh": (angles.asinh, np.arcsinh, lambda x: 1 / np.hypot(x, 1)),
+    "acosh": (angles.acosh, np.arccosh, lambda x: 1 / np.sqrt((x - 1) * (x + 1))),
+    "atanh": (angles.atanh, np.arctanh, lambda x: 1 / ((1 - x) * (1 + x))),
 }
 UNDERFLOWS = {"silu", "mish"}
 """Those that are 0 where a factor of theirs is no normal float."""

@@ -1,4 +1,7 @@
-"""Compiled gradients of the golden nets against Caffe2."""
+"""Gradients in one program with the net, compiled without passes, against Caffe2.
+
+tests/training compiles those of all golden nets, as users do.
+"""
 
 from __future__ import annotations
 
@@ -13,21 +16,18 @@ from rnncc.passes.differentiate import differentiate
 from rnncc.passes.simplify import Simplify
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_golden import fix_unrolled, sizes_of
-from tests.codegen.test_random import as_it_is
-from tests.golden import CASES, arrays_of, random_inputs
-from tests.passes.test_sink import sunk
+from tests.codegen.random_programs import as_it_is
+from tests.golden import KINDS, arrays_of, random_inputs, sizes_of
+from tests.passes.gradients import sunk
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+@pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
     program = import_net(case / "net.pb", case / "init.pb")
     Simplify().rewrite(program.net)
     inputs, weights, want = (arrays_of(case, f"{p}:") for p in ("in", "weight", "grad"))
     sizes = sizes_of(program, inputs)
     inputs = {**random_inputs(program, sizes), **inputs}
-    fix_unrolled(inputs)
     inputs |= {f"grad:{name}": array for name, array in weights.items()}
     both = differentiate(program, list(weights), list(want))
     sunk(both)

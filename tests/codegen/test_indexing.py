@@ -20,7 +20,7 @@ from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_random import as_it_is
+from tests.codegen.random_programs import as_it_is
 from tests.compiling import optimise, text_of
 from tests.golden import Arrays
 

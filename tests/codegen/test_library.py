@@ -12,16 +12,16 @@ from rnncc_runtime import Model
 import rnncc
 from rnncc.netdef import load, parameters
 from rnncc.packaging.elf import Elf
-from tests.golden import CASES, Arrays, arrays_of
+from tests.golden import KINDS, Arrays, arrays_of
 
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
+each_kind = pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 NETS = Path(__file__).parents[2] / "benchmarks" / "nets"
 CPU = {"supported", "missing_feature"}
 STREAM = {"step", "state_init", "state_bytes"}
 REFUSED = {"lstm_bidirectional", "lstm_unrolled"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+@each_kind
 def test_a_library_computes_what_caffe2_did(case: Path, tmp_path: Path) -> None:
     made = rnncc.build(case / "net.pb", case / "init.pb", out=tmp_path, name=case.name)
     assert made.library is not None
@@ -73,7 +73,7 @@ def test_code_is_small_and_weights_are_not_padded(stem: str, tmp_path: Path) -> 
     assert made.library.stat().st_size - weights < 128 * 1024
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+@each_kind
 def test_weights_may_come_with_the_call(case: Path) -> None:
     weights = parameters(load(case / "init.pb"))
     model = rnncc.compile(case / "net.pb", shapes={n: w.shape for n, w in weights.items()})

@@ -19,7 +19,7 @@ from rnncc.ir.some_rows import SomeRows
 from rnncc.planning.layout import plan
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_random import examples
+from tests.codegen.random_programs import examples
 from tests.golden import Arrays
 from tests.kern_samples import Kern, N, T, port, region, row_major, strided
 

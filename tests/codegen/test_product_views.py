@@ -15,7 +15,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_random import as_it_is
+from tests.codegen.random_programs import as_it_is
 
 T = Dim.of("T")
 

@@ -23,13 +23,12 @@ from tests.codegen.cells import STATES, cell
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.masked import FORMS, masked
-from tests.codegen.test_golden import take_rows
-from tests.codegen.test_random import after_passes, compiled, examples, interpreted
-from tests.codegen.test_random import check as check_random
+from tests.codegen.random_programs import after_passes, compiled, examples, interpreted
+from tests.codegen.random_programs import check as check_random
 from tests.compiling import lower
-from tests.golden import Arrays, random_inputs
-from tests.runtime.test_pool import check as check_threads
+from tests.golden import Arrays, random_inputs, take_rows
 from tests.strategies import ragged_programs
+from tests.teams import check_threads
 
 CELLS = [("lstm", form) for form in FORMS]
 CELLS += [("gru", "keep"), ("gru", "both_ways"), ("milstm", "keep"), ("milstm", "zero")]

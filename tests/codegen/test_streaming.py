@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -12,35 +11,18 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.driver import compiling
-from rnncc.ir.library import Library
 from rnncc.ir.program import Program
-from rnncc.options import Options
-from rnncc.stages.reading import import_source
 from tests.codegen.compiled import bare_net
 from tests.codegen.guarded import Guards, guards
-from tests.codegen.streamed import BareStream
-from tests.golden import CASES, Arrays, random_inputs
+from tests.codegen.streamed import BareStream, bare_stream, library_of
+from tests.golden import GOLDEN, Arrays, random_inputs
 from tests.passes.helpers import quick
-from tests.passes.streams import in_chunks, streamable
-from tests.passes.test_streaming import STREAMED
+from tests.passes.streams import STREAMED, in_chunks, streamable
 from tests.strategies import make_inputs, programs
 
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
 every_case = pytest.mark.parametrize("case", STREAMED, ids=lambda path: path.name)
 both_sides = pytest.mark.parametrize("end", [False, True], ids=["before", "behind"])
 CHUNKS = [(1, 1, 1), (0, 2, 0, 5), (13, 1, 70, 1)]
-
-
-@cache
-def bare_stream(case: Path) -> tuple[Program, BareStream]:
-    options = Options(name="net")
-    imported = import_source(case / "net.pb", case / "init.pb", options)
-    return imported, BareStream(library_of(imported.copy()), resolve_target())
-
-
-def library_of(program: Program) -> Library:
-    return compiling.build_library(program, None, Options(name="net", verify_each=True))
 
 
 def streamed(
@@ -134,10 +116,7 @@ def test_random_programs(program: Program, chunks: list[int]) -> None:
 
 
 def test_an_absent_input_is_its_default() -> None:
-    case = next((case for case in STREAMED if case.name == "attention_recurrent"), None)
-    if case is None:
-        pytest.skip("no golden data here")
-    program, bare = bare_stream(case)
+    program, bare = bare_stream(GOLDEN / "caffe2" / "attention_recurrent")
     sizes = {"T": 3, "N": 2, "S": 3}
     inputs = random_inputs(program, sizes)
     name, default = next((n, a) for n, a in program.arrays.items() if n in inputs)

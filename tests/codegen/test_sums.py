@@ -21,7 +21,7 @@ from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_random import as_it_is
+from tests.codegen.random_programs import as_it_is
 from tests.golden import Arrays
 
 T, N = Dim.of("T"), Dim.of("N")

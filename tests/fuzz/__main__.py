@@ -12,10 +12,11 @@ import argparse
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.fuzz.campaign import Runner, Totals, campaign, drawn
-from tests.fuzz.cases import Case, Result
+from tests.fuzz.cases import Case, Failure
 from tests.fuzz.families import FAMILIES, WEIGHTS
 from tests.fuzz.shrink import cause, shrink
 
@@ -25,7 +26,7 @@ def main() -> int:
     options = _options()
     names = options.families.split(",")
     end = time.monotonic() + 60 * options.minutes
-    totals, told = Totals(), [time.monotonic()]
+    totals, told, kept = Totals(), [time.monotonic()], set[str]()
 
     def show(totals: Totals) -> None:
         if time.monotonic() - told[0] > options.every:
@@ -33,6 +34,10 @@ def main() -> int:
             print(totals, file=sys.stderr)
             for signature, count in totals.signatures.most_common():
                 print(f"{count:6} {signature}", file=sys.stderr)
+                if signature not in kept:  # as it is; it is made smaller at the end
+                    kept.add(signature)
+                    case, failure = totals.failures[signature][0]
+                    _write(options.out / "found", signature, case, [failure])
             sys.stderr.flush()
 
     def more(index: int) -> bool:
@@ -54,20 +59,20 @@ def _report(totals: Totals, folder: Path) -> None:
             kind = cause(case, result) or signature
             seen[kind] += totals.signatures[signature]
             if seen[kind] == totals.signatures[signature]:
-                _write(folder, kind, case, result)
+                _write(folder, kind, case, result.failures)
     for kind, count in seen.most_common():
         print(f"{count:6} {kind}")
 
 
-def _write(folder: Path, kind: str, case: Case, result: Result) -> None:
+def _write(folder: Path, kind: str, case: Case, failures: Sequence[Failure]) -> None:
     """Keep a failure as a file with what happened."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = "".join(c if c.isalnum() else "-" for c in case.name)
     (folder / f"{stem}.model").write_bytes(case.source)
     head = [kind, f"{case.name}, train={case.train}, seed={case.seed}"]
-    text = "\n".join([*head, *(failure.text for failure in result.failures)])
+    text = "\n".join([*head, *(failure.text for failure in failures)])
     (folder / f"{stem}.txt").write_text(text)
-    print(f"\n{folder / stem}.txt, .model\n{text[:2000]}")
+    print(f"\n{folder / stem}.txt, .model\n{text[:2000]}", flush=True)
 
 
 def _options() -> argparse.Namespace:

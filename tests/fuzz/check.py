@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import random
-import signal
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -24,40 +22,34 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import Options
-from tests.codegen.guarded import Guards, guards
+from tests.codegen.guarded import Guards, address, guards, table
 from tests.fuzz.arrays import disagreement, draw_inputs, is_invalid, sensitivity
 from tests.fuzz.cases import Case, Failure, Result
+from tests.fuzz.harness import TooSlowError, kind_of, time_limit
 from tests.golden import Arrays
 from tests.training.models import run_guarded, with_gradients
 
 SOURCES = Path(rnncc.__file__).parent
-LIMIT_SECONDS = 20
-"""Of processor time for one case, interpreters included."""
+LIMIT_SECONDS = 40
+"""By the clock, for one case, interpreters included."""
 RUNS = 4
 WORKSPACE = 1 << 28
 MAX_ITERATIONS = 8
 
 
-class TooSlowError(Exception):
-    """The case took longer than `LIMIT_SECONDS`."""
-
-
 def check(case: Case, runs: int = RUNS) -> Result:
     """Compile a case and run it on inputs drawn from its seed."""
     result, begun = Result(), process_time()
-    signal.signal(signal.SIGALRM, _too_slow)
-    signal.setitimer(signal.ITIMER_REAL, 2 * LIMIT_SECONDS)
     try:
-        _check(case, runs, result)
+        with time_limit(LIMIT_SECONDS):
+            _check(case, runs, result)
     except CompileError as error:
-        result.outcome, result.reason = "refused", _words(error.what)
+        result.outcome, result.reason = "refused", kind_of(error.what)
         if "\n" in str(error) or len(str(error)) > 2000:
             result.failures.append(Failure("message", result.reason, str(error)))
     except BaseException as error:
         kind = {TooSlowError: "slow", MemoryError: "memory"}.get(type(error), "error")
         result.failures.append(Failure(kind, _place(error), traceback.format_exc()))
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
     if result.failures:
         result.outcome = "failed"
     result.seconds = process_time() - begun
@@ -159,8 +151,8 @@ def _call(model: Model, inputs: Arrays, sizes: Any, memory: Guards) -> Arrays | 
     ]
     room = -(-sizes.workspace // ALIGNMENT) * ALIGNMENT
     workspace = memory.array(np.full(room, 0xFF, np.uint8))
-    tables = _table(held), _table(results)
-    code = model._functions["run"](*tables, _address(workspace), *sizes.symbols)
+    tables = table(held), table(results)
+    code = model._functions["run"](*tables, address(workspace), *sizes.symbols)
     if code:
         return None
     return {name: np.array(array) for name, array in zip(model.outputs, results, strict=True)}
@@ -265,22 +257,5 @@ def _place(error: BaseException) -> str:
     return f"{type(error).__name__} in {Path(last.filename).name}:{last.name}"
 
 
-def _words(text: str) -> str:
-    return "".join(c for c in text if c.isalpha() or c == " ")[:40]
-
-
 def _bits(arrays: Arrays) -> list[bytes]:
     return [array.tobytes() for array in arrays.values()]
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    return array.__array_interface__["data"][0]
-
-
-def _table(arrays: Iterable[np.ndarray[Any, Any]]) -> Any:
-    addresses = [_address(array) for array in arrays]
-    return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
-
-
-def _too_slow(signum: int, frame: object) -> None:
-    raise TooSlowError(f"no result after {2 * LIMIT_SECONDS} s")

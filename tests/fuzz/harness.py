@@ -9,7 +9,8 @@ import signal
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import process_time
 from typing import Any
@@ -21,6 +22,30 @@ LIMIT_SECONDS = 2
 LIMIT_BYTES = 4 << 30
 VALUES = [-(1 << 63), -(1 << 31), -100, -2, -1, 0, 1, 2, 3, 5, 24, 1 << 20, 1 << 31, 1 << 62]
 FLOATS = [float("nan"), float("inf"), -1.0, 0.0, 1e-40, 0.5, 1e38]
+
+
+class TooSlowError(Exception):
+    """Something took longer than it may."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise `TooSlowError` in what takes longer, by the clock; for the main thread alone."""
+
+    def end(signum: int, frame: object) -> None:
+        raise TooSlowError(f"no result after {seconds:g} s")
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def kind_of(message: str) -> str:
+    """The start of a message without numbers and signs: the same for errors of one kind."""
+    return "".join(c for c in message if c.isalpha() or c == " ")[:40]
 
 
 @dataclass
@@ -45,20 +70,17 @@ class Report:
     def attempt(self, name: str, make: Callable[[], Program]) -> None:
         """Import something; any outcome but success or CompileError, in time, is a failure."""
         start = process_time()
-        signal.signal(signal.SIGALRM, _too_slow)
-        signal.alarm(15 * LIMIT_SECONDS)
         try:
-            make().module.verify()
+            with time_limit(15 * LIMIT_SECONDS):
+                make().module.verify()
             self.imported += 1
         except CompileError as error:
             self.refused += 1
-            self.messages["".join(c for c in error.what if c.isalpha() or c == " ")[:40]] += 1
+            self.messages[kind_of(error.what)] += 1
             if "\n" in str(error):
                 self.failures.append(f"{name}: a message of several lines: {error}")
         except Exception:
             self.failures.append(f"{name}: {traceback.format_exc()}")
-        finally:
-            signal.alarm(0)
         seconds = process_time() - start
         self.slowest = max(self.slowest, seconds)
         if seconds > LIMIT_SECONDS:
@@ -131,7 +153,3 @@ def main(run: Callable[[int, int, bool], Report], about: str) -> int:
     print(report)
     print("\n".join(failure[-3000:] for failure in report.failures[:20]))
     return bool(report.failures)
-
-
-def _too_slow(signum: int, frame: object) -> None:
-    raise TimeoutError

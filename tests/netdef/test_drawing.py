@@ -19,10 +19,8 @@ from rnncc.errors import NetError
 from rnncc.netdef import NetDef, OperatorDef, load, parse_text
 from rnncc.netdef.drawing import MOST, draw, graphviz, layout
 from rnncc.netdef.drawing.order import ordered
-from tests.golden import GOLDEN
+from tests.golden import FILES, GOLDEN
 
-NETS = sorted(path for part in ("caffe2", "control") for path in GOLDEN.glob(f"{part}/*/*.pb"))
-NETS = [path for path in NETS if path.name in ("net.pb", "train.pb")]
 ATTENTION = GOLDEN / "caffe2/attention_regular/net.pb"
 SVG = "{http://www.w3.org/2000/svg}"
 Box = tuple[Any, ...]
@@ -118,13 +116,13 @@ def check(drawing: Drawing, arrows: bool = True) -> None:
                 assert not [p for p in points if within((*p, *p), box, slack=-1)], (points, box)
 
 
-@pytest.mark.parametrize("path", NETS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_nothing_overlaps(path: Path) -> None:
     check(read(draw(load(path), by="own")))
 
 
 @needs_dot
-@pytest.mark.parametrize("path", NETS[::9], ids=lambda path: f"{path.parent.name}-{path.stem}")
+@pytest.mark.parametrize("path", FILES[::9], ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_nothing_overlaps_where_graphviz_places(path: Path) -> None:
     check(read(draw(load(path), by="dot")), arrows=False)
 

@@ -23,9 +23,7 @@ from rnncc.netdef import (
     reshape_subgraphs,
     ssa_rewrite,
 )
-from tests.netdef.test_golden import GRAPH, QUIRKS
-
-pytestmark = pytest.mark.skipif(not GRAPH.exists(), reason="no golden data here")
+from tests.netdef.graph_cases import GRAPH, QUIRKS
 
 FUSE, RESHAPE = "fuse_copy_between_cpu_and_gpu", "remove_reshape_for_fc"
 PARAMS = ["w", "b", "minus", "w1", "b1", "minus2", "w2", "b2"]

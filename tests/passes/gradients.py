@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 
+from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.differentiate import PREFIX, differentiate
+from rnncc.passes.simplify import Simplify
+from rnncc.passes.sink import Sink
+from tests.golden import Arrays, arrays_of, random_inputs, sizes_of
+from tests.passes.helpers import applied
 from tests.strategies import make_inputs
 
-Arrays = dict[str, np.ndarray[Any, Any]]
 STEP = 1e-6
+sunk = applied(Simplify(), Sink(), Simplify())
 
 
 def float_sources(program: Program) -> list[str]:
@@ -60,3 +65,21 @@ def _weighted(program: Program, arrays: Arrays, sizes: Mapping[str, int]) -> lis
     known = {n: a for n, a in arrays.items() if n in program.net.inputs or n in program.params}
     outputs = run(program, known, np.float64, sizes)
     return [outputs[name] * arrays[PREFIX + name] for name in float_outputs(program)]
+
+
+def gradients(program: Program) -> Program:
+    """All gradients of all outputs."""
+    return differentiate(program, float_outputs(program), float_sources(program))
+
+
+def gradients_of(case: Path, change: Callable[[Program], object]) -> tuple[Arrays, Arrays]:
+    """What a golden net's gradients are, and what Caffe2 computed."""
+    program = import_net(case / "net.pb", case / "init.pb")
+    inputs, weights, want = (arrays_of(case, f"{p}:") for p in ("in", "weight", "grad"))
+    sizes = sizes_of(program, inputs)
+    inputs = {**random_inputs(program, sizes), **inputs}
+    both = differentiate(program, list(weights), list(want))
+    change(both)
+    both.module.verify()
+    inputs |= {f"grad:{name}": array for name, array in weights.items()}
+    return run(both, inputs, sizes=sizes), want

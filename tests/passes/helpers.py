@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, Phase, settings
 from xdsl.context import Context
 from xdsl.ir import Block
 
+from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import NetPass
 from rnncc.options import Options
@@ -45,3 +46,11 @@ def whole_sequence(program: Program) -> None:
 def count(block: Block) -> Counter[str]:
     """How often each op occurs in a block, without those in nested ones."""
     return Counter(op.name.removeprefix("rnn.") for op in block.ops)
+
+
+def loops_of(program: Program) -> list[Scan]:
+    return [op for op in program.net.walk() if isinstance(op, Scan)]
+
+
+def scans(program: Program) -> list[Scan]:
+    return [op for op in program.net.body.block.ops if isinstance(op, Scan)]

@@ -14,8 +14,8 @@ from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.program import Program
 from rnncc.passes.accumulate import Accumulate
 from rnncc.passes.simplify import Simplify
-from tests.passes.helpers import applied, count, quick
-from tests.passes.test_sink import gradients, loops_of, sunk
+from tests.passes.gradients import gradients, sunk
+from tests.passes.helpers import applied, count, loops_of, quick
 from tests.strategies import assert_same_meaning, programs
 
 Values = Sequence[SSAValue]

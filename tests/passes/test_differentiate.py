@@ -12,7 +12,6 @@ from hypothesis import given
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
@@ -21,9 +20,8 @@ from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.passes.differentiate import differentiate
 from rnncc.passes.simplify import Simplify
-from tests.codegen.test_golden import fix_unrolled, sizes_of
-from tests.golden import CASES, Arrays, arrays_of, random_inputs
-from tests.passes.gradients import check_gradients
+from tests.golden import CASES
+from tests.passes.gradients import check_gradients, gradients_of
 from tests.passes.helpers import applied, count, quick
 from tests.strategies import SIZES, programs
 
@@ -160,21 +158,6 @@ def test_simplified_random_programs(program: Program) -> None:
     check_gradients(program, SIZES, applied(Simplify()))
 
 
-def gradients_of(case: Path, change: Callable[[Program], object]) -> tuple[Arrays, Arrays]:
-    """What a golden net's gradients are, and what Caffe2 computed."""
-    program = import_net(case / "net.pb", case / "init.pb")
-    inputs, weights, want = (arrays_of(case, f"{p}:") for p in ("in", "weight", "grad"))
-    sizes = sizes_of(program, inputs)
-    inputs = {**random_inputs(program, sizes), **inputs}
-    fix_unrolled(inputs)
-    both = differentiate(program, list(weights), list(want))
-    change(both)
-    both.module.verify()
-    inputs |= {f"grad:{name}": array for name, array in weights.items()}
-    return run(both, inputs, sizes=sizes), want
-
-
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize("change", [lambda program: None, applied(Simplify())], ids=["", "simple"])
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_nets(case: Path, change: Callable[[Program], object]) -> None:

@@ -2,59 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
 from xdsl.dialects.builtin import NameLoc
-from xdsl.ir import SSAValue
 
 from rnncc.errors import Location
 from rnncc.ir.build import Build
-from rnncc.ir.dims import Dim
-from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.regroup_sums import RegroupSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_scans import SplitScans
-from tests.passes.helpers import applied, count, whole_sequence
+from tests.passes.helpers import applied, count, scans, whole_sequence
+from tests.passes.nets import D, H, Values, lstm
 from tests.strategies import assert_same_meaning
-
-D, H = 3, 4
-Values = list[SSAValue]
-
-
-def scans(program: Program) -> list[Scan]:
-    return [op for op in program.net.body.block.ops if isinstance(op, Scan)]
-
-
-def lstm() -> Program:
-    """The form that Caffe2 nets have: states of [1, N, H], FC, lengths, states kept past them."""
-    b = Build.net("lstm")
-    x, lengths = b.input("x", ["T", "N", D]), b.input("lengths", ["N"], "i32")
-    h0, c0 = b.input("h0", [1, "N", H]), b.input("c0", [1, "N", H])
-    w, bias = b.param("w", [4 * H, D]), b.param("bias", [4 * H])
-    u, more = b.param("u", [4 * H, H]), b.param("more", [4 * H])
-    flat = b.reshape(x, [Dim.of("T") * Dim.of("N"), D])
-    bulk = b.reshape(b.add(b.matmul(flat, w, transpose_b=True), bias), ["T", "N", 4 * H])
-    time = b.iota(["T"], 0)
-
-    def body(i: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
-        (u, more, lengths), (h, c), (row, t) = consts, carry, rows
-        flat = i.add(i.matmul(i.reshape(h, ["N", H]), u, transpose_b=True), more)
-        gates = i.add(i.reshape(flat, [1, "N", 4 * H]), i.reshape(row, [1, "N", 4 * H]))
-        first, forget, out, cell = (i.slice(gates, 2, k * H, H) for k in range(4))
-        kept = i.mul(i.sigmoid(forget), c)
-        new_c = i.add(kept, i.mul(i.sigmoid(first), i.tanh(cell)))
-        new_h = i.mul(i.sigmoid(out), i.tanh(new_c))
-        live = i.reshape(i.compare("lt", t, lengths), [1, "N", 1])
-        new_h, new_c = i.select(live, new_h, h), i.select(live, new_c, c)
-        return [new_h, new_c], [new_h, new_c]
-
-    finals, ys = b.scan([u, more, lengths], [h0, c0], [bulk, time], body)
-    rng = np.random.default_rng(0)
-    shapes = {"w": (4 * H, D), "bias": 4 * H, "u": (4 * H, H), "more": 4 * H}
-    arrays = {name: rng.uniform(-1, 1, shape) for name, shape in shapes.items()}
-    return b.finish({"h": finals[0], "all": b.reshape(ys[0], ["T", "N", H])}, arrays)
 
 
 def stacked() -> Program:

@@ -14,8 +14,6 @@ from tests.golden import CASES, GOLDEN
 from tests.passes.helpers import count, whole_sequence
 from tests.strategies import SIZES, make_inputs
 
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
-
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_sequence_keeps_values(case: Path):

@@ -15,8 +15,8 @@ from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.simplify import Simplify
 from tests.codegen.cells import cell
 from tests.codegen.masked import FORMS, masked
-from tests.passes.helpers import applied, count, whole_sequence
-from tests.passes.test_forms import lstm, scans
+from tests.passes.helpers import applied, count, scans, whole_sequence
+from tests.passes.nets import lstm
 
 Values = list[SSAValue]
 

@@ -15,7 +15,6 @@ from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
-from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
@@ -23,23 +22,12 @@ from rnncc.passes.differentiate import differentiate
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
 from tests.golden import CASES, arrays_of
-from tests.passes.gradients import float_outputs, float_sources
-from tests.passes.helpers import applied, count, quick
-from tests.passes.test_differentiate import gradients_of
+from tests.passes.gradients import gradients, gradients_of, sunk
+from tests.passes.helpers import applied, count, loops_of, quick
 from tests.strategies import assert_same_meaning, make_inputs, programs
 
 Values = Sequence[SSAValue]
-sunk = applied(Simplify(), Sink(), Simplify())
 T, N = Dim.of("T"), Dim.of("N")
-
-
-def gradients(program: Program) -> Program:
-    """All gradients of all outputs."""
-    return differentiate(program, float_outputs(program), float_sources(program))
-
-
-def loops_of(program: Program) -> list[Scan]:
-    return [op for op in program.net.walk() if isinstance(op, Scan)]
 
 
 @quick
@@ -63,7 +51,6 @@ def test_gradients_of_simplified_random_programs(program: Program) -> None:
     assert not Sink().rewrite(both.net)  # a second run finds nothing
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_gradients(case: Path) -> None:
     got, want = gradients_of(case, sunk)
@@ -75,7 +62,6 @@ def shapes(values: Values) -> list[tuple[Dim, ...]]:
     return [dims_of(value) for value in values]
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize(
     ("name", "products"),
     [("lstm", 1), ("lstm_two_layers", 3), ("lstm_last_only", 1), ("gru", 3), ("milstm", 1)],

@@ -17,17 +17,12 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.passes.streaming import NotCausal
-from tests.golden import CASES, GOLDEN, random_inputs
+from tests.golden import GOLDEN, random_inputs
 from tests.passes.helpers import quick
-from tests.passes.streams import in_chunks, interpreted, split, streamable
+from tests.passes.streams import REFUSED, STREAMED, in_chunks, interpreted, split, streamable
 from tests.strategies import make_inputs, programs
 
 T, N = Dim.of("T"), Dim.of("N")
-REFUSED = {
-    "lstm_bidirectional": "reverse_segments along time",
-    "lstm_unrolled": "their number is fixed",
-}
-STREAMED = [case for case in CASES if case.name not in REFUSED]
 
 
 @pytest.mark.parametrize("case", STREAMED, ids=lambda path: path.name)
@@ -40,8 +35,6 @@ def test_chunks_are_the_whole(case: Path, chunks: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_cut(name: str) -> None:
     case = GOLDEN / "caffe2" / name
-    if case not in CASES:
-        pytest.skip("no golden data here")
     with pytest.raises(NotCausal, match=REFUSED[name]):
         split(import_net(case / "net.pb", case / "init.pb"))
 

@@ -17,7 +17,7 @@ from rnncc.planning.drawing import draw, short_bytes
 from rnncc.planning.layout import plan
 from rnncc.planning.report import PlanReport, SharedBlock, plan_report
 from tests.kern_samples import N, T, lstm, port
-from tests.planning.test_report import Place, chain
+from tests.planning.helpers import Place, chain
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chrome")
 

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from random import Random
 
 import numpy as np
@@ -13,21 +12,10 @@ from rnncc.ir.kern_interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.planning.layout import Plan, plan
 from tests.kern_samples import Kern, N, T, lstm, port, row_major, strided
+from tests.planning.helpers import check_apart
 
 H = 4
 STEP = N * H
-
-
-def check(plan: Plan, sizes: dict[str, int]) -> None:
-    """Buffers alive at once lie apart, but for one that takes over another's memory."""
-    for a, b in combinations(plan.buffers, 2):
-        starts = [p.offset.evaluate(sizes) for p in (a, b)]
-        ends = [s + p.size.evaluate(sizes) for s, p in zip(starts, (a, b), strict=True)]
-        assert max(ends) <= plan.peak(sizes)
-        if a.lifetime.overlaps(b.lifetime) and starts != ends:
-            handed = a.lifetime.last == b.lifetime.first or b.lifetime.last == a.lifetime.first
-            same = handed and starts[0] == starts[1]
-            assert same or ends[0] <= starts[1] or ends[1] <= starts[0]
 
 
 class Maker:
@@ -107,7 +95,7 @@ def test_a_planned_program_computes_the_same(seed: int) -> None:
     inputs = {"x": np.random.default_rng(0).integers(-9, 9, (3, 2, H)).astype("f4")}
     want = run(program, inputs)
     planned = plan(program)
-    check(planned, {"T": 3, "N": 2})
+    check_apart(planned, {"T": 3, "N": 2})
     got = run(program, inputs)
     for name, array in want.items():
         np.testing.assert_array_equal(got[name], array)
@@ -170,7 +158,7 @@ def test_lstm_plan() -> None:
     # a ring of two rows of the state, for when hidden_all is absent; the cell; the gates
     assert str(program.workspace) == "1792*N + 32768"
     sizes = {"T": 9, "N": 3}
-    check(planned, sizes)
+    check_apart(planned, sizes)
     assert planned.bound(sizes) == planned.peak(sizes) == 1792 * 3 + 32768
 
 

@@ -12,8 +12,9 @@ from rnncc.ir.moves import Gather
 from rnncc.options import Options
 from rnncc.planning.replaced_states import in_place
 from rnncc.stages.reading import import_source
-from tests.codegen.test_streaming import STREAMED, library_of
+from tests.codegen.streamed import library_of
 from tests.kern_samples import Kern, N, T, row_major, strided
+from tests.passes.streams import STREAMED
 
 H = 8
 ROWS = [N, H]

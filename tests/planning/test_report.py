@@ -2,40 +2,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.ops.base import dim_attr
 from rnncc.planning.layout import make_plan, plan
 from rnncc.planning.report import PlanReport, SharedBlock, plan_report
 from tests.kern_samples import Kern, N, T, lstm, port, row_major
-
-
-@dataclass(frozen=True)
-class Place:
-    """A slot of a shared block."""
-
-    port: Port
-    offset: Dim
+from tests.planning.helpers import Place, chain
 
 
 def report_of(program: KernelProgram, sizes: dict[str, int] | None = None) -> PlanReport:
     return plan_report("net", [("run", program, plan(program))], sizes)
-
-
-def chain() -> KernelProgram:
-    """x -> a -> b -> y, b in place of a."""
-    k, size = Kern(), N * 16
-    names = [("x", "input"), ("a", "scratch"), ("b", "scratch"), ("y", "output")]
-    buffers = [k.buffer(name, role, size) for name, role in names]
-    for source, target in pairwise(buffers):
-        ins, outs = [(source, row_major([size]))], [(target, row_major([size]))]
-        k.map([size], ins, outs, lambda _, v: [v])
-    return k.program([port("x", size)], [port("y", size)])
 
 
 def test_report_of_an_lstm() -> None:

@@ -13,7 +13,7 @@ from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.compiling import phases_of
 from tests.golden import Arrays
-from tests.passes.test_choose_saved import gated
+from tests.passes.nets import gated
 from tests.strategies import make_inputs
 
 SIZES = {"T": 5, "N": 3}

@@ -19,6 +19,10 @@ from tests.compiling import lower
 from tests.golden import Arrays
 
 CPUS = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "native"]
+BOUNDS = {"bf16": 0.02, "int8": 0.05}
+"""Of what low precision may change, as a part of the largest value or of 1: docs/precision.md."""
+ONE_OFF = 0.01
+"""What a value may be off that is rounded to its other neighbour in one of the steps before."""
 
 
 class Low:
@@ -70,3 +74,16 @@ def can_run(cpu: str) -> bool:
     """Whether code for a cpu runs on this machine."""
     own, other = resolve_target(), resolve_target(None, cpu)
     return other.lanes <= own.lanes and own.fma >= other.fma
+
+
+def assert_near(got: Arrays, want: Arrays, bound: float) -> None:
+    for name, array in want.items():
+        scale = max(1.0, float(np.abs(array).max(initial=0.0)))
+        np.testing.assert_allclose(got[name], array, 0, bound * scale, err_msg=name)
+
+
+def drawn(*shape: int) -> np.ndarray:
+    """Values of very different size by row and by column."""
+    rng = np.random.default_rng(sum(shape))
+    scale = 10.0 ** rng.integers(-3, 4, (shape[0], 1))
+    return (rng.standard_normal(shape) * scale).astype(np.float32)

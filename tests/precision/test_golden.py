@@ -7,43 +7,34 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.codegen.test_golden import fix_unrolled, take_rows
-from tests.golden import CASES, Arrays, random_inputs
-from tests.precision.nets import golden
+from tests.codegen.compiled import bare_net
+from tests.codegen.guarded import guards
+from tests.golden import CASES, KINDS, random_inputs, take_rows
+from tests.precision.nets import BOUNDS, ONE_OFF, assert_near, golden
 
-BOUNDS = {"bf16": 0.02, "int8": 0.05}
-"""Of what low precision may change, as a part of the largest value or of 1: docs/precision.md."""
-ONE_OFF = 0.01
-"""What a value may be off that is rounded to its other neighbour in one of the steps before."""
 SIZES = [(1, 1, 1), (3, 4, 7), (13, 7, 4), (20, 1, 3)]
 """T, N, S."""
 
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
-both = pytest.mark.parametrize("precision", BOUNDS)
+NETS = [(case, p) for p in BOUNDS for case in (CASES if p == "int8" else KINDS)]
+"""What takes most from fp32 for every net, all precisions for one of each kind."""
+each_precision = pytest.mark.parametrize(
+    ("case", "precision"), NETS, ids=lambda value: getattr(value, "name", value)
+)
 
 
-def assert_near(got: Arrays, want: Arrays, bound: float) -> None:
-    for name, array in want.items():
-        scale = max(1.0, float(np.abs(array).max(initial=0.0)))
-        np.testing.assert_allclose(got[name], array, 0, bound * scale, err_msg=name)
-
-
-@every_case
-@both
+@each_precision
 def test_near_fp32_and_as_in_numpy(case: Path, precision: str) -> None:
-    low, exact = golden(case, precision), golden(case, "fp32")
+    low, (_, exact) = golden(case, precision), bare_net(case)
     for size in SIZES:
         sizes = dict(zip("TNS", size, strict=True))
         inputs = random_inputs(low.program, sizes)
-        fix_unrolled(inputs)
         got = low.run(inputs, sizes)
-        assert_near(got, exact.run(inputs, sizes), BOUNDS[precision])
+        with guards(end=True) as memory:
+            assert_near(got, exact.run(inputs, sizes, memory), BOUNDS[precision])
         assert_near(got, low.meaning(inputs, sizes), ONE_OFF)
 
 
-@every_case
-@both
+@each_precision
 def test_a_row_alone_gives_the_same_bits(case: Path, precision: str) -> None:
     low = golden(case, precision)
     sizes = {"T": 9, "N": 8, "S": 4}
@@ -56,11 +47,10 @@ def test_a_row_alone_gives_the_same_bits(case: Path, precision: str) -> None:
             np.testing.assert_array_equal(alone[name], want, err_msg=name)
 
 
-@every_case
+@pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 def test_widened_bf16_is_computed_as_fp32_is(case: Path) -> None:
     """Without instructions for bf16 only weights are rounded, so nothing is rounded otherwise."""
     low = golden(case, "bf16", "x86-64-v3")
     sizes = {"T": 13, "N": 7, "S": 4}
     inputs = random_inputs(low.program, sizes)
-    fix_unrolled(inputs)
     assert_near(low.run(inputs, sizes), low.meaning(inputs, sizes), 2e-5)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 import pytest
 from rnncc_runtime import Pool
 
 import rnncc
 from rnncc import cells
-from tests.precision.nets import Low
-from tests.precision.test_golden import BOUNDS, ONE_OFF, assert_near
+from tests.precision.nets import BOUNDS, ONE_OFF, Low, assert_near
 from tests.teams import insistent
 
 both = pytest.mark.parametrize("precision", BOUNDS)
@@ -21,16 +22,20 @@ def drawn(steps: int, batch: int, width: int) -> dict[str, np.ndarray]:
     return {"x": x.astype(np.float32)}
 
 
+@cache
+def wide(kind: str, precision: str) -> Low:
+    return Low(CELLS[kind](75, 203, layout="TNC"), precision)
+
+
 @both
 @pytest.mark.parametrize("kind", CELLS)
 @pytest.mark.parametrize("batch", [1, 37])
 def test_wide_layers(kind: str, precision: str, batch: int) -> None:
     """Panels of weights that are read in runs; rows in several blocks."""
-    layer = CELLS[kind](75, 203, layout="TNC")
     inputs, sizes = drawn(9, batch, 75), {"T": 9, "N": batch}
-    low = Low(layer, precision)
+    low = wide(kind, precision)
     got = low.run(inputs, sizes)
-    assert_near(got, Low(layer, "fp32").run(inputs, sizes), BOUNDS[precision])
+    assert_near(got, wide(kind, "fp32").run(inputs, sizes), BOUNDS[precision])
     assert_near(got, low.meaning(inputs, sizes), ONE_OFF)
 
 

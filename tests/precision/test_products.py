@@ -15,7 +15,7 @@ from rnncc.packaging.describe import describe
 from rnncc.planning.layout import plan
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.precision.nets import CPUS, Low, can_run, product
+from tests.precision.nets import CPUS, Low, can_run, drawn, product
 
 SHAPES = [(1, 1), (2, 17), (3, 5), (5, 64), (16, 16), (33, 70), (130, 48), (701, 33)]
 """K and units; the deep ones are summed in runs, on the stack."""
@@ -24,13 +24,6 @@ ROWS = [0, 1, 2, 7, 97, 131]
 
 every_cpu = pytest.mark.parametrize("cpu", CPUS)
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
-
-
-def drawn(*shape: int) -> np.ndarray:
-    """Values of very different size by row and by column."""
-    rng = np.random.default_rng(sum(shape))
-    scale = 10.0 ** rng.integers(-3, 4, (shape[0], 1))
-    return (rng.standard_normal(shape) * scale).astype(np.float32)
 
 
 def of_int8(x: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -13,7 +13,7 @@ from rnncc.cli import main
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.options import Options
 from tests.compiling import bytes_of, text_of
-from tests.precision.test_products import drawn, product
+from tests.precision.nets import drawn, product
 
 LINUX = "x86_64-linux-gnu"
 ROOT = Path(__file__).parents[2]

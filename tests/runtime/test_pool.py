@@ -22,11 +22,11 @@ import rnncc
 from rnncc.commands.charnet import char_lstm
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
-from tests.codegen.test_golden import fix_unrolled
-from tests.codegen.test_random import PROGRAMS, examples, single
-from tests.golden import CASES, GOLDEN, Arrays, random_inputs
+from tests.codegen.compiled import model_of
+from tests.codegen.random_programs import PROGRAMS, examples, single
+from tests.golden import GOLDEN, KINDS, random_inputs
 from tests.strategies import make_inputs
-from tests.teams import insistent
+from tests.teams import check_threads, insistent
 
 SIZES = [(0, 2, 2), (1, 1, 1), (3, 5, 4), (4, 33, 2)]
 """T, N, S."""
@@ -35,27 +35,14 @@ HERE = Path(__file__).parent
 INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
 
 
-def check(model: Model, inputs: Arrays, alone: Model | None = None) -> None:
-    want = (alone or model).run(inputs)
-    with Pool(3) as pool:
-        for threads in (1, 2, 3, 2):
-            model = insistent(model, threads)
-            for _ in range(2):
-                got = model.run(inputs, pool=pool)
-                for name, array in want.items():
-                    np.testing.assert_array_equal(got[name], array, err_msg=f"{name} {threads}")
-
-
-@pytest.mark.skipif(not CASES, reason="no golden data here")
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+@pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
-    alone = rnncc.compile(case / "net.pb", case / "init.pb")
+    alone = model_of(case)
     model = rnncc.compile(case / "net.pb", case / "init.pb", threads=True)
     program = import_net(case / "net.pb", case / "init.pb")
     for size in SIZES:
         inputs = random_inputs(program, dict(zip("TNS", size, strict=True)))
-        fix_unrolled(inputs)
-        check(model, inputs, alone)
+        check_threads(model, inputs, alone)
 
 
 @examples(15)
@@ -65,7 +52,7 @@ def test_random_programs(program: Program) -> None:
     for sizes in ({"T": 4, "N": 3}, {"T": 1, "N": 45}):
         _, inputs = make_inputs(program, sizes)
         names = [n for n, spec in model.inputs.items() if not spec.optional]
-        check(model, {name: single(inputs[name]) for name in names})
+        check_threads(model, {name: single(inputs[name]) for name in names})
 
 
 def test_all_threads_end_where_one_refuses() -> None:
@@ -105,7 +92,7 @@ def test_a_library_of_a_net_that_cannot_stream(tmp_path: Path) -> None:
     assert made.library is not None
     model = rnncc_runtime.load(made.library)
     assert isinstance(model, Model)
-    check(model, {"x": np.random.default_rng(0).standard_normal((5, 4, 3), np.float32)})
+    check_threads(model, {"x": np.random.default_rng(0).standard_normal((5, 4, 3), np.float32)})
 
 
 class Executor:

@@ -17,13 +17,22 @@ from rnncc.driver import compiling
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
 from rnncc.options import Options
+from tests.codegen.compiled import model_of
 from tests.codegen.guarded import guards
-from tests.codegen.test_golden import fix_unrolled
-from tests.codegen.test_random import PROGRAMS, examples, single
+from tests.codegen.random_programs import PROGRAMS, examples, single
 from tests.golden import CASES, Arrays, random_inputs
 from tests.strategies import make_inputs
 
 STEPS = 7
+WIDTHS = [
+    ("fp32", 1),
+    ("fp32", 4),
+    ("fp32", 23),
+    ("bf16", 1),
+    ("bf16", 23),
+    ("int8", 4),
+    ("int8", 23),
+]
 LAYERS = {
     "lstm": lambda width: cells.lstm(5, width),
     "gru": lambda width: cells.gru(5, width),
@@ -64,8 +73,7 @@ def written(layer: Program, **options: object) -> str:
     return str(emit_module(library, resolve_target(), {}).module)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "int8"])
-@pytest.mark.parametrize("width", [1, 4, 23])
+@pytest.mark.parametrize(("precision", "width"), WIDTHS)
 @pytest.mark.parametrize("kind", LAYERS)
 def test_layers(kind: str, width: int, precision: str) -> None:
     layer = LAYERS[kind](width)
@@ -84,15 +92,13 @@ def test_layers(kind: str, width: int, precision: str) -> None:
                 np.testing.assert_array_equal(out["y"][0], whole["y"][t])
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
-    model = rnncc.compile(case / "net.pb", case / "init.pb")
+    model = model_of(case)
     if not streams(model):
         pytest.skip("cannot stream")
     program = import_net(case / "net.pb", case / "init.pb")
     inputs = random_inputs(program, {"T": STEPS, "N": 1, "S": 4})
-    fix_unrolled(inputs)
     check(model, one_by_one(model, inputs), model.run(inputs))
 
 

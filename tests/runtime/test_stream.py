@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +14,14 @@ from rnncc_runtime import ArrayError, Model, RunError, Stream, StreamError
 
 import rnncc
 from rnncc.ir.build import Build
-from tests.golden import CASES, GOLDEN, Arrays, arrays_of
+from tests.codegen.compiled import model_of
+from tests.golden import GOLDEN, Arrays, arrays_of
 
-NEEDED = ("lstm", "attention_recurrent", "lstm_bidirectional", "gru_no_lengths")
-pytestmark = pytest.mark.skipif(
-    not {GOLDEN / "caffe2" / name for name in NEEDED} <= set(CASES), reason="no golden data here"
-)
+NO_LENGTHS = pytest.param("gru_no_lengths", marks=pytest.mark.shared)
 
 
-@cache
 def compiled(name: str) -> Model:
-    case = GOLDEN / "caffe2" / name
-    model = rnncc.compile(case / "net.pb", case / "init.pb")
-    assert isinstance(model, Model)
-    return model
+    return model_of(GOLDEN / "caffe2" / name)
 
 
 @pytest.fixture
@@ -70,7 +63,7 @@ def check(results: list[Arrays], whole: Arrays) -> None:
         np.testing.assert_array_equal(got, want, err_msg=name, strict=True)
 
 
-@pytest.mark.parametrize("name", ["lstm", "attention_recurrent", "gru_no_lengths"])
+@pytest.mark.parametrize("name", ["lstm", "attention_recurrent", NO_LENGTHS])
 def test_chunks_are_the_whole_in_memory_and_in_a_library(name: str, tmp_path: Path) -> None:
     case = GOLDEN / "caffe2" / name
     made = rnncc.build(case / "net.pb", case / "init.pb", out=tmp_path)
@@ -274,7 +267,7 @@ def test_states_that_do_not_fit(lstm: Model) -> None:
     wrong = {
         "not the state of a stream": b"something else" * 10,
         "is damaged": saved[:-1],
-        "of another model": compiled("gru_no_lengths").stream(batch=2).state,
+        "of another model": compiled("basic_rnn_tanh").stream(batch=2).state,
         "a state of N = 3 for a stream of N = 2": lstm.stream(batch=3).state,
         "version 2, expected 1": saved[:16] + b"\2" + saved[17:],
     }
@@ -313,6 +306,7 @@ def test_streams_of_one_model_in_threads(lstm: Model) -> None:
     assert not wrong
 
 
+@pytest.mark.shared
 def test_a_stream_keeps_its_model_alive() -> None:
     case = GOLDEN / "caffe2" / "gru_no_lengths"
     model = rnncc.compile(case / "net.pb", case / "init.pb")

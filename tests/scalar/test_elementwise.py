@@ -6,6 +6,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,15 @@ ONE: list[Callable[[float], float]] = [
 X = np.linspace(-2.9, 2.9, 36)
 
 
+@cache
+def scalar(function: Callable[..., float]) -> Scalar:
+    """A function compiled once for all tests."""
+    return rnncc.elementwise(function)
+
+
 @pytest.mark.parametrize("function", ONE)
 def test_values_and_slopes(function: Callable[[float], float]) -> None:
-    made, step = rnncc.elementwise(function), 1e-6
+    made, step = scalar(function), 1e-6
     want = [function(x) for x in X]
     np.testing.assert_allclose(made(X), want, 1e-12, 1e-12)
     slopes = [(function(x + step) - function(x - step)) / (2 * step) for x in X]
@@ -76,7 +83,7 @@ def net(function: Scalar, dims: tuple[Any, ...] = ("N", 5)) -> Program:
 @pytest.mark.parametrize("cpu", [None, "x86-64-v2"])
 def test_code(function: Callable[..., float], cpu: str | None) -> None:
     """Each length of vector, and each bit of it whatever stands beside it."""
-    made = rnncc.elementwise(function)
+    made = scalar(function)
     target, rng = resolve_target(None, cpu), np.random.default_rng(0)
     b = Bare(lower(net(made), rnncc.options.Options(cpu=cpu)), target)
     inputs = {f"x{i}": rng.uniform(-3, 3, (7, 5)).astype(np.float32) for i in range(made.count)}
@@ -91,7 +98,7 @@ def test_code(function: Callable[..., float], cpu: str | None) -> None:
 
 @pytest.mark.parametrize("function", [ONE[0], piecewise])
 def test_gradients(function: Callable[..., float]) -> None:
-    check_gradients(net(rnncc.elementwise(function)), {"N": 3})
+    check_gradients(net(scalar(function)), {"N": 3})
 
 
 def test_a_slope_that_is_given() -> None:
@@ -127,7 +134,7 @@ def test_a_layer_trains() -> None:
 
 
 def test_a_library_needs_libc_alone(tmp_path: Path) -> None:
-    made = rnncc.elementwise(ONE[0])
+    made = scalar(ONE[0])
     library = rnncc.build(net(made), out=tmp_path).library
     assert library is not None
     named = {symbol.name for symbol in Elf(library.read_bytes()).dynamic_symbols}
@@ -135,7 +142,7 @@ def test_a_library_needs_libc_alone(tmp_path: Path) -> None:
 
 
 def test_code_for_another_machine() -> None:
-    made = rnncc.elementwise(piecewise)
+    made = scalar(piecewise)
     text = text_of(net(made), None, rnncc.options.Options(target=ARM), "asm")
     assert isinstance(text, str)
     assert "expf" not in text
@@ -193,7 +200,7 @@ def test_arguments() -> None:
 
 
 def test_the_interpreter_computes_it() -> None:
-    made = rnncc.elementwise(piecewise)
+    made = scalar(piecewise)
     x, a = np.random.default_rng(0).uniform(-3, 3, (2, 4, 5))
     got = run(net(made), {"x0": x, "x1": a}, np.float64)["y"]
     np.testing.assert_array_equal(got, made(x, a))

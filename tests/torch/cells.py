@@ -9,6 +9,9 @@ import pytest
 torch: Any = pytest.importorskip("torch")
 nn: Any = torch.nn
 F: Any = torch.nn.functional
+leaves_of: Any = torch.utils._pytree.tree_leaves
+WIDTH, UNITS = 8, 8
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
 
 
 def zeros(count: int, batch: int, units: int) -> tuple[Any, ...]:
@@ -111,3 +114,24 @@ def loop(cell: Any, xs: Any, state: Any, reverse: bool = False) -> tuple[Any, An
         y, state = cell(x, state)
         ys.append(y)
     return torch.stack(ys[::-1] if reverse else ys), state
+
+
+def make_cell(kind: Any, batch: int = 3) -> Any:
+    torch.manual_seed(0)
+    return kind(WIDTH, UNITS, batch)
+
+
+def sequence(steps: int, batch: int = 3) -> Any:
+    return torch.randn(steps, batch, WIDTH, generator=torch.Generator().manual_seed(1))
+
+
+def results(run: Any, cell: Any, xs: Any, state: Any, **options: Any) -> list[Any]:
+    """Outputs, then the gradients of xs, the state and all parameters."""
+    xs = xs.clone().requires_grad_()
+    state = torch.utils._pytree.tree_map(lambda s: s.clone().requires_grad_(), state)
+    cell.zero_grad()
+    ys, finals = run(cell, xs, state, **options)
+    outputs = [ys, *leaves_of(finals)]
+    weights = [torch.linspace(-1, 1, o.numel(), dtype=o.dtype).view(o.shape) for o in outputs]
+    torch.autograd.backward(outputs, weights)
+    return [*outputs, *(t.grad for t in (xs, *leaves_of(state), *cell.parameters()))]

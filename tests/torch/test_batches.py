@@ -9,9 +9,22 @@ from typing import Any
 import pytest
 
 import rnncc
-from tests.torch.cells import CELLS, Attention, F, MinimalGated, loop, nn, torch
-from tests.torch.test_scan import CLOSE, UNITS, made, results, rt, sequence
+from tests.torch.cells import (
+    CELLS,
+    CLOSE,
+    UNITS,
+    Attention,
+    F,
+    MinimalGated,
+    loop,
+    make_cell,
+    nn,
+    results,
+    sequence,
+    torch,
+)
 
+rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
 Given = tuple[Any, Any]
 """Xs and a state."""
@@ -38,7 +51,7 @@ def state_of(cell: Any, batch: int) -> Any:
 @pytest.mark.parametrize("kind", [kind for kind in CELLS if kind is not Attention])
 def test_one_loop_serves_all_but_one_sequence(kind: Any, compiled: list[Any]) -> None:
     """A batch of 1 is a loop of its own, as PyTorch takes it for what broadcasts."""
-    cell = made(kind)
+    cell = make_cell(kind)
     for batch in (5, 2, 32, 3, 17):
         given = (cell, sequence(4, batch), state_of(cell, batch))
         torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
@@ -48,14 +61,14 @@ def test_one_loop_serves_all_but_one_sequence(kind: Any, compiled: list[Any]) ->
 
 
 def test_a_batch_of_as_many_as_units() -> None:
-    cell = copy.deepcopy(made(MinimalGated))
+    cell = copy.deepcopy(make_cell(MinimalGated))
     for batch in (UNITS, 4, UNITS, 1, 2):
         given = (cell, sequence(3, batch), state_of(cell, batch))
         torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
 
 
 def test_no_sequences() -> None:
-    cell = made(MinimalGated)
+    cell = make_cell(MinimalGated)
     for batch in (2, 0):
         ys, last = rt.scan(cell, sequence(3, batch), state_of(cell, batch))
         assert ys.shape == (3, batch, UNITS) and last.shape == (batch, UNITS)
@@ -199,7 +212,7 @@ def test_linear_layer_in_front() -> None:
     """A module around a scan, trained with a smaller last batch."""
     torch.manual_seed(0)
     net = nn.Linear(5, UNITS)
-    cell = made(MinimalGated)
+    cell = make_cell(MinimalGated)
     for batch in (6, 6, 2):
         xs = torch.randn(4, batch, 5)
         ours = rt.scan(cell, net(xs), torch.zeros(batch, UNITS))[0].square().mean()

@@ -54,6 +54,21 @@ OPERATORS: dict[str, Operator] = {
     "new_full": lambda x, y, n: x.new_full((2, 3), 1.5) + torch.full((3,), 2.5),
     "powers": lambda x, y, n: x.abs() ** y + x**3 + (x * x + 1) ** -0.5,
     "negative whole numbers": lambda x, y, n: (-n).abs() + n.sign(),
+    "products of elements": lambda x, y, n: x.prod(1) + x.prod() * n.prod(),
+    "log sum exp": lambda x, y, n: torch.logsumexp(x, (0, 1)) + torch.logsumexp(y, 1),
+    "arc functions": lambda x, y, n: x.atan() + (x / 9).asin() + (x / 9).acos() + x.tan(),
+    "arc tangent of large numbers": lambda x, y, n: (1000 * x).atan() + (x * 0).atan(),
+    "hyperbolic functions": lambda x, y, n: x.sinh() + x.cosh() + x.asinh() + (x / 9).atanh(),
+    "inverse hyperbolic cosine": lambda x, y, n: (x.abs() + 1.5).acosh(),
+    "place of the largest": lambda x, y, n: x.argmax() + y.argmin(1, keepdim=True) + n.argmax(-1),
+    "largest and where": lambda x, y, n: (
+        x.max(1)[0] * x.max(1)[1] + y.min(0, keepdim=True)[0][0, 1]
+    ),
+    "largest three": lambda x, y, n: x.topk(3)[0] + x.topk(3, largest=False)[1],
+    "largest two of columns": lambda x, y, n: x.topk(2, dim=0)[0] * n.topk(6)[0],
+    "sort of rows": lambda x, y, n: x.sort(dim=1)[0] + y.sort(0, descending=True)[1],
+    "gather": lambda x, y, n: x.gather(1, torch.tensor([[0, 5], [1, 1], [2, 3], [4, 4]])),
+    "triangles": lambda x, y, n: x.tril(-1) + y.triu(1),
     "batch norm": lambda x, y, n: F.batch_norm(x, n + 0.5, n + 1.0, y[2], y[3]),
 }
 
@@ -91,7 +106,7 @@ def test_operators() -> None:
 REFUSED: dict[str, Operator] = {
     "norm of order 3 is not supported": lambda x, y, n: x.norm(3),
     "bits of whole numbers": lambda x, y, n: n & 1,
-    "only a vector can be sorted": lambda x, y, n: x.sort()[0],
+    "ranking 6 elements of i1": lambda x, y, n: (x > 0).sort()[0],
     "cannot be replaced": lambda x, y, n: x.slice_scatter(x[:, ::2], 1, step=2),
     "rounding_mode='floor'": lambda x, y, n: torch.div(x, y, rounding_mode="floor"),
     "indexing with a mask": lambda x, y, n: x[torch.tensor([True, False, True, True])],

@@ -11,40 +11,29 @@ from typing import Any
 import pytest
 
 import rnncc
-from tests.torch.cells import CELLS, MinimalGated, MultiplicativeLstm, loop, torch
+from tests.torch.cells import (
+    CELLS,
+    CLOSE,
+    UNITS,
+    WIDTH,
+    MinimalGated,
+    MultiplicativeLstm,
+    leaves_of,
+    loop,
+    make_cell,
+    results,
+    sequence,
+    torch,
+)
 
 rt: Any = pytest.importorskip("rnncc.torch")
 nets: Any = pytest.importorskip("rnncc.torch.nets")
 pytestmark = pytest.mark.peers
-leaves_of: Any = torch.utils._pytree.tree_leaves
-WIDTH, UNITS = 8, 8
-CLOSE = {"rtol": 1e-4, "atol": 2e-5}
-
-
-def made(kind: Any, batch: int = 3) -> Any:
-    torch.manual_seed(0)
-    return kind(WIDTH, UNITS, batch)
-
-
-def sequence(steps: int, batch: int = 3) -> Any:
-    return torch.randn(steps, batch, WIDTH, generator=torch.Generator().manual_seed(1))
-
-
-def results(run: Any, cell: Any, xs: Any, state: Any, **options: Any) -> list[Any]:
-    """Outputs, then the gradients of xs, the state and all parameters."""
-    xs = xs.clone().requires_grad_()
-    state = torch.utils._pytree.tree_map(lambda s: s.clone().requires_grad_(), state)
-    cell.zero_grad()
-    ys, finals = run(cell, xs, state, **options)
-    outputs = [ys, *leaves_of(finals)]
-    weights = [torch.linspace(-1, 1, o.numel(), dtype=o.dtype).view(o.shape) for o in outputs]
-    torch.autograd.backward(outputs, weights)
-    return [*outputs, *(t.grad for t in (xs, *leaves_of(state), *cell.parameters()))]
 
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_equals_loop(kind: Any) -> None:
-    cell = made(kind)
+    cell = make_cell(kind)
     for steps in (5, 2):
         given = (cell, sequence(steps), cell.start)
         torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
@@ -69,7 +58,7 @@ def test_cells_of_pytorch(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", CELLS)
 def test_gradcheck(kind: Any) -> None:
-    cell = made(kind, 1).double()
+    cell = make_cell(kind, 1).double()
     start = torch.utils._pytree.tree_map(lambda s: s.double() + 0.1, cell.start)
     xs = sequence(2, 1).double().requires_grad_()
     values = {name: p.detach().requires_grad_() for name, p in cell.named_parameters()}
@@ -95,14 +84,14 @@ def _prefixed(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_reverse() -> None:
-    cell = made(MinimalGated)
+    cell = make_cell(MinimalGated)
     given = (cell, sequence(4), cell.start)
     ours = results(rt.scan, *given, reverse=True)
     torch.testing.assert_close(ours, results(loop, *given, reverse=True), **CLOSE)
 
 
 def test_inference_has_the_same_outputs() -> None:
-    cell = made(MultiplicativeLstm)
+    cell = make_cell(MultiplicativeLstm)
     xs = sequence(4)
     want = loop(cell, xs, cell.start)
     for mode in (torch.no_grad, torch.inference_mode):
@@ -113,7 +102,7 @@ def test_inference_has_the_same_outputs() -> None:
 
 
 def test_no_steps() -> None:
-    cell = made(MultiplicativeLstm)
+    cell = make_cell(MultiplicativeLstm)
     ys, finals = rt.scan(cell, sequence(0), cell.start)
     assert ys.shape == (0, 3, UNITS)
     torch.testing.assert_close(finals, cell.start)
@@ -202,7 +191,7 @@ def test_whole_numbers() -> None:
 
 
 def test_retained_graph() -> None:
-    cell = made(MultiplicativeLstm)
+    cell = make_cell(MultiplicativeLstm)
     ys, _ = rt.scan(cell, sequence(4), cell.start)
     first = torch.autograd.grad(ys.sum(), cell.bias, retain_graph=True)
     assert torch.equal(first[0], torch.autograd.grad(ys.sum(), cell.bias)[0])
@@ -211,7 +200,7 @@ def test_retained_graph() -> None:
 
 
 def test_second_derivatives_are_refused() -> None:
-    cell = made(MultiplicativeLstm)
+    cell = make_cell(MultiplicativeLstm)
     ys, _ = rt.scan(cell, sequence(4), cell.start)
     (grad,) = torch.autograd.grad(ys.sum(), cell.bias, create_graph=True)
     with pytest.raises(RuntimeError, match="first derivatives alone"):
@@ -219,7 +208,7 @@ def test_second_derivatives_are_refused() -> None:
 
 
 def test_parameters_changed_before_backward() -> None:
-    cell = made(MultiplicativeLstm)
+    cell = make_cell(MultiplicativeLstm)
     ys, _ = rt.scan(cell, sequence(4), cell.start)
     with torch.no_grad():
         cell.bias.add_(1)
@@ -231,7 +220,7 @@ def test_training() -> None:
     """The same losses as the loop's, with Adam."""
     losses: list[list[float]] = []
     for run in (loop, rt.scan):
-        cell, xs = made(MultiplicativeLstm), sequence(5)
+        cell, xs = make_cell(MultiplicativeLstm), sequence(5)
         optimiser = torch.optim.Adam(cell.parameters(), 0.01)
         losses.append([])
         for _ in range(5):
@@ -245,7 +234,7 @@ def test_training() -> None:
 
 
 def test_threads() -> None:
-    cell = made(MinimalGated)
+    cell = make_cell(MinimalGated)
     want = results(loop, copy.deepcopy(cell), sequence(6), cell.start)
     found: list[Any] = []
 
@@ -265,7 +254,7 @@ def test_threads() -> None:
 
 
 def test_other_lengths_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    cell = made(MinimalGated)
+    cell = make_cell(MinimalGated)
     rt.scan(cell, sequence(4), cell.start)[0].sum().backward()
     monkeypatch.setattr(rnncc, "compile", None)
     for steps in (1, 3, 9):
@@ -285,7 +274,7 @@ def test_tensors_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
             return real(self, *groups)
 
         monkeypatch.setattr(nets.CompiledCode, name, spy)
-    cell, xs = made(MinimalGated), sequence(4).requires_grad_()
+    cell, xs = make_cell(MinimalGated), sequence(4).requires_grad_()
     ys, last = rt.scan(cell, xs, cell.start)
     weights = torch.ones_like(ys)
     grads = torch.autograd.grad(ys, [xs, *cell.parameters()], weights)
@@ -303,7 +292,7 @@ def test_the_tape_goes_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
         return tape
 
     monkeypatch.setattr(nets.CompiledCode, "forward", spy)
-    cell = made(MinimalGated)
+    cell = make_cell(MinimalGated)
     gc.collect()
     gc.disable()
     try:
@@ -318,7 +307,7 @@ def test_the_tape_goes_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_inside_torch_compile() -> None:
-    cell, xs = made(MinimalGated), sequence(3)
+    cell, xs = make_cell(MinimalGated), sequence(3)
 
     def whole(xs: Any) -> Any:
         return rt.scan(cell, xs * 2, cell.start)[0] + 1

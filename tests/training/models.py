@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
@@ -16,7 +15,7 @@ from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.differentiate import differentiate
-from tests.codegen.guarded import Guards
+from tests.codegen.guarded import Guards, address, table
 from tests.golden import Arrays, arrays_of
 
 RULES = ("none", "auto", "all")
@@ -68,8 +67,8 @@ def run_guarded(
 
     def call(name: str, *tables: Iterable[Any]) -> None:
         workspace = _poisoned(guards, functions["workspace_bytes"](*symbols))
-        held = [_table(table) for table in tables]
-        code = functions[name](*held, _address(tape), _address(workspace), *symbols)
+        held = [table(arrays) for arrays in tables]
+        code = functions[name](*held, address(tape), address(workspace), *symbols)
         assert code == 0, f"{name}: error code {code}"
 
     call("forward", given, parameters, outputs.values())
@@ -106,12 +105,3 @@ def _poisoned(guards: Guards, size: int) -> Any:
 
 def _copied(arrays: Mapping[str, Any]) -> Arrays:
     return {name: np.array(array) for name, array in arrays.items() if array is not None}
-
-
-def _address(array: Any) -> int:
-    return array.__array_interface__["data"][0]
-
-
-def _table(arrays: Iterable[Any]) -> Any:
-    addresses = [None if array is None else _address(array) for array in arrays]
-    return (ctypes.c_void_p * max(len(addresses), 1))(*addresses)

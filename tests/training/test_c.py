@@ -96,7 +96,6 @@ def test_python_module(folder: Path) -> None:
     assert "Tape, one for each forward pass: " in told
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 def test_what_the_library_needs(tmp_path: Path) -> None:
     """Nothing from elsewhere but libc, no writable memory, the interface alone."""
     from rnncc.packaging.elf import Elf

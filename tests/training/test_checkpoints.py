@@ -21,10 +21,9 @@ from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
 from tests.codegen.guarded import guards
-from tests.codegen.test_golden import fix_unrolled, sizes_of
-from tests.codegen.test_random import PROGRAMS, examples, single
+from tests.codegen.random_programs import PROGRAMS, examples, single
 from tests.compiling import trained_library, training_of
-from tests.golden import CASES, GOLDEN, arrays_of, random_inputs
+from tests.golden import CASES, GOLDEN, KINDS, arrays_of, random_inputs, sizes_of
 from tests.strategies import make_inputs
 from tests.training.checkpoints import bodies, compiled, cut_model, phases_of, taken
 from tests.training.models import (
@@ -41,12 +40,14 @@ SIZES = [(0, 1, 3), (1, 1, 1), (2, 2, 2), (3, 3, 2), (4, 1, 4), (9, 5, 4)]
 CHUNKS = [(3,), (4, 2)]
 LSTM = GOLDEN / "caffe2" / "lstm"
 
-golden = pytest.mark.skipif(not CASES, reason="no golden data here")
+
+def each_case() -> list[Any]:
+    """Runs of runs for every net, plain runs for one of each kind."""
+    cases = [(case, chunks) for chunks in CHUNKS for case in (CASES if len(chunks) > 1 else KINDS)]
+    return [pytest.param(*case, id=f"{case[0].name}-{case[1]}") for case in cases]
 
 
-@golden
-@pytest.mark.parametrize("chunks", CHUNKS, ids=str)
-@pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+@pytest.mark.parametrize(("case", "chunks"), each_case())
 def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
     """Caffe2's gradients, and at other sizes the bits that are there without checkpoints."""
     model, plain = cut_model(case, chunks), trainable(case)
@@ -54,7 +55,6 @@ def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
     program = interpreted(case)
     sizes = sizes_of(program, inputs)
     drawn = {**random_inputs(program, sizes), **inputs}
-    fix_unrolled(drawn)
     for end in (False, True):
         with guards(end) as memory:
             _, grads = run_guarded(model, drawn, weights, sizes, memory)
@@ -62,7 +62,6 @@ def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
     for size in SIZES:
         sizes = dict(zip("TNS", size, strict=True))
         drawn = random_inputs(program, sizes)
-        fix_unrolled(drawn)
         weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
         with guards(end=True) as memory:
             results = [run_guarded(m, drawn, weights, sizes, memory) for m in (plain, model)]
@@ -70,7 +69,6 @@ def test_golden_nets(case: Path, chunks: tuple[int, ...]) -> None:
             assert_same_bits(one, other, f"at {sizes}")
 
 
-@golden
 @pytest.mark.parametrize("name", ["lstm", "lstm_bidirectional", "attention_recurrent"])
 def test_what_is_absent_changes_nothing(name: str) -> None:
     case = GOLDEN / "caffe2" / name
@@ -88,7 +86,6 @@ def test_what_is_absent_changes_nothing(name: str) -> None:
         assert_same_bits(alone, {name: grads[name]}, "alone")
 
 
-@golden
 @pytest.mark.parametrize("name", ["lstm", "lstm_two_layers", "attention_regular"])
 def test_absent_gradients_of_outputs_are_zeros(name: str) -> None:
     case = GOLDEN / "caffe2" / name
@@ -157,7 +154,6 @@ def test_random_programs_keep_their_bits(program: Program, chunks: tuple[int, ..
             assert_same_bits(one, other, f"{chunks} at {sizes}")
 
 
-@golden
 def test_nothing_but_the_carry_is_kept() -> None:
     """Of two layers that run over time together; and all that a run needs is in the run."""
     case = GOLDEN / "caffe2" / "lstm_two_layers"
@@ -175,7 +171,6 @@ def test_nothing_but_the_carry_is_kept() -> None:
     ]
 
 
-@golden
 @pytest.mark.parametrize("name", ["lstm_two_layers", "lstm_bidirectional", "attention_recurrent"])
 def test_planned_memory(name: str) -> None:
     """Kernels over poisoned memory at the planned offsets, and hardly more than lives at once."""
@@ -213,7 +208,6 @@ def test_states_that_start_alike_stay_apart() -> None:
     check_meaning(b.finish({"y": ys[0], "end": finals[1]}), (3, 1))
 
 
-@golden
 def test_a_budget_is_kept() -> None:
     sizes = {"T": 1000, "N": 4}
     plain = rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", train=True)
@@ -227,7 +221,6 @@ def test_a_budget_is_kept() -> None:
         assert model.metadata["checkpoints"].startswith("checkpoints every ")
 
 
-@golden
 def test_a_library_keeps_a_budget(tmp_path: Path) -> None:
     """And gives Caffe2's gradients, with the bits that there are without a budget."""
     wanted = list(arrays_of(LSTM, "weight:"))
@@ -247,7 +240,6 @@ def test_a_library_keeps_a_budget(tmp_path: Path) -> None:
     assert_same_bits(results[0], results[1], "of the library")
 
 
-@golden
 def test_the_least_budget_is_told_and_can_be_met() -> None:
     with pytest.raises(CompileError, match="the least is ") as caught:
         train_within(1000)
@@ -259,7 +251,6 @@ def test_the_least_budget_is_told_and_can_be_met() -> None:
         train_within(least - 1)
 
 
-@golden
 def test_a_net_without_loops_has_no_checkpoints() -> None:
     case = GOLDEN / "caffe2" / "lstm_unrolled"
     with pytest.raises(CompileError, match=r"a budget of 1 bytes cannot be met at .*: the least"):
@@ -279,7 +270,6 @@ def test_a_net_without_loops_has_no_checkpoints() -> None:
         ({"memory_budget": 1000, "train": True, "plan_for": "5,4,3"}, "has no size number 3"),
     ],
 )
-@golden
 def test_wrong_budgets(options: dict[str, Any], message: str) -> None:
     with pytest.raises(CompileError, match=message):
         rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", **options)

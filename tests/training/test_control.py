@@ -21,11 +21,10 @@ from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
-from tests.codegen.test_golden import sizes_of
 from tests.compiling import lower
-from tests.golden import GOLDEN, Arrays, arrays_of, random_inputs
+from tests.golden import CONTROL, CONTROL_KINDS, Arrays, arrays_of, random_inputs, sizes_of
 from tests.training.checkpoints import compiled
-from tests.training.models import RULES, assert_same_bits, run_guarded, with_gradients
+from tests.training.models import assert_same_bits, run_guarded, with_gradients
 
 TURNS = 8
 """The most turns of loops whose number is not known."""
@@ -40,9 +39,10 @@ def is_well_formed(case: Path) -> bool:
     return (told_of(case).get("error") or {}).get("stage") != "forward"
 
 
-CASES = sorted(p.parent for p in GOLDEN.glob("control/*/net.pb") if is_well_formed(p.parent))
-every_case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+CASES = [case for case in CONTROL if is_well_formed(case)]
 """Those that Caffe2 runs; tests/frontends has the others."""
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+each_kind = pytest.mark.parametrize("case", CONTROL_KINDS, ids=lambda path: path.name)
 
 
 def options_of(case: Path) -> dict[str, Any]:
@@ -132,18 +132,31 @@ def test_outputs_are_those_of_caffe2(case: Path) -> None:
 
 
 @every_case
-@pytest.mark.parametrize("recompute", RULES)
-def test_gradients_are_true(case: Path, recompute: str) -> None:
-    sizes = sizes_of(imported(case), inputs_of(case))
-    model = trainable(case, recompute)
+def test_gradients_are_true(case: Path) -> None:
     for end in (False, True):
-        with guards(end) as memory:
-            outputs, grads = run_guarded(model, inputs_of(case), loss_of(case), sizes, memory)
+        outputs, grads = trained(case, "auto", end)
         check_outputs(case, outputs)
         check_gradients(case, grads)
 
 
-@every_case
+@each_kind
+@pytest.mark.parametrize("recompute", ["none", "all"])
+def test_recomputing_changes_no_bit(case: Path, recompute: str) -> None:
+    want = trained(case, "auto", False)
+    for end in (False, True):
+        for one, other in zip(want, trained(case, recompute, end), strict=True):
+            assert_same_bits(one, other, recompute)
+
+
+def trained(case: Path, recompute: str, end: bool) -> tuple[Arrays, Arrays]:
+    """Outputs and gradients for what Caffe2 was given."""
+    sizes = sizes_of(imported(case), inputs_of(case))
+    with guards(end) as memory:
+        model = trainable(case, recompute)
+        return run_guarded(model, inputs_of(case), loss_of(case), sizes, memory)
+
+
+@each_kind
 def test_libraries_give_the_same_bits(case: Path, tmp_path: Path) -> None:
     net = (case / "net.pb", case / "init.pb")
     options = {**options_of(case), "out": tmp_path, "products": ("so",)}
@@ -218,12 +231,12 @@ def test_a_budget(case: Path) -> None:
         assert_same_bits(dict([one]), dict([other]), "")
 
 
-TRAIN = [case for case in CASES if (case / "train.pb").exists()]
+TRAIN = [case for case in CONTROL_KINDS if (case / "train.pb").exists()]
 
 
 @pytest.mark.parametrize("case", TRAIN, ids=lambda path: path.name)
 def test_nets_with_their_own_gradients(case: Path) -> None:
-    """One program, as machine code; tests/frontends compares the interpreter with Caffe2."""
+    """One program, as machine code; tests/frontends interprets those of all nets."""
     known = arrays_of(case, "in:")
     options = {**options_of(case), "max_iterations": TURNS}
     program = import_net(case / "train.pb", case / "init.pb", **options)

@@ -11,8 +11,7 @@ import rnncc_runtime
 import rnncc
 from rnncc.ir.interpreter import run
 from tests.codegen.guarded import guards
-from tests.codegen.test_golden import fix_unrolled, sizes_of
-from tests.golden import CASES, Arrays, arrays_of, random_inputs
+from tests.golden import CASES, KINDS, Arrays, arrays_of, random_inputs, sizes_of
 from tests.training.models import (
     RULES,
     assert_same_bits,
@@ -25,14 +24,13 @@ from tests.training.models import (
 SIZES = [(0, 1, 3), (1, 1, 1), (3, 0, 2), (2, 33, 2), (9, 5, 4)]
 """T, N, S."""
 
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
+each_kind = pytest.mark.parametrize("case", KINDS, ids=lambda path: path.name)
 
 
 @every_case
-@pytest.mark.parametrize("recompute", RULES)
-def test_gradients_are_those_of_caffe2(case: Path, recompute: str) -> None:
-    model = trainable(case, recompute)
+def test_gradients_are_those_of_caffe2(case: Path) -> None:
+    model = trainable(case)
     inputs, weights = golden_inputs(case)
     sizes = sizes_of(interpreted(case), inputs)
     for end in (False, True):
@@ -41,7 +39,7 @@ def test_gradients_are_those_of_caffe2(case: Path, recompute: str) -> None:
         check_golden(case, outputs, grads)
 
 
-@every_case
+@each_kind
 def test_a_library_gives_the_same_bits(case: Path, tmp_path: Path) -> None:
     inputs, weights = golden_inputs(case)
     made = rnncc.build(
@@ -68,23 +66,30 @@ def test_a_library_gives_the_same_bits(case: Path, tmp_path: Path) -> None:
 @every_case
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_other_sizes(case: Path, size: tuple[int, int, int]) -> None:
-    """Against the interpreter; and recomputing changes no bit."""
+    """Against the interpreter."""
     program = interpreted(case)
-    sizes = dict(zip("TNS", size, strict=True))
-    drawn = random_inputs(program, sizes)
-    fix_unrolled(drawn)
+    sizes, drawn, weights = draw(case, size)
     want = run(program, drawn, np.float64, sizes)
-    weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
-    kept: tuple[Arrays, Arrays] | None = None
-    for recompute in RULES:
+    with guards(end=True) as memory:
+        outputs, grads = run_guarded(trainable(case), drawn, weights, sizes, memory)
+    check_close({n: want[n] for n in outputs}, outputs)
+    check_close({n: want[f"grad:{n}"] for n in grads}, grads)
+
+
+@every_case
+def test_recomputing_changes_no_bit(case: Path) -> None:
+    """All that can be computed again; and of each kind of net nothing as well."""
+    rules = RULES if case in KINDS else ("all",)
+    inputs, weights = golden_inputs(case)
+    drawn = [(sizes_of(interpreted(case), inputs), inputs, weights)]
+    for sizes, arrays, outer in [*drawn, *(draw(case, size) for size in SIZES)]:
         with guards(end=True) as memory:
-            got = run_guarded(trainable(case, recompute), drawn, weights, sizes, memory)
-        if kept is None:
-            kept = got
-            check_close({n: want[n] for n in got[0]}, got[0])
-            check_close({n: want[f"grad:{n}"] for n in got[1]}, got[1])
-        for one, other in zip(kept, got, strict=True):
-            assert_same_bits(one, other, recompute)
+            want = run_guarded(trainable(case), arrays, outer, sizes, memory)
+        for rule in rules:
+            with guards(end=False) as memory:
+                got = run_guarded(trainable(case, rule), arrays, outer, sizes, memory)
+            for one, other in zip(want, got, strict=True):
+                assert_same_bits(one, other, f"{rule} at {sizes}")
 
 
 @every_case
@@ -101,12 +106,19 @@ def test_an_absent_gradient_is_one_of_zeros(case: Path) -> None:
             np.testing.assert_array_equal(array, results[1][grad], err_msg=f"{grad} no {name}")
 
 
+def draw(case: Path, size: tuple[int, int, int]) -> tuple[dict[str, int], Arrays, Arrays]:
+    """Sizes, inputs, and the gradients of a loss by the outputs."""
+    sizes = dict(zip("TNS", size, strict=True))
+    drawn = random_inputs(interpreted(case), sizes)
+    weights = {n.removeprefix("grad:"): a for n, a in drawn.items() if n.startswith("grad:")}
+    return sizes, drawn, weights
+
+
 def golden_inputs(case: Path) -> tuple[Arrays, Arrays]:
     """What Caffe2 was given: inputs, and the loss's gradients."""
     inputs = arrays_of(case, "in:")
     sizes = sizes_of(interpreted(case), inputs)
     drawn = random_inputs(interpreted(case), sizes)
-    fix_unrolled(drawn)
     model = trainable(case)
     needed = {n: drawn[n] for n, s in model.inputs.items() if not s.optional}
     return {**needed, **inputs}, arrays_of(case, "weight:")

@@ -13,7 +13,7 @@ from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 from tests.codegen.guarded import guards
-from tests.codegen.test_random import PROGRAMS, examples, single
+from tests.codegen.random_programs import PROGRAMS, examples, single
 from tests.golden import Arrays
 from tests.strategies import make_inputs
 from tests.training.models import assert_same_bits, check_close, run_guarded, with_gradients

@@ -9,7 +9,7 @@ import pytest
 import rnncc
 from rnncc.errors import CompileError
 from tests.golden import GOLDEN
-from tests.passes.test_choose_saved import gated
+from tests.passes.nets import gated
 
 LSTM = GOLDEN / "caffe2" / "lstm"
 
@@ -20,13 +20,11 @@ def tape(net: object, init: Path | None, recompute: str) -> int:
     return model._functions["tape_bytes"](10, 2)
 
 
-@pytest.mark.skipif(not LSTM.is_dir(), reason="no golden data here")
 def test_a_blob_of_a_step_net() -> None:
     net, init = LSTM / "net.pb", LSTM / "init.pb"
     assert tape(net, init, "rnn/gates_t") < tape(net, init, "none")
 
 
-@pytest.mark.skipif(not LSTM.is_dir(), reason="no golden data here")
 def test_an_unknown_blob() -> None:
     with pytest.raises(CompileError, match="no step of a recurrent net writes nonsense"):
         tape(LSTM / "net.pb", LSTM / "init.pb", "nonsense")

@@ -16,14 +16,13 @@ from rnncc import cells
 from rnncc.commands.charnet import char_lstm
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.program import Program
-from tests.codegen.test_golden import fix_unrolled
-from tests.codegen.test_random import PROGRAMS, examples, single
-from tests.golden import CASES, Arrays, random_inputs
+from tests.codegen.random_programs import PROGRAMS, examples, single
+from tests.golden import KINDS, Arrays, random_inputs
 from tests.strategies import make_inputs
 from tests.teams import insistent
 from tests.training.models import assert_same_bits
 
-NETS = [case for case in CASES if case.name != "lstm_unrolled"]
+NETS = [case for case in KINDS if case.name != "lstm_unrolled"]
 """But for one that is large and has no loop."""
 INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
 
@@ -44,14 +43,12 @@ def check(model: TrainableModel, inputs: Arrays) -> None:
                 assert_same_bits(passes(model, inputs, pool), want, f"{threads} threads")
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize("case", NETS, ids=lambda path: path.name)
 def test_golden_nets(case: Path) -> None:
     model = rnncc.compile(case / "net.pb", case / "init.pb", train=True, threads=True)
     program = import_net(case / "net.pb", case / "init.pb")
     for size in ((0, 2, 2), (4, 33, 2)):
         inputs = random_inputs(program, dict(zip("TNS", size, strict=True)))
-        fix_unrolled(inputs)
         check(model, inputs)
 
 

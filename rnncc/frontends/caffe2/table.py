@@ -1,7 +1,7 @@
 """The operators that the importer knows, and those it refuses with a reason."""
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cache
 
 from rnncc.frontends.caffe2.operator import Operator
 from rnncc.frontends.caffe2.ops import (
@@ -21,31 +21,49 @@ Table = Mapping[str, type[Operator]]
 
 
 class Late(Table):
-    """A table of which a part is imported when something is not in the other: most nets hold no
-    gradients."""
+    """Tables of which each is imported when something is in none before it: most nets hold neither
+    gradients nor convolutions."""
 
-    def __init__(self, known: Table, import_more: Callable[[], Table]) -> None:
-        self.known, self.import_more = known, import_more
-
-    @cached_property
-    def _more(self) -> Table:
-        return self.import_more()
+    def __init__(self, *tables: Callable[[], Table]) -> None:
+        self.tables = tables
 
     def __getitem__(self, kind: str) -> type[Operator]:
-        return self.known[kind] if kind in self.known else self._more[kind]
+        for table in self.tables:
+            if kind in table():
+                return table()[kind]
+        raise KeyError(kind)
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.known
-        yield from self._more
+        for table in self.tables:
+            yield from table()
 
     def __len__(self) -> int:
-        return len(self.known) + len(self._more)
+        return sum(len(table()) for table in self.tables)
 
 
+@cache
 def _gradients() -> Table:
     from rnncc.frontends.caffe2.ops import gradients, recurrent_gradient
 
     return {**gradients.OPERATORS, **recurrent_gradient.OPERATORS}
+
+
+def _layers() -> Table:
+    from rnncc.frontends.caffe2.ops import layers
+
+    return layers.OPERATORS
+
+
+def _functions() -> Table:
+    from rnncc.frontends.caffe2.ops import functions
+
+    return functions.OPERATORS
+
+
+def _spatial() -> Table:
+    from rnncc.frontends.caffe2.ops import spatial
+
+    return spatial.OPERATORS
 
 
 def _control_gradients() -> Table:
@@ -65,15 +83,17 @@ FAMILIES: dict[str, Table] = {
     "Control": {**do.OPERATORS, **branch.OPERATORS, **loop.OPERATORS},
 }
 
-OPERATORS: Table = Late(
-    {kind: made for family in FAMILIES.values() for kind, made in family.items()}, _gradients
-)
+_PLAIN = {kind: made for family in FAMILIES.values() for kind, made in family.items()}
+OPERATORS: Table = Late(lambda: _PLAIN, _gradients, _layers, _functions, _spatial)
 """Operator type -> the class that imports it; its docstring is the formula, and ends with the forms
 that are refused."""
 
-FAMILIES["Sums and gradients"] = Late({}, _gradients)
+FAMILIES["Cells"] = Late(lambda: cells.OPERATORS, _layers)
+FAMILIES["Activations and angles"] = Late(_functions)
+FAMILIES["Windows and extremes"] = Late(_spatial)
+FAMILIES["Sums and gradients"] = Late(_gradients)
 
-GRADIENTS: Table = Late({}, _control_gradients)
+GRADIENTS: Table = Late(_control_gradients)
 """Operator type -> the class of those that are marked as gradients."""
 
 REFUSED: dict[str, str] = {

@@ -11,9 +11,8 @@ import rnncc
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from tests.codegen.reference.built import COMPILER, built, built_to_train
-from tests.codegen.test_golden import fix_unrolled, sizes_of
 from tests.frontends.caffe2.control_nets import inputs_of, shapes_of, stage
-from tests.golden import CASES, CONTROL, arrays_of, random_inputs
+from tests.golden import CASES, CONTROL, arrays_of, random_inputs, sizes_of
 from tests.training.models import check_close
 
 pytestmark = [
@@ -44,14 +43,12 @@ def test_results(case: Path, tmp_path: Path) -> None:
     program = import_net(case / "net.pb", case / "init.pb")
     given = arrays_of(case, "in:")
     inputs = {**random_inputs(program, sizes_of(program, given)), **given}
-    fix_unrolled(inputs)
     got = model.run(inputs)
     for name, want in arrays_of(case, "out:").items():
         np.testing.assert_allclose(got[name], want, 1e-5, 1e-5, err_msg=name)
     for size in SIZES:
         sizes = dict(zip("TNS", size, strict=True))
         inputs = random_inputs(program, sizes)
-        fix_unrolled(inputs)
         want = run(program, inputs, sizes=sizes)
         got = model.run(inputs)
         for name in want:
@@ -69,7 +66,6 @@ def test_gradients(case: Path, tmp_path: Path) -> None:
     program = import_net(case / "net.pb", case / "init.pb")
     given = arrays_of(case, "in:")
     inputs = {**random_inputs(program, sizes_of(program, given)), **given}
-    fix_unrolled(inputs)
     want, got = (one.backward(one.forward(inputs)[1], weights) for one in (other, model))
     check_close(want, got)
 

@@ -18,8 +18,8 @@ from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from tests.codegen.random_programs import PROGRAMS, check, examples
 from tests.codegen.reference.built import COMPILER, built, built_to_train, source_of
-from tests.codegen.test_random import PROGRAMS, check, examples
 from tests.golden import GOLDEN, Arrays
 
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler here")

@@ -26,8 +26,6 @@ from tests.frontends.caffe2.control_nets import (
 )
 from tests.golden import CONTROL, Arrays, arrays_of
 
-pytestmark = pytest.mark.skipif(not CONTROL, reason="no golden data here")
-
 RIGHT = [case for case in CONTROL if stage(case) != "forward"]
 TRAIN = [case for case in CONTROL if (case / "train.pb").exists()]
 KEPT = ("if_alone_t", "if_empty_else_t", "if_empty_then_f")

@@ -12,9 +12,7 @@ from rnncc.frontends.caffe2 import import_net
 from rnncc.netdef import Argument, NetDef, OperatorDef, load
 from tests.frontends.caffe2.control_nets import inputs_of, shapes_of
 from tests.frontends.caffe2.nets import op
-from tests.golden import CONTROL, GOLDEN
-
-pytestmark = pytest.mark.skipif(not CONTROL, reason="no golden data here")
+from tests.golden import GOLDEN
 
 
 def refused(name: str, change: Callable[[NetDef], object]) -> str:

@@ -18,8 +18,6 @@ from tests.golden import CASES, GOLDEN
 
 SPEED = sorted(path for path in GOLDEN.glob("speed/*_32.pb"))
 
-pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
-
 
 def golden_inputs(program: Program, data: Any) -> dict[str, np.ndarray]:
     """The case's inputs; a computed parameter is zero, an unrolled step's number is in its name."""

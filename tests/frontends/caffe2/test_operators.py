@@ -76,6 +76,7 @@ def apply_cast(made: Any, arrays: dict[str, Array], results: list[str]) -> list[
 
 A, B, X = real(2, 3, 4), real(2, 3, 4), real(2, 3, 6)
 ROW, COLUMN = real(4), real(3)
+IMAGE = real(2, 4, 6, 7)
 CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
     ("Sigmoid", [A], {}, sigmoid),
     ("Tanh", [A], {}, np.tanh),
@@ -99,7 +100,32 @@ CASES: list[tuple[str, list[Array], dict[str, Any], Callable[..., Any]]] = [
     ("Scale", [A], {"scale": 2.5}, lambda x: x * 2.5),
     ("Pow", [A], {"exponent": 3.0}, lambda x: x**3),
     ("Pow", [positive(3)], {"exponent": -0.5}, lambda x: x**-0.5),
+    ("Pow", [positive(3)], {"exponent": 2.5}, lambda x: x**2.5),
+    ("Pow", [A], {"exponent": 0.0}, np.ones_like),
     ("Not", [truth(2, 3)], {}, np.logical_not),
+    ("Elu", [A], {"alpha": 0.5}, lambda x: np.where(x > 0, x, 0.5 * np.expm1(x))),
+    ("Selu", [A], {}, lambda x: 1.0507 * np.where(x > 0, x, 1.67326 * np.expm1(x))),
+    ("LeakyRelu", [A], {}, lambda x: np.where(x > 0, x, 0.01 * x)),
+    ("HardSigmoid", [A], {"alpha": 0.3}, lambda x: np.clip(0.3 * x + 0.5, 0, 1)),
+    ("Softplus", [A], {}, lambda x: np.log1p(np.exp(x))),
+    ("Softsign", [A], {}, lambda x: x / (1 + abs(x))),
+    ("Cube", [A], {}, lambda x: x**3),
+    ("Rsqrt", [positive(3)], {}, lambda x: x**-0.5),
+    ("Floor", [A], {}, np.floor),
+    ("Ceil", [A], {}, np.ceil),
+    ("Sin", [A], {}, np.sin),
+    ("Cos", [A], {}, np.cos),
+    ("Tan", [A], {}, np.tan),
+    ("Asin", [A / 9], {}, np.arcsin),
+    ("Acos", [A / 9], {}, np.arccos),
+    ("Atan", [A], {}, np.arctan),
+    ("Sinh", [A], {}, np.sinh),
+    ("Cosh", [A], {}, np.cosh),
+    ("ArgMax", [A], {}, lambda x: x.argmax(-1)[..., None]),
+    ("ArgMax", [A], {"axis": 1, "keepdims": 0}, lambda x: x.argmax(1)),
+    ("ArgMin", [A], {"axis": 0}, lambda x: x.argmin(0)[None]),
+    ("MaxPool", [IMAGE], {"global_pooling": 1}, lambda x: x.max((2, 3), keepdims=True)),
+    ("AveragePool", [IMAGE], {"global_pooling": 1}, lambda x: x.mean((2, 3), keepdims=True)),
     ("Cast", [A], {"to": "float"}, lambda x: x),
     ("Cast", [truth(4)], {"to": 1}, lambda x: x.astype(np.float32)),
     ("Cast", [whole(1, 2)], {"to": "FLOAT"}, lambda x: x.astype(np.float32)),
@@ -341,6 +367,7 @@ def test_every_operator_is_tested() -> None:
     tested = {kind for kind, *_ in CASES}
     tested |= {"LayerNorm", "SequenceMask", "ReversePackedSegs", "VariableLengthSequencePadding"}
     tested |= {"LSTMUnit", "GRUUnit", "InferenceLSTM", "GivenTensorInt64Fill", "RecurrentNetwork"}
+    tested |= {"Conv", "ConvTranspose", "TopK"}  # test_spatial.py
     same = {"CopyCPUToGPU", "CopyGPUToCPU", "EnsureCPUOutput", "ZeroGradient"}
     given = {"GivenTensorBoolFill", "GivenTensorDoubleFill"}
     gradients = {kind for kind in OPERATORS if kind.endswith("Gradient")} - same - tested

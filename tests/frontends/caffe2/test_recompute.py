@@ -60,7 +60,6 @@ def test_names_are_those_of_values_in_the_loop() -> None:
     assert program.copy().recompute == {"gates"}
 
 
-@pytest.mark.skipif(not CASES, reason="no golden data here")
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.name)
 def test_named_values_are_computed_again_and_nothing_else(case: Path) -> None:
     program = import_net(forward_part(case), case / "init.pb")

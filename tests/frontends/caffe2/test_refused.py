@@ -90,18 +90,19 @@ def unit(cast: int | None = None, shape: Sequence[int | str] = (1, 2, 3)) -> Mak
 
 
 W: Shapes = {"x": (2, 3), "w": (4, 3)}
+IMAGE: Shapes = {"x": (1, 2, 4, 4), "w": (2, 2, 2, 2)}
 RUN_TIME = "not known at compile time"
 
 FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     # form: the operators (or * for all), how, what the message says
-    "tensors of integers or bools": [("*", one(cast=INT), "is i32, expected a float|differ: ")],
-    "a bound that is NaN": [("Clip", one(min=float("nan")), "'min' is NaN")],
-    "exponents other than 0.5 and the whole numbers from 1 to 8, of either sign": [
-        ("Pow", one(exponent=1.5), "1.5, which is not supported"),
-        ("Pow", one(exponent=9.0), "9, which is not supported"),
-        ("Pow", one(exponent=0.0), "0, which is not supported"),
+    "tensors of integers or bools": [
+        ("*", one(cast=INT, exponent=2.0), "is i32, expected a float")
     ],
-    "exponents in a tensor": [("Pow", one("x e"), "has 2 inputs, expected 1")],
+    "a bound that is NaN": [("Clip", one(min=float("nan")), "'min' is NaN")],
+    "exponents in a tensor": [
+        ("Pow", one("x e"), "has 2 inputs, expected 1"),
+        ("Pow", one(), "lacks the argument 'exponent'"),
+    ],
     "elements other than bool": [("Not", one(cast=INT), "expected i1")],
     "types other than float, double, int32, int64 and bool": [
         ("Cast", one(to=12), "casts to 12"),
@@ -123,6 +124,11 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     "weights of symbolic sizes": [
         ("FC", one("x w b", shapes={"x": ("N", "K"), "w": (4, "K")}), "needs a number"),
         ("FCTransposed", one("x w b", shapes={"x": ("N", "K"), "w": ("K", 4)}), "needs a number"),
+        (
+            "Conv ConvTranspose",
+            one("x w", shapes={"x": (1, "C", 4, 4), "w": ("C", "C", 2, 2)}, kernel=2),
+            "needs a number",
+        ),
     ],
     "elements other than float32": [
         ("FC FCTransposed", one("x w b", shapes={"x": (2, 3)}, cast=DOUBLE), "f64|f32"),
@@ -130,6 +136,8 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
         ("LayerNorm Softmax SumElements SumSqrElements", one(cast=DOUBLE), "f64"),
         ("SequenceMask", one("x n", cast=DOUBLE, mode="sequence"), "f64"),
         ("LSTMUnit GRUUnit", unit(cast=DOUBLE), "f64"),
+        ("Conv ConvTranspose", one("x w", shapes=IMAGE, cast=DOUBLE, kernel=2), "f64"),
+        ("MaxPool AveragePool", one(shapes={"x": (1, 2, 4, 4)}, cast=DOUBLE, kernel=2), "f64"),
         (
             "InferenceLSTM",
             one("x h c w u", "y a b", shapes={"x": (4, 2, 3)}, cast=DOUBLE, has_biases=0),
@@ -203,6 +211,26 @@ FORMS: dict[str, list[tuple[str, Maker, str]]] = {
     "D and H of symbolic size": [
         ("InferenceLSTM", one("x h c w u", "y a b", shapes=shapes, has_biases=0), "a number")
         for shapes in ({"x": (4, 2, "D"), "h": (1, 2, 5)}, {"x": (4, 2, 3), "h": (1, 2, "H")})
+    ],
+    "`order` other than NCHW": [
+        ("*", one("x w", shapes=IMAGE, kernel=2, order="NHWC"), "'order' is not NCHW|has 2 inputs"),
+        ("MaxPool AveragePool", one(shapes=IMAGE, kernel=2, order="NHWC"), "'order' is not NCHW"),
+    ],
+    "`legacy_pad`": [
+        ("Conv ConvTranspose", one("x w", kernel=2, legacy_pad=2), "'legacy_pad' is not 0"),
+        ("MaxPool AveragePool", one(kernel=2, legacy_pad=3), "'legacy_pad' is not 0"),
+    ],
+    "more than 256 groups, unless each has one channel": [
+        (
+            "*",
+            one("x w", shapes={"x": (1, 514, 4, 4), "w": (514, 2, 2, 2)}, kernel=2, group=257),
+            "257 groups",
+        )
+    ],
+    "a third output": [("TopK", one("x", "y z f", k=1), "has 3 outputs, expected 2")],
+    "an axis of symbolic size": [("TopK", one("x", "y z", {"x": ("N", "K")}, k=1), "a number")],
+    "more than 4096 elements along it": [
+        ("TopK", one("x", "y z", {"x": (2, 4097)}, k=1), "at most 4096 are supported")
     ],
     "an input and `shape` together": [("ConstantFill", one(shape=[2]), "and the argument")],
     "an input": [("*", one(shape=[1], values=[0.0]), "has 1 inputs, expected 0")],

@@ -107,7 +107,6 @@ def test_wrong_shapes_are_errors(made: NetDef, shapes: Any, message: str) -> Non
         import_net(made, shapes=shapes)
 
 
-@pytest.mark.skipif(not GOLDEN.exists(), reason="no golden data here")
 def test_the_error_says_which_shape_to_give() -> None:
     path = GOLDEN / "caffe2" / "lstm" / "net.pb"
     with pytest.raises(CompileError, match="--shape h0_0=1,N,SIZE, or an init net"):

@@ -13,8 +13,6 @@ from rnncc.ir.interpreter import run
 from rnncc.options import Options
 from tests.frontends.caffe2.train import TRAIN, train_inputs, train_outputs
 
-pytestmark = pytest.mark.skipif(not TRAIN, reason="no golden data here")
-
 
 @pytest.mark.parametrize("case", TRAIN, ids=lambda path: path.name)
 def test_golden_net_with_its_gradients(case: Path) -> None:

@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
+from hypothesis import HealthCheck, Phase, settings
 from onnx import TensorProto, helper, numpy_helper
 
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from tests.golden import Arrays
 
-Arrays = dict[str, np.ndarray[Any, Any]]
 KINDS = {
     "f32": TensorProto.FLOAT,
     "i32": TensorProto.INT32,
     "i64": TensorProto.INT64,
     "i1": TensorProto.BOOL,
 }
+EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "20"))
+random_models = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=EXAMPLES <= 20,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    phases=[Phase.explicit, Phase.generate],
+)
 
 
 def info(name: str, shape: Sequence[int | str] | None, dtype: str = "f32") -> Any:
@@ -96,3 +106,13 @@ def checked(made: Any) -> Any:
     """The model, if the standard's own checker takes it."""
     onnx.checker.check_model(made)
     return made
+
+
+def body(
+    nodes: list[Any], states: str = "v", rows: str = "", condition: str = "go", first: str = "i go"
+) -> Any:
+    """A Loop's body: its inputs are the turn, the condition and states; `v` becomes `v2`."""
+    turn, flag = first.split()
+    inputs = [info(turn, [], "i64"), info(flag, [], "i1"), *(info(s, None) for s in states.split())]
+    outputs = [info(condition, [], "i1"), *(info(f"{s}2", None) for s in states.split())]
+    return graph(nodes, inputs, [*outputs, *(info(r, None) for r in rows.split())])

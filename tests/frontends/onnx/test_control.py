@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import rnncc
@@ -15,6 +14,7 @@ from rnncc.errors import CompileError
 from tests.frontends.onnx.models import (
     Arrays,
     assert_close,
+    body,
     by_onnxruntime,
     graph,
     imported,
@@ -22,23 +22,13 @@ from tests.frontends.onnx.models import (
     interpreted,
     model,
     node,
+    random_models,
 )
 from tests.frontends.onnx.random_scans import Case, scans, scans_8
 
-EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "20"))
 STATE, FLAG, COUNT = info("h", ["N", 3]), info("c", [], "i1"), info("n", [], "i64")
 H = np.array([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]], np.float32)
 W = np.array([[0.5, 0.1, 0.0], [0.0, 0.4, 0.2], [0.3, 0.0, 0.6]], np.float32)
-
-
-def body(
-    nodes: list[Any], states: str = "v", rows: str = "", condition: str = "go", first: str = "i go"
-) -> Any:
-    """A Loop's body: its inputs are the turn, the condition and states; `v` becomes `v2`."""
-    turn, flag = first.split()
-    inputs = [info(turn, [], "i64"), info(flag, [], "i1"), *(info(s, None) for s in states.split())]
-    outputs = [info(condition, [], "i1"), *(info(f"{s}2", None) for s in states.split())]
-    return graph(nodes, inputs, [*outputs, *(info(r, None) for r in rows.split())])
 
 
 def check(made: Any, inputs: Arrays, **options: Any) -> None:
@@ -203,17 +193,8 @@ def test_rows_of_unknown_number_are_refused() -> None:
         imported(model(nodes, [STATE], [info("ms", None)], constants))
 
 
-random = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=EXAMPLES <= 20,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    phases=[Phase.explicit, Phase.generate],
-)
-
-
 @pytest.mark.peers
-@random
+@random_models
 @given(st.one_of(scans(), scans_8()))
 def test_scan(case: Case) -> None:
     check(case.model, case.inputs)

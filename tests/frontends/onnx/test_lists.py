@@ -17,6 +17,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.onnx.scope import schema_of
 from rnncc.frontends.onnx.table import OPERATORS
 from tests.frontends.onnx.models import (
+    body,
     by_onnxruntime,
     graph,
     imported,
@@ -24,9 +25,9 @@ from tests.frontends.onnx.models import (
     interpreted,
     model,
     node,
+    random_models,
 )
 from tests.frontends.onnx.random_lists import list_info, list_models
-from tests.frontends.onnx.test_control import body, random
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 PLACES = {"zero": np.array(0), "one": np.array(1), "last": np.array(-1), "far": np.array(7)}
@@ -53,7 +54,7 @@ def check(made: Any, inputs: dict[str, Any]) -> None:
 
 
 @pytest.mark.peers
-@random
+@random_models
 @given(list_models())
 def test_random_compositions(case: tuple[Any, dict[str, Any]]) -> None:
     check(*case)

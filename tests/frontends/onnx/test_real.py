@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 import rnncc
-from benchmarks.published import MODELS, PUBLISHED, Published, frames
+from benchmarks.published import PUBLISHED, Published, frames
 from tests.frontends.onnx.models import assert_close
 
 pytest.importorskip("onnx")
 
 
 each = pytest.mark.parametrize("case", PUBLISHED, ids=lambda case: case.name)
-there = pytest.mark.skipif(not MODELS.exists(), reason="the published models are not here")
 
 
-@there
+@pytest.mark.shared
 @pytest.mark.peers
 @each
 def test_frames_with_state(case: Published) -> None:
@@ -65,7 +64,7 @@ int main(void) {
 """
 
 
-@there
+@pytest.mark.shared
 @each
 def test_frames_through_c(case: Published, tmp_path: Path) -> None:
     given, shape, following = case.state

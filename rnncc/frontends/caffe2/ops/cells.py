@@ -1,4 +1,4 @@
-"""Recurrent units: the elementwise part of a step, and whole layers in PyTorch's layout."""
+"""Recurrent units: the elementwise part of a step."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import GraphMaker
-from rnncc.frontends.caffe2.operator import ANY, Array, Blob, Emitter, Operator
+from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
-from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import plus
+from rnncc.nn.steps import gru_state, lstm_step
 
 UNROLLED = re.compile(r"(?:^|/)timestep_(\d{1,9})/timestep$")
 
@@ -98,13 +98,10 @@ class LSTMUnit(Unit):
         self.forget_bias = self.args.float("forget_bias", 0.0)
 
     def build(self, e: Emitter) -> None:
-        b = e.b
-        i, f, o, g = self.slices(e)
+        sums = dict(zip("ifog", self.slices(e), strict=True))
         if self.forget_bias:
-            f = b.add(f, b.fill(self.forget_bias, ()))
-        cell = b.add(b.mul(b.sigmoid(f), e[self.xs[1]]), b.mul(b.sigmoid(i), b.tanh(g)))
-        hidden = b.mul(b.sigmoid(o), b.tanh(cell))
-        self.keep(e, hidden, cell)
+            sums["f"] = plus(e.b, sums["f"], self.forget_bias)
+        self.keep(e, *lstm_step(e.b, sums, e[self.xs[1]]))
 
 
 class GRUUnit(Unit):
@@ -117,118 +114,10 @@ class GRUUnit(Unit):
     def build(self, e: Emitter) -> None:
         b = e.b
         _, update, output = self.slices(e)
-        update, output = b.sigmoid(update), b.tanh(output)
-        rest = b.mul(output, b.sub(b.fill(1.0, ()), update))
-        hidden = b.add(b.mul(e[self.xs[0]], update), rest)
-        self.keep(e, hidden)
-
-
-class InferenceLSTM(Operator):
-    """Y, H, C = a stack of LSTM layers in PyTorch's layout: w_ih, w_hh [, b_ih, b_hh] for each
-    layer and direction, gates i, f, g, o.
-
-    Refused: elements other than float32; D and H of symbolic size.
-    """
-
-    inputs = (5, ANY)
-    outputs = (3, 3)
-
-    def setup(self, maker: GraphMaker) -> None:
-        self.layers = self.args.int("num_layers", 1)
-        self.directions = 1 + self.args.flag("bidirectional")
-        self.each = 2 + 2 * self.args.flag("has_biases", default=True)
-        self.batch_first = self.args.flag("batch_first")
-        want = 3 + self.layers * self.directions * self.each
-        if self.layers < 1 or len(self.xs) != want:
-            raise self.error(f"has {len(self.xs)} inputs, expected {want}: x, h, c and parameters")
-
-    def _weights(self, layer: int, direction: int) -> list[Blob]:
-        start = 3 + (layer * self.directions + direction) * self.each
-        return self.xs[start : start + self.each]
-
-    def infer(self, s: Shapes) -> None:
-        x, h, c = self.xs[:3]
-        for blob in (x, h):
-            if s.dims(blob) is None:
-                s.expect(blob, [s.fresh() for _ in range(3)])
-        for blob in self.xs:
-            s.expect_dtype(blob, "f32")
-        t, n, d = self._sizes(s)
-        hidden = s.known(h)[-1]
-        s.expect(x, (n, t, d) if self.batch_first else (t, n, d))
-        states = (self.layers * self.directions, n, hidden)
-        for blob in (h, c, *self.ys[1:]):
-            s.expect(blob, states, "f32")
-        wide = hidden * self.directions
-        s.expect(self.ys[0], (n, t, wide) if self.batch_first else (t, n, wide), "f32")
-        for layer in range(self.layers):
-            for direction in range(self.directions):
-                w, u, *biases = self._weights(layer, direction)
-                s.expect(w, (hidden * 4, wide if layer else d))
-                s.expect(u, (hidden * 4, hidden))
-                for bias in biases:
-                    s.expect(bias, (hidden * 4,))
-
-    def _sizes(self, s: Shapes) -> tuple[Dim, Dim, Dim]:
-        dims = s.known(self.xs[0])
-        if len(dims) != 3:
-            raise self.error(f"data of shape {s.text(dims)}, expected 3 axes")
-        t, n, d = dims
-        return (n, t, d) if self.batch_first else (t, n, d)
-
-    def extent(self, s: Shapes) -> tuple[Dim | None, Dim | None]:
-        return self._sizes(s)[:2]
-
-    def fixed(self, s: Shapes) -> Iterable[Dim]:
-        return [self._sizes(s)[2], s.known(self.xs[1])[-1]]
-
-    def build(self, e: Emitter) -> None:
-        b = e.b
-        flip = (1, 0, 2)
-        rows = b.transpose(e[self.xs[0]], flip) if self.batch_first else e[self.xs[0]]
-        lasts: tuple[list[SSAValue], list[SSAValue]] = ([], [])
-        for layer in range(self.layers):
-            outputs = list[SSAValue]()
-            for direction in range(self.directions):
-                index = layer * self.directions + direction
-                starts = [b.slice(e[x], 0, index, 1) for x in self.xs[1:3]]
-                weights = [e[w] for w in self._weights(layer, direction)]
-                finals, y = _lstm_layer(b, rows, starts, weights, reverse=direction == 1)
-                outputs.append(y)
-                for kept, last in zip(lasts, finals, strict=True):
-                    kept.append(last)
-            rows = b.concat(outputs, 2)
-        e[self.ys[0]] = b.transpose(rows, flip) if self.batch_first else rows
-        for blob, kept in zip(self.ys[1:], lasts, strict=True):
-            e[blob] = b.concat(kept, 0)
-
-
-def _lstm_layer(
-    b: Build, x: SSAValue, starts: list[SSAValue], weights: list[SSAValue], reverse: bool
-) -> tuple[list[SSAValue], SSAValue]:
-    """One direction of one layer: x [T, N, D], starts (1, N, H); final states and rows of h."""
-    w, u, *biases = weights
-    gates = b.matmul(x, w, transpose_b=True)
-    for bias in biases:
-        gates = b.add(gates, bias)
-    size = dims_of(starts[0])[2]
-
-    def step(
-        inner: Build, consts: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
-    ) -> tuple[list[SSAValue], list[SSAValue]]:
-        h, c = carry
-        joined = inner.add(inner.matmul(h, consts[0], transpose_b=True), rows[0])
-        i, f, g, o = (inner.slice(joined, 2, size * k, size) for k in range(4))
-        cell = inner.add(inner.mul(inner.sigmoid(f), c), inner.mul(inner.sigmoid(i), inner.tanh(g)))
-        hidden = inner.mul(inner.sigmoid(o), inner.tanh(cell))
-        return [hidden, cell], [inner.reshape(hidden, dims_of(hidden)[1:])]
-
-    finals, ys = b.scan([u], starts, [gates], step, reverse=reverse)
-    return finals, ys[0]
+        self.keep(e, gru_state(b, e[self.xs[0]], b.sigmoid(update), b.tanh(output)))
 
 
 OPERATORS: dict[str, type[Operator]] = {
     "LSTMUnit": LSTMUnit,
     "GRUUnit": GRUUnit,
-    "InferenceLSTM": InferenceLSTM,
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 from math import inf
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from xdsl.ir import SSAValue
 
@@ -13,10 +13,12 @@ from rnncc.frontends.caffe2.constants import Known, cast
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.activations import silu
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
+from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.netdef import TensorProto
+from rnncc.nn.activations import silu
+from rnncc.nn.arithmetic import power, reciprocal
 
 UnaryFunction = Callable[[Build, SSAValue], SSAValue]
 BinaryFunction = Callable[[Build, SSAValue, SSAValue], SSAValue]
@@ -30,8 +32,6 @@ TYPES: dict[int, str] = {
 }
 """Caffe2's element types by ours."""
 
-MAX_POWER = 8
-
 INTEGERS = "tensors of integers or bools"
 """What operators of floats refuse."""
 
@@ -40,19 +40,27 @@ class Unary(Operator):
     """Y[...] = f(X[...])."""
 
     function: ClassVar[UnaryFunction]
+    takes_integers: ClassVar[bool] = False
 
     def infer(self, s: Shapes) -> None:
         s.same_shape(self.xs[0], self.ys[0])
         s.same_dtype(self.xs[0], self.ys[0])
 
+    def operand(self, e: Emitter) -> SSAValue:
+        """X; raises `CompileError` for one of integers or bools where it must be of floats."""
+        x = e[self.xs[0]]
+        if dtype_of(x) not in FLOATS and not self.takes_integers:
+            raise self.error(f'"{self.xs[0].name}" is {dtype_of(x)}, expected a float')
+        return x
+
     def build(self, e: Emitter) -> None:
-        e[self.ys[0]] = type(self).function(e.b, e[self.xs[0]])
+        e[self.ys[0]] = type(self).function(e.b, self.operand(e))
 
 
 def unary(formula: str, function: UnaryFunction, refused: str = INTEGERS) -> type[Unary]:
     """An operator of one tensor."""
-    text = f"Y = {formula}.\n\nRefused: {refused}."
-    members = {"function": staticmethod(function), "__doc__": text}
+    members: dict[str, Any] = {"__doc__": f"Y = {formula}.\n\nRefused: {refused}."}
+    members |= {"function": staticmethod(function), "takes_integers": refused != INTEGERS}
     return type("Unary", (Unary,), members)
 
 
@@ -88,21 +96,16 @@ class Scale(Unary):
 class Power(Unary):
     """Y = X ** exponent.
 
-    Refused: exponents other than 0.5 and the whole numbers from 1 to 8, of either sign; exponents
-    in a tensor.
+    Refused: exponents in a tensor; tensors of integers or bools.
     """
 
     def setup(self, maker: GraphMaker) -> None:
-        exponent = self.args.float("exponent", 0.0)
-        if abs(exponent) not in (0.5, *map(float, range(1, MAX_POWER + 1))):
-            what = f"argument 'exponent' is {exponent:g}, which is not supported"
-            raise self.error(what, f"0.5 and whole numbers from 1 to {MAX_POWER} are, either sign")
-        self.exponent = exponent
+        if "exponent" not in self.args:
+            raise self.error("lacks the argument 'exponent'")
+        self.exponent = self.args.float("exponent", 0.0)
 
     def build(self, e: Emitter) -> None:
-        x, power = e[self.xs[0]], abs(self.exponent)
-        y = e.b.sqrt(x) if power == 0.5 else reduce(e.b.mul, [x] * int(power))
-        e[self.ys[0]] = e.b.div(e.b.fill(1.0, ()), y) if self.exponent < 0 else y
+        e[self.ys[0]] = power(e.b, self.operand(e), self.exponent)
 
 
 class Not(Unary):
@@ -342,7 +345,7 @@ OPERATORS: dict[str, type[Operator]] = {
     "Abs": unary("|X|", Build.abs),
     "Erf": unary("erf(X)", Build.erf),
     "Sqr": unary("X * X", lambda b, x: b.mul(x, x), "nothing"),
-    "Reciprocal": unary("1 / X", lambda b, x: b.div(b.fill(1.0, ()), x)),
+    "Reciprocal": unary("1 / X", reciprocal),
     "Swish": unary("X / (1 + exp(-X))", silu),
     "Clip": Clip,
     "Scale": Scale,

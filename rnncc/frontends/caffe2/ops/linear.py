@@ -11,8 +11,8 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.composites import layer_norm, softmax
 from rnncc.ir.dims import Dim, product
+from rnncc.nn.normalisation import layer_norm, softmax
 
 
 class FC(Operator):

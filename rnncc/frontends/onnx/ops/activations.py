@@ -8,19 +8,21 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.elementwise import folded, of_floats
 from rnncc.frontends.onnx.values import Array
-from rnncc.ir.activations import (
+from rnncc.ir.types import dtype_of, shape_text
+from rnncc.nn.activations import (
     elu,
     gelu,
     hard_sigmoid,
+    hard_swish,
     leaky_relu,
     mish,
+    prelu,
+    shrink,
     silu,
     soft_sign,
     softplus,
+    thresholded_relu,
 )
-from rnncc.ir.build import Build
-from rnncc.ir.composites import plus
-from rnncc.ir.types import dtype_of, shape_text
 
 
 def _relu(n: Node) -> SSAValue:
@@ -30,12 +32,6 @@ def _relu(n: Node) -> SSAValue:
     """
     x = n.x(0, NUMBERS)
     return n.b.relu(x) if dtype_of(x) == "f32" else n.b.maximum(x, n.full(0, x))
-
-
-def thresholded_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
-    """x where it is above alpha, else 0"""
-    zero = b.full_like(x, 0.0)
-    return b.select(b.compare("gt", x, b.full_like(x, alpha)), x, zero)
 
 
 def _elu(n: Node) -> SSAValue:
@@ -89,10 +85,6 @@ def _hard_sigmoid(n: Node) -> SSAValue:
     return hard_sigmoid(n.b, n.x(0, FLOATS), n.real("alpha", 0.2), n.real("beta", 0.5))
 
 
-def _hard_swish(b: Build, x: SSAValue) -> SSAValue:
-    return b.mul(x, hard_sigmoid(b, x, 1 / 6, 0.5))
-
-
 def _swish(n: Node) -> SSAValue:
     """X · sigmoid(alpha · X).
 
@@ -115,8 +107,7 @@ def _prelu(n: Node) -> SSAValue:
 
     Refused: elements other than float32, int32, int64.
     """
-    x, slope = n.x(0, NUMBERS), n.x(1, NUMBERS)
-    return n.b.select(n.b.compare("lt", x, n.full(0, x)), n.b.mul(x, slope), x)
+    return prelu(n.b, n.x(0, NUMBERS), n.x(1, NUMBERS))
 
 
 def _shrink(n: Node) -> SSAValue:
@@ -124,10 +115,7 @@ def _shrink(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    b, x = n.b, n.x(0, FLOATS)
-    limit, bias = n.real("lambd", 0.5), n.real("bias", 0.0)
-    above = b.select(b.compare("gt", x, b.fill(limit, ())), plus(b, x, -bias), b.full_like(x, 0.0))
-    return b.select(b.compare("lt", x, b.fill(-limit, ())), plus(b, x, bias), above)
+    return shrink(n.b, n.x(0, FLOATS), n.real("lambd", 0.5), n.real("bias", 0.0))
 
 
 def _clip(n: Node) -> SSAValue:
@@ -165,7 +153,7 @@ def _fold_clip(n: Node, arrays: list[Array]) -> Array | None:
 OPERATORS: dict[str, Operator] = {
     "Softplus": Operator(of_floats(softplus, "ln(1 + e^X).")),
     "Softsign": Operator(of_floats(soft_sign, "X / (1 + |X|).")),
-    "HardSwish": Operator(of_floats(_hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
+    "HardSwish": Operator(of_floats(hard_swish, "X · min(max(X / 6 + 1/2, 0), 1).")),
     "Mish": Operator(of_floats(mish, "X · tanh(ln(1 + e^X)).")),
     "Relu": Operator(_relu, folded(lambda x: np.maximum(x, 0))),
     "Elu": Operator(_elu),

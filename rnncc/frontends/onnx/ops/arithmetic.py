@@ -13,9 +13,9 @@ from rnncc.frontends.onnx import sizes
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.build import Build
-from rnncc.ir.composites import power
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import modulo, power
 
 Binary = Callable[[Build, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]
@@ -61,15 +61,8 @@ def _mod(n: Node) -> SSAValue:
 
     Refused: elements other than float32, int32, int64.
     """
-    build, b = n.b, n.x(1, NUMBERS)
-    rest = build.rem(n.x(0, NUMBERS), b)
-    if n.integer("fmod"):
-        return rest
-    below = [build.compare("lt", value, n.full(0, value)) for value in (rest, b)]
-    signs = build.logical(
-        "and", build.logical("xor", *below), build.compare("ne", rest, n.full(0, rest))
-    )
-    return build.select(signs, build.add(rest, b), rest)
+    x, y = n.x(0, NUMBERS), n.x(1, NUMBERS)
+    return n.b.rem(x, y) if n.integer("fmod") else modulo(n.b, x, y)
 
 
 def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:

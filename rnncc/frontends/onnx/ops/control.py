@@ -15,9 +15,9 @@ from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.build import Body, Build
-from rnncc.ir.composites import move_axis
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text, tensor
+from rnncc.nn.axes import move_axis
 
 if TYPE_CHECKING:
     from onnx import GraphProto

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.reduce import mean
-from rnncc.ir.composites import convolution, kept_dims, move_axis, power, window_count
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.axes import kept_dims
+from rnncc.nn.convolution import Window, convolution, transposed_convolution
+from rnncc.nn.pooling import average_pool, lp_pool, max_pool
+from rnncc.nn.reduction import mean
 
 Pads = list[tuple[int, int]]
 MAX_GROUPS = 256
@@ -46,6 +47,11 @@ class Geometry:
         """How many elements a window spans."""
         return (self.kernel[axis] - 1) * self.dilations[axis] + 1
 
+    def windows(self, rounds_up: bool = False) -> list[Window]:
+        """What `rnncc.nn` calls it, of each axis."""
+        each = zip(self.kernel, self.strides, self.dilations, self.pads, strict=True)
+        return [Window(*numbers, rounds_up) for numbers in each]
+
     def check_fits(self, axis: int, size: Dim) -> None:
         """Refuse windows that are longer than a padded axis: the standard has no result."""
         whole = size + sum(self.pads[axis])
@@ -71,14 +77,6 @@ class Geometry:
             less = short // 2
             upper = self.auto == "SAME_UPPER"
             self.pads[axis] = (less, short - less) if upper else (short - less, less)
-
-
-def _channels_last(n: Node, x: SSAValue) -> SSAValue:
-    return move_axis(n.b, x, 1, len(dims_of(x)) - 1)
-
-
-def _channels_first(n: Node, x: SSAValue) -> SSAValue:
-    return move_axis(n.b, x, len(dims_of(x)) - 1, 1)
 
 
 def _kernel(n: Node) -> list[int]:
@@ -109,20 +107,17 @@ def _conv(n: Node) -> SSAValue:
         raise n.error(what)
     for axis, size in enumerate(dims[2:]):
         geometry.check_fits(axis, size)
+    with formulas(n):
+        return convolution(n.b, x, weights, n.maybe(2, FLOATS), geometry.windows(), groups)
+
+
+@contextmanager
+def formulas(n: Node) -> Generator[None]:
+    """What has no formula is not supported."""
     try:
-        y = convolution(
-            n.b,
-            _channels_last(n, x),
-            weights,
-            geometry.strides,
-            geometry.pads,
-            geometry.dilations,
-            groups,
-        )
+        yield
     except ValueError as error:
         raise n.unsupported(f"has {error}", "--shape gives a size") from error
-    bias = n.maybe(2, FLOATS)
-    return _channels_first(n, y if bias is None else n.b.add(y, bias))
 
 
 def _conv_transpose(n: Node) -> SSAValue:
@@ -131,47 +126,19 @@ def _conv_transpose(n: Node) -> SSAValue:
     Refused: elements other than float32; weights of open sizes; more than 1024 taps of an axis;
     auto_pad SAME_UPPER or SAME_LOWER with windows shorter than their stride.
     """
-    b, dims, weights = n.b, n.dims(0), n.static(1)
+    dims, weights = n.dims(0), n.static(1)
     kernel, groups = _kernel(n), n.integer("group", 1)
-    geometry = Geometry(n, kernel)
-    rank, inputs, outputs = len(kernel), weights[0] // max(groups, 1), weights[1]
+    geometry, rank = Geometry(n, kernel), len(kernel)
     if groups > MAX_GROUPS:
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or dims[1] != weights[0] or max(kernel) > MAX_TAPS:
         raise n.error(f"has data {shape_text(dims)}, weights {shape_text(n.dims(1))}")
-    x, w = _channels_last(n, n.x(0, FLOATS)), n.x(1, FLOATS)
-    parts = list[SSAValue]()
-    for group in range(groups):
-        some = b.slice(x, rank + 1, group * inputs, inputs)
-        own = b.slice(w, 0, group * inputs, inputs)
-        flat = b.reshape(own, (inputs, outputs * math.prod(kernel)))
-        made = b.matmul(some, flat)
-        parts.append(b.reshape(made, (*dims_of(made)[:-1], outputs, *kernel)))
-    y = b.concat(parts, rank + 1) if groups > 1 else parts[0]
     extra = n.integers("output_padding", [0] * rank)
     if len(extra) != rank or min(extra) < 0:
         raise n.error(f"attribute 'output_padding' = {extra} for {rank} axes")
-    totals = _transposed_sizes(n, geometry, dims[2:], extra)
-    for axis in range(rank):
-        y = _laid_over(n, y, axis, rank, geometry, totals[axis])
-    bias = n.maybe(2, FLOATS)
-    return _channels_first(n, y if bias is None else b.add(y, bias))
-
-
-def _laid_over(
-    n: Node, y: SSAValue, axis: int, rank: int, g: Geometry, total: tuple[Dim, int]
-) -> SSAValue:
-    """One axis of windows and its taps, which stand behind the channels, as one axis; pads cut."""
-    b, at = n.b, 1 + axis
-    y = move_axis(b, y, rank + 2, at + 1)
-    count = dims_of(y)[at]
-    whole = (count - 1) * g.strides[axis] + g.reach(axis)
-    y = overlap_add(b, y, at, Dim.of(0), whole, (g.strides[axis], g.dilations[axis]))
-    size, before = total
-    behind = size + before - whole
-    if behind.is_static and int(behind) > 0:
-        y = b.pad(y, at, 0, whole + behind, 0.0)
-    return b.slice(y, at, before, size)
+    sizes = _transposed_sizes(n, geometry, dims[2:], extra)
+    operands = (n.x(0, FLOATS), n.x(1, FLOATS), n.maybe(2, FLOATS))
+    return transposed_convolution(n.b, *operands, geometry.windows(), sizes, groups)
 
 
 def _transposed_sizes(
@@ -204,55 +171,7 @@ def _transposed_sizes(
     return found
 
 
-def _windows(n: Node, x: SSAValue, g: Geometry, value: float) -> tuple[SSAValue, list[int]]:
-    """Windows of each axis of space of X, and the axes of their taps; `value` stands around X."""
-    taps = list[int]()
-    for axis in range(len(g.kernel)):
-        at = 2 + 2 * axis
-        x = _windows_along(n, x, at, g, axis, value, value)
-        taps.append(at + 1)
-    return x, taps
-
-
-def _windows_along(
-    n: Node, x: SSAValue, at: int, g: Geometry, axis: int, value: float, beyond: float
-) -> SSAValue:
-    """Windows of one axis of space, which is axis `at` of x, and their taps behind it.
-
-    Args:
-        value: what stands in the pads.
-        beyond: what stands behind them, where a last window reaches there.
-    """
-    b, (before, behind) = n.b, g.pads[axis]
-    size = dims_of(x)[at]
-    count = _count(n, g, axis, size)
-    whole = size + before + behind
-    x = b.pad(x, at, before, whole, value)
-    if count.is_static and whole.is_static:
-        reach = (int(count) - 1) * g.strides[axis] + g.reach(axis)
-        x = b.pad(x, at, 0, Dim.of(max(int(whole), reach)), beyond)
-    return b.windows(x, at, 0, count, g.strides[axis], g.kernel[axis], g.dilations[axis])
-
-
-def _count(n: Node, g: Geometry, axis: int, size: Dim) -> Dim:
-    """How many windows there are; with `ceil_mode` the last one may reach beyond the pads."""
-    before, behind = g.pads[axis]
-    stride, whole = g.strides[axis], size + before + behind
-    g.check_fits(axis, size)
-    if not n.integer("ceil_mode", 0):
-        try:
-            return window_count(whole, g.kernel[axis], stride, g.dilations[axis])
-        except ValueError as error:
-            raise n.unsupported(f"has {error}", "--shape gives a size") from error
-    if not size.is_static:
-        raise n.unsupported(f"rounds up windows of an axis of {size}", "--shape gives a size")
-    count = -(-(int(whole) - g.reach(axis)) // stride) + 1
-    if (count - 1) * stride >= int(size) + before:
-        count -= 1  # it would begin in the pads behind
-    return Dim.of(max(count, 0))
-
-
-def _pooled(n: Node) -> tuple[SSAValue, Geometry]:
+def _pooled(n: Node) -> tuple[SSAValue, list[Window]]:
     x, dims = n.x(0, FLOATS), n.dims()
     kernel = n.integers("kernel_shape")
     if len(kernel) != len(dims) - 2 or min(kernel, default=0) < 1:
@@ -260,7 +179,9 @@ def _pooled(n: Node) -> tuple[SSAValue, Geometry]:
     geometry = Geometry(n, kernel)
     _check_same(n, geometry, dims[2:])
     geometry.fit(dims[2:])
-    return x, geometry
+    for axis, size in enumerate(dims[2:]):
+        geometry.check_fits(axis, size)
+    return x, geometry.windows(bool(n.integer("ceil_mode", 0)))
 
 
 def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
@@ -280,9 +201,9 @@ def _max_pool(n: Node) -> SSAValue:
     Refused: elements other than float32; the places of the largest; auto_pad SAME_UPPER and
     SAME_LOWER with dilations, or windows shorter than their stride.
     """
-    x, geometry = _pooled(n)
-    windows, taps = _windows(n, x, geometry, -math.inf)
-    return n.b.reduce("max", windows, taps)
+    x, windows = _pooled(n)
+    with formulas(n):
+        return max_pool(n.b, x, windows)
 
 
 def _average_pool(n: Node) -> SSAValue:
@@ -291,24 +212,9 @@ def _average_pool(n: Node) -> SSAValue:
     Refused: elements other than float32; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
     windows shorter than their stride.
     """
-    x, geometry = _pooled(n)
-    windows, taps = _windows(n, x, geometry, 0.0)
-    sums = n.b.reduce("sum", windows, taps)
-    return n.b.div(sums, _counted(n, geometry))
-
-
-def _counted(n: Node, g: Geometry) -> SSAValue:
-    """How many elements each window has, of a shape that broadcasts: along each axis, multiplied.
-
-    Pads count if asked for; what a last window has behind them never does.
-    """
-    b, rank, counts = n.b, len(g.kernel), n.b.fill(1.0, ())
-    included = float(bool(n.integer("count_include_pad", 0)))
-    for axis, size in enumerate(n.dims()[2:]):
-        ones = _windows_along(n, b.fill(1.0, (size,)), 0, g, axis, included, 0.0)
-        line = b.reduce("sum", ones, [1])
-        counts = b.mul(counts, b.reshape(line, (*dims_of(line), *[1] * (rank - 1 - axis))))
-    return counts
+    x, windows = _pooled(n)
+    with formulas(n):
+        return average_pool(n.b, x, windows, bool(n.integer("count_include_pad", 0)))
 
 
 def _lp_pool(n: Node) -> SSAValue:
@@ -317,13 +223,12 @@ def _lp_pool(n: Node) -> SSAValue:
     Refused: elements other than float32; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
     windows shorter than their stride.
     """
-    x, geometry = _pooled(n)
+    x, windows = _pooled(n)
     p = n.integer("p", 2)
     if p < 1:
         raise n.error(f"attribute 'p' = {p} is below 1")
-    windows, taps = _windows(n, x, geometry, 0.0)
-    total = n.b.reduce("sum", power(n.b, n.b.abs(windows), p), taps)
-    return power(n.b, total, 1 / p)
+    with formulas(n):
+        return lp_pool(n.b, x, windows, p)
 
 
 def _global(kind: str, formula: str) -> Any:

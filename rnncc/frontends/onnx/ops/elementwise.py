@@ -22,10 +22,10 @@ from rnncc.frontends.onnx.node import (
 )
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Array, Value, as_objects
-from rnncc.ir import activations
 from rnncc.ir.build import Build
-from rnncc.ir.composites import plus, times
 from rnncc.ir.types import NUMPY, dtype_of
+from rnncc.nn import angles
+from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 Unary = Callable[[Build, SSAValue], SSAValue]
 FLOAT_ONLY = "\n\nRefused: elements other than float32."
@@ -51,8 +51,7 @@ def _neg(n: Node) -> SSAValue:
 
     Refused: elements other than float32, int32, int64.
     """
-    x = n.x(0, NUMBERS)
-    return n.b.neg(x) if dtype_of(x) == "f32" else n.b.sub(n.full(0, x), x)
+    return negative(n.b, n.x(0, NUMBERS))
 
 
 def _fold_neg(n: Node, arrays: list[Array]) -> Array:
@@ -68,55 +67,14 @@ def _abs(n: Node) -> SSAValue:
     return absolute(n.b, n.x(0, NUMBERS))
 
 
-def absolute(b: Build, x: SSAValue) -> SSAValue:
-    """|x| of any numbers."""
-    if dtype_of(x) == "f32":
-        return b.abs(x)
-    return b.maximum(x, b.sub(b.fill(0, (), dtype_of(x)), x))
-
-
 def _sign(n: Node) -> SSAValue:
     """1, 0 or -1; NaN of NaN.
 
     Refused: elements other than float32, int32, int64.
     """
-    b, x = n.b, n.x(0, NUMBERS)
-    zero = n.full(0, x)
-    below = b.select(b.compare("lt", x, zero), n.full(-1, x), x)
-    return b.select(b.compare("gt", x, zero), n.full(1, x), below)
-
-
-# Odd terms of arctan on [0, tan(π/8)] beyond the first, each the exact 1/(2k + 1) or close to it.
-ATAN = (1.0, -1 / 3, 1 / 5, -1 / 7, 1 / 9, -1 / 11, 1 / 13, -1 / 15)
-
-
-def _atan(b: Build, x: SSAValue) -> SSAValue:
-    """By 1/x above 1, then by arctan x = π/4 + arctan((x - 1)/(x + 1)) above tan(π/8)."""
-    size = b.abs(x)
-    above = b.compare("gt", size, b.full_like(x, 1.0))
-    r = b.select(above, b.div(b.full_like(x, 1.0), size), size)
-    middle = b.compare("gt", r, b.fill(math.tan(math.pi / 8), ()))
-    s = b.select(middle, b.div(plus(b, r, -1.0), plus(b, r, 1.0)), r)
-    square = b.mul(s, s)
-    total = b.full_like(x, ATAN[-1])
-    for term in reversed(ATAN[:-1]):
-        total = plus(b, b.mul(total, square), term)
-    y = b.mul(total, s)
-    y = b.select(middle, plus(b, y, math.pi / 4), y)
-    y = b.select(above, b.sub(b.full_like(x, math.pi / 2), y), y)
-    return b.select(b.compare("lt", x, b.full_like(x, 0.0)), b.neg(y), y)
-
-
-def _asin(b: Build, x: SSAValue) -> SSAValue:
-    """2 · arctan(x / (1 + √(1 - x²)))"""
-    root = b.sqrt(b.mul(b.sub(b.full_like(x, 1.0), x), plus(b, x, 1.0)))
-    return times(b, _atan(b, b.div(x, plus(b, root, 1.0))), 2.0)
-
-
-def _acos(b: Build, x: SSAValue) -> SSAValue:
-    """2 · arctan(√(1 - x) / √(1 + x))"""
-    ratio = b.div(b.sqrt(b.sub(b.full_like(x, 1.0), x)), b.sqrt(plus(b, x, 1.0)))
-    return times(b, _atan(b, ratio), 2.0)
+    x = n.x(0, NUMBERS)
+    y = sign(n.b, x)
+    return n.b.select(n.b.compare("ne", x, x), x, y) if dtype_of(x) in FLOATS else y
 
 
 def _is_nan(n: Node) -> SSAValue:
@@ -206,7 +164,7 @@ OPERATORS: dict[str, Operator] = {
     "Sqrt": Operator(of_floats(Build.sqrt, "√X."), folded(np.sqrt)),
     "Exp": Operator(of_floats(Build.exp, "e^X."), folded(np.exp)),
     "Log": Operator(of_floats(Build.log, "ln X."), folded(np.log)),
-    "Reciprocal": Operator(of_floats(lambda b, x: b.div(b.full_like(x, 1.0), x), "1 / X.")),
+    "Reciprocal": Operator(of_floats(reciprocal, "1 / X.")),
     "Floor": Operator(of_floats(lambda b, x: b.round("floor", x), "⌊X⌋."), folded(np.floor)),
     "Ceil": Operator(of_floats(lambda b, x: b.round("ceil", x), "⌈X⌉."), folded(np.ceil)),
     "Round": Operator(
@@ -214,16 +172,16 @@ OPERATORS: dict[str, Operator] = {
     ),
     "Sin": Operator(of_floats(Build.sin, "sin X; NaN where |X| > 2²³.")),
     "Cos": Operator(of_floats(Build.cos, "cos X; NaN where |X| > 2²³.")),
-    "Tan": Operator(of_floats(lambda b, x: b.div(b.sin(x), b.cos(x)), "sin X / cos X.")),
-    "Asin": Operator(of_floats(_asin, "The angle whose sine is X.")),
-    "Acos": Operator(of_floats(_acos, "The angle whose cosine is X.")),
-    "Atan": Operator(of_floats(_atan, "The angle whose tangent is X.")),
-    "Sinh": Operator(of_floats(activations.sinh, "(e^X - e^-X) / 2.")),
-    "Cosh": Operator(of_floats(activations.cosh, "(e^X + e^-X) / 2.")),
+    "Tan": Operator(of_floats(angles.tan, "sin X / cos X.")),
+    "Asin": Operator(of_floats(angles.asin, "The angle whose sine is X.")),
+    "Acos": Operator(of_floats(angles.acos, "The angle whose cosine is X.")),
+    "Atan": Operator(of_floats(angles.atan, "The angle whose tangent is X.")),
+    "Sinh": Operator(of_floats(angles.sinh, "(e^X - e^-X) / 2.")),
+    "Cosh": Operator(of_floats(angles.cosh, "(e^X + e^-X) / 2.")),
     "Tanh": Operator(of_floats(Build.tanh, "tanh X.")),
-    "Asinh": Operator(of_floats(activations.asinh, "ln(X + √(X² + 1)).")),
-    "Acosh": Operator(of_floats(activations.acosh, "ln(X + √(X² - 1)).")),
-    "Atanh": Operator(of_floats(activations.atanh, "ln((1 + X) / (1 - X)) / 2.")),
+    "Asinh": Operator(of_floats(angles.asinh, "ln(X + √(X² + 1)).")),
+    "Acosh": Operator(of_floats(angles.acosh, "ln(X + √(X² - 1)).")),
+    "Atanh": Operator(of_floats(angles.atanh, "ln((1 + X) / (1 - X)) / 2.")),
     "Erf": Operator(of_floats(Build.erf, "erf X.")),
     "Sigmoid": Operator(of_floats(Build.sigmoid, "1 / (1 + e^-X).")),
     "IsNaN": Operator(_is_nan),

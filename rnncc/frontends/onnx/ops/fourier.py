@@ -7,9 +7,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.composites import move_axis, window_count
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.axes import move_axis
+from rnncc.nn.convolution import window_count
 
 MAX_LENGTH = 4096
 """Elements of one transform, whose matrix has their square."""

@@ -7,12 +7,10 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import Node
-from rnncc.frontends.onnx.ops.activations import thresholded_relu
-from rnncc.ir import activations as act
 from rnncc.ir.build import Build
-from rnncc.ir.composites import plus, times
-
-Function = Callable[[Build, SSAValue], SSAValue]
+from rnncc.nn import activations as act
+from rnncc.nn.arithmetic import plus, times
+from rnncc.nn.steps import Function
 
 DEFAULTS: dict[str, tuple[float, ...]] = {
     "affine": (),
@@ -43,7 +41,7 @@ def _scaled_tanh(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
 
 WITH_ONE: dict[str, Callable[..., SSAValue]] = {
     "leakyrelu": act.leaky_relu,
-    "thresholdedrelu": thresholded_relu,
+    "thresholdedrelu": act.thresholded_relu,
     "elu": act.elu,
 }
 WITH_TWO: dict[str, Callable[..., SSAValue]] = {

@@ -11,28 +11,20 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, NUMBERS, Node, Operator
 from rnncc.frontends.onnx.values import Array, as_objects
-from rnncc.ir.build import Build
-from rnncc.ir.composites import strided
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.source import Constant, Iota
 from rnncc.ir.types import dims_of, dtype_of, shape_text
+from rnncc.nn.axes import row, strided
+from rnncc.nn.indexing import flat_places, from_front, gather_elements, one_hot, triangle
 
 MAX_ADDED = 1024
 """Rows that ScatterND adds, each by an op of its own."""
-
-
-def _from_front(n: Node, index: SSAValue, size: Dim) -> SSAValue:
-    """Numbers that may count from the end."""
-    b, dtype = n.b, dtype_of(index)
-    negative = b.compare("lt", index, n.full(0, index))
-    return b.select(negative, b.add(index, b.size(size, dtype)), index)
 
 
 def _index(n: Node, at: int, size: Dim) -> SSAValue:
     known = n.value(at).numbers
     if known is not None and size.is_static:
         return n.literal(checked(n, known, int(size)))
-    return _from_front(n, n.x(at, INTEGERS), size)
+    return from_front(n.b, n.x(at, INTEGERS), size)
 
 
 def checked(n: Node, index: Array, size: int) -> Array:
@@ -84,13 +76,10 @@ def _gather_elements(n: Node) -> SSAValue:
 
     Refused: X of open sizes.
     """
-    b, dims, shape = n.b, n.static(0), n.dims(1)
+    dims = n.static(0)
     axis = n.axis(n.integer("axis", 0), len(dims))
     _check_elements(n, dims, axis)
-    index = b.cast(_index(n, 1, Dim.of(dims[axis])), "i64")
-    places = [b.iota(shape, other, "i64") for other in range(len(dims))]
-    places[axis] = index
-    return b.gather(b.reshape(n.x(), (prod(dims),)), _flat_place(b, places, dims), 0)
+    return gather_elements(n.b, n.x(), _index(n, 1, Dim.of(dims[axis])), axis)
 
 
 def _check_elements(n: Node, dims: list[int], axis: int) -> None:
@@ -107,22 +96,6 @@ def _check_elements(n: Node, dims: list[int], axis: int) -> None:
         raise n.unsupported(what, "--shape gives an input's sizes")
 
 
-def _flat_place(b: Build, places: list[SSAValue], dims: list[int]) -> SSAValue:
-    """The numbers of elements in a flat tensor, by their place along each axis of size `dims`; -1,
-    which is an error of a gather, where one is outside of its axis."""
-    total = outside = None
-    for place, size, step in zip(places, dims, _strides(dims), strict=True):
-        part = b.mul(place, b.fill(step, (), "i64"))
-        total = part if total is None else b.add(total, part)
-        if isinstance(place.owner, (Iota, Constant)):
-            continue  # within it
-        below = b.compare("lt", place, b.fill(0, (), "i64"))
-        beyond = b.logical("or", below, b.compare("ge", place, b.fill(size, (), "i64")))
-        outside = beyond if outside is None else b.logical("or", outside, beyond)
-    assert total is not None
-    return total if outside is None else b.select(outside, b.fill(-1, (), "i64"), total)
-
-
 def _gather_nd(n: Node) -> SSAValue:
     """Y[i...] = X[index[i...]], the last axis of index being a place in X.
 
@@ -137,9 +110,9 @@ def _gather_nd(n: Node) -> SSAValue:
     places = [b.iota(shape[:-1], axis, "i64") for axis in range(batch)]
     for k in range(depth):
         part = b.reshape(b.slice(index, len(shape) - 1, k, 1), shape[:-1])
-        places.append(_from_front(n, part, Dim.of(dims[batch + k])))
+        places.append(from_front(n.b, part, Dim.of(dims[batch + k])))
     lead, rest = dims[: batch + depth], dims[batch + depth :]
-    return b.gather(b.reshape(n.x(), (prod(lead), *rest)), _flat_place(b, places, lead), 0)
+    return b.gather(b.reshape(n.x(), (prod(lead), *rest)), flat_places(b, places, lead), 0)
 
 
 def _depth(n: Node, shape: Sequence[Dim], most: int) -> int:
@@ -163,12 +136,9 @@ def _one_hot(n: Node) -> SSAValue:
     dims = list(n.dims())
     axis = n.axis(n.integer("axis", -1), len(dims) + 1)
     index = b.cast(index, "i64")
-    index = _from_front(n, index, depth)
-    wide = [*dims[:axis], depth, *dims[axis:]]
-    at = b.broadcast(index, wide, [a for a in range(len(wide)) if a != axis])
-    here = b.compare("eq", at, b.iota(wide, axis, "i64"))
-    off, on = (b.reshape(b.slice(values, 0, i, 1), ()) for i in (0, 1))
-    return b.select(here, on, off)
+    index = from_front(n.b, index, depth)
+    off, on = (row(b, values, i) for i in (0, 1))
+    return b.select(one_hot(b, index, depth, axis), on, off)
 
 
 def _trilu(n: Node) -> SSAValue:
@@ -176,17 +146,10 @@ def _trilu(n: Node) -> SSAValue:
 
     Refused: a k that is computed at run time.
     """
-    b, x, dims = n.b, n.x(), n.dims()
-    if len(dims) < 2:
-        raise n.error(f"has data of shape {shape_text(dims)}, expected 2 axes or more")
+    if len(n.dims()) < 2:
+        raise n.error(f"has data of shape {shape_text(n.dims())}, expected 2 axes or more")
     shift = int(n.scalar(1)) if n.has(1) else 0
-    row, column = (b.iota(dims, len(dims) - k, "i32") for k in (2, 1))
-    edge = b.sub(column, row)
-    kind = "ge" if n.integer("upper", 1) else "le"
-    keep = b.compare(kind, edge, b.fill(shift, (), "i32"))
-    if dtype_of(x) == "i1":
-        return b.logical("and", keep, x)
-    return b.select(keep, x, n.full(0, x))
+    return triangle(n.b, n.x(), shift, bool(n.integer("upper", 1)))
 
 
 def _reverse_sequence(n: Node) -> SSAValue:

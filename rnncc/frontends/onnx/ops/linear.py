@@ -6,9 +6,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.ir.build import Build
-from rnncc.ir.composites import times
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.arithmetic import times
+from rnncc.nn.linear import matmul
 
 
 def _matmul(n: Node) -> SSAValue:
@@ -16,39 +17,10 @@ def _matmul(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    return matmul(n, n.x(0, FLOATS), n.x(1, FLOATS))
-
-
-def matmul(n: Node, x: SSAValue, y: SSAValue) -> SSAValue:
-    """NumPy's matmul."""
-    b, left, right = n.b, dims_of(x), dims_of(y)
-    if not left or not right:
-        raise n.error("multiplies a scalar")
-    x = b.reshape(x, (1, *left)) if len(left) == 1 else x
-    y = b.reshape(y, (*right, 1)) if len(right) == 1 else y
-    made = _product(n, x, y)
-    dims = list(dims_of(made))
-    if len(right) == 1:
-        del dims[-1]
-    if len(left) == 1:
-        del dims[-1 if len(right) == 1 else -2]
-    return b.reshape(made, dims)
-
-
-def _product(n: Node, x: SSAValue, y: SSAValue) -> SSAValue:
-    b, left, right = n.b, dims_of(x), dims_of(y)
-    if all(d == 1 for d in right[:-2]) and len(left) >= len(right):
-        return b.matmul(x, b.reshape(y, right[-2:]))
-    rank = max(len(left), len(right))
-    wide = [[Dim.of(1)] * (rank - len(d)) + list(d) for d in (left, right)]
-    lead = list[Dim]()
-    for p, q in zip(wide[0][:-2], wide[1][:-2], strict=True):
-        if p != q and p != 1 and q != 1:
-            raise n.error(f"multiplies {shape_text(left)} by {shape_text(right)}")
-        lead.append(q if p == 1 else p)
-    x = b.broadcast(x, (*lead, *left[-2:]), range(rank - len(left), rank))
-    y = b.broadcast(y, (*lead, *right[-2:]), range(rank - len(right), rank))
-    return b.matmul(x, y)
+    try:
+        return matmul(n.b, n.x(0, FLOATS), n.x(1, FLOATS))
+    except ValueError as error:
+        raise n.error(str(error)) from error
 
 
 def _gemm(n: Node) -> SSAValue:

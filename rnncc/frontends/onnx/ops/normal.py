@@ -6,11 +6,19 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.ranking import place_of
-from rnncc.frontends.onnx.ops.reduce import mean
-from rnncc.ir.composites import by_channel, keep, kept_dims, layer_norm, log_softmax, plus, softmax
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.arithmetic import reciprocal
+from rnncc.nn.axes import by_channel
+from rnncc.nn.indexing import extremum_place, one_hot
+from rnncc.nn.normalisation import (
+    batch_norm,
+    layer_norm,
+    log_softmax,
+    lp_normalise,
+    rms_norm,
+    softmax,
+)
 
 
 def _rows(n: Node) -> tuple[SSAValue, int]:
@@ -46,8 +54,8 @@ def _hardmax(n: Node) -> SSAValue:
     Refused: elements other than float32.
     """
     b, (x, axis) = n.b, _rows(n)
-    place = place_of(n, x, axis, "max", last=False, keep=True)
-    here = b.compare("eq", b.iota(dims_of(x), axis, "i64"), place)
+    place = extremum_place(b, x, "max", axis)
+    here = one_hot(b, place, dims_of(x)[axis], axis)
     return b.reshape(b.cast(here, "f32"), n.dims())
 
 
@@ -61,7 +69,7 @@ def _layer_norm(n: Node) -> list[SSAValue]:
     scale, bias = n.x(1, FLOATS), n.maybe(2, FLOATS)
     y, average, std = layer_norm(n.b, x, scale, bias, axis, n.real("epsilon", 1e-5))
     y = n.like(y, x)
-    return [y, average, n.b.div(n.b.full_like(std, 1.0), std)]
+    return [y, average, reciprocal(n.b, std)]
 
 
 def _batch_norm(n: Node) -> SSAValue:
@@ -73,11 +81,9 @@ def _batch_norm(n: Node) -> SSAValue:
         raise n.unsupported("is in training mode")
     if n.opset < 9 and n.integer("spatial", 1) == 0:
         raise n.unsupported("is not spatial")
-    b, x = n.b, n.x(0, FLOATS)
     scale, bias, average, variance = (_channels(n, i) for i in range(1, 5))
-    factor = b.div(scale, b.sqrt(plus(b, variance, n.real("epsilon", 1e-5))))
-    offset = b.sub(bias, b.mul(average, factor))
-    return b.add(b.mul(x, by_channel(b, factor, x)), by_channel(b, offset, x))
+    epsilon = n.real("epsilon", 1e-5)
+    return batch_norm(n.b, n.x(0, FLOATS), average, variance, scale, bias, epsilon)
 
 
 def _channels(n: Node, index: int) -> SSAValue:
@@ -103,14 +109,10 @@ def _lp_norm(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    b, x = n.b, n.x(0, FLOATS)
     axis, p = n.axis(n.integer("axis", -1), len(n.dims())), n.integer("p", 2)
     if p not in (1, 2):
         raise n.error(f"attribute 'p' = {p} is not one of 1, 2")
-    size = keep(b, "sum", b.abs(x) if p == 1 else b.mul(x, x), [axis])
-    size = size if p == 1 else b.sqrt(size)
-    held = b.select(b.compare("eq", size, b.fill(0.0, ())), b.full_like(size, 1.0), size)
-    return b.div(x, held)
+    return lp_normalise(n.b, n.x(0, FLOATS), p, axis)
 
 
 def _rms_norm(n: Node) -> SSAValue:
@@ -118,11 +120,9 @@ def _rms_norm(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    b, x, rank = n.b, n.x(0, FLOATS), len(n.dims())
-    axes = list(range(n.axis(n.integer("axis", -1), rank), rank))
-    square = mean(b, b.mul(x, x), axes)
-    root = b.sqrt(plus(b, square, n.real("epsilon", float(np.float32(1e-5)))))
-    return n.like(b.mul(b.div(x, b.reshape(root, kept_dims(x, axes))), n.x(1, FLOATS)), x)
+    x, axis = n.x(0, FLOATS), n.axis(n.integer("axis", -1), len(n.dims()))
+    epsilon = n.real("epsilon", float(np.float32(1e-5)))
+    return n.like(rms_norm(n.b, x, n.x(1, FLOATS), axis, epsilon), x)
 
 
 OPERATORS: dict[str, Operator] = {

@@ -6,7 +6,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.recurrent import LSTM, Weights
+from rnncc.frontends.onnx.ops.recurrent import LstmLayer, Stacked
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.types import shape_text
 
@@ -70,7 +70,7 @@ def _dynamic_quantize_lstm(n: Node) -> list[SSAValue]:
     Refused: weights that are not constants.
     """
     w, r = (n.scope.ssa(_weights(n, *at)) for at in ((1, 8), (2, 10)))
-    return LSTM(n, Weights(w, r, n.maybe(3, FLOATS))).run()
+    return LstmLayer(n, Stacked(w, r, n.maybe(3, FLOATS))).run()
 
 
 OPERATORS: dict[str, Operator] = {

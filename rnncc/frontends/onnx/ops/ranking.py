@@ -11,10 +11,12 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.values import Array, as_objects
-from rnncc.ir import composites
 from rnncc.ir.build import Build
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.ir.types import dims_of
+from rnncc.nn.axes import kept_dims
+from rnncc.nn.indexing import extremum_place, top_k
+from rnncc.nn.reduction import cumulate
 
 MAX_RANKED = 4096
 """Elements along an axis of TopK, which compares each with each."""
@@ -27,7 +29,8 @@ def _extremum_place(kind: str, order: str) -> Any:
         x, dims = n.x(0, NUMBERS), n.dims()
         axis = n.axis(n.integer("axis", 0), len(dims))
         last = bool(n.integer("select_last_index", 0))
-        return place_of(n, x, axis, kind, last, bool(n.integer("keepdims", 1)))
+        place = extremum_place(n.b, x, kind, axis, last)
+        return n.b.reshape(place, kept_dims(x, [axis])) if n.integer("keepdims", 1) else place
 
     build.__doc__ = (
         f"The place of the {order} element along an axis: the first of equals, or the last.\n\n"
@@ -36,25 +39,12 @@ def _extremum_place(kind: str, order: str) -> Any:
     return build
 
 
-def place_of(n: Node, x: SSAValue, axis: int, kind: str, last: bool, keep: bool) -> SSAValue:
-    """Where along an axis an extremum stands, as int64; NaN is one, so that there always is one."""
-    b, dims = n.b, dims_of(x)
-    here = b.compare("eq", x, composites.keep(b, kind, x, [axis]))
-    if dtype_of(x) in FLOATS:
-        here = b.logical("or", here, b.compare("ne", x, x))
-    number = b.iota(dims, axis, "i32")
-    none = b.fill(-1, (), "i32") if last else b.size(dims[axis], "i32")
-    place = b.reduce("max" if last else "min", b.select(here, number, none), [axis])
-    place = b.cast(place, "i64")
-    return b.reshape(place, composites.kept_dims(x, [axis])) if keep else place
-
-
-def _top_k(n: Node) -> list[SSAValue]:
+def _top_k(n: Node) -> tuple[SSAValue, SSAValue]:
     """The k largest elements along an axis, largest first, and their places; or the smallest.
 
     Refused: k that is computed at run time; more than 4096 elements along the axis; open sizes.
     """
-    b, x, dims = n.b, n.x(0, NUMBERS), n.dims()
+    x, dims = n.x(0, NUMBERS), n.dims()
     axis = n.axis(n.integer("axis", -1), len(dims))
     count = int(n.scalar(1)) if n.opset >= 10 else n.integer("k")
     if not dims[axis].is_static or int(dims[axis]) > MAX_RANKED:
@@ -62,17 +52,7 @@ def _top_k(n: Node) -> list[SSAValue]:
     size = int(dims[axis])
     if not 0 <= count <= size:
         raise n.error(f"takes {count} of {size} elements")
-    largest = bool(n.integer("largest", 1))
-    last = len(dims) - 1
-    x = composites.move_axis(b, x, axis, last)
-    rank = composites.ranks(b, x, largest)
-    wide = (*dims_of(x)[:last], Dim.of(count), Dim.of(size))
-    axes = [*range(last), last + 1]
-    here = b.compare("eq", b.broadcast(rank, wide, axes), b.iota(wide, last, "i32"))
-    chosen = b.select(here, b.broadcast(x, wide, axes), n.full(0, x))
-    number = b.select(here, b.iota(wide, last + 1, "i64"), n.full(0, "i64"))
-    sums = [b.reduce("sum", value, [last + 1]) for value in (chosen, number)]
-    return [composites.move_axis(b, value, last, axis) for value in sums]
+    return top_k(n.b, x, count, axis, bool(n.integer("largest", 1)))
 
 
 def _cumulative(function: Binary, start: float, formula: str) -> Any:
@@ -80,7 +60,7 @@ def _cumulative(function: Binary, start: float, formula: str) -> Any:
         x = n.x(0, NUMBERS)
         axis = n.axis(int(n.scalar(1)), len(dims_of(x)))
         exclusive, reverse = (bool(n.integer(name, 0)) for name in ("exclusive", "reverse"))
-        return composites.cumulate(n.b, x, axis, function, start, exclusive, reverse)
+        return cumulate(n.b, x, axis, function, start, exclusive, reverse)
 
     build.__doc__ = (
         f"{formula}\n\nRefused: an axis that is computed at run time; elements other than float32, "

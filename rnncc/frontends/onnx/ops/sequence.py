@@ -12,9 +12,9 @@ from rnncc.frontends.onnx.node import Node, Operator
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
 from rnncc.frontends.onnx.values import Array, Value, size_value
-from rnncc.ir.composites import move_axis
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.axes import move_axis
 
 
 def _empty(n: Node) -> Value:

@@ -10,9 +10,9 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.node import Node, Operator
 from rnncc.frontends.onnx.values import Array
-from rnncc.ir.composites import strided
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.axes import strided
 
 HUGE = (1 << 31) - 1
 """From here on a bound of a slice means the end; no size is larger."""

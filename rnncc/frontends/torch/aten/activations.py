@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rnncc.frontends.torch.site import Number, Site, Table, Value
-from rnncc.ir import activations
 from rnncc.ir.types import FLOATS
+from rnncc.nn import activations
 
 
 def relu(at: Site, x: Value) -> Value:

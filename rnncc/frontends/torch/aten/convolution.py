@@ -1,35 +1,73 @@
-"""Convolutions of aten, over one axis."""
+"""Convolutions of aten, over one axis or more, forth and back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 
 from rnncc.frontends.torch.site import Site, Table, Value, rank_of
-from rnncc.ir.composites import convolution as build_convolution
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.convolution import Window, transposed_convolution
+from rnncc.nn.convolution import convolution as forward_convolution
+
+MAX_GROUPS = 256
+"""Each is a product of its own, unless each has one channel."""
+MAX_TAPS = 1024
+"""Along an axis of a transposed convolution, which adds up one shifted tensor a tap."""
+Sizes = Sequence[int]
 
 
-def conv1d(
+def conv(
     at: Site,
     x: Value,
     weight: Value,
     bias: Value | None = None,
-    stride: Sequence[int] = (1,),
-    padding: Sequence[int] = (0,),
-    dilation: Sequence[int] = (1,),
+    stride: Sizes = (1,),
+    padding: Sizes | str = (0,),
+    dilation: Sizes = (1,),
     groups: int = 1,
 ) -> Value:
-    """y[n, m, i] = bias[m] + the sum over c and k of x[n, c, i · stride + k · dilation] · weight"""
-    b = at.b
-    batch = b.reshape(x, (1, *dims_of(x))) if rank_of(x) == 2 else x
-    rows = b.transpose(batch, [0, 2, 1])
-    pads = [(padding[0], padding[0])]
-    try:
-        y = build_convolution(b, rows, weight, stride, pads, dilation, groups)
-    except ValueError as error:
-        at.refuse(str(error))
-    y = y if bias is None else b.add(y, bias)
-    return b.reshape(b.transpose(y, [0, 2, 1]), at.dims)
+    """y[n, m, i] = bias[m] + Σ x[n, c, i · stride + k · dilation] · weight[m, c, k] over c and k"""
+    taps = _taps(at, weight)
+    _check_groups(at, groups, depthwise=dims_of(weight)[:2] == (groups, 1))
+    strides, dilations = each(stride, len(taps)), each(dilation, len(taps))
+    pads = _pads(padding, taps, dilations)
+    windows = [Window(*numbers) for numbers in zip(taps, strides, dilations, pads, strict=True)]
+    with formulas(at):
+        y = forward_convolution(at.b, batched(at, x, len(taps)), weight, bias, windows, groups)
+    return at.b.reshape(y, at.dims)
+
+
+def conv_transposed(
+    at: Site,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    stride: Sizes = (1,),
+    padding: Sizes = (0,),
+    output_padding: Sizes = (0,),
+    groups: int = 1,
+    dilation: Sizes = (1,),
+) -> Value:
+    """The opposite: each element times weight is a window, laid over each other; plus bias"""
+    taps = _taps(at, weight)
+    rank = len(taps)
+    _check_groups(at, groups, depthwise=False)
+    if max(taps) > MAX_TAPS:
+        at.refuse(f"a transposed convolution with {max(taps)} taps is not supported")
+    windows = [
+        Window(*numbers)
+        for numbers in zip(taps, each(stride, rank), each(dilation, rank), strict=True)
+    ]
+    x = batched(at, x, rank)
+    sizes = list[tuple[Dim, int]]()
+    pads = zip(each(padding, rank), each(output_padding, rank), strict=True)
+    for window, size, (pad, extra) in zip(windows, dims_of(x)[2:], pads, strict=True):
+        whole = (size - 1) * window.stride + window.reach
+        sizes.append((whole - 2 * pad + extra, pad))
+    y = transposed_convolution(at.b, x, weight, bias, windows, sizes, groups)
+    return at.b.reshape(y, at.dims)
 
 
 def convolution(
@@ -37,20 +75,60 @@ def convolution(
     x: Value,
     weight: Value,
     bias: Value | None,
-    stride: Sequence[int],
-    padding: Sequence[int],
-    dilation: Sequence[int],
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes,
     transposed: bool,
-    output_padding: Sequence[int],
+    output_padding: Sizes,
     groups: int,
 ) -> Value:
-    """The same, with more arguments; transposed ones and those over more axes are refused"""
-    if transposed or len(stride) != 1:
-        at.refuse("only convolutions over one axis are supported, and none transposed")
-    return conv1d(at, x, weight, bias, stride, padding, dilation, groups)
+    """One of the two"""
+    if transposed:
+        shape = (stride, padding, output_padding, groups, dilation)
+        return conv_transposed(at, x, weight, bias, *shape)
+    return conv(at, x, weight, bias, stride, padding, dilation, groups)
+
+
+def each(numbers: Sizes, rank: int) -> list[int]:
+    """A number for each axis of space, where one may stand for all."""
+    return list(numbers) * rank if len(numbers) == 1 else list(numbers)
+
+
+def batched(at: Site, x: Value, rank: int) -> Value:
+    """[N, C, ...], N = 1 where there is none."""
+    return at.b.reshape(x, (1, *dims_of(x))) if rank_of(x) == rank + 1 else x
+
+
+@contextmanager
+def formulas(at: Site) -> Generator[None]:
+    """What has no formula is refused."""
+    try:
+        yield
+    except ValueError as error:
+        at.refuse(f"has {error}", "a size that is known")
+
+
+def _taps(at: Site, weight: Value) -> list[int]:
+    if not all(d.is_static for d in dims_of(weight)):
+        at.refuse("a convolution with weights of open sizes is not supported")
+    return [int(d) for d in dims_of(weight)[2:]]
+
+
+def _check_groups(at: Site, groups: int, depthwise: bool) -> None:
+    if groups > MAX_GROUPS and not depthwise:
+        at.refuse(f"a convolution in {groups} groups is not supported", f"{MAX_GROUPS} are")
+
+
+def _pads(padding: Sizes | str, taps: Sizes, dilations: Sizes) -> list[tuple[int, int]]:
+    """Before and behind; to the same size the larger half stands behind."""
+    if not isinstance(padding, str):
+        return [(pad, pad) for pad in each(padding, len(taps))]
+    spans = [(k - 1) * d if padding == "same" else 0 for k, d in zip(taps, dilations, strict=True)]
+    return [(span // 2, span - span // 2) for span in spans]
 
 
 OPERATORS: Table = {
-    "conv1d.default": conv1d,
+    **{f"conv{rank}d": conv for rank in (1, 2, 3)},
+    **{f"conv_transpose{rank}d": conv_transposed for rank in (1, 2, 3)},
     "convolution": convolution,
 }

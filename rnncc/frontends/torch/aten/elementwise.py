@@ -7,8 +7,10 @@ from typing import Any
 
 from rnncc.frontends.torch.site import Number, Operand, Site, Table, Value
 from rnncc.ir.build import Build
-from rnncc.ir.composites import power as build_power
-from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.ir.types import FLOATS
+from rnncc.nn import arithmetic
+from rnncc.nn.angles import acos, acosh, asin, asinh, atan, atanh, cosh, sinh, tan
+from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 
 def add(at: Site, a: Operand, b: Operand, *, alpha: Number = 1) -> Value:
@@ -42,22 +44,17 @@ def div(at: Site, a: Operand, b: Operand, *, rounding_mode: str | None = None) -
 
 def neg(at: Site, x: Value) -> Value:
     """-x; 0 - x of whole numbers"""
-    return at.b.neg(x) if at.dtype in FLOATS else at.b.sub(at.value(0), x)
+    return negative(at.b, at.value(x))
 
 
 def abs_of(at: Site, x: Value) -> Value:
     """|x|"""
-    return at.b.abs(x) if at.dtype in FLOATS else at.b.maximum(x, neg(at, x))
-
-
-def reciprocal(at: Site, x: Value) -> Value:
-    """1 / x"""
-    return at.b.div(at.value(1), at.value(x))
+    return absolute(at.b, at.value(x))
 
 
 def rsqrt(at: Site, x: Value) -> Value:
     """1 / √x"""
-    return at.b.div(at.value(1), at.b.sqrt(at.value(x)))
+    return reciprocal(at.b, at.b.sqrt(at.value(x)))
 
 
 def square(at: Site, x: Value) -> Value:
@@ -70,7 +67,7 @@ def power(at: Site, x: Operand, exponent: Operand) -> Value:
     if at.dtype not in FLOATS:
         at.refuse("powers of whole numbers are not supported")
     known = isinstance(exponent, (int, float))
-    return build_power(at.b, at.value(x), exponent if known else at.value(exponent))
+    return arithmetic.power(at.b, at.value(x), exponent if known else at.value(exponent))
 
 
 def rounded(kind: str) -> Callable[[Site, Value], Value]:
@@ -83,18 +80,12 @@ def unary(function: Callable[[Build, Value], Value]) -> Callable[[Site, Value], 
     return lambda at, x: function(at.b, at.value(x))
 
 
-def sign(at: Site, x: Value) -> Value:
-    """-1, 0 or 1; no gradient"""
-    zero = at.b.full_like(x, 0)
-    above, below = at.b.compare("gt", x, zero), at.b.compare("lt", x, zero)
-    return at.b.sub(at.b.cast(above, dtype_of(x)), at.b.cast(below, dtype_of(x)))
-
-
 def to_copy(at: Site, x: Value, **_: Any) -> Value:
     """As another dtype"""
     return at.value(x)
 
 
+ANGLES = (tan, atan, asin, acos, sinh, cosh, asinh, acosh, atanh)
 OPERATORS: Table = {
     "add": add,
     "sub": sub,
@@ -103,15 +94,16 @@ OPERATORS: Table = {
     "div": div,
     "neg": neg,
     "abs": abs_of,
-    "reciprocal": reciprocal,
+    "reciprocal": unary(reciprocal),
     "rsqrt": rsqrt,
     "square": square,
     "pow": power,
-    "sign": sign,
+    "sign": unary(sign),
     **{name: rounded(name) for name in ("floor", "ceil", "trunc")},
     "round.default": rounded("even"),
     "sin": unary(Build.sin),
     "cos": unary(Build.cos),
+    **{f.__name__: unary(f) for f in ANGLES},
     "exp": unary(Build.exp),
     "expm1": unary(Build.expm1),
     "log": unary(Build.log),

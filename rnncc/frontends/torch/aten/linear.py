@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
-from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.linear import matmul as nn_matmul
 
 
 def mm(at: Site, a: Value, b: Value) -> Value:
@@ -28,18 +26,7 @@ def linear(at: Site, x: Value, weight: Value, bias: Value | None = None) -> Valu
 
 def matmul(at: Site, a: Value, b: Value) -> Value:
     """a · b, as NumPy has it"""
-    left = at.b.reshape(a, (1, *dims_of(a))) if rank_of(a) == 1 else a
-    right = at.b.reshape(b, (*dims_of(b), 1)) if rank_of(b) == 1 else b
-    if rank_of(right) > 2:
-        stack = at.dims[: max(rank_of(left), rank_of(right)) - 2]
-        left, right = _stacked(at, left, stack), _stacked(at, right, stack)
-    return at.b.reshape(at.b.matmul(left, right), at.dims)
-
-
-def _stacked(at: Site, x: Value, stack: Sequence[Dim]) -> Value:
-    """Matrices, repeated to a stack of that shape."""
-    rank = len(stack) + 2
-    return at.b.broadcast(x, (*stack, *dims_of(x)[-2:]), range(rank - rank_of(x), rank))
+    return nn_matmul(at.b, a, b)
 
 
 def mv(at: Site, a: Value, x: Value) -> Value:

@@ -7,7 +7,10 @@ from typing import Any
 
 from rnncc.frontends.torch.aten.reductions import count
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
-from rnncc.ir import composites
+from rnncc.ir.types import dims_of
+from rnncc.nn import normalisation
+from rnncc.nn.arithmetic import reciprocal
+from rnncc.nn.reduction import centre
 
 
 def layer_norm(
@@ -33,8 +36,8 @@ def native_layer_norm(
 ) -> tuple[Value, Value, Value]:
     """The same; the mean, and 1 over the root"""
     axis = rank_of(x) - len(shape)
-    y, mean, std = composites.layer_norm(at.b, x, weight, bias, axis, float(epsilon))
-    return y, mean, at.b.div(at.value(1), std)
+    y, mean, std = normalisation.layer_norm(at.b, x, weight, bias, axis, float(epsilon))
+    return y, mean, reciprocal(at.b, std)
 
 
 def batch_norm(
@@ -48,12 +51,8 @@ def batch_norm(
     epsilon: Number,
 ) -> tuple[Value, ...]:
     """With the running mean and variance of each channel, axis 1"""
-    b = at.b
-    std = b.sqrt(b.add(variance, at.value(epsilon)))
-    y = b.div(b.sub(x, composites.by_channel(b, mean, x)), composites.by_channel(b, std, x))
-    y = y if weight is None else b.mul(y, composites.by_channel(b, weight, x))
-    y = y if bias is None else b.add(y, composites.by_channel(b, bias, x))
-    return y, mean, b.div(at.value(1), std)
+    y = normalisation.batch_norm(at.b, x, mean, variance, weight, bias, float(epsilon))
+    return y, mean, reciprocal(at.b, at.b.sqrt(at.b.add(variance, at.value(epsilon))))
 
 
 def batch_norm_in_training(
@@ -72,11 +71,10 @@ def batch_norm_in_training(
         made = batch_norm(at, x, weight, bias, mean, variance, momentum, epsilon)
         return *made, mean, variance
     b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
-    size = count(at, x, axes)
-    own = b.div(b.reduce("sum", x, axes), size)
-    rest = b.sub(x, composites.by_channel(b, own, x))
+    average, rest = centre(b, x, axes)
     spread = b.reduce("sum", b.mul(rest, rest), axes)
-    made = batch_norm(at, x, weight, bias, own, b.div(spread, size), momentum, epsilon)
+    own, biased = b.reshape(average, dims_of(spread)), b.div(spread, count(at, x, axes))
+    made = batch_norm(at, x, weight, bias, own, biased, momentum, epsilon)
     unbiased = b.div(spread, count(at, x, axes, 1))
     return *made, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
 

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
-from rnncc.ir import composites
+from rnncc.ir.build import Build
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
+from rnncc.nn import normalisation
+from rnncc.nn.reduction import (
+    centre,
+    cumulate,
+    log_sum_exp,
+    multiplied,
+    root_of_squares,
+)
 
 Axes = int | Sequence[int] | None
 
@@ -34,6 +42,18 @@ def extreme(kind: str) -> Translation:
     return translate
 
 
+def of_axes(function: Callable[[Build, Value, Sequence[int]], Value]) -> Translation:
+    """The product, or ln Σ eˣ, along axes, all of them where none are named"""
+
+    def translate(
+        at: Site, x: Value, dim: Axes = None, keepdim: bool = False, **_: object
+    ) -> Value:
+        x = at.value(x)
+        return at.b.reshape(function(at.b, x, _axes(at, x, dim)), at.dims)
+
+    return translate
+
+
 def variance_and_mean(
     at: Site,
     x: Value,
@@ -44,8 +64,7 @@ def variance_and_mean(
 ) -> tuple[Value, Value]:
     """The mean square of what is left without the mean, over the count less the correction"""
     axes, b = _axes(at, x, dim), at.b
-    average = b.div(composites.keep(b, "sum", x, axes), count(at, x, axes))
-    rest = b.sub(x, average)
+    average, rest = centre(b, x, axes)
     less = 1 if correction is None else correction
     spread = b.div(b.reduce("sum", b.mul(rest, rest), axes), count(at, x, axes, less))
     return b.reshape(spread, at.dims), b.reshape(average, at.dims)
@@ -72,10 +91,7 @@ def norm(
         return reduce(at, "max", at.b.abs(x), dim)
     if ord != 2:
         at.refuse(f"the norm of order {ord} is not supported", "1, 2 or inf")
-    squares = reduce(at, "sum", at.b.mul(x, x), dim)
-    none = at.b.compare("eq", squares, at.value(0))
-    root = at.b.sqrt(at.b.select(none, at.value(1), squares))
-    return at.b.select(none, at.value(0), root)
+    return at.b.reshape(root_of_squares(at.b, x, _axes(at, x, dim)), at.dims)
 
 
 def running_sum(at: Site, x: Value, dim: int, **options: object) -> Value:
@@ -83,17 +99,17 @@ def running_sum(at: Site, x: Value, dim: int, **options: object) -> Value:
     b, x = at.b, at.value(x)
     if rank_of(x) == 0:
         return x
-    return composites.cumulate(b, x, at.axis(dim, rank_of(x)))
+    return cumulate(b, x, at.axis(dim, rank_of(x)))
 
 
 def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """exp(x - max x) / sum exp(x - max x)"""
-    return composites.softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
+    return normalisation.softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
 def log_softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
     """x - max x - ln sum exp(x - max x)"""
-    return composites.log_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
+    return normalisation.log_softmax(at.b, at.value(x), at.axis(dim, rank_of(x)))
 
 
 def reduce(at: Site, kind: str, x: Value, dim: Axes) -> Value:
@@ -123,6 +139,8 @@ OPERATORS: Table = {
     "amin": extreme("min"),
     "max.default": extreme("max"),
     "min.default": extreme("min"),
+    "prod": of_axes(multiplied),
+    "logsumexp": of_axes(log_sum_exp),
     "linalg_vector_norm": norm,
     "cumsum": running_sum,
     "var": variance,

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
-from rnncc.ir.composites import move_axis, strided
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.axes import move_axis, strided
 
 Size = int | Dim
 

@@ -12,19 +12,10 @@ import math
 from xdsl.ir import SSAValue
 
 from rnncc.ir.build import Build
-from rnncc.ir.composites import plus, times
+from rnncc.nn.arithmetic import clamp, plus, scaled, times
 
 UNDERFLOW = -87.0
 """Little above where e^x is no normal float any more, and `rnn.exp` gives 0."""
-HUGE = 80.0
-"""Little below where e^x overflows."""
-LARGE = 1e4
-"""x² + 1 is x² from here on."""
-
-
-def clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:
-    """x, held within low and high"""
-    return b.maximum(b.minimum(x, b.full_like(x, high)), b.full_like(x, low))
 
 
 def leaky_relu(b: Build, x: SSAValue, slope: float) -> SSAValue:
@@ -32,18 +23,79 @@ def leaky_relu(b: Build, x: SSAValue, slope: float) -> SSAValue:
     return b.select(_positive(b, x), x, times(b, x, slope))
 
 
+def prelu(b: Build, x: SSAValue, slope: SSAValue) -> SSAValue:
+    """x from 0 up, slope · x below, of any numbers"""
+    below = b.compare("lt", x, b.full_like(x, 0))
+    return b.select(below, b.mul(x, slope), x)
+
+
+def thresholded_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
+    """x above alpha, else 0"""
+    return b.select(b.compare("gt", x, b.full_like(x, alpha)), x, b.full_like(x, 0.0))
+
+
+def shrink(b: Build, x: SSAValue, limit: float, bias: float) -> SSAValue:
+    """x + bias below -limit, x - bias above limit, else 0"""
+    zero = b.full_like(x, 0.0)
+    above = b.select(b.compare("gt", x, b.full_like(x, limit)), plus(b, x, -bias), zero)
+    return b.select(b.compare("lt", x, b.full_like(x, -limit)), plus(b, x, bias), above)
+
+
+def relu6(b: Build, x: SSAValue) -> SSAValue:
+    """x, held within 0 and 6"""
+    return b.minimum(b.relu(x), b.full_like(x, 6.0))
+
+
+def hard_tanh(b: Build, x: SSAValue) -> SSAValue:
+    """x, held within -1 and 1"""
+    return clamp(b, x, -1.0, 1.0)
+
+
 def hard_sigmoid(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     """alpha · x + beta, held within 0 and 1"""
     return clamp(b, plus(b, times(b, x, alpha), beta), 0.0, 1.0)
+
+
+def rational_tanh(b: Build, x: SSAValue) -> SSAValue:
+    """1.7159 f(2x/3), f(u) = sign u · (1 - 1 / (1 + |u| + u² + 1.41645 u⁴))
+
+    Computed as u · (1 + |u| + 1.41645 |u|³) / (1 + |u| + u² + 1.41645 u⁴), smooth at 0.
+    """
+    u = times(b, x, 2 / 3)
+    size = b.abs(u)
+    rest = b.add(size, times(b, b.mul(size, b.mul(u, u)), 1.41645))
+    factor = plus(b, rest, 1.0)
+    whole = plus(b, b.mul(size, factor), 1.0)
+    return times(b, b.div(b.mul(u, factor), whole), 1.7159)
+
+
+def rectified_tanh(b: Build, x: SSAValue) -> SSAValue:
+    """max(0, tanh x)"""
+    return b.relu(b.tanh(x))
+
+
+def cube(b: Build, x: SSAValue) -> SSAValue:
+    """x³"""
+    return b.mul(x, b.mul(x, x))
+
+
+def hard_swish(b: Build, x: SSAValue) -> SSAValue:
+    """x · (x / 6 + 1/2, held within 0 and 1) (Howard et al., 2019)"""
+    return b.mul(x, hard_sigmoid(b, x, 1 / 6, 0.5))
 
 
 def elu(
     b: Build, x: SSAValue, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> SSAValue:
     """scale · x above 0, scale · alpha · (e^(input_scale · x) - 1) below"""
-    low = _scaled(b, b.minimum(x, b.full_like(x, 0.0)), input_scale)
-    below = _scaled(b, b.expm1(low), scale * alpha)
-    return b.select(_positive(b, x), _scaled(b, x, scale), below)
+    low = scaled(b, b.minimum(x, b.full_like(x, 0.0)), input_scale)
+    below = scaled(b, b.expm1(low), scale * alpha)
+    return b.select(_positive(b, x), scaled(b, x, scale), below)
+
+
+def selu(b: Build, x: SSAValue) -> SSAValue:
+    """1.0507 x above 0, 1.0507 · 1.6733 · (e^x - 1) below (Klambauer et al., 2017)"""
+    return elu(b, x, alpha=1.6732632423543772, scale=1.0507009873554805)
 
 
 def softplus(b: Build, x: SSAValue) -> SSAValue:
@@ -61,7 +113,7 @@ def log_sigmoid(b: Build, x: SSAValue) -> SSAValue:
 
 def silu(b: Build, x: SSAValue, beta: float = 1.0) -> SSAValue:
     """x · sigmoid(beta · x), within 4 ulp where the sigmoid is a normal float, else 0"""
-    return b.mul(x, b.sigmoid(_scaled(b, x, beta)))
+    return b.mul(x, b.sigmoid(scaled(b, x, beta)))
 
 
 def mish(b: Build, x: SSAValue) -> SSAValue:
@@ -99,47 +151,6 @@ def gelu(b: Build, x: SSAValue, by_tanh: bool = False) -> SSAValue:
     return b.mul(x, b.sigmoid(inner))
 
 
-def sinh(b: Build, x: SSAValue) -> SSAValue:
-    """(e^x - e^-x) / 2, with e^|x| - 1 = m as ±(m + m / (m + 1)) / 2"""
-    m = b.expm1(b.minimum(b.abs(x), b.full_like(x, HUGE)))
-    y = times(b, b.add(m, b.div(m, plus(b, m, 1.0))), 0.5)
-    return _with_sign(b, x, _or_half_exp(b, x, y))
-
-
-def cosh(b: Build, x: SSAValue) -> SSAValue:
-    """(e^x + e^-x) / 2"""
-    e = b.exp(b.minimum(b.abs(x), b.full_like(x, HUGE)))
-    return _or_half_exp(b, x, times(b, b.add(e, b.div(b.full_like(x, 1.0), e)), 0.5))
-
-
-def asinh(b: Build, x: SSAValue) -> SSAValue:
-    """±ln(1 + a + a² / (1 + √(a² + 1))) with a = |x|; of large ones ±(ln a + ln 2)"""
-    size = b.abs(x)
-    a = b.minimum(size, b.full_like(x, LARGE))
-    square = b.mul(a, a)
-    root = b.sqrt(plus(b, square, 1.0))
-    small = b.log1p(b.add(a, b.div(square, plus(b, root, 1.0))))
-    return _with_sign(b, x, _or_log_of_double(b, size, small))
-
-
-def acosh(b: Build, x: SSAValue) -> SSAValue:
-    """ln(1 + t + √t √(t + 2)) with t = x - 1; of large ones ln x + ln 2"""
-    t = plus(b, b.minimum(x, b.full_like(x, LARGE)), -1.0)
-    root = b.mul(b.sqrt(t), b.sqrt(plus(b, t, 2.0)))
-    return _or_log_of_double(b, x, b.log1p(b.add(t, root)))
-
-
-def atanh(b: Build, x: SSAValue) -> SSAValue:
-    """±ln(1 + 2a / (1 - a)) / 2 with a = |x|"""
-    a = b.abs(x)
-    ratio = b.div(times(b, a, 2.0), b.sub(b.full_like(x, 1.0), a))
-    return _with_sign(b, x, times(b, b.log1p(ratio), 0.5))
-
-
-def _scaled(b: Build, x: SSAValue, factor: float) -> SSAValue:
-    return x if factor == 1 else times(b, x, factor)
-
-
 def _positive(b: Build, x: SSAValue) -> SSAValue:
     return b.compare("gt", x, b.full_like(x, 0.0))
 
@@ -149,24 +160,3 @@ def _exp_below(b: Build, x: SSAValue) -> SSAValue:
     far = b.compare("lt", x, b.full_like(x, UNDERFLOW))
     e = b.exp(b.select(far, times(b, x, 0.5), x))
     return b.select(far, b.mul(e, e), e)
-
-
-def _or_half_exp(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
-    """y, or e^|x| / 2 = e^(|x| - 1) · e/2 where e^|x| might overflow."""
-    size = b.abs(x)
-    half = times(b, b.exp(plus(b, size, -1.0)), math.e / 2)
-    return b.select(b.compare("gt", size, b.full_like(x, HUGE)), half, y)
-
-
-def _or_log_of_double(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
-    """y, or ln 2x where x is large."""
-    far = b.compare("gt", x, b.full_like(x, LARGE))
-    held = b.maximum(x, b.full_like(x, LARGE))
-    return b.select(far, plus(b, b.log(held), math.log(2)), y)
-
-
-def _with_sign(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
-    """An odd function of x from its value of |x|; of 0 it is x itself, sign and slope."""
-    zero = b.full_like(x, 0.0)
-    signed = b.select(b.compare("lt", x, zero), b.neg(y), y)
-    return b.select(b.compare("eq", x, zero), x, signed)

@@ -1,0 +1,1 @@
+"""Formulas over a builder of `rnn` ops, each once: what all front ends call."""

@@ -1,0 +1,101 @@
+"""Arithmetic with numbers, signs, bounds, remainders and powers."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.types import FLOATS, dtype_of
+
+MOST_FACTORS = 64
+"""The largest whole power that is a product of squares."""
+
+
+def times(b: Build, x: SSAValue, number: float) -> SSAValue:
+    """x · number"""
+    return b.mul(x, b.full_like(x, number))
+
+
+def plus(b: Build, x: SSAValue, number: float) -> SSAValue:
+    """x + number"""
+    return b.add(x, b.full_like(x, number))
+
+
+def scaled(b: Build, x: SSAValue, factor: float) -> SSAValue:
+    """x · factor, x itself for 1"""
+    return x if factor == 1 else times(b, x, factor)
+
+
+def reciprocal(b: Build, x: SSAValue) -> SSAValue:
+    """1 / x"""
+    return b.div(b.full_like(x, 1.0), x)
+
+
+def negative(b: Build, x: SSAValue) -> SSAValue:
+    """-x, of integers 0 - x"""
+    return b.neg(x) if dtype_of(x) in FLOATS else b.sub(b.full_like(x, 0), x)
+
+
+def absolute(b: Build, x: SSAValue) -> SSAValue:
+    """|x| of any numbers."""
+    return b.abs(x) if dtype_of(x) in FLOATS else b.maximum(x, negative(b, x))
+
+
+def sign(b: Build, x: SSAValue) -> SSAValue:
+    """-1, 0 or 1 of any numbers, 0 of NaN; flat everywhere."""
+    zero, dtype = b.full_like(x, 0), dtype_of(x)
+    above, below = b.compare("gt", x, zero), b.compare("lt", x, zero)
+    return b.sub(b.cast(above, dtype), b.cast(below, dtype))
+
+
+def modulo(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+    """What is left of x by multiples of y, with the sign of y; `rnn.rem` has that of x."""
+    rest = b.rem(x, y)
+    zero = b.fill(0, (), dtype_of(y))
+    other_sign = b.logical("xor", b.compare("lt", rest, zero), b.compare("lt", y, zero))
+    wrong = b.logical("and", other_sign, b.compare("ne", rest, zero))
+    return b.select(wrong, b.add(rest, y), rest)
+
+
+def clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:
+    """x, held within low and high"""
+    return b.maximum(b.minimum(x, b.full_like(x, high)), b.full_like(x, low))
+
+
+def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
+    """x to a power, of floats; a number as exponent is cheaper, whole ones and halves exact.
+
+    Zero to the power of 0 is 1; of a negative x only whole powers are numbers.
+    """
+    if isinstance(exponent, (int, float)):
+        return _known_power(b, x, float(exponent))
+    x, exponent = b.broadcast_together(x, exponent)
+    one, zero = b.full_like(x, 1.0), b.full_like(x, 0.0)
+    size = b.exp(b.mul(exponent, b.log(b.abs(x))))
+    half = b.mul(exponent, b.full_like(x, 0.5))
+    odd = b.compare("ne", b.round("floor", half), half)
+    whole = b.compare("eq", b.round("floor", exponent), exponent)
+    signed = b.select(odd, b.neg(size), size)
+    below = b.select(whole, signed, b.full_like(x, math.nan))
+    y = b.select(b.compare("lt", x, zero), below, size)
+    return b.select(
+        b.logical("or", b.compare("eq", exponent, zero), b.compare("eq", x, one)), one, y
+    )
+
+
+def _known_power(b: Build, x: SSAValue, exponent: float) -> SSAValue:
+    if exponent < 0:
+        return b.div(b.full_like(x, 1.0), _known_power(b, x, -exponent))
+    if exponent == 0.5:
+        return b.sqrt(x)
+    if exponent != int(exponent) or exponent > MOST_FACTORS:
+        return power(b, x, b.full_like(x, exponent))
+    result, square, left = None, x, int(exponent)
+    while left:
+        if left & 1:
+            result = square if result is None else b.mul(result, square)
+        left >>= 1
+        square = b.mul(square, square) if left else square
+    return b.full_like(x, 1.0) if result is None else result

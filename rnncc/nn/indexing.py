@@ -1,0 +1,126 @@
+"""Choosing elements by number or by comparing them: places of extremes, the largest k, masks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.source import Constant, Iota
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.nn.axes import move_axis
+from rnncc.nn.reduction import reduce_keepdims
+
+
+def from_front(b: Build, index: SSAValue, size: Dim) -> SSAValue:
+    """Numbers of an axis of that size; those below 0 count from its end."""
+    below = b.compare("lt", index, b.full_like(index, 0))
+    return b.select(below, b.add(index, b.size(size, dtype_of(index))), index)
+
+
+def extremum_place(b: Build, x: SSAValue, kind: str, axis: int, last: bool = False) -> SSAValue:
+    """Where along an axis, which goes, the largest (`max`) or smallest (`min`) element stands.
+
+    Of equal ones the first place, or the last, as int64. NaN is an extremum, so that there always
+    is one.
+    """
+    here = b.compare("eq", x, reduce_keepdims(b, kind, x, [axis]))
+    if dtype_of(x) in FLOATS:
+        here = b.logical("or", here, b.compare("ne", x, x))
+    number = b.iota(dims_of(x), axis, "i32")
+    none = b.fill(-1, (), "i32") if last else b.size(dims_of(x)[axis], "i32")
+    place = b.reduce("max" if last else "min", b.select(here, number, none), [axis])
+    return b.cast(place, "i64")
+
+
+def ranks(b: Build, x: SSAValue, largest: bool) -> SSAValue:
+    """How many of the last axis' elements come before each, as i32: beyond it, or equal earlier.
+
+    NaN counts as larger than any number, as NumPy and PyTorch sort it.
+    """
+    dims = dims_of(x)
+    rank, size = len(dims), dims[-1]
+    wide = (*dims, size)
+    mine = b.broadcast(x, wide, range(rank))
+    other = b.broadcast(x, wide, [*range(rank - 1), rank])
+    beyond = b.compare("gt" if largest else "lt", other, mine)
+    equal = b.compare("eq", other, mine)
+    if dtype_of(x) in FLOATS:
+        nans = b.compare("ne", other, other), b.compare("ne", mine, mine)
+        farther, nearer = nans if largest else reversed(nans)
+        beyond = b.logical("or", beyond, b.logical("and", farther, b.logical_not(nearer)))
+        equal = b.logical("or", equal, b.logical("and", *nans))
+    earlier = b.compare("lt", b.iota(wide, rank, "i32"), b.iota(wide, rank - 1, "i32"))
+    equal = b.logical("and", equal, earlier)
+    return b.reduce("sum", b.cast(b.logical("or", beyond, equal), "i32"), [rank])
+
+
+def top_k(
+    b: Build, x: SSAValue, count: Dim | int, axis: int, largest: bool
+) -> tuple[SSAValue, SSAValue]:
+    """The largest `count` elements along an axis in order, or the smallest, and their places.
+
+    Of equal ones the earlier comes first; NaN counts as larger than any number. Compares each
+    element with each.
+    """
+    last = len(dims_of(x)) - 1
+    x = move_axis(b, x, axis, last)
+    *lead, size = dims_of(x)
+    wide, axes = (*lead, Dim.of(count), size), [*range(last), last + 1]
+    rank = b.broadcast(ranks(b, x, largest), wide, axes)
+    here = b.compare("eq", rank, b.iota(wide, last, "i32"))
+    number = b.iota(wide, last + 1, "i64")
+    places = b.reduce("sum", b.select(here, number, b.full_like(number, 0)), [last + 1])
+    if not lead:
+        return b.gather(x, places, 0), places
+    chosen = b.select(here, b.broadcast(x, wide, axes), b.fill(0, (), dtype_of(x)))
+    values = b.reduce("sum", chosen, [last + 1])
+    return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
+
+
+def flat_places(b: Build, places: Sequence[SSAValue], dims: Sequence[int]) -> SSAValue:
+    """The numbers of elements in a flat tensor, by their int64 places along axes of size `dims`.
+
+    Where one is outside of its axis the number is -1, which is an error of a gather.
+    """
+    total = outside = None
+    for axis, (place, size) in enumerate(zip(places, dims, strict=True)):
+        part = b.mul(place, b.fill(prod(dims[axis + 1 :]), (), "i64"))
+        total = part if total is None else b.add(total, part)
+        if isinstance(place.owner, (Iota, Constant)):
+            continue  # within it
+        below = b.compare("lt", place, b.fill(0, (), "i64"))
+        beyond = b.logical("or", below, b.compare("ge", place, b.fill(size, (), "i64")))
+        outside = beyond if outside is None else b.logical("or", outside, beyond)
+    assert total is not None, "a tensor without axes has one element"
+    return total if outside is None else b.select(outside, b.fill(-1, (), "i64"), total)
+
+
+def gather_elements(b: Build, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
+    """y[i, j] = x[index[i, j], j] along axis 0, and so on; x of known sizes, y like index."""
+    dims, shape = [int(d) for d in dims_of(x)], dims_of(index)
+    places = [b.iota(shape, other, "i64") for other in range(len(dims))]
+    places[axis] = b.cast(index, "i64")
+    return b.gather(b.reshape(x, (prod(dims),)), flat_places(b, places, dims), 0)
+
+
+def one_hot(b: Build, index: SSAValue, depth: Dim, axis: int) -> SSAValue:
+    """Whether a place along a new axis of that depth is what the index says, as bools."""
+    dims = dims_of(index)
+    wide = (*dims[:axis], depth, *dims[axis:])
+    at = b.broadcast(index, wide, [a for a in range(len(wide)) if a != axis])
+    return b.compare("eq", at, b.iota(wide, axis, dtype_of(index)))
+
+
+def triangle(b: Build, x: SSAValue, shift: int, upper: bool) -> SSAValue:
+    """The upper or lower triangle of x's last two axes from a diagonal on, zeros elsewhere."""
+    dims = dims_of(x)
+    row, column = (b.iota(dims, len(dims) - k, "i32") for k in (2, 1))
+    kind, edge = "ge" if upper else "le", b.fill(shift, (), "i32")
+    inside = b.compare(kind, b.sub(column, row), edge)
+    if dtype_of(x) == "i1":
+        return b.logical("and", inside, x)
+    return b.select(inside, x, b.fill(0, (), dtype_of(x)))

@@ -1,0 +1,47 @@
+"""Products of matrices, vectors and stacks of them."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of, shape_text
+
+
+def matmul(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+    """x y over the last two axes, the leading ones broadcast: NumPy's matmul.
+
+    A vector is a row on the left and a column on the right, which goes from the result.
+
+    Raises:
+        ValueError: an operand has no axes, or the leading ones do not broadcast.
+    """
+    left, right = dims_of(x), dims_of(y)
+    if not left or not right:
+        raise ValueError("multiplies a scalar")
+    x = b.reshape(x, (1, *left)) if len(left) == 1 else x
+    y = b.reshape(y, (*right, 1)) if len(right) == 1 else y
+    product = _of_stacks(b, x, y)
+    dims = list(dims_of(product))
+    if len(right) == 1:
+        del dims[-1]
+    if len(left) == 1:
+        del dims[-1 if len(right) == 1 else -2]
+    return b.reshape(product, dims)
+
+
+def _of_stacks(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+    left, right = dims_of(x), dims_of(y)
+    if all(d == 1 for d in right[:-2]) and len(left) >= len(right):
+        return b.matmul(x, b.reshape(y, right[-2:]))
+    rank = max(len(left), len(right))
+    wide = [[Dim.of(1)] * (rank - len(d)) + list(d) for d in (left, right)]
+    lead = list[Dim]()
+    for p, q in zip(wide[0][:-2], wide[1][:-2], strict=True):
+        if p != q and p != 1 and q != 1:
+            raise ValueError(f"multiplies {shape_text(left)} by {shape_text(right)}")
+        lead.append(q if p == 1 else p)
+    x = b.broadcast(x, (*lead, *left[-2:]), range(rank - len(left), rank))
+    y = b.broadcast(y, (*lead, *right[-2:]), range(rank - len(right), rank))
+    return b.matmul(x, y)

@@ -1,0 +1,99 @@
+"""Softmax and normalisation."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import product
+from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import plus, reciprocal
+from rnncc.nn.axes import by_channel, kept_dims
+from rnncc.nn.reduction import (
+    centre,
+    count,
+    mean,
+    reduce_keepdims,
+    root_of_squares,
+    total,
+)
+
+
+def softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
+    """exp(x - max x) / sum exp(x - max x) along one axis; a row of -inf alone gives NaN."""
+    exps = b.exp(b.sub(x, reduce_keepdims(b, "max", x, [axis])))
+    return b.div(exps, reduce_keepdims(b, "sum", exps, [axis]))
+
+
+def log_softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
+    """x - max x - ln sum exp(x - max x) along one axis.
+
+    The maximum cancels out of the sum, so that no gradient needs to go through it.
+    """
+    centred = b.sub(x, b.stop_gradient(reduce_keepdims(b, "max", x, [axis])))
+    return b.sub(centred, b.log(reduce_keepdims(b, "sum", b.exp(centred), [axis])))
+
+
+def layer_norm(
+    b: Build,
+    x: SSAValue,
+    scale: SSAValue | None,
+    bias: SSAValue | None,
+    axis: int,
+    epsilon: float,
+) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """Normalise over the axes from one on: y = (x - mean) / std * scale + bias.
+
+    Args:
+        scale, bias: of a shape that broadcasts against x; None for 1 and 0.
+    Returns:
+        y like x; mean and std = sqrt(var + epsilon) like x with size 1 along these axes. The
+        variance is the biased one.
+    """
+    dims = dims_of(x)
+    rows = b.reshape(x, (*dims[:axis], product(dims[axis:])))
+    average, centred = centre(b, rows, [axis])
+    squares = reduce_keepdims(b, "sum", b.mul(centred, centred), [axis])
+    variance = b.div(squares, count(b, rows, [axis]))
+    std = b.sqrt(plus(b, variance, epsilon))
+    y = b.reshape(b.div(centred, std), dims)
+    y = y if scale is None else b.mul(y, scale)
+    y = y if bias is None else b.add(y, bias)
+    kept = kept_dims(x, range(axis, len(dims)))
+    return y, b.reshape(average, kept), b.reshape(std, kept)
+
+
+def rms_norm(b: Build, x: SSAValue, scale: SSAValue | None, axis: int, epsilon: float) -> SSAValue:
+    """X / √(mean of x² + epsilon) · scale over the axes from one on (Zhang and Sennrich, 2019)."""
+    axes = range(axis, len(dims_of(x)))
+    root = b.sqrt(plus(b, mean(b, b.mul(x, x), axes), epsilon))
+    y = b.div(x, b.reshape(root, kept_dims(x, axes)))
+    return y if scale is None else b.mul(y, scale)
+
+
+def batch_norm(
+    b: Build,
+    x: SSAValue,
+    average: SSAValue,
+    variance: SSAValue,
+    scale: SSAValue | None,
+    bias: SSAValue | None,
+    epsilon: float,
+) -> SSAValue:
+    """(x - average) · (scale / √(variance + epsilon)) + bias, each [C] along axis 1 of x.
+
+    The average is subtracted first: folded into the bias it would cost digits where it is large
+    beside the deviation.
+    """
+    std = b.sqrt(plus(b, variance, epsilon))
+    factor = reciprocal(b, std) if scale is None else b.div(scale, std)
+    y = b.mul(b.sub(x, by_channel(b, average, x)), by_channel(b, factor, x))
+    return y if bias is None else b.add(y, by_channel(b, bias, x))
+
+
+def lp_normalise(b: Build, x: SSAValue, p: int, axis: int) -> SSAValue:
+    """X / (Σ |x|^p)^(1/p) along an axis, p 1 or 2; zeros stay, and are flat."""
+    size = total(b, b.abs(x), [axis]) if p == 1 else root_of_squares(b, x, [axis])
+    size = b.reshape(size, kept_dims(x, [axis]))
+    none = b.compare("eq", size, b.full_like(size, 0.0))
+    return b.div(x, b.select(none, b.full_like(size, 1.0), size))

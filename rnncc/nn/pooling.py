@@ -1,0 +1,119 @@
+"""Pooling: the largest element, mean or norm of each window of x [N, C, size of each axis...]."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import power
+from rnncc.nn.convolution import Window
+from rnncc.nn.indexing import extremum_place
+from rnncc.nn.reduction import mean
+
+
+def max_pool(b: Build, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
+    """The largest element of each window; equal ones share its gradient.
+
+    Raises:
+        ValueError: as of `Window.count`, here and in all functions of this module.
+    """
+    return b.reduce("max", *_windowed(b, x, windows, -math.inf))
+
+
+def max_places(b: Build, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
+    """Where the largest element of each window stands in its channel, the first of equals.
+
+    Returns:
+        Numbers of elements of a flat channel, int64; the axes of space have known sizes.
+    """
+    sizes = dims_of(x)[2:]
+    rank, count = len(sizes), math.prod(int(d) for d in sizes)
+    flat, taps = _windowed(b, x, windows, -math.inf)
+    front = [axis for axis in range(2 + 2 * rank) if axis not in taps]
+    flat = b.transpose(flat, [*front, *taps])
+    flat = b.reshape(flat, (*dims_of(flat)[: 2 + rank], math.prod(w.taps for w in windows)))
+    place = extremum_place(b, flat, "max", 2 + rank)
+    number = b.reshape(b.iota([count], 0, "i64"), (1, 1, *sizes))
+    numbers = b.transpose(_windowed(b, number, windows, 0)[0], [*front, *taps])
+    numbers = b.reshape(numbers, (1, 1, *dims_of(flat)[2:]))
+    here = b.compare(
+        "eq", b.iota(dims_of(flat), 2 + rank, "i64"), b.reshape(place, (*dims_of(place), 1))
+    )
+    return b.reduce("sum", b.select(here, numbers, b.fill(0, (), "i64")), [2 + rank])
+
+
+def average_pool(
+    b: Build, x: SSAValue, windows: Sequence[Window], counts_pads: bool, count: int | None = None
+) -> SSAValue:
+    """The mean of each window: of its elements within x, or with `counts_pads` of the pads too.
+
+    What a last window has behind the pads never counts; `count` is divided by in any case.
+    """
+    sums = b.reduce("sum", *_windowed(b, x, windows, 0.0))
+    if count is not None:
+        return b.div(sums, b.full_like(sums, count))
+    return b.div(sums, _counts(b, dims_of(x)[2:], windows, float(counts_pads)))
+
+
+def lp_pool(b: Build, x: SSAValue, windows: Sequence[Window], p: int) -> SSAValue:
+    """(Σ |x|^p)^(1/p) of each window."""
+    held, taps = _windowed(b, x, windows, 0.0)
+    return power(b, b.reduce("sum", power(b, b.abs(held), p), taps), 1 / p)
+
+
+def adaptive_pool(b: Build, kind: str, x: SSAValue, sizes: Sequence[int | None]) -> SSAValue:
+    """The `mean` or `max` of so many parts of each axis; None leaves an axis as it is.
+
+    Part i of n of an axis of size s goes from ⌊i·s / n⌋ up to ⌈(i + 1)·s / n⌉.
+
+    Raises:
+        ValueError: an open size is to have other parts than one, or a number that divides it.
+    """
+    for axis, count in enumerate(sizes, 2):
+        x = x if count is None else _in_parts(b, kind, x, axis, count)
+    return x
+
+
+def _in_parts(b: Build, kind: str, x: SSAValue, axis: int, count: int) -> SSAValue:
+    dims = dims_of(x)
+    size, whole = dims[axis], dims[axis].divide(count)
+    if whole is not None:
+        parts = b.reshape(x, (*dims[:axis], count, whole, *dims[axis + 1 :]))
+        return _pooled(b, kind, parts, axis + 1)
+    if not size.is_static:
+        raise ValueError(f"{count} parts of an axis of {size}, of which there is no formula")
+    edges = [(i * int(size) // count, -(-(i + 1) * int(size) // count)) for i in range(count)]
+    rows = [_pooled(b, kind, b.slice(x, axis, low, high - low), axis) for low, high in edges]
+    wide = (*dims[:axis], 1, *dims[axis + 1 :])
+    return b.concat([b.reshape(row, wide) for row in rows], axis)
+
+
+def _pooled(b: Build, kind: str, x: SSAValue, axis: int) -> SSAValue:
+    return mean(b, x, [axis]) if kind == "mean" else b.reduce(kind, x, [axis])
+
+
+def _windowed(
+    b: Build, x: SSAValue, windows: Sequence[Window], value: float
+) -> tuple[SSAValue, list[int]]:
+    """Windows of each axis of space of x, and the axes of their taps; `value` stands around x."""
+    taps = list[int]()
+    for i, window in enumerate(windows):
+        at = 2 + 2 * i  # each axis before has become two
+        x = window.along(b, x, at, value)
+        taps.append(at + 1)
+    return x, taps
+
+
+def _counts(b: Build, sizes: Sequence[Dim], windows: Sequence[Window], of_pads: float) -> SSAValue:
+    """How many elements each window has, of a shape that broadcasts: the product along axes."""
+    counts, rank = b.fill(1.0, ()), len(windows)
+    for axis, (size, window) in enumerate(zip(sizes, windows, strict=True)):
+        ones = window.along(b, b.fill(1.0, (size,)), 0, of_pads, beyond=0.0)
+        line = b.reduce("sum", ones, [1])
+        counts = b.mul(counts, b.reshape(line, (*dims_of(line), *[1] * (rank - 1 - axis))))
+    return counts

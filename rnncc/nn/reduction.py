@@ -1,0 +1,122 @@
+"""Sums, means, products and norms along axes; running sums."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.build import Build, Values
+from rnncc.ir.dims import product
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.axes import kept_dims, move_axis
+
+
+def reduce_keepdims(b: Build, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """Reduce along axes that stay, with size 1."""
+    return b.reshape(b.reduce(kind, x, axes), kept_dims(x, axes))
+
+
+def count(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """How many elements each sum along some axes has, in x's type."""
+    size = product(dims_of(x)[axis] for axis in axes)
+    if size.is_static:
+        return b.fill(int(size), (), dtype_of(x))
+    return b.cast(b.size(size), dtype_of(x))
+
+
+def total(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """The sum; x itself over no axes."""
+    return b.reduce("sum", x, axes) if axes else x
+
+
+def mean(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """The mean of floats."""
+    return b.div(total(b, x, axes), count(b, x, axes))
+
+
+def centre(b: Build, x: SSAValue, axes: Sequence[int]) -> tuple[SSAValue, SSAValue]:
+    """The mean along axes that stay, and x without it."""
+    average = b.div(reduce_keepdims(b, "sum", x, axes), count(b, x, axes))
+    return average, b.sub(x, average)
+
+
+def largest(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """The largest element, of bools too; x itself over no axes."""
+    return _extremum(b, "max", x, axes)
+
+
+def smallest(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """The smallest element, of bools too; x itself over no axes."""
+    return _extremum(b, "min", x, axes)
+
+
+def _extremum(b: Build, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    if not axes:
+        return x
+    if dtype_of(x) != "i1":
+        return b.reduce(kind, x, axes)
+    counted = b.cast(x if kind == "max" else b.logical_not(x), "i32")
+    some = b.cast(b.reduce("sum", counted, axes), "i1")
+    return some if kind == "max" else b.logical_not(some)
+
+
+def multiplied(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """The product: a loop over the elements."""
+    dims = dims_of(x)
+    stay = [axis for axis in range(len(dims)) if axis not in axes]
+    rest = [dims[axis] for axis in stay]
+    rows = b.transpose(x, [*axes, *stay])
+    rows = b.reshape(rows, (product(dims[axis] for axis in axes), *rest))
+
+    def step(inner: Build, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        return [inner.mul(carry[0], row[0])], []
+
+    finals, _ = b.scan([], [b.fill(1, rest, dtype_of(x))], [rows], step)
+    return finals[0]
+
+
+def log_sum_exp(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """max + ln Σ e^(x - max); the maximum cancels out, so that no gradient goes through it."""
+    if not axes:
+        return x
+    most = b.reduce("max", x, axes)
+    infinite = b.compare("eq", b.abs(most), b.full_like(most, math.inf))
+    held = b.stop_gradient(b.select(infinite, b.full_like(most, 0.0), most))
+    centred = b.sub(x, b.reshape(held, kept_dims(x, axes)))
+    return b.add(b.log(total(b, b.exp(centred), axes)), held)
+
+
+def root_of_squares(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+    """√ Σ x², flat at 0, where the root itself has no slope."""
+    squares = total(b, b.mul(x, x), axes)
+    none = b.compare("eq", squares, b.full_like(squares, 0.0))
+    root = b.sqrt(b.select(none, b.full_like(squares, 1.0), squares))
+    return b.select(none, b.full_like(squares, 0.0), root)
+
+
+def cumulate(
+    b: Build,
+    x: SSAValue,
+    axis: int,
+    function: Callable[[Build, SSAValue, SSAValue], SSAValue] = Build.add,
+    start: float = 0,
+    exclusive: bool = False,
+    reverse: bool = False,
+) -> SSAValue:
+    """Running sums along an axis, or what another function makes of the total and each row.
+
+    Args:
+        start: the first total.
+        exclusive: whether a row's own value comes behind it.
+    """
+    rows = move_axis(b, x, axis, 0)
+
+    def step(inner: Build, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        total = function(inner, carry[0], row[0])
+        return [total], [carry[0] if exclusive else total]
+
+    first = b.fill(start, dims_of(rows)[1:], dtype_of(x))
+    _, (totals,) = b.scan([], [first], [rows], step, reverse=reverse)
+    return move_axis(b, totals, 0, axis)

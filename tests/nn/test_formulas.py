@@ -1,0 +1,224 @@
+"""Norms, reductions, choices, convolutions and pooling: values, slopes, edges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+import rnncc
+from rnncc.ir.build import Build
+from rnncc.ir.dims import Dim
+from rnncc.ir.interpreter import run
+from rnncc.nn import arithmetic, indexing, normalisation, pooling, reduction
+from rnncc.nn.convolution import Window, convolution, transposed_convolution
+from rnncc.passes.differentiate import differentiate
+from tests.passes.gradients import check_gradients
+from tests.strategies import make_inputs
+
+Array = np.ndarray[Any, Any]
+Formula = Callable[[Build, SSAValue], SSAValue]
+RNG = np.random.default_rng(3)
+X = RNG.standard_normal((2, 3, 4))
+IMAGE = RNG.standard_normal((2, 4, 5, 6))
+
+
+def values(formula: Formula, x: Array) -> Array:
+    """In float64."""
+    b = Build.net("m")
+    return run(b.finish({"y": formula(b, b.input("x", x.shape))}), {"x": x}, np.float64)["y"]
+
+
+def slopes(formula: Formula, x: Array) -> Array:
+    """By compiled code, in float32: of the sum of all results."""
+    b = Build.net("m")
+    y = formula(b, b.input("x", x.shape))
+    net = b.finish({"y": y})
+    inputs = {"x": x.astype(np.float32)}
+    ones = np.ones_like(rnncc.compile(net).run(inputs)["y"])
+    return rnncc.compile(differentiate(net, ["y"], ["x"])).run({**inputs, "grad:y": ones})["grad:x"]
+
+
+def channel(b: Build, numbers: Sequence[float]) -> SSAValue:
+    return b.constant(np.array(numbers, np.float32))
+
+
+def batch_norm(b: Build, x: SSAValue) -> SSAValue:
+    average, variance, scale, bias = (channel(b, [n, n, n]) for n in (0.5, 2.0, 3.0, -1.0))
+    return normalisation.batch_norm(b, x, average, variance, scale, bias, 1e-3)
+
+
+def centred(x: Array, axis: int | tuple[int, ...]) -> Array:
+    return x - x.mean(axis, keepdims=True)
+
+
+SMOOTH: dict[str, tuple[Formula, Callable[[Array], Array]]] = {
+    "softmax": (
+        lambda b, x: normalisation.softmax(b, x, 1),
+        lambda x: np.exp(x) / np.exp(x).sum(1, keepdims=True),
+    ),
+    "log softmax": (
+        lambda b, x: normalisation.log_softmax(b, x, 2),
+        lambda x: x - np.log(np.exp(x).sum(2, keepdims=True)),
+    ),
+    "layer norm": (
+        lambda b, x: normalisation.layer_norm(b, x, None, None, 1, 1e-3)[0],
+        lambda x: centred(x, (1, 2)) / np.sqrt(x.var((1, 2), keepdims=True) + 1e-3),
+    ),
+    "rms norm": (
+        lambda b, x: normalisation.rms_norm(b, x, None, 2, 1e-3),
+        lambda x: x / np.sqrt((x * x).mean(2, keepdims=True) + 1e-3),
+    ),
+    "batch norm": (batch_norm, lambda x: (x - 0.5) / np.sqrt(2.001) * 3 - 1),
+    "norm 1": (
+        lambda b, x: normalisation.lp_normalise(b, x, 1, 1),
+        lambda x: x / abs(x).sum(1, keepdims=True),
+    ),
+    "norm 2": (
+        lambda b, x: normalisation.lp_normalise(b, x, 2, 1),
+        lambda x: x / np.sqrt((x * x).sum(1, keepdims=True)),
+    ),
+    "mean": (lambda b, x: reduction.mean(b, x, [0, 2]), lambda x: x.mean((0, 2))),
+    "product": (lambda b, x: reduction.multiplied(b, x, [1]), lambda x: x.prod(1)),
+    "log sum exp": (
+        lambda b, x: reduction.log_sum_exp(b, x, [0, 1]),
+        lambda x: np.log(np.exp(x).sum((0, 1))),
+    ),
+    "running sum": (
+        lambda b, x: reduction.cumulate(b, x, 1, exclusive=True, reverse=True),
+        lambda x: x[:, ::-1].cumsum(1)[:, ::-1] - x,
+    ),
+    "whole power": (lambda b, x: arithmetic.power(b, x, 5), lambda x: x**5),
+    "largest two": (
+        lambda b, x: indexing.top_k(b, x, 2, 1, True)[0],
+        lambda x: -np.sort(-x, 1)[:, :2],
+    ),
+    "sorted vector": (
+        lambda b, x: indexing.top_k(b, b.reshape(x, [24]), 24, 0, False)[0],
+        lambda x: np.sort(x, None),
+    ),
+    "triangle": (lambda b, x: indexing.triangle(b, x, 1, True), lambda x: np.triu(x, 1)),
+}
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_values_and_gradients(name: str) -> None:
+    formula, numpy = SMOOTH[name]
+    np.testing.assert_allclose(values(formula, X), numpy(X), 1e-6, 1e-9)
+    b = Build.net("m")
+    check_gradients(b.finish({"y": formula(b, b.input("x", X.shape))}), {})
+
+
+def test_batch_norm_of_a_large_average_keeps_its_digits() -> None:
+    """Folded into the bias, an average of 10⁵ deviations costs the last five digits."""
+    b = Build.net("m")
+    average, variance = channel(b, [1e4]), channel(b, [0.01])
+    y = normalisation.batch_norm(b, b.input("x", [3, 1]), average, variance, None, None, 0.0)
+    x = np.array([[1e4], [1e4 + 0.125], [1e4 - 0.25]], np.float32)
+    got = rnncc.compile(b.finish({"y": y})).run({"x": x})["y"]
+    np.testing.assert_allclose(got, [[0], [1.25], [-2.5]], 1e-6)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_zeros_have_a_norm_without_a_slope(p: int) -> None:
+    zeros = np.zeros((2, 3))
+    assert not slopes(lambda b, x: normalisation.lp_normalise(b, x, p, 1), zeros)[:, :0].any()
+    assert np.isfinite(slopes(lambda b, x: normalisation.lp_normalise(b, x, p, 1), zeros)).all()
+    np.testing.assert_array_equal(
+        slopes(lambda b, x: reduction.root_of_squares(b, x, [1]), zeros), zeros
+    )
+
+
+def test_extreme_sums_of_exponentials() -> None:
+    x = np.array([[1e4, 1e4], [-1e4, -1e4], [-np.inf, -np.inf], [np.inf, 0]], np.float32)
+    got = values(lambda b, x: reduction.log_sum_exp(b, x, [1]), x)
+    np.testing.assert_allclose(got, [1e4 + np.log(2), -1e4 + np.log(2), -np.inf, np.inf])
+
+
+@pytest.mark.parametrize(
+    ("kind", "last", "places"),
+    [("max", False, [1, 0, 0]), ("max", True, [2, 2, 2]), ("min", False, [0, 0, 0])],
+)
+def test_places_of_equal_elements_and_nan(kind: str, last: bool, places: list[int]) -> None:
+    x = np.array([[1, 3, 3], [np.nan, 5, np.nan], [2, 2, 2]])
+    found = values(lambda b, v: indexing.extremum_place(b, v, kind, 1, last), x)
+    np.testing.assert_array_equal(found, places)
+
+
+def test_signs() -> None:
+    x = np.array([-7.0, -0.0, 0.0, 7.0, np.nan])
+    np.testing.assert_array_equal(values(arithmetic.sign, x), [-1, 0, 0, 1, 0])
+    flat = slopes(lambda b, x: b.mul(arithmetic.sign(b, x), x), x[:4])
+    np.testing.assert_array_equal(flat, [-1, 0, 0, 1])
+
+
+@pytest.mark.parametrize("divisor", [3.0, -3.0])
+def test_remainders_have_the_sign_of_the_divisor(divisor: float) -> None:
+    x = np.array([-7.0, -6.0, 0.0, 7.5])
+    got = values(lambda b, x: arithmetic.modulo(b, x, b.full_like(x, divisor)), x)
+    np.testing.assert_array_equal(got, np.mod(x, divisor))
+
+
+def test_gather_by_places() -> None:
+    b = Build.net("m")
+    x, index = b.input("x", [2, 3]), b.input("index", [2, 2], "i64")
+    program = b.finish({"y": indexing.gather_elements(b, x, index, 1)})
+    array, at = RNG.standard_normal((2, 3)), np.array([[2, 0], [1, 1]])
+    got = run(program, {"x": array, "index": at}, np.float64)["y"]
+    np.testing.assert_array_equal(got, np.take_along_axis(array, at, 1))
+    with pytest.raises(ValueError, match="an index outside"):
+        run(program, {"x": array, "index": np.array([[0, 3], [0, 0]])}, np.float64)
+
+
+def test_a_transposed_convolution_is_the_gradient_of_a_convolution() -> None:
+    windows = [Window(3, 2, 1, (1, 0)), Window(2, 1, 2, (0, 1))]
+    b = Build.net("m")
+    x, w = b.input("x", IMAGE.shape), b.input("w", [6, 2, 3, 2])
+    y = convolution(b, x, w, None, windows, groups=2)
+    program = b.finish({"y": y})
+    check_gradients(program, {})
+    sizes, arrays = make_inputs(program, {})
+    both = differentiate(program, ["y"], ["x"])
+    outside = RNG.standard_normal(run(program, arrays, np.float64)["y"].shape)
+    want = run(both, {**arrays, "grad:y": outside}, np.float64, sizes)["grad:x"]
+    b = Build.net("t")
+    dy, w = b.input("dy", outside.shape), b.input("w", [6, 2, 3, 2])
+    cut = [(Dim.of(5), 1), (Dim.of(6), 0)]
+    net = b.finish({"x": transposed_convolution(b, dy, w, None, windows, cut, groups=2)})
+    got = run(net, {"dy": outside, "w": arrays["w"]}, np.float64)["x"]
+    np.testing.assert_allclose(got, want, 1e-9, 1e-12)
+
+
+POOLS: dict[str, Formula] = {
+    "largest": lambda b, x: pooling.max_pool(b, x, [Window(2, 2), Window(3, 1, 1, (1, 1))]),
+    "mean": lambda b, x: pooling.average_pool(b, x, [Window(2), Window(3, 2, 1, (1, 1))], False),
+    "norm": lambda b, x: pooling.lp_pool(b, x, [Window(2), Window(2, 2)], 3),
+    "parts": lambda b, x: pooling.adaptive_pool(b, "mean", x, [3, 2]),
+    "largest of parts": lambda b, x: pooling.adaptive_pool(b, "max", x, [None, 4]),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_gradients_of_pools(name: str) -> None:
+    b = Build.net("m")
+    check_gradients(b.finish({"y": POOLS[name](b, b.input("x", IMAGE.shape))}), {})
+
+
+def test_windows_that_reach_beyond_the_pads() -> None:
+    """The last window begins on the data; what it has beyond the pads is no element."""
+    window = Window(3, 2, 1, (1, 1), rounds_up=True)
+    assert window.count(Dim.of(6)) == 4
+    ones = np.ones((1, 1, 6))
+    means = values(lambda b, x: pooling.average_pool(b, x, [window], True), ones)
+    np.testing.assert_allclose(means, [[[2 / 3, 1, 1, 1 / 2]]])
+    with pytest.raises(ValueError, match="rounded up"):
+        window.count(Dim.of("T"))
+
+
+def test_windows_of_an_open_size() -> None:
+    assert Window(3, 2).count(Dim.of("T") * 2 + 1) == Dim.of("T")
+    with pytest.raises(ValueError, match="no formula"):
+        Window(3, 2).count(Dim.of("T"))

@@ -1,0 +1,117 @@
+"""Convolutions and pooling over several axes: results and gradients equal PyTorch's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rnncc import CompileError
+from tests.torch.cells import F, nn, torch
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+Operator = Callable[[Any, Any], Any]
+
+OPERATORS: dict[str, Operator] = {
+    "one axis": lambda x, w: F.conv1d(x[:, :, 0], w[:, :, 0], w[:, 0, 0, 0], 2, 1),
+    "two axes": lambda x, w: F.conv2d(x, w, w[:, 0, 0, 0], (2, 1), (1, 0), (1, 2)),
+    "one number for both": lambda x, w: F.conv2d(x, w, stride=2, padding=2, dilation=2),
+    "the same size": lambda x, w: F.conv2d(x, w[..., :2], padding="same"),
+    "without a batch": lambda x, w: F.conv2d(x[0], w, padding="valid"),
+    "three axes": lambda x, w: F.conv3d(x[None], w[None, :2, :1], padding=1),
+    "groups": lambda x, w: F.conv2d(x, w[:, :2], groups=2),
+    "depthwise": lambda x, w: F.conv2d(x, w[:4, :1], groups=4, padding=1),
+    "transposed": lambda x, w: F.conv_transpose2d(x, w[:4], w[0, :, 0, 0], (2, 3), 1, (1, 0)),
+    "transposed, one axis": lambda x, w: F.conv_transpose1d(
+        x[:, :, 1], w[:4, :, 1], stride=2, dilation=2
+    ),
+    "transposed, groups": lambda x, w: F.conv_transpose2d(x, w[:4, :3], groups=2, padding=1),
+    "max pool": lambda x, w: F.max_pool2d(x, 2),
+    "max pool that overlaps": lambda x, w: F.max_pool2d(x, (3, 2), (2, 1), (1, 1), 1),
+    "max pool of dilated windows": lambda x, w: F.max_pool2d(x, 2, 1, dilation=2, ceil_mode=True),
+    "max pool of one axis": lambda x, w: F.max_pool1d(x[:, :, 0], 3, 2, ceil_mode=True),
+    "places of the largest": lambda x, w: F.max_pool2d(x, 3, 2, 1, return_indices=True)[1],
+    "mean pool": lambda x, w: F.avg_pool2d(x, 2),
+    "mean pool with pads": lambda x, w: F.avg_pool2d(x, 3, 2, 1, ceil_mode=True),
+    "mean pool without pads": lambda x, w: F.avg_pool2d(x, 3, 2, 1, count_include_pad=False),
+    "mean pool with a divisor": lambda x, w: F.avg_pool2d(x, 2, divisor_override=3),
+    "mean pool of one axis": lambda x, w: F.avg_pool1d(x[:, :, 0], 3, 1, 1),
+    "mean of all": lambda x, w: F.adaptive_avg_pool2d(x, 1),
+    "means of parts": lambda x, w: F.adaptive_avg_pool2d(x, (3, 2)),
+    "means of parts that overlap": lambda x, w: F.adaptive_avg_pool2d(x, (4, None)),
+    "means of parts of one axis": lambda x, w: F.adaptive_avg_pool1d(x[:, :, 0], 4),
+    "largest of parts": lambda x, w: F.adaptive_max_pool2d(x, (2, 4)),
+    "largest of parts of one axis": lambda x, w: F.adaptive_max_pool1d(x[0, :, 0], 2),
+}
+
+
+class All(nn.Module):
+    def forward(self, x: Any, w: Any) -> Any:
+        return [operator(x, w) for operator in OPERATORS.values()]
+
+
+def outputs_and_gradients(run: Any) -> tuple[list[Any], list[Any]]:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 4, 6, 7, generator=generator, requires_grad=True)
+    w = torch.randn(6, 4, 3, 3, generator=generator, requires_grad=True)
+    results, gradients = run(x, w), list[Any]()
+    for result in results:
+        found: Any = (None, None)
+        if result.requires_grad:
+            weights = torch.linspace(-1, 1, result.numel()).view(result.shape)
+            found = torch.autograd.grad(result, (x, w), weights, True, allow_unused=True)
+        pairs = zip(found, (x, w), strict=True)
+        gradients.append([torch.zeros_like(of) if g is None else g for g, of in pairs])
+    return results, gradients
+
+
+def test_operators() -> None:
+    compiled = rt.compile(All(), (torch.ones(2, 4, 6, 7), torch.ones(6, 4, 3, 3)), train=True)
+    ours, theirs = (outputs_and_gradients(net) for net in (compiled, All()))
+    for number, name in enumerate(OPERATORS):
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(
+                one[number], other[number], rtol=1e-4, atol=3e-5, msg=lambda m, n=name: f"{n}: {m}"
+            )
+
+
+def test_open_sizes() -> None:
+    """A batch and a height of any size, among them where a pool halves the height."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = nn.Conv2d(3, 4, 3, padding=1)
+            self.back = nn.ConvTranspose2d(4, 2, 2, stride=2)
+
+        def forward(self, x: Any) -> Any:
+            y = torch.relu(self.conv(x))
+            return self.back(y), F.avg_pool2d(y, (1, 2)), F.adaptive_avg_pool2d(y, 1)
+
+    n, h = torch.export.Dim("n"), torch.export.Dim("h")
+    net = Net()
+    compiled = rt.compile(net, (torch.ones(2, 3, 5, 8),), dynamic_shapes={"x": {0: n, 2: h}})
+    x = torch.randn(3, 3, 7, 8)
+    for one, other in zip(compiled(x), net(x), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=3e-5)
+
+
+REFUSED: dict[str, Operator] = {
+    "a transposed convolution with 1025 taps": lambda x, w: F.conv_transpose1d(
+        x[:, :, 0, :1], x.new_zeros(4, 1, 1025)
+    ),
+    "places of an adaptive pool": lambda x, w: F.adaptive_max_pool2d(x, 2, return_indices=True)[1],
+    "pooling of i64": lambda x, w: F.max_pool2d(x.long(), 2),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message: str) -> None:
+    class One(nn.Module):
+        def forward(self, x: Any, w: Any) -> Any:
+            return REFUSED[message](x, w)
+
+    with pytest.raises(CompileError, match=rf"test_spatial.py:\d+: .*{message}"):
+        rt.compile(One(), (torch.ones(2, 4, 6, 7), torch.ones(6, 4, 3, 3)))
