@@ -98,7 +98,7 @@ def build(
     init: Source | None = None,
     out: str | Path = ".",
     name: str | None = None,
-    products: Iterable[str] = ("so", "h", "py"),
+    products: Iterable[str] | None = None,
     max_input: int | str | None = None,
     **options: Any,
 ) -> Artifacts:
@@ -108,12 +108,14 @@ def build(
         net, init, options: as for `compile`, train=True among them.
         out: the folder to write into; made if need be.
         name: NAME; without it the file's stem.
-        products: which files, among so, h, py, o, a, pc, cmake.
+        products: which files, among so, h, py, o, a, pc, cmake; so, h and py without it. With
+            target="reference" among c, h: the source of a library that any C compiler takes.
         max_input: as for `compile`.
 
     Raises:
         CompileError: as for `compile`; or no linker is found; or a file cannot be written.
     """
+    from rnncc.codegen import targets
     from rnncc.driver import compiling
     from rnncc.options import Options
     from rnncc.packaging.products import check_kinds, prepare, write_products
@@ -121,7 +123,8 @@ def build(
     with _limited(max_input):
         net, init = _read(net), _read(init)
         chosen = Options.of(net, {**options, "name": name})
-        kinds = check_kinds(products, chosen.name)
+        row = targets.row_of(chosen.target)
+        kinds = check_kinds(products, chosen.name, row.products, row.by_default)
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
     return write_products(compiled, Path(out), kinds)
 

@@ -27,14 +27,14 @@ from rnncc.commands.options import (
     settle,
     source_options,
 )
-from rnncc.packaging.products import DEFAULT_KINDS, KINDS
+from rnncc.packaging.products import KINDS
 
 if TYPE_CHECKING:
     from rnncc.options import Options
     from rnncc.packaging.compiled import Artifacts, Compiled
     from rnncc.sources import NetFile
 
-TEXTS = ("rnn", "kern", "llvm", "asm")
+TEXTS = ("rnn", "kern", "llvm", "asm", "c")
 EMITTED = (*TEXTS, "obj", "so")
 GC_THRESHOLD = 500_000
 """New objects before Python looks for garbage."""
@@ -107,6 +107,7 @@ def compile(
         _emit(net, init, out, emit, options)
         return
     before, started = time.process_time(), time.perf_counter()
+    from rnncc.codegen import targets
     from rnncc.commands.tables import working
     from rnncc.driver import compiling
     from rnncc.driver.trace import show, timed
@@ -114,7 +115,9 @@ def compile(
 
     imported = time.perf_counter()
     chosen = options_of(net, options)
-    kinds = check_kinds(["so"] if emit else _words(products) or DEFAULT_KINDS, chosen.name)
+    row = targets.row_of(chosen.target)
+    words = ["so"] if emit else _words(products) or None
+    kinds = check_kinds(words, chosen.name, row.products, row.by_default)
     if chosen.time_passes:
         show("start", before)  # Python itself and the command line
         show("imports", imported - started)
@@ -151,7 +154,7 @@ def _made_for(metadata: dict[str, Any]) -> str:
     text = f"cpu        {metadata['cpu']}, {metadata['target']}"
     if metadata["target"].startswith("x86_64") and not metadata["cpu"].startswith("x86-64"):
         text += " (--cpu x86-64-v3 or x86-64-v2 for others)"
-    elif not metadata["target"].startswith("x86_64") and metadata["cpu"] != "generic":
+    elif metadata["target"].startswith("aarch64") and metadata["cpu"] != "generic":
         text += " (--cpu generic for others)"
     return text
 

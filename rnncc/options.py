@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.target import TUNABLE
+from rnncc.codegen import targets
 from rnncc.errors import CompileError
 from rnncc.packaging.names import bad_library_name, library_name
 from rnncc.sizes import parse_bytes
@@ -60,7 +60,7 @@ class Options:
         precision: of the weights of products: fp32, bf16 or int8; inference alone has less.
         tune: measure a few settings of the code generator on this machine, at the sizes `plan_for`
             (else T = 100 and 1), and compile with the fastest; they are remembered.
-        tuning: such settings: fields that `rnncc.codegen.target.TUNABLE` lists.
+        tuning: such settings: knobs of the target's row in `rnncc.codegen.targets`.
     """
 
     name: str = "net"
@@ -107,7 +107,7 @@ class Options:
             values["dump_ir"] = Path(values["dump_ir"])
         _check_training(values)
         _check_precision(values)
-        check_tuning(values.get("tuning", {}))
+        check_tuning(values.get("tuning", {}), values.get("target"))
         if "state" in values:
             values["state"] = _state_of(values["state"], bool(values.get("train")))
         if "bind" in values:
@@ -167,11 +167,12 @@ def _check_precision(values: dict[str, Any]) -> None:
         raise CompileError("", what, "train without it, then compile the trained net with it")
 
 
-def check_tuning(settings: Mapping[str, Any]) -> None:
+def check_tuning(settings: Mapping[str, Any], target: str | None = None) -> None:
     """Raise `CompileError` for settings of the code generator that are none."""
+    knobs = targets.row_of(target).knobs
     for name, value in settings.items():
-        if name not in TUNABLE:
-            raise CompileError("", f"no setting is named {name}", ", ".join(TUNABLE))
+        if name not in knobs:
+            raise CompileError("", f"no setting is named {name}", ", ".join(knobs))
         if not isinstance(value, int) or value < 1:
             raise CompileError("", f"{name} {value!r} is not a number from 1 up")
 

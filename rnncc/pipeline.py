@@ -80,9 +80,9 @@ LOWERING = [
 
 CODE = [
     Step("describe", code.describe, "the library holds what wrappers need to know of it"),
-    Step("write-llvm", code.write_llvm, "kernels and entry points, for one machine"),
-    Step("llvm", code.optimise, "inlines, and cleans up what was written plainly"),
-    Step("machine-code", code.write_object, "registers and encodings are LLVM's"),
+    Step("write-code", code.write, "kernels and entry points, for one target"),
+    Step("optimise", code.optimise, "inlines, and cleans up what was written plainly"),
+    Step("machine-code", code.make_product, "registers and encodings are LLVM's"),
 ]
 
 

@@ -70,4 +70,4 @@ def text_of(net: Any, init: Any, options: Options, kind: str) -> str:
 
 def bytes_of(net: Any, init: Any, options: Options) -> bytes:
     """A net's object code."""
-    return compiling.compile_object(net, init, options).object_code
+    return compiling.compile_object(net, init, options).code

@@ -47,5 +47,5 @@ def pytest_collection_finish() -> None:
 def twice_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The hand-made model of tests/samples.py as a shared library."""
     path = tmp_path_factory.mktemp("twice") / "libtwice.so"
-    link_shared(samples.compiled().object_code, path, "twice", samples.TRIPLE)
+    link_shared(samples.compiled().code, path, "twice", samples.TRIPLE)
     return path

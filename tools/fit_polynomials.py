@@ -1,4 +1,4 @@
-"""Fits the coefficients of rnncc/codegen/math.py and prints them as Python tuples.
+"""Fits the coefficients of rnncc/codegen/llvm/math.py and prints them as Python tuples.
 
 Each table is a weighted minimax fit (Lawson's reweighted least squares), repeated once for every
 coefficient: after each fit one more is rounded to float32 and held, so that the later ones make up

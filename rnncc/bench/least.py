@@ -10,7 +10,7 @@ from rnncc.bench import nets
 from rnncc.bench.cases import Case
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.work import Phase, phases
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.library import Library
 from rnncc.options import Options
 

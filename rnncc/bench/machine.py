@@ -15,8 +15,8 @@ from typing import Any
 from rnncc_runtime.memory import Memory
 
 from rnncc.bench.probes import block_bytes, probes
-from rnncc.codegen.llvm import resolve_target
-from rnncc.codegen.target import Target
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.target import CpuTarget
 
 CACHES = {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}
 """Where the system tells nothing."""
@@ -133,7 +133,7 @@ def find_caches(cpu: int = 0) -> dict[str, int]:
 
 
 def _measure_core(
-    core: int, target: Target, sizes: Sequence[int], how: Measuring
+    core: int, target: CpuTarget, sizes: Sequence[int], how: Measuring
 ) -> tuple[dict[str, float], list[float]]:
     """Multiply-adds and reads of one core, by the thread that this runs in."""
     os.sched_setaffinity(0, {core})

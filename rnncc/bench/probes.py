@@ -14,9 +14,9 @@ from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen import llvm
-from rnncc.codegen.emit import FLOAT, I32, I64, POINTER, Emit, Pointer, Value, vector_type
-from rnncc.codegen.target import Target
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm import objects
+from rnncc.codegen.llvm.emit import FLOAT, I32, I64, POINTER, Emit, Pointer, Value, vector_type
 
 UNROLLED = 16
 """Vectors read in one turn."""
@@ -44,7 +44,7 @@ class Probes:
     arithmetic: dict[str, MultiplyAdds]
     read: Read
     there_and_back: Read
-    target: Target
+    target: CpuTarget
 
     def flops(self, dtype: str) -> int:
         """Of one turn."""
@@ -53,7 +53,7 @@ class Probes:
 
 
 @cache
-def probes(target: Target) -> Probes:
+def probes(target: CpuTarget) -> Probes:
     """The probes of this machine; those of precisions that it has instructions for."""
     module = ir.Module()
     offered = {"bf16": target.bf16_dot, "u8": target.byte_dot}
@@ -62,7 +62,7 @@ def probes(target: Target) -> Probes:
         _multiply_adds(module, target, dtype)
     _read(module, target, "read", (False,))
     _read(module, target, "there_and_back", (False, True))
-    engine = llvm.load(llvm.optimise(str(module), target, jit=True))
+    engine = objects.load(objects.optimise(str(module), target, jit=True))
 
     def function(name: str, count: int) -> Any:
         kind = ctypes.CFUNCTYPE(ctypes.c_float, *[ctypes.c_int64] * count)
@@ -74,17 +74,17 @@ def probes(target: Target) -> Probes:
     return Probes(arithmetic, function("read", 3), function("there_and_back", 3), target)
 
 
-def block_bytes(target: Target) -> int:
+def block_bytes(target: CpuTarget) -> int:
     """What `read` reads in one turn."""
     return 4 * UNROLLED * target.lanes
 
 
-def _chains(target: Target) -> int:
+def _chains(target: CpuTarget) -> int:
     """Independent multiply-adds: more than latency asks for, and all in registers."""
     return 24 if target.registers >= 32 else 12
 
 
-def _begin(module: ir.Module, name: str, count: int, target: Target) -> Emit:
+def _begin(module: ir.Module, name: str, count: int, target: CpuTarget) -> Emit:
     """A function of so many i64 that gives a float: the sum of all that it computed."""
     kind = ir.FunctionType(FLOAT, [I64] * count)
     return Emit.begin(ir.Function(module, kind, name), target, [])
@@ -101,7 +101,7 @@ def _end(emit: Emit, values: Sequence[Value]) -> None:
     b.ret(first)
 
 
-def _multiply_adds(module: ir.Module, target: Target, dtype: str) -> None:
+def _multiply_adds(module: ir.Module, target: CpuTarget, dtype: str) -> None:
     """Independent chains of multiply-adds, all in registers."""
     emit = _begin(module, f"arithmetic_{dtype}", 1, target)
     b, vector = emit.b, emit.vector
@@ -122,7 +122,7 @@ def _multiply_adds(module: ir.Module, target: Target, dtype: str) -> None:
     _end(emit, [b.bitcast(total, vector.type) for total in sums])
 
 
-def _dot(module: ir.Module, target: Target, dtype: str) -> ir.Function:
+def _dot(module: ir.Module, target: CpuTarget, dtype: str) -> ir.Function:
     """The instruction as a function of a sum and of two vectors of 32-bit words."""
     words = vector_type(I32, target.lanes)
     total = words if dtype == "u8" else vector_type(FLOAT, target.lanes)
@@ -130,7 +130,7 @@ def _dot(module: ir.Module, target: Target, dtype: str) -> ir.Function:
     return ir.Function(module, kind, f"llvm.x86.{DOTS[dtype][0]}.{32 * target.lanes}")
 
 
-def _read(module: ir.Module, target: Target, name: str, backwards: tuple[bool, ...]) -> None:
+def _read(module: ir.Module, target: CpuTarget, name: str, backwards: tuple[bool, ...]) -> None:
     """Sums up a block: one instruction a vector, with the load in it."""
     emit = _begin(module, name, 3, target)
     b, lanes = emit.b, target.lanes

@@ -13,9 +13,9 @@ from math import prod
 from llvmlite import ir
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 
-from rnncc.codegen.cpu.region import RegionCode
-from rnncc.codegen.emit import I64, VALUE, Emit, Value, vector_type
-from rnncc.codegen.target import Target
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm.emit import I64, VALUE, Emit, Value, vector_type
+from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -59,7 +59,7 @@ class Phase:
         return sum(self.flops.values())
 
 
-def phases(program: KernelProgram, sizes: Sizes, target: Target) -> list[Phase]:
+def phases(program: KernelProgram, sizes: Sizes, target: CpuTarget) -> list[Phase]:
     """The phases of a program, in order; those that never run are left out."""
     walk = _Walk(target)
     walk.block(program.func.body.block, 1, False, dict(sizes))
@@ -84,7 +84,7 @@ def product_flops(found: Sequence[Phase]) -> int:
 
 
 class _Walk:
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: CpuTarget) -> None:
         self.target = target
         self.found: list[Phase] = []
         self._vectors: dict[Operation, int] = {}
@@ -118,7 +118,7 @@ class _Walk:
         return 0
 
 
-def instructions(body: Block, target: Target) -> int:
+def instructions(body: Block, target: CpuTarget) -> int:
     """How many arithmetic instructions the code of a kernel's body has."""
     values = [VALUE[dtype_of(argument)] for argument in body.args]
     types = [vector_type(value, target.lanes) for value in values]

@@ -1,70 +1,113 @@
-"""What the lowering and the code generator need to know of a machine."""
+"""What a target is: what lowering, packaging and the driver ask of it (docs/adding-a-target.md).
+
+A target is a folder beside this file and a row of `rnncc.codegen.targets`; nothing else names it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
-TUNABLE = ("cache", "vectors", "chains")
-"""Fields that change how fast code is, and no bit of its results."""
+if TYPE_CHECKING:
+    from rnncc.ir.library import Library
 
-
-def architecture_of(triple: str) -> str:
-    """The first word of a triple, arm64 being another name of aarch64."""
-    name = triple.split("-")[0]
-    return "aarch64" if name == "arm64" else name
+Forms = Mapping[str, Callable[[], str | bytes]]
+"""The forms of a library's code, each made when it is asked for: first a text, such as `llvm`."""
 
 
 @dataclass(frozen=True)
-class Target:
-    """A machine to generate code for.
+class Code:
+    """A library as a target has written it.
 
     Attributes:
-        triple, cpu, features: as LLVM names them.
-        lanes: float32 elements of a vector register.
-        registers: vector registers.
-        fma: whether it multiplies and adds in one rounding.
-        byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
-        bf16_dot: whether it adds two products of bf16 to a sum in one instruction.
-        cache: bytes of the cache next to the core that intermediate results should stay in.
-        vectors: of sums that a register tile has for one row, over all slots.
-        chains: independent sums that keep the multiply-add units busy when there is one row.
+        text: in the language that it is written in; `suffix`: of a file that holds that.
+        finish: the rest of the work, in any thread.
+        symbols: of code for this process: exported function, without the library's name -> symbol.
     """
 
-    triple: str
-    cpu: str
-    features: str
-    lanes: int
-    registers: int
-    fma: bool
-    byte_dot: bool = False
-    bf16_dot: bool = False
-    cache: int = 256 * 1024
-    vectors: int = 4
-    chains: int = 8
+    text: str
+    suffix: str
+    finish: Callable[[], Forms]
+    symbols: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Target(Protocol):
+    """A machine, or a language, that libraries are written for. Equal ones write equal code."""
+
+    # What it is
 
     @property
-    def architecture(self) -> str:
-        """x86_64 or aarch64."""
-        return architecture_of(self.triple)
+    def triple(self) -> str:
+        """The machine as linkers know it, or the target's own name; in the metadata."""
+        ...
+
+    @property
+    def cpu(self) -> str:
+        """Which of those machines; in the metadata."""
+        ...
+
+    @property
+    def extensions(self) -> list[str]:
+        """What a CPU must have beyond its architecture's baseline, as LLVM names it."""
+        ...
+
+    # How data lies: asked by lowering, in elements where nothing else is said
+
+    @property
+    def slack(self) -> int:
+        """Elements behind packed weights that code may read."""
+        ...
 
     def panel(self, slots: int, units: int) -> int:
-        """How many units a panel of packed weights holds: about `vectors` over all slots."""
-        vectors = max(1, self.vectors // slots)
-        return self.lanes * min(vectors, -(-units // self.lanes))
+        """How many units stand side by side in packed weights of so many slots (`kern.pack`)."""
+        ...
 
-    @property
-    def lane_counts(self) -> list[int]:
-        """How long vectors may be."""
-        return [count for count in (4, 8, 16) if count < self.lanes] + [self.lanes]
+    def weights_dtype(self, precision: str) -> str:
+        """The type of packed weights of a precision: f32, bf16, i8 or u8.
 
-    def lanes_for(self, count: int) -> int:
-        """The shortest vectors that hold so many elements, or the longest there are.
-
-        What is stored under a mask reaches a later load only through the cache.
+        Raises:
+            CompileError: the target has no code for them.
         """
-        return next((lanes for lanes in self.lane_counts if lanes >= count), self.lanes)
+        ...
+
+    def row_bytes(self, dtype: str, depth: int) -> int:
+        """Scratch for rows that a product converts to go with weights of a type; 0 for none."""
+        ...
+
+    def contract_room(self, rows: int, columns: int) -> int:
+        """Scratch for packing both operands of a `kern.contract` of that size."""
+        ...
+
+    def rows_ahead(self, width: int, weights: int) -> int:
+        """How many rows of a hoisted product to compute before the steps that read them.
+
+        Args:
+            width: of all values that are computed ahead, together.
+            weights: elements of the largest matrix among them.
+        """
+        ...
+
+    # Code: asked by the driver
 
     @property
-    def tile_rows(self) -> int:
-        """Rows of a register tile that is four vectors wide."""
-        return 6 if self.registers >= 32 else 3
+    def product(self) -> str:
+        """The form that products are made of."""
+        ...
+
+    def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
+        """Write a library's code.
+
+        Args:
+            in_memory: for this process: functions take their weights as a first argument, and the
+                target's module loads the product.
+        """
+        ...
+
+    def check_runs_here(self) -> None:
+        """Refuse what does not run in this process.
+
+        Raises:
+            CompileError: with what is missing.
+        """
+        ...

@@ -11,7 +11,7 @@ import click
 
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.running import Effort, Result
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands.tables import bytes_text, print_table, printable
 
 Cell = Callable[[Result, str], str]

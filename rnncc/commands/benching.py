@@ -19,7 +19,7 @@ from rnncc.bench.explain import explain as in_words
 from rnncc.bench.least import bounds, least, library_of
 from rnncc.bench.machine import Ceilings, Measuring, measure
 from rnncc.bench.running import Effort, Result, run
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
 from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError

@@ -1,4 +1,4 @@
-"""The machines that `rnncc targets` lists: what LLVM's name of each is, and the CPUs to choose."""
+"""What `rnncc targets` lists: machines by LLVM's names, with the CPUs to choose; then others."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ COLUMNS = ("machine", "triple", "cpu")
 _MACHINES = (
     ("x86-64", "x86_64-unknown-linux-gnu", "x86-64-v2, x86-64-v3, x86-64-v4, or LLVM's name"),
     ("AArch64", "aarch64-unknown-linux-gnu", "generic, or LLVM's name, such as neoverse-n1"),
+    ("any, by a C compiler", "reference", "none: it writes portable C99"),
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rnncc import pipeline
-from rnncc.codegen import llvm
+from rnncc.codegen import targets
 from rnncc.driver.loading import load
 from rnncc.driver.trace import run
 from rnncc.errors import CompileError
@@ -17,6 +17,7 @@ from rnncc.packaging.compiled import Compiled
 from rnncc.packaging.image import Image
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Array, Compilation, Step
+from rnncc.stages.threads import beside
 
 if TYPE_CHECKING:
     from rnncc_runtime import Model, TrainableModel
@@ -34,7 +35,8 @@ def compile_object(
     c = Compilation(options, net, init, meanwhile=meanwhile)
     run_from_net(c, pipeline.LOWERING, pipeline.CODE)
     name, target = c.planned.name, c.target
-    return Compiled(name, c.metadata, c.object_code, target.triple, options.tuning)
+    products = targets.row_of(options.target).products
+    return Compiled(name, c.metadata, c.product, target.triple, options.tuning, products)
 
 
 def build_library(net: Any, init: Any, options: Options) -> Library:
@@ -47,7 +49,7 @@ def build_library(net: Any, init: Any, options: Options) -> Library:
 def load_library(library: Library, options: Options) -> Model | TrainableModel:
     """Compile a planned library into this process."""
     c = Compilation(options, in_memory=True, library=library)
-    llvm.check_runs_here(c.target)
+    c.target.check_runs_here()
     run(c, pipeline.CODE)
     return load(_image(c))
 
@@ -66,7 +68,7 @@ class Emitted:
 
 
 def emit(net: Any, init: Any, options: Options, kind: str) -> Emitted:
-    """What is compiled, at one stage: rnn, kern, llvm, asm (texts) or obj (bytes).
+    """What is compiled, at one stage: rnn, kern, llvm, asm, c (texts) or obj (bytes).
 
     Raises:
         CompileError: as for compiling; or `options.stop_after` is no step that leaves that form.
@@ -77,11 +79,8 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> Emitted:
         if kind == "kern" and not c.kernels:
             raise CompileError("--stop-after", f"{last} leaves no kernels: it goes with --emit rnn")
         return Emitted(ir_text.write(c, last), {} if c.kernels else ir_text.parameters(c))
-    run_from_net(c, pipeline.LOWERING, pipeline.CODE if kind == "obj" else pipeline.CODE[:-1])
-    if kind == "obj":
-        return Emitted(c.object_code)
-    assert c.optimised is not None
-    return Emitted(c.optimised.text if kind == "llvm" else c.optimised.assembly)
+    run_from_net(c, pipeline.LOWERING, pipeline.CODE[:-1])
+    return Emitted(beside(c.form(kind))())
 
 
 def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
@@ -127,6 +126,4 @@ def make_image(compilation: Compilation) -> Image:
 def _image(compilation: Compilation) -> Image:
     c, code = compilation, compilation.code
     assert code is not None
-    symbols = {name: function.name for name, function in code.entries.items()}
-    symbols |= {name: f"{c.planned.name}_{name}" for name in code.sizes}
-    return Image(c.metadata, symbols, c.object_code, c.planned.weights_block())
+    return Image(c.metadata, code.symbols, c.product, c.planned.weights_block())

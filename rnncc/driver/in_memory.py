@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen import llvm
+from rnncc.codegen import targets
 from rnncc.driver import cache
 from rnncc.driver.loading import load
 from rnncc.options import Options
@@ -26,9 +25,8 @@ def compile_in_memory(net: Any, init: Any, options: Options) -> Model | Trainabl
         from rnncc.driver.compiling import with_tuning  # as below
 
         options = with_tuning(net, init, options)
-    target = llvm.resolve_target(options.target, options.cpu)
-    target = replace(target, **options.tuning)
-    llvm.check_runs_here(target)
+    target = targets.resolve(options.target, options.cpu, options.tuning)
+    target.check_runs_here()
     key = cache.key_of(net, init, options, target)
     entry = cache.find(key)
     if entry is not None:

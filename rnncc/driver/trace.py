@@ -60,11 +60,12 @@ def _run_step(compilation: Compilation, step: Step) -> None:
 
 
 def _dump(compilation: Compilation, step: Step, path: Path) -> None:
-    """What a step leaves: MLIR, then LLVM IR."""
-    if compilation.optimised is not None:
-        path, text = path.with_suffix(".ll"), compilation.optimised.text
-    elif compilation.code is not None:
-        path, text = path.with_suffix(".ll"), str(compilation.code.module)
+    """What a step leaves: MLIR, then what the target writes."""
+    text: str | bytes
+    if compilation.code is not None:
+        path, text = path.with_suffix(compilation.code.suffix), compilation.code.text
+        if compilation.forms is not None:
+            text = next(iter(compilation.forms.values()))()
     else:
         path, text = path.with_suffix(".mlir"), ir_text.write(compilation, step.name)
     try:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from rnncc_runtime import Model, RunError, TrainableModel
 
-from rnncc.codegen import llvm
+from rnncc.codegen import targets
 from rnncc.driver import cache
 from rnncc.driver.drawn import drawn
 from rnncc.driver.loading import load
@@ -49,8 +49,8 @@ def tuned(net: Any, init: Any, options: Options, make: Make) -> Options:
     Raises:
         CompileError: the net cannot be compiled, or cannot be run here, or on random arrays.
     """
-    target = llvm.resolve_target(options.target, options.cpu)
-    llvm.check_runs_here(target)
+    target = targets.resolve(options.target, options.cpu)
+    target.check_runs_here()
     key = cache.key_of(net, init, options, target)
     found = cache.find(key)
     settings = None if found is None else _remembered(found)

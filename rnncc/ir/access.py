@@ -43,9 +43,9 @@ def dense(dims: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(reversed(strides)) if dims else ()
 
 
-def packed_elements(slots: int, units: int, depth: int, lanes: int) -> int:
-    """How many elements packed weights take, with the slack of one vector."""
-    return slots * units * depth + lanes
+def packed_elements(slots: int, units: int, depth: int, slack: int) -> int:
+    """How many elements packed weights take, with the slack behind them."""
+    return slots * units * depth + slack
 
 
 @irdl_attr_definition

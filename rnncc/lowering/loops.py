@@ -28,12 +28,6 @@ from rnncc.lowering.maps import ZERO, Placed, strip_units
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
 
-MIN_ROWS, MAX_ROWS = 12, 192
-"""Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""
-FAR_WEIGHTS, MIN_ROWS_OF_FAR = 1 << 21, 96
-"""Weights beyond the second-level cache, in elements: they are read for each chunk, and drive those
-of the steps out, so that chunks are larger."""
-
 
 @dataclass(eq=False)
 class Home:
@@ -112,10 +106,9 @@ def _chunk_size(lowering: Lowering, groups: list[Group]) -> tuple[int, Dim]:
     """About how many rows to compute ahead so that they stay in cache, and rows a step."""
     rows = product(max((g.dims[1:-1] for g in groups), key=len))
     width = sum(int(d) if (d := g.dims[-1]).is_static else 64 for g in groups for _ in g.items)
-    fit = lowering.target.cache // 2 // (4 * max(width, 1))
-    weights = (product(dims_of(g.product.b)) for g in groups if g.product is not None)
-    far = any(size.is_static and int(size) > FAR_WEIGHTS for size in weights)
-    return min(max(fit // 12 * 12, MIN_ROWS_OF_FAR if far else MIN_ROWS), MAX_ROWS), rows
+    sizes = [product(dims_of(g.product.b)) for g in groups if g.product is not None]
+    weights = max((int(size) for size in sizes if size.is_static), default=0)
+    return lowering.target.rows_ahead(width, weights), rows
 
 
 def _masks_first(groups: list[Group], scan: Scan) -> list[Group]:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.codegen.tiling import Tiling
 from rnncc.ir import kernels
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
@@ -77,7 +76,7 @@ def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:
 def emit_contract(lowering: Lowering, op: Contract) -> None:
     """The sum of the rows' products; one shifted operand is read where it is."""
     (depth, rows), columns = dims_of(op.a), dims_of(op.b)[1]
-    room = Tiling.of(lowering.target, int(rows), int(columns)).scratch
+    room = lowering.target.contract_room(int(rows), int(columns))
     factors, first = list[tuple[SSAValue, Access]](), None
     for of_b, value in enumerate((op.a, op.b)):
         shift = _shift_of(value)

@@ -9,7 +9,6 @@ import numpy as np
 from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 
-from rnncc.codegen.converted_rows import ConvertedRows
 from rnncc.ir import moves
 from rnncc.ir.access import Access, buffer_dtype, packed_elements
 from rnncc.ir.dims import Dim
@@ -100,10 +99,10 @@ class Weights:
 
     def _converted(self, made: SSAValue, depth: int) -> tuple[SSAValue | None, SSAValue | None]:
         """The scales of whole numbers, and room for a product's rows where they are converted."""
-        lowering, scales, dtype = self._lowering, self._scales.get(made), buffer_dtype(made)
-        if scales is None and not (dtype == "bf16" and lowering.target.bf16_dot):
+        lowering, scales = self._lowering, self._scales.get(made)
+        size = lowering.target.row_bytes(buffer_dtype(made), depth)
+        if not size:
             return None, None
-        size = ConvertedRows.of(lowering.target, dtype, depth).bytes
         return scales, lowering.declare("rows", "scratch", "u8", [Dim.of(size)]).buffer
 
     def _home(self, value: SSAValue, place: Placed) -> OpBuilder | None:
@@ -123,7 +122,7 @@ class Weights:
     def _pack_now(
         self, buffer: SSAValue, sources: list[Access], units: int, depth: int, panel: int
     ) -> SSAValue:
-        flat, lanes = self._arrays[buffer], self._lowering.target.lanes
+        flat, slack = self._arrays[buffer], self._lowering.target.slack
         matrices = [_matrix(flat, source, units, depth) for source in sources]
         dtype = self._stored(buffer, depth)
         scales: list[np.ndarray[Any, Any]] = []
@@ -132,11 +131,11 @@ class Weights:
             matrices, scales = [m for m, _ in whole], [s[:, None] for _, s in whole]
         if dtype == "u8":
             matrices = [(m.astype(np.int16) + OFFSET).astype(np.uint8) for m in matrices]
-        packed = pack(matrices, panel, lanes * GROUP[dtype], GROUP[dtype])
+        packed = pack(matrices, panel, slack * GROUP[dtype], GROUP[dtype])
         packed = to_bf16(packed) if dtype == "bf16" else packed
         made = self._hold(f"{_label(buffer)}.packed", dtype, packed)
         if scales:
-            packed = pack(scales, panel, lanes)
+            packed = pack(scales, panel, slack)
             self._scales[made] = self._hold(f"{_label(buffer)}.scales", "f32", packed)
         return made
 
@@ -144,9 +143,7 @@ class Weights:
         """The type in which weights are held."""
         if buffer_dtype(buffer) != "f32" or self.precision == "fp32" or depth > MOST_DEPTH:
             return buffer_dtype(buffer)
-        if self.precision == "bf16":
-            return "bf16"
-        return "u8" if self._lowering.target.byte_dot else "i8"
+        return self._lowering.target.weights_dtype(self.precision)
 
     def _hold(self, label: str, dtype: str, array: np.ndarray[Any, Any]) -> SSAValue:
         """A new constant of the library."""
@@ -165,7 +162,7 @@ class Weights:
     ) -> SSAValue:
         """Packed when the library is called: before all loops, or else before this kernel."""
         lowering = self._lowering
-        size = packed_elements(len(sources), units, depth, lowering.target.lanes)
+        size = packed_elements(len(sources), units, depth, lowering.target.slack)
         place = lowering.declare("packed", "scratch", buffer_dtype(buffer), [Dim.of(size)])
         op = moves.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
         (home or lowering.builder).insert(op)

@@ -7,24 +7,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+OBJECT_PRODUCTS = ("so", "h", "py", "o", "a", "pc", "cmake")
+"""Of object code: keys of `rnncc.packaging.products.KINDS`."""
+
 
 @dataclass(frozen=True)
 class Compiled:
-    """A model as object code.
+    """A model as code.
 
     Attributes:
         name: a C identifier; the prefix of every exported symbol.
         metadata: what `NAME_metadata` tells (docs/abi.md).
-        object_code: a relocatable, position-independent object, the weights included.
-        triple: the machine it is for.
+        code: a relocatable, position-independent object, or C; the weights included.
+        triple: the machine it is for, or `reference` for C.
         tuning: settings of the code generator that differ from its model of the machine.
+        products: the files that can be made of it.
     """
 
     name: str
     metadata: dict[str, Any]
-    object_code: bytes
+    code: bytes
     triple: str
     tuning: Mapping[str, int] = field(default_factory=dict[str, int])
+    products: tuple[str, ...] = OBJECT_PRODUCTS
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Artifacts:
     archive: Path | None = None
     pkg_config: Path | None = None
     cmake: Path | None = None
+    source: Path | None = None
 
     def moved(self, folder: Path) -> Artifacts:
         """The same files in another folder."""
@@ -48,5 +54,5 @@ class Artifacts:
     def paths(self) -> list[Path]:
         """Those that exist."""
         every = (self.library, self.header, self.wrapper, self.object)
-        more = (self.archive, self.pkg_config, self.cmake)
+        more = (self.archive, self.pkg_config, self.cmake, self.source)
         return [path for path in every + more if path is not None]

@@ -6,20 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from rnncc import __version__
-from rnncc.codegen.cpu import streaming_entries, training_entries
-from rnncc.codegen.cpu.entries import FUNCTIONS, RUN_PART
-from rnncc.codegen.features import needed
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
+from rnncc.ir.exports import exported, size_functions
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.streaming import Streaming
 from rnncc.ir.training import Training
 from rnncc.packaging.names import c_names
+from rnncc.packaging.prototypes import STRUCTS
 
 FORMAT = 2
-STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
-"""What follows `NAME_` in the names of the header's structs."""
 
 
 def describe(library: Library, target: Target) -> dict[str, Any]:
@@ -44,24 +41,16 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         "weights": library.weights,
         "target": target.triple,
         "cpu": target.cpu,
-        "features": needed(target),
+        "features": target.extensions,
         "precision": library.precision,
     }
 
 
 def _functions(library: Library) -> dict[str, Any]:
     """What is exported: what computes, and how many pointers that takes; what tells numbers."""
-    functions, sizes, parts = FUNCTIONS, ["workspace_bytes"], RUN_PART
-    if library.training is not None:
-        functions, parts = training_entries.POINTERS, training_entries.PARTS
-        sizes.append("tape_bytes")
-    elif library.streaming is not None:
-        functions = streaming_entries.POINTERS
-        sizes.append("state_bytes")
-    if library.shared:
-        functions = functions | parts
-        sizes.append("threads")
-    return {"functions": functions, "sizes": sizes}
+    functions = {name: len(parameters) for name, parameters in exported(library).items()}
+    sizes = [function.name for function in size_functions(library)]
+    return {"functions": functions, "sizes": [*sizes, *(["threads"] if library.shared else [])]}
 
 
 def _training(name: str, training: Training) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from rnncc.errors import CompileError
 from rnncc.packaging import texts
 from rnncc.packaging.ar import archive
-from rnncc.packaging.compiled import Artifacts, Compiled
+from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts, Compiled
 from rnncc.packaging.link import link_shared
 from rnncc.packaging.names import SYSTEM_HEADERS, SYSTEM_LIBRARIES, hides_module
 from rnncc.writing import create, staged
@@ -21,22 +21,36 @@ KINDS = {
     "a": "static library",
     "pc": "pkg-config file",
     "cmake": "CMake package",
+    "c": "C source, which includes the header (--target reference)",
 }
 """The files there are, in the order in which they are written."""
 
 DEFAULT_KINDS = frozenset({"so", "h", "py"})
+"""Those of object code without a choice."""
 
 
-def check_kinds(kinds: Iterable[str], name: str) -> set[str]:
+def check_kinds(
+    kinds: Iterable[str] | None,
+    name: str,
+    possible: Iterable[str] = OBJECT_PRODUCTS,
+    by_default: Iterable[str] = DEFAULT_KINDS,
+) -> set[str]:
     """The kinds as a set.
 
+    Args:
+        kinds: a choice, or None for `by_default`.
+        possible: what a target makes (`rnncc.codegen.targets`).
+
     Raises:
-        CompileError: a kind does not exist, or a file would be taken for one of the system's or
-            of Python's.
+        CompileError: a kind does not exist, or is not `possible`, or a file would be taken for one
+            of the system's or of Python's.
     """
-    wanted = set(kinds)
+    wanted = set(by_default if kinds is None else kinds)
     if unknown := sorted(wanted - KINDS.keys()):
         raise CompileError("", f"no product is named {', '.join(unknown)}", ", ".join(KINDS))
+    if others := sorted(wanted - set(possible)):
+        what = f"the target does not make the product {', '.join(others)}"
+        raise CompileError("--products", what, f"it makes {', '.join(possible)}")
     if "py" in wanted and hides_module(name):
         what = f"{name}.py would hide Python's own module {name}"
         raise CompileError("", what, "take another name, or other products")
@@ -69,7 +83,7 @@ def write_products(
     Raises:
         CompileError: as for `check_kinds`; or the folder cannot be written, or linking fails.
     """
-    wanted = check_kinds(kinds, compiled.name)
+    wanted = check_kinds(kinds, compiled.name, compiled.products)
     try:
         with staged(out) as folder:
             written = _write(compiled, folder, wanted)
@@ -79,7 +93,7 @@ def write_products(
 
 
 def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
-    name, metadata, code = compiled.name, compiled.metadata, compiled.object_code
+    name, metadata, code = compiled.name, compiled.metadata, compiled.code
 
     def text(kind: str, file: str, make: Callable[[], str]) -> Path | None:
         return _put(out / file, make().encode()) if kind in wanted else None
@@ -96,17 +110,18 @@ def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
             f"{name}Config.cmake",
             lambda: texts.cmake_package(metadata, "so" in wanted, "a" in wanted),
         ),
+        source=_put(out / f"{name}.c", code) if "c" in wanted else None,
     )
 
 
 def _library(compiled: Compiled, path: Path) -> Path:
-    link_shared(compiled.object_code, path, compiled.name, compiled.triple)
+    link_shared(compiled.code, path, compiled.name, compiled.triple)
     return path
 
 
 def _archive(compiled: Compiled, path: Path) -> Path:
     try:
-        return _put(path, archive(f"{compiled.name}.o", compiled.object_code))
+        return _put(path, archive(f"{compiled.name}.o", compiled.code))
     except ValueError as error:
         hint = "rnncc makes static libraries for 64-bit ELF systems; elsewhere take the object file"
         raise CompileError("", f"cannot archive for {compiled.triple}: {error}", hint) from error

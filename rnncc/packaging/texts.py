@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from rnncc.packaging.names import c_names
+from rnncc.packaging.prototypes import prototype
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -22,18 +22,6 @@ TEMPLATES = {
     "cmake": "Config.cmake.j2",
 }
 """Kinds of products that are texts -> their templates."""
-_PARAMETERS = (
-    "inputs",
-    "parameters",
-    "outputs",
-    "output_grads",
-    "grads",
-    "tape",
-    "state",
-    "workspace",
-    "part",
-)
-"""What functions take in front of the sizes, as the header names it."""
 _NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
 
 
@@ -46,14 +34,10 @@ def prepare(kinds: Iterable[str]) -> None:
 
 def header(metadata: Mapping[str, Any]) -> str:
     """`NAME.h`: C99 and C++, in need of no other file of ours."""
-    names = c_names(metadata["symbols"], _PARAMETERS)
-    sizes = [f"int64_t {name}" for name in names]
-    untimed = [s for s, symbol in zip(sizes, metadata["symbols"], strict=True) if symbol != "T"]
     return _render(
         "h",
         metadata,
-        sizes=", ".join(sizes),
-        untimed=", ".join(untimed),
+        declare=partial(prototype, metadata),
         guard=f"RNNCC_MODEL_{metadata['name']}_H",
         needs=textwrap.fill(_needs(metadata), 97).replace("\n", "\n * "),
     )

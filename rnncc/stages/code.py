@@ -1,10 +1,7 @@
-"""From a library to the code of a machine."""
+"""From a library to the code of a target."""
 
 from __future__ import annotations
 
-from rnncc.codegen import llvm
-from rnncc.codegen.cpu.entries import add_exports, emit_module
-from rnncc.codegen.cpu.supported import supported_text
 from rnncc.packaging.describe import describe as metadata_of
 from rnncc.stages.compilation import Compilation
 from rnncc.stages.threads import beside
@@ -15,32 +12,23 @@ def describe(compilation: Compilation) -> None:
     compilation.metadata = metadata_of(compilation.planned, compilation.target)
 
 
-def write_llvm(compilation: Compilation) -> None:
-    """Write LLVM IR; of a library for linkers with the functions that users call."""
+def write(compilation: Compilation) -> None:
+    """Write code: for a CPU LLVM IR; for linkers with the functions that users call."""
     c = compilation
-    c.code = emit_module(c.planned, c.target, c.metadata)
-    if not c.in_memory:
-        add_exports(c.code, c.planned)
+    c.code = c.target.write(c.planned, c.metadata, c.in_memory)
 
 
 def optimise(compilation: Compilation) -> None:
     """Run LLVM's passes, in a thread, as the main one then ends at once when interrupted."""
     c, code = compilation, compilation.code
     assert code is not None, "no code is written yet"
-    text, weights = str(code.module), None
-    if not c.in_memory:
-        text += supported_text(c.planned.name, c.metadata["features"], c.target)
-        weights = c.planned.name, c.planned.weights_block()
-    wait = beside(
-        lambda: llvm.optimise(text, c.target, c.in_memory, weights=weights, linked=code.linked)
-    )
+    wait = beside(code.finish)
     if c.meanwhile is not None:
         c.meanwhile()
-    c.optimised = wait()
+    c.forms = wait()
 
 
-def write_object(compilation: Compilation) -> None:
-    """Write machine code, in a thread as above."""
-    optimised = compilation.optimised
-    assert optimised is not None, "LLVM's passes have not run yet"
-    compilation.object_code = beside(lambda: optimised.object_code)()
+def make_product(compilation: Compilation) -> None:
+    """Make what files are made of: for a CPU machine code, in a thread as above."""
+    product = beside(compilation.form(compilation.target.product))()
+    compilation.product = product if isinstance(product, bytes) else product.encode()

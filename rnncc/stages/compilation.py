@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen import targets
+from rnncc.errors import CompileError
 from rnncc.ir.rewriting import NetPass
 
 if TYPE_CHECKING:
-    from rnncc.codegen.cpu.entries import Code
-    from rnncc.codegen.llvm import Optimised
-    from rnncc.codegen.target import Target
+    from rnncc.codegen.target import Code, Forms, Target
     from rnncc.ir.dims import Dim
     from rnncc.ir.kernel_program import KernelProgram
     from rnncc.ir.library import Library
@@ -49,7 +48,8 @@ class Compilation:
         kernels: the programs in `kern`, by the same names.
         library: the planned programs, ready for code.
         metadata: what the library tells of itself.
-        code, optimised, object_code: the library in LLVM IR, after LLVM's passes, and for a linker.
+        code, forms, product: the library as the target writes it (LLVM IR, C), after LLVM's passes
+            in all forms, and in the one that files are made of.
         meanwhile: what may be done while LLVM works in a thread of its own.
     """
 
@@ -71,15 +71,27 @@ class Compilation:
     library: Library | None = None
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     code: Code | None = None
-    optimised: Optimised | None = None
-    object_code: bytes = b""
+    forms: Forms | None = None
+    product: bytes = b""
     meanwhile: Callable[[], object] | None = None
 
     @cached_property
     def target(self) -> Target:
         """The machine that the options name, with their settings of the code generator."""
         options = self.options
-        return replace(resolve_target(options.target, options.cpu), **options.tuning)
+        return targets.resolve(options.target, options.cpu, options.tuning)
+
+    def form(self, name: str) -> Callable[[], str | bytes]:
+        """What makes one form of the code.
+
+        Raises:
+            CompileError: the target has no such form.
+        """
+        assert self.forms is not None, "the code is not finished yet"
+        if name not in self.forms:
+            what = f"code for {self.target.triple} has no form {name}"
+            raise CompileError("--emit", what, f"rnn, kern, {', '.join(self.forms)}")
+        return self.forms[name]
 
     @property
     def origin(self) -> str:

@@ -8,7 +8,7 @@ from rnncc.bench.cases import Case
 from rnncc.bench.least import bound, bounds, least, library_of
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.work import Phase, phases, product_flops
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 
 GATES = {"lstm": 4, "gru": 3, "milstm": 4, "layernorm_lstm": 4, "peephole_lstm": 4}
 UNITS, BATCH, STEPS = 48, 3, 250

@@ -21,7 +21,7 @@ LATEST = 60
 
 def main() -> None:
     """Answer requests until there are no more."""
-    from rnncc.codegen.llvm import resolve_target
+    from rnncc.codegen.cpu.machines import resolve_target
 
     resolve_target()
     for line in sys.stdin:

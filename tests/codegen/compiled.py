@@ -11,9 +11,10 @@ import numpy as np
 from rnncc_runtime import Model
 
 import rnncc
-from rnncc.codegen import llvm
 from rnncc.codegen.cpu.entries import emit_module
-from rnncc.codegen.target import Target
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm import objects
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.library import Library
 from rnncc.ir.program import Program
@@ -28,12 +29,12 @@ from tests.golden import Arrays
 class Bare:
     """A kernel program's code, its weights and workspace wherever the test puts them."""
 
-    def __init__(self, kernels: KernelProgram, target: Target) -> None:
+    def __init__(self, kernels: KernelProgram, target: CpuTarget) -> None:
         self.kernels = kernels
         library = Library.of(kernels)
         made = emit_module(library, target, {})
-        optimised = llvm.optimise(str(made.module), target, jit=True, linked=made.linked)
-        self._engine = llvm.load(optimised)
+        optimised = objects.optimise(str(made.module), target, jit=True, linked=made.linked)
+        self._engine = objects.load(optimised)
         symbols = [ctypes.c_int64] * len(kernels.symbols)
         run = self._engine.get_function_address(f"{kernels.name}_run_call")
         self._call = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 4, *symbols)(run)
@@ -81,4 +82,4 @@ def bare_net(case: Path, cpu: str | None = None) -> tuple[Program, Bare]:
     options = Options(name="net", cpu=cpu)
     imported = import_source(case / "net.pb", case / "init.pb", options)
     kernels = lower(import_source(case / "net.pb", case / "init.pb", options), options)
-    return imported, Bare(kernels, llvm.resolve_target(None, cpu))
+    return imported, Bare(kernels, resolve_target(None, cpu))

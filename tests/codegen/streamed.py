@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.codegen import llvm
 from rnncc.codegen.cpu.entries import emit_module
-from rnncc.codegen.cpu.streaming_entries import POINTERS
-from rnncc.codegen.llvm import resolve_target
-from rnncc.codegen.target import Target
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm import objects
 from rnncc.driver import compiling
+from rnncc.ir.exports import exported
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.program import Program
@@ -32,16 +32,16 @@ NOT_WRITTEN = 0xA5
 class BareStream:
     """A library's functions; weights, state and workspace are wherever the test puts them."""
 
-    def __init__(self, library: Library, target: Target) -> None:
+    def __init__(self, library: Library, target: CpuTarget) -> None:
         assert library.streaming is not None
         self.library, self.streaming = library, library.streaming
         code = emit_module(library, target, {})
-        self._engine = llvm.load(llvm.optimise(str(code.module), target, jit=True))
+        self._engine = objects.load(objects.optimise(str(code.module), target, jit=True))
         self.timed = library.symbols
         self.untimed = [symbol for symbol in self.timed if symbol != "T"]
         self._calls = {
-            name: self._bind(f"{library.name}_{name}_given", name, POINTERS[name] + 1)
-            for name in POINTERS
+            name: self._bind(f"{library.name}_{name}_given", name, len(parameters) + 1)
+            for name, parameters in exported(library).items()
         }
         for name in ("workspace_bytes", "state_bytes"):
             self._calls[name] = self._bind(f"{library.name}_{name}", name, 0)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from llvmlite import ir
 
-from rnncc.codegen.builder import FoldingBuilder
-from rnncc.codegen.emit import FLOAT, I64
+from rnncc.codegen.llvm.builder import FoldingBuilder
+from rnncc.codegen.llvm.emit import FLOAT, I64
 
 
 def begun() -> tuple[FoldingBuilder, Any]:

@@ -8,8 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from rnncc.codegen.llvm import resolve_target
-from rnncc.codegen.tiling import DEPTH, Tiling
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.tiling import DEPTH, Tiling
 from rnncc.ir import kern_interpreter
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernel_program import KernelProgram

@@ -10,7 +10,7 @@ import pytest
 from rnncc_runtime import ModelError, TrainableModel
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.driver import in_memory
 from rnncc.ir import kern_interpreter
 from rnncc.ir.builder import Builder

@@ -12,8 +12,8 @@ import pytest
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from rnncc.codegen.math import MathEmitter
-from rnncc.codegen.vector import Vector
+from rnncc.codegen.llvm.math import MathEmitter
+from rnncc.codegen.llvm.vector import Vector
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -49,7 +49,7 @@ def code_of(net: Any, init: Any, **options: Any) -> tuple[str, bytes]:
     c = Compilation(Options(**TARGET, **options), net, init)
     compiling.run_from_net(c, pipeline.LOWERING, pipeline.CODE[:2])
     assert c.code is not None
-    return str(c.code.module), c.planned.weights_block().tobytes()
+    return c.code.text, c.planned.weights_block().tobytes()
 
 
 @both

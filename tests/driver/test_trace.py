@@ -55,11 +55,11 @@ def test_dumps_of_code(tmp_path: Path) -> None:
     compiling.compile_object(cells.elman(3, 4), None, Options(dump_ir=tmp_path))
     dumped = sorted(path.name for path in tmp_path.glob("*.ll"))
     assert [re.sub(r"[0-9]+-", "", name) for name in dumped] == [
-        "write-llvm.ll",
-        "llvm.ll",
+        "write-code.ll",
+        "optimise.ll",
         "machine-code.ll",
     ]
-    assert "define" in next(tmp_path.glob("*-llvm.ll")).read_text()
+    assert "define" in next(tmp_path.glob("*-optimise.ll")).read_text()
 
 
 @pytest.mark.parametrize("train", [False, True])

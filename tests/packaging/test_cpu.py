@@ -13,10 +13,10 @@ import rnncc_runtime
 from rnncc_runtime import LoadError
 
 import rnncc
-from rnncc.codegen import llvm
+from rnncc.codegen.cpu.features import LEVELS, SIGNS, features_of_cpu, needed
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.supported import supported_text
-from rnncc.codegen.features import LEVELS, SIGNS, features_of_cpu, needed
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.llvm import objects
 from rnncc.errors import CompileError
 from rnncc.options import Options
 from rnncc.packaging.elf import Elf
@@ -41,7 +41,7 @@ def test_what_a_cpu_has_is_what_it_tells() -> None:
     host = binding.get_host_cpu_features()
     names = list(SIGNS["x86_64"])
     text = "".join(supported_text(f"m{n}", [name], HERE) for n, name in enumerate(names))
-    engine = llvm.load(llvm.optimise(text, HERE, jit=True))
+    engine = objects.load(objects.optimise(text, HERE, jit=True))
     for number, name in enumerate(names):
         at = engine.get_function_address(f"m{number}_supported")
         assert ctypes.CFUNCTYPE(ctypes.c_int)(at)() == int(host[name]), name

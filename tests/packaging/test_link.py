@@ -29,7 +29,7 @@ def test_library_holds_code_and_constants_alone(twice_library: Path) -> None:
 
 
 def test_archive_is_reproducible_and_indexed() -> None:
-    code = samples.compiled().object_code
+    code = samples.compiled().code
     made = archive("twice.o", code)
     assert made == archive("twice.o", code)
     assert made.startswith(b"!<arch>\n/               0")
@@ -38,7 +38,7 @@ def test_archive_is_reproducible_and_indexed() -> None:
 
 
 def test_archive_of_another_machine() -> None:
-    made = archive("twice.o", samples.compiled(triple=ARM).object_code)
+    made = archive("twice.o", samples.compiled(triple=ARM).code)
     assert b"twice_run\0" in made
 
 
@@ -116,14 +116,14 @@ def test_no_linker(programs: Install, installed: list[str], triple: str) -> None
 def test_linker_that_fails(programs: Install, tmp_path: Path) -> None:
     programs("cc")
     with pytest.raises(CompileError, match="cc failed: ld: error: broken on purpose"):
-        link_shared(samples.compiled().object_code, tmp_path / "lib.so", "twice", NATIVE)
+        link_shared(samples.compiled().code, tmp_path / "lib.so", "twice", NATIVE)
     assert not (tmp_path / "lib.so").exists()
 
 
 def test_linker_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(CompileError, match="no-such-compiler did not run"):
-        link_shared(samples.compiled().object_code, tmp_path / "lib.so", "twice", NATIVE)
+        link_shared(samples.compiled().code, tmp_path / "lib.so", "twice", NATIVE)
 
 
 def test_undefined_symbols_are_refused(tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ def test_undefined_symbols_are_refused(tmp_path: Path) -> None:
 
 
 def test_objects_of_other_systems(tmp_path: Path) -> None:
-    code = samples.compiled(triple="arm64-apple-macosx11").object_code
+    code = samples.compiled(triple="arm64-apple-macosx11").code
     with pytest.raises(CompileError, match="rnncc links for Linux"):
         link_shared(code, tmp_path / "lib.so", "twice", "arm64-apple-macosx11")
 
@@ -145,7 +145,7 @@ def test_linking_with_zig(triple: str, tmp_path: Path, monkeypatch: pytest.Monke
     pytest.importorskip("ziglang")
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
-    code = samples.compiled(triple=triple).object_code
+    code = samples.compiled(triple=triple).code
     link_shared(code, tmp_path / "lib.so", "twice", triple)
     elf = Elf((tmp_path / "lib.so").read_bytes())
     assert {symbol.name for symbol in elf.dynamic_symbols} == EXPORTED

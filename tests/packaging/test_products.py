@@ -15,8 +15,8 @@ import rnncc_runtime
 
 from rnncc.errors import CompileError
 from rnncc.packaging import texts
-from rnncc.packaging.compiled import Artifacts
-from rnncc.packaging.products import KINDS, write_products
+from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts
+from rnncc.packaging.products import write_products
 from tests import samples
 
 INCLUDE = Path(rnncc_runtime.__file__).parent / "include"
@@ -56,7 +56,7 @@ def run(*command: str | Path, **options: Any) -> str:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Artifacts:
-    return write_products(samples.compiled(), tmp_path_factory.mktemp("built"), KINDS)
+    return write_products(samples.compiled(), tmp_path_factory.mktemp("built"), OBJECT_PRODUCTS)
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import pytest
 
 import rnncc
 from rnncc import cells
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.driver.compiling import build_library
 from rnncc.ir.program import Program
 from rnncc.options import Options

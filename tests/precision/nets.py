@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rnncc.codegen.llvm import resolve_target
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.library import Library
 from rnncc.ir.precision import from_bf16, quantise_units, to_bf16, whole_product
 from rnncc.lowering.lower import lower

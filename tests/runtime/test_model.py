@@ -242,7 +242,7 @@ def test_repeated_calls_allocate_nothing_that_grows(model: Model) -> None:
 
 def test_a_library_built_anew_is_loaded_anew(tmp_path: Path) -> None:
     path = tmp_path / "libtwice.so"
-    code = samples.compiled().object_code
+    code = samples.compiled().code
     link_shared(code, path, "twice", samples.TRIPLE)
     old = rnncc_runtime.load(path)
     changed = code.replace(b"padded", b"PADDED")

@@ -15,7 +15,7 @@ import pytest
 
 import rnncc
 from rnncc import CompileError, cells
-from rnncc.codegen import llvm
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
@@ -84,7 +84,7 @@ def net(function: Scalar, dims: tuple[Any, ...] = ("N", 5)) -> Program:
 def test_code(function: Callable[..., float], cpu: str | None) -> None:
     """Each length of vector, and each bit of it whatever stands beside it."""
     made = scalar(function)
-    target, rng = llvm.resolve_target(None, cpu), np.random.default_rng(0)
+    target, rng = resolve_target(None, cpu), np.random.default_rng(0)
     b = Bare(lower(net(made), rnncc.options.Options(cpu=cpu)), target)
     inputs = {f"x{i}": rng.uniform(-3, 3, (7, 5)).astype(np.float32) for i in range(made.count)}
     for end in (True, False):

@@ -17,8 +17,9 @@ import rnncc
 from rnncc.bench import nets
 from rnncc.bench.cases import NET, Case
 from rnncc.bench.peers import ALONE, Array, Call, Setup
-from rnncc.codegen import llvm
-from rnncc.codegen.emit import I32, I64, POINTER, Emit, Value
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.llvm import objects
+from rnncc.codegen.llvm.emit import I32, I64, POINTER, Emit, Value
 from rnncc.driver.drawn import drawn
 
 GRADIENT = 0.01
@@ -131,7 +132,7 @@ def _from_c(stream: Stream) -> Callable[[int], object]:
 
 def _repeater(pointers: int, sizes: int) -> Any:
     """Code that calls a function on such arguments, so many times: `(count, function, ...)`."""
-    target = llvm.resolve_target()
+    target = resolve_target()
     types = [POINTER] * pointers + [I64] * sizes
     module = ir.Module()
     kind = ir.FunctionType(ir.VoidType(), [I64, POINTER, *types])
@@ -147,7 +148,7 @@ def _repeater(pointers: int, sizes: int) -> Any:
 
     emit.loop(count, turn)
     emit.b.ret_void()
-    engine = llvm.load(llvm.optimise(str(module), target, jit=True))
+    engine = objects.load(objects.optimise(str(module), target, jit=True))
     given = [ctypes.c_int64, *[ctypes.c_void_p] * (pointers + 1), *[ctypes.c_int64] * sizes]
     repeat: Any = ctypes.CFUNCTYPE(None, *given)(engine.get_function_address("repeat"))
     repeat.engine = engine

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rnncc.codegen.emit import I64, Emit, Pointer, Value
-from rnncc.codegen.tiling import DEPTH, Tiling
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.tiling import DEPTH, Tiling
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
@@ -52,7 +53,7 @@ class _Tile:
     width: int
 
 
-def emit_contract(emit: Emit, op: Contract, buffers: Buffers) -> None:
+def emit_contract(emit: CpuEmit, op: Contract, buffers: Buffers) -> None:
     """Write the loops of a sum of outer products."""
     if buffers.a.dtype != "f32":
         raise CompileError(str(op.location), f"a product of {buffers.a.dtype} is not supported")
@@ -60,7 +61,7 @@ def emit_contract(emit: Emit, op: Contract, buffers: Buffers) -> None:
 
 
 class _ContractCode:
-    def __init__(self, emit: Emit, op: Contract, buffers: Buffers) -> None:
+    def __init__(self, emit: CpuEmit, op: Contract, buffers: Buffers) -> None:
         self.emit, self.op, self.buffers = emit, op, buffers
         depth, *sizes = op.sizes
         self.count = emit.dim(depth)

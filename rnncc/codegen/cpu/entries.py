@@ -12,24 +12,22 @@ from typing import Any
 
 from llvmlite import ir
 
-from rnncc.codegen.applied import applied_text
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.entry_points import emit_entry_point
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
-from rnncc.codegen.cpu.streaming_entries import BATCH, TIME, emit_streaming
+from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import alone
-from rnncc.codegen.cpu.training_entries import emit_training
-from rnncc.codegen.emit import I8, I32, POINTER, Emit
-from rnncc.codegen.target import Target
-from rnncc.ir.dims import Largest
+from rnncc.codegen.llvm.emit import I8, I32, POINTER
+from rnncc.codegen.llvm.user_functions import applied_text
+from rnncc.ir.entry_points import entry_points
+from rnncc.ir.exports import size_functions
 from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
+from rnncc.ir.signatures import BATCH, TIME
 from rnncc.planning.teamwork import CYCLE, Teamwork
 
-FUNCTIONS = {"run": 3}
-"""Exported functions that compute -> how many pointers they take in front of the sizes."""
-RUN_PART = {"run_part": 4}
-"""What several threads call together."""
 PART = 4
 """The place of a program's `part`: behind weights, tables and workspace."""
 SHORT = 8_000 * CYCLE
@@ -37,7 +35,7 @@ SHORT = 8_000 * CYCLE
 
 
 @dataclass
-class Code:
+class LibraryModule:
     """A library's module.
 
     Attributes:
@@ -52,29 +50,27 @@ class Code:
     linked: list[str] = field(default_factory=list[str])
 
 
-def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> Code:
+def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -> LibraryModule:
     """All functions of a model, the weights passed in."""
     module = ir.Module(library.name)
     module.triple = target.triple
-    code = Code(module, linked=_applied(library, target))
+    code = LibraryModule(module, linked=_applied(library, target))
     shared = Shared(library.programs.values(), emit_kernel)
     calls = _programs(module, library, target, shared)
-    sizes = {"workspace_bytes": (library.workspace, library.symbols)}
-    if library.streaming is not None:
-        single = _single_step(module, library, target, shared)
-        code.entries |= emit_streaming(module, library, calls, target, single)
-        untimed = [symbol for symbol in library.symbols if symbol != TIME]
-        sizes["state_bytes"] = Largest([library.streaming.bytes]), untimed
-    elif library.training is not None:
-        code.entries |= emit_training(module, library, calls, target)
-        sizes["tape_bytes"] = Largest([library.training.tape]), library.symbols
-    else:
+    if len(calls) == 1:
         code.entries |= _emit_plain(library, calls["run"], target)
-    # a step of a stream is shorter than the whole sequence that bounds speak of
-    bounds = library.bounds if library.streaming is None else library.untimed_bounds(TIME)
-    for name, (size, symbols) in sizes.items():
-        emit_size(module, f"{library.name}_{name}", size, symbols, target, bounds)
-        code.sizes.append(name)
+    else:
+        single = None if "step" not in calls else _single_step(module, library, target, shared)
+        code.entries |= {
+            entry.name: emit_entry_point(
+                module, library, entry, calls, target, single if entry.name == "step" else None
+            )
+            for entry in entry_points(library)
+        }
+    for size in size_functions(library):
+        name = f"{library.name}_{size.name}"
+        emit_size(module, name, size.bytes, size.symbols, target, size.bounds)
+        code.sizes.append(size.name)
     if library.shared:
         worth = Teamwork.of(library.programs.values(), target.lanes)
         emit_threads(module, f"{library.name}_threads", worth, library.symbols, target)
@@ -84,7 +80,7 @@ def emit_module(library: Library, target: Target, metadata: dict[str, Any]) -> C
 
 
 def _programs(
-    module: ir.Module, library: Library, target: Target, shared: Shared
+    module: ir.Module, library: Library, target: CpuTarget, shared: Shared
 ) -> dict[str, ir.Function]:
     """The programs, each for one of several threads if the library is; what calls them checks its
     sizes, but where it is the caller."""
@@ -105,7 +101,7 @@ def _programs(
 
 
 def _single_step(
-    module: ir.Module, library: Library, target: Target, shared: Shared
+    module: ir.Module, library: Library, target: CpuTarget, shared: Shared
 ) -> ir.Function | None:
     """One step of one sequence, where it is so short that it counts to know that beforehand."""
     step = library.programs["step"]
@@ -120,28 +116,28 @@ def _single_step(
     return made
 
 
-def _emit_plain(library: Library, call: ir.Function, target: Target) -> dict[str, ir.Function]:
-    """Of a library of one program, which takes what the caller gives."""
+def _emit_plain(library: Library, call: ir.Function, target: CpuTarget) -> dict[str, ir.Function]:
+    """Of a library of one program: the caller's structs are its tables of pointers."""
     if not library.shared:
         return {"run": call}
     types = [t for number, t in enumerate(call.function_type.args) if number != PART]
     signature = ir.FunctionType(I32, types)
     function = ir.Function(call.module, signature, f"{library.name}_run_alone")
-    emit = Emit.begin(function, target, library.symbols)
+    emit = CpuEmit.begin(function, target, library.symbols)
     given = list(function.args)
     given.insert(PART, alone(emit))
     emit.b.ret(emit.b.call(call, given))
     return {"run": function, "run_part": call}
 
 
-def _applied(library: Library, target: Target) -> list[str]:
+def _applied(library: Library, target: CpuTarget) -> list[str]:
     """The functions that users wrote, each once."""
     ops = [op for p in library.programs.values() for op in p.func.walk() if isinstance(op, Apply)]
     functions = {op.function.data.code: len(op.xs) for op in ops}
     return [applied_text(code, count, target) for code, count in functions.items()]
 
 
-def add_exports(code: Code, library: Library) -> None:
+def add_exports(code: LibraryModule, library: Library) -> None:
     """The functions without weights: those that the library holds are passed on."""
     type_ = ir.ArrayType(I8, max(library.weights, 1))
     weights = ir.GlobalVariable(code.module, type_, f"{library.name}_weights")
@@ -160,7 +156,7 @@ def add_exports(code: Code, library: Library) -> None:
         builder.ret(builder.call(inner, [weights, *function.args], tail=True))
 
 
-def _exported(code: Code, library: Library) -> set[str]:
+def _exported(code: LibraryModule, library: Library) -> set[str]:
     return {f"{library.name}_{name}" for name in (*code.sizes, "metadata")}
 
 

@@ -13,15 +13,17 @@ from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
-from rnncc.codegen.cpu.gemm import emit_gemm
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.product import emit_gemm
 from rnncc.codegen.cpu.list_rows import emit_list_rows
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import bad_size
+from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team
-from rnncc.codegen.emit import (
+from rnncc.codegen.llvm.emit import (
     BAD_SIZE,
     I8,
     I32,
@@ -30,11 +32,9 @@ from rnncc.codegen.emit import (
     OK,
     PAST_LIMIT,
     POINTER,
-    Emit,
     Pointer,
     Value,
 )
-from rnncc.codegen.target import Target
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -49,7 +49,7 @@ def emit_program(
     module: ir.Module,
     program: KernelProgram,
     prefix: str,
-    target: Target,
+    target: CpuTarget,
     shared: Shared,
     team: bool = False,
     checked: bool = False,
@@ -73,7 +73,7 @@ def emit_program(
     kind = "fixed" if fixed else "share" if team else "call"
     function = ir.Function(module, signature, f"{prefix}_{kind}")
     function.attributes.add("nounwind")
-    emit = Emit.begin(function, target, program.symbols)
+    emit = CpuEmit.begin(function, target, program.symbols)
     emit.symbols |= {name: I64(size) for name, size in (fixed or {}).items()}
     if team:
         emit.team = Team(module, emit.b, function.args[4])
@@ -88,7 +88,7 @@ class _Body:
     """The function's body: checks, buffers, then kernels and loops in order."""
 
     def __init__(
-        self, emit: Emit, program: KernelProgram, function: ir.Function, shared: Shared
+        self, emit: CpuEmit, program: KernelProgram, function: ir.Function, shared: Shared
     ) -> None:
         self.emit, self.program, self.shared = emit, program, shared
         self.weights, self.inputs, self.outputs, self.workspace = function.args[:4]
@@ -306,7 +306,7 @@ def _split_at_gate(loop: For) -> tuple[list[Operation], Gate | None, list[Operat
     return ops, None, []
 
 
-def emit_kernel(emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> None:
+def emit_kernel(emit: CpuEmit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> None:
     """Write a kernel that cannot fail, given the pointers of its operands."""
 
     def every(values: Iterable[SSAValue]) -> list[Pointer]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.nest import make_nest
-from rnncc.codegen.emit import I64, VALUE, Emit, Pointer, Value, vector_type
+from rnncc.codegen.llvm.emit import I64, VALUE, Pointer, Value, vector_type
 from rnncc.ir.access import get_access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.moves import ListRows
 
 
-def emit_list_rows(emit: Emit, op: ListRows, flags: Pointer, out: Pointer) -> None:
+def emit_list_rows(emit: CpuEmit, op: ListRows, flags: Pointer, out: Pointer) -> None:
     """List rows: vectors of them whose flags are all true at once, which is usual."""
     with emit.alone():
         emit.store(_Code(emit, op, flags, out).run(), out)
@@ -20,7 +21,7 @@ def emit_list_rows(emit: Emit, op: ListRows, flags: Pointer, out: Pointer) -> No
 class _Code:
     """Loops that carry how many flags were true so far."""
 
-    def __init__(self, emit: Emit, op: ListRows, flags: Pointer, out: Pointer) -> None:
+    def __init__(self, emit: CpuEmit, op: ListRows, flags: Pointer, out: Pointer) -> None:
         self.emit, self.lanes = emit, emit.target.lanes
         access = get_access(op.access)
         nest = make_nest(op.dims, [access], [])

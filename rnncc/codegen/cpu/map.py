@@ -9,10 +9,11 @@ from typing import cast
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
+from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.nest import Nest, indexed_axes, joined, make_nest, split_nest
-from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.cpu.row_list import RowList
-from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Map
@@ -22,7 +23,7 @@ LINE = 16
 
 
 def emit_map(
-    emit: Emit, op: Map, ins: list[Pointer], outs: list[Pointer], rows: Pointer | None = None
+    emit: CpuEmit, op: Map, ins: list[Pointer], outs: list[Pointer], rows: Pointer | None = None
 ) -> None:
     """Write the loops of a map; `rows`: the list of those that are computed."""
     if rows is not None:
@@ -57,12 +58,12 @@ def _innermost(nest: Nest) -> str | None:
     return next((s for s in nest.dims[-1].symbols if nest.dims[-1] == Dim.of(s)), None)
 
 
-def _emit_nest(emit: Emit, op: Map, nest: Nest, pointers: list[Pointer]) -> None:
+def _emit_nest(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> None:
     code = _MapCode(emit, op, nest, pointers)
     emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row, shared=True)
 
 
-def _emit_listed(emit: Emit, op: Map, pointers: list[Pointer], rows: Pointer) -> None:
+def _emit_listed(emit: CpuEmit, op: Map, pointers: list[Pointer], rows: Pointer) -> None:
     """Loops over listed rows, and inside over what is left of the domain."""
     some = op.some_rows
     assert some is not None
@@ -74,7 +75,7 @@ def _emit_listed(emit: Emit, op: Map, pointers: list[Pointer], rows: Pointer) ->
 class _MapCode:
     """One row of the domain, in vectors where its last axis is dense."""
 
-    def __init__(self, emit: Emit, op: Map, nest: Nest, pointers: list[Pointer]) -> None:
+    def __init__(self, emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> None:
         self.emit, self.nest = emit, nest
         self.bases = [
             emit.at(p, emit.dim(a.offset)) for p, a in zip(pointers, nest.accesses, strict=True)
@@ -172,7 +173,7 @@ class _MapCode:
             emit.store(value, pointer, lanes, mask)
 
 
-def lane_numbers(emit: Emit, start: Value, lanes: int) -> Value:
+def lane_numbers(emit: CpuEmit, start: Value, lanes: int) -> Value:
     """start, start + 1, ... in the lanes."""
     if lanes == 1:
         return start

@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from rnncc.codegen.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Emit, Pointer, Value
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Pointer, Value
 from rnncc.ir.moves import ByIndex, Gather, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim, get_dims
 
@@ -15,7 +16,7 @@ RUN = 32
 """Rows of weights that are packed at a time, for all panels: each is a page or more apart."""
 
 
-def emit_pack(emit: Emit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
+def emit_pack(emit: CpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
     """Copy weights into the order in which a product reads them."""
     b, depth = emit.b, op.depth.data
     full, width = divmod(op.units.data, op.panel.data)
@@ -55,7 +56,12 @@ def emit_pack(emit: Emit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
 
 
 def emit_reverse(
-    emit: Emit, op: Reverse, x: Pointer, lengths: Pointer, out: Pointer, fail: Callable[[int], None]
+    emit: CpuEmit,
+    op: Reverse,
+    x: Pointer,
+    lengths: Pointer,
+    out: Pointer,
+    fail: Callable[[int], None],
 ) -> None:
     """Copy columns, the first `length` rows of each from last to first."""
     b = emit.b
@@ -84,7 +90,7 @@ def emit_reverse(
 
 
 def emit_gather(
-    emit: Emit, op: Gather, x: Pointer, index: Pointer, out: Pointer, fail: Callable[[int], None]
+    emit: CpuEmit, op: Gather, x: Pointer, index: Pointer, out: Pointer, fail: Callable[[int], None]
 ) -> None:
     """Copy rows by number."""
     places = _Places(emit, op, index, fail)
@@ -103,7 +109,7 @@ def emit_gather(
 
 
 def emit_scatter(
-    emit: Emit,
+    emit: CpuEmit,
     op: Scatter,
     x: Pointer,
     index: Pointer,
@@ -144,7 +150,7 @@ class _Places:
     """Where rows are that have numbers, once all numbers are known to be of rows."""
 
     def __init__(
-        self, emit: Emit, op: ByIndex, index: Pointer, fail: Callable[[int], None]
+        self, emit: CpuEmit, op: ByIndex, index: Pointer, fail: Callable[[int], None]
     ) -> None:
         self.emit, self.index = emit, index
         self.outer, self.count, self.inner = (emit.dim(d) for d in get_dims(op.dims))
@@ -180,7 +186,7 @@ class _Copy:
     """
 
     def __init__(
-        self, emit: Emit, source: Pointer, target: Pointer, steps: tuple[Pair, Pair]
+        self, emit: CpuEmit, source: Pointer, target: Pointer, steps: tuple[Pair, Pair]
     ) -> None:
         self.emit, self.source, self.target = emit, source, target
         (self.down, self.right), (self.below, self.beside) = steps
@@ -239,7 +245,7 @@ class _Copy:
             self.emit.store(value, self._to(b.add(row, I64(i)), column), self.lanes)
 
 
-def _transposed(emit: Emit, rows: list[Value]) -> list[Value]:
+def _transposed(emit: CpuEmit, rows: list[Value]) -> list[Value]:
     """The columns of a square block: halves, then quarters, ... change places across the middle."""
     n = len(rows)
     distance = n // 2

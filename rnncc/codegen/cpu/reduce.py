@@ -14,10 +14,11 @@ from dataclasses import replace
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
+from rnncc.codegen.cpu.emit import CpuEmit, Part
 from rnncc.codegen.cpu.map import lane_numbers
-from rnncc.codegen.cpu.region import RegionCode
 from rnncc.codegen.cpu.row_list import RowList
-from rnncc.codegen.emit import I32, I64, VALUE, Emit, Part, Pointer, Value
+from rnncc.codegen.llvm.emit import I32, I64, VALUE, Pointer, Value
+from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Reduce
@@ -30,7 +31,7 @@ ROWS = 4
 
 
 def emit_reduce(
-    emit: Emit,
+    emit: CpuEmit,
     op: Reduce,
     ins: list[Pointer],
     outs: list[Pointer],
@@ -47,7 +48,7 @@ def emit_reduce(
 
 class _ReduceCode:
     def __init__(
-        self, emit: Emit, op: Reduce, ins: list[Pointer], out: Pointer, init: Pointer | None
+        self, emit: CpuEmit, op: Reduce, ins: list[Pointer], out: Pointer, init: Pointer | None
     ) -> None:
         self.emit, self.op, self.ins, self.out, self.init = emit, op, ins, out, init
         self.kept = len(op.dims) - op.reduced.data

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kernels import Kernel
 
@@ -20,7 +21,7 @@ class RowList:
         count: how many rows are computed.
     """
 
-    def __init__(self, emit: Emit, op: Kernel, dims: Sequence[Dim], listed: Pointer) -> None:
+    def __init__(self, emit: CpuEmit, op: Kernel, dims: Sequence[Dim], listed: Pointer) -> None:
         some = op.some_rows
         assert some is not None
         self.emit, self.dims = emit, dims
@@ -33,7 +34,9 @@ class RowList:
             self.entries = emit.at(entries, chosen)
 
     @staticmethod
-    def of(emit: Emit, op: Kernel, dims: Sequence[Dim], listed: Pointer | None) -> RowList | None:
+    def of(
+        emit: CpuEmit, op: Kernel, dims: Sequence[Dim], listed: Pointer | None
+    ) -> RowList | None:
         """None for a kernel that computes all rows."""
         return None if listed is None else RowList(emit, op, dims, listed)
 

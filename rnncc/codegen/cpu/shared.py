@@ -17,14 +17,15 @@ from math import prod
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
+from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.team import Team
-from rnncc.codegen.emit import I1, I64, POINTER, Emit, Pointer
+from rnncc.codegen.llvm.emit import I1, I64, POINTER, Pointer
 from rnncc.ir.kern import For
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Map, Reduce
 from rnncc.ir.moves import ListRows, Pack
 
-Write = Callable[[Emit, Operation, Mapping[SSAValue, Pointer]], None]
+Write = Callable[[CpuEmit, Operation, Mapping[SSAValue, Pointer]], None]
 
 SHORT = 1 << 14
 """Multiply-adds of a product, for one row: some 200 ns, of which a call is a hundredth."""
@@ -64,7 +65,7 @@ class Shared:
                 self.forms[op] = form, symbols
                 self.counts[form] += 2 if large else 1
 
-    def call(self, emit: Emit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> bool:
+    def call(self, emit: CpuEmit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> bool:
         """Call the function of a kernel that stands more than once; False for others."""
         form, symbols = self.forms.get(op, ("", []))
         if self.counts[form] < 2:
@@ -84,7 +85,7 @@ class Shared:
         return True
 
     def _define(
-        self, emit: Emit, op: Operation, held: Mapping[SSAValue, Pointer], symbols: list[str]
+        self, emit: CpuEmit, op: Operation, held: Mapping[SSAValue, Pointer], symbols: list[str]
     ) -> ir.Function:
         flags = [value for value, p in held.items() if p.absent is not None]
         places = len(held) + (emit.team is not None)
@@ -99,7 +100,7 @@ class Shared:
             value: replace(p, base=base, absent=absent.get(value))
             for (value, p), base in zip(held.items(), function.args, strict=False)
         }
-        inner = Emit.begin(function, emit.target, symbols)
+        inner = CpuEmit.begin(function, emit.target, symbols)
         inner.turn = turn
         if emit.team is not None:
             inner.team = Team(emit.module, inner.b, function.args[len(held)])

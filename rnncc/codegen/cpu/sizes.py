@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from rnncc.codegen.emit import I64, Emit, Value
-from rnncc.codegen.target import Target
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm.emit import I64, Value
 from rnncc.ir.dims import Dim, Largest
 from rnncc.planning.teamwork import START, Teamwork
 
@@ -20,7 +21,7 @@ def emit_size(
     name: str,
     size: Largest,
     symbols: Sequence[str],
-    target: Target,
+    target: CpuTarget,
     bounds: Sequence[Dim] = (),
 ) -> None:
     """Add `name(sizes...)`: the bytes, or -1 where a size is out of range."""
@@ -29,7 +30,7 @@ def emit_size(
 
 
 def emit_threads(
-    module: ir.Module, name: str, worth: Teamwork, symbols: Sequence[str], target: Target
+    module: ir.Module, name: str, worth: Teamwork, symbols: Sequence[str], target: CpuTarget
 ) -> None:
     """Add `name(sizes...)`: how many threads are worth it, from 1 up."""
     emit = _begin(module, name, symbols, target, 1)
@@ -44,19 +45,19 @@ def _begin(
     module: ir.Module,
     name: str,
     symbols: Sequence[str],
-    target: Target,
+    target: CpuTarget,
     refusal: int,
     bounds: Sequence[Dim] = (),
-) -> Emit:
+) -> CpuEmit:
     """Start a function that returns `refusal` where a size is out of range."""
     function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
-    emit = Emit.begin(function, target, symbols)
+    emit = CpuEmit.begin(function, target, symbols)
     with emit.when(bad_size(emit, bounds)):
         emit.b.ret(I64(refusal))
     return emit
 
 
-def bad_size(emit: Emit, bounds: Sequence[Dim] = ()) -> Value:
+def bad_size(emit: CpuEmit, bounds: Sequence[Dim] = ()) -> Value:
     """Whether a symbol is negative or too large, or their product is, or one of some formulas is
     negative."""
     b = emit.b

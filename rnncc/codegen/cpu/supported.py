@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rnncc.codegen.features import BASELINE, SIGNS, Sign
-from rnncc.codegen.target import Target
+from rnncc.codegen.cpu.features import BASELINE, SIGNS, Sign
+from rnncc.codegen.cpu.target import CpuTarget
 
 _LACKING = """
 @{name}_signs = private constant [{count} x [8 x i32]] [{rows}]
@@ -145,7 +145,7 @@ define internal i64 @{name}_state() {machine} {{
 """
 
 
-def supported_text(name: str, features: Sequence[str], target: Target) -> str:
+def supported_text(name: str, features: Sequence[str], target: CpuTarget) -> str:
     """Both functions of a library, as LLVM's text.
 
     Args:

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from rnncc.codegen.emit import BAD_TAPE, I64, NULL_POINTER, OK, Emit, Value
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.llvm.emit import BAD_TAPE, I64, NULL_POINTER, OK, Value
 
 _SPREAD = 0x9E3779B97F4A7C15
 """An odd number near 2^64 divided by the golden ratio: multiplied by it, other sizes differ."""
@@ -28,7 +29,7 @@ class TapeSeal:
         sizes: of all symbols.
     """
 
-    def __init__(self, emit: Emit, name: str, tape: Value, sizes: Sequence[Value]) -> None:
+    def __init__(self, emit: CpuEmit, name: str, tape: Value, sizes: Sequence[Value]) -> None:
         self._emit, self._tape = emit, tape
         seal = emit.b.ptrtoint(_constant(emit.module, f"{name}_tape_seal"), I64)
         for size in sizes:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.emit import I32, I64, POINTER, Emit, Value
-from rnncc.codegen.vector import declared
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
+from rnncc.codegen.llvm.vector import declared
 
 PATIENCE = 1 << 8
 """Looks at the counter before a thread that waits gives its core to others."""
@@ -102,6 +103,6 @@ class Team:
             b.call(declared(self.module, "sched_yield", I32, []), [])
 
 
-def alone(emit: Emit) -> Value:
+def alone(emit: CpuEmit) -> Value:
     """A `struct rnncc_part` of one thread, on the stack."""
     return emit.table([I64(0), I64(1), ir.Constant(POINTER, None)])

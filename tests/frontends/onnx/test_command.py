@@ -11,7 +11,7 @@ import rnncc_runtime
 
 import rnncc
 from rnncc.cli import main
-from rnncc.codegen import llvm
+from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.driver import cache
 from rnncc.errors import CompileError
 from rnncc.options import Options
@@ -155,7 +155,7 @@ def test_keys_follow_data_in_other_files(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_bytes(made.SerializeToString())
 
     def key() -> str | None:
-        target = llvm.resolve_target(None, None)
+        target = resolve_target(None, None)
         return cache.key_of(path, None, Options.of(path, {}), target)
 
     data.write_bytes(np.ones(4, "f4").tobytes())

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from llvmlite import ir
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.codegen.applied import declare_applied
-from rnncc.codegen.emit import VALUE, Emit, Value, vector_type
-from rnncc.codegen.math import MathEmitter
-from rnncc.codegen.random import uniform
-from rnncc.codegen.vector import declared
+from rnncc.codegen.llvm.emit import VALUE, Emit, Value, vector_type
+from rnncc.codegen.llvm.math import MathEmitter
+from rnncc.codegen.llvm.random import uniform
+from rnncc.codegen.llvm.user_functions import declare_applied
+from rnncc.codegen.llvm.vector import declared
 from rnncc.errors import CompileError
 from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew

@@ -10,13 +10,14 @@ from dataclasses import replace
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.gemm_bf16 import DotTerms, WidenedTerms
-from rnncc.codegen.cpu.gemm_epilogue import Epilogue
-from rnncc.codegen.cpu.gemm_terms import Left, Terms
-from rnncc.codegen.cpu.gemm_whole import WholeTerms
+from rnncc.codegen.cpu.emit import CpuEmit, Part
+from rnncc.codegen.cpu.gemm.bf16 import DotTerms, WidenedTerms
+from rnncc.codegen.cpu.gemm.epilogue import Epilogue
+from rnncc.codegen.cpu.gemm.int8 import WholeTerms
+from rnncc.codegen.cpu.gemm.terms import Left, Terms
 from rnncc.codegen.cpu.nest import indexed_axes, make_nest
 from rnncc.codegen.cpu.row_list import RowList
-from rnncc.codegen.emit import I64, Emit, Part, Pointer, Value
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
@@ -31,7 +32,7 @@ EVEN = 4
 
 
 def emit_gemm(
-    emit: Emit,
+    emit: CpuEmit,
     op: Gemm,
     a: Pointer,
     weights: list[Pointer],
@@ -53,7 +54,7 @@ def emit_gemm(
 class _GemmCode:
     def __init__(
         self,
-        emit: Emit,
+        emit: CpuEmit,
         op: Gemm,
         a: Pointer,
         weights: list[Pointer],
@@ -362,7 +363,7 @@ class _GemmCode:
         return self.terms.row(outer, self.first, number)
 
 
-def _terms(emit: Emit, op: Gemm, left: Left, weights: list[Pointer]) -> Terms:
+def _terms(emit: CpuEmit, op: Gemm, left: Left, weights: list[Pointer]) -> Terms:
     """How the terms of weights of a type are summed."""
     match weights:
         case [packed, room, scales]:

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 from llvmlite import ir
 
-from rnncc.codegen.converted_rows import HEAD
-from rnncc.codegen.cpu.gemm_rows import RowTerms
-from rnncc.codegen.cpu.gemm_terms import Terms
-from rnncc.codegen.emit import FLOAT, I16, I32, I64, Pointer, Value
-from rnncc.codegen.vector import declared
+from rnncc.codegen.cpu.gemm.converted_rows import HEAD
+from rnncc.codegen.cpu.gemm.rows import RowTerms
+from rnncc.codegen.cpu.gemm.terms import Terms
+from rnncc.codegen.llvm.emit import FLOAT, I16, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.vector import declared
 
 
 class WidenedTerms(Terms):

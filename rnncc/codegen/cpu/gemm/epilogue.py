@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.cpu.gemm_terms import along, neighbours
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.terms import along, neighbours
 from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.nest import Nest
-from rnncc.codegen.cpu.region import RegionCode
-from rnncc.codegen.emit import I64, Emit, Pointer, Value
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 
@@ -25,7 +26,7 @@ class Epilogue:
         nest: the rows' axes; its accesses are those of the left operand, inputs, outputs.
     """
 
-    def __init__(self, emit: Emit, op: Gemm, pointers: list[Pointer], nest: Nest) -> None:
+    def __init__(self, emit: CpuEmit, op: Gemm, pointers: list[Pointer], nest: Nest) -> None:
         self.emit, self.panel, self.lanes = emit, op.panel.data, emit.target.lanes
         accesses = [*op.in_accesses, *op.out_accesses]
         self.bases = [

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from rnncc.codegen.target import Target, architecture_of
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm.machine import architecture_of
 
 BASELINE = {"x86_64": "x86-64", "aarch64": "generic"}
 """The cpu of which every machine of an architecture is one."""
@@ -98,7 +99,7 @@ LEVELS = {"x86-64-v2": _LEVEL2, "x86-64-v3": _LEVEL3, "x86-64-v4": _LEVEL4}
 """What the levels of x86-64 are, which need not be found out."""
 
 
-def needed(target: Target) -> list[str]:
+def needed(target: CpuTarget) -> list[str]:
     """The extensions without which code for a machine may not run, as LLVM names them."""
     known = SIGNS[target.architecture]
     told = {text[1:]: text[0] == "+" for text in target.features.split(",") if text}
@@ -114,7 +115,7 @@ def features_of_cpu(triple: str, cpu: str) -> tuple[str, ...]:
     But it inlines a function only where the caller's machine has all that the function's has: a
     function for the same cpu and one extension more stays a call unless that is no more.
     """
-    from rnncc.codegen.llvm import inlined
+    from rnncc.codegen.llvm.objects import inlined
 
     names = list(SIGNS[architecture_of(triple)])
     text = list[str]()

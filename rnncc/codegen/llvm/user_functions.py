@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from rnncc.codegen.math import MathEmitter
-from rnncc.codegen.target import Target
-from rnncc.codegen.vector import Vector, declared
+from rnncc.codegen.llvm.machine import Machine
+from rnncc.codegen.llvm.math import MathEmitter
+from rnncc.codegen.llvm.vector import Vector, declared
 from rnncc.scalar.code import MATH, Code
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
@@ -28,7 +28,7 @@ def applied_name(code: Code, lanes: int) -> str:
     return f"{code.symbol}.x{lanes}"
 
 
-def applied_text(code: Code, count: int, target: Target) -> str:
+def applied_text(code: Code, count: int, target: Machine) -> str:
     """The module, as LLVM IR, not yet optimised."""
     module = ir.Module()
     module.triple = target.triple
@@ -68,7 +68,7 @@ def _add_vector(module: ir.Module, scalar: ir.Function, code: Code, lanes: int) 
     b.ret(b.load(rooms[0], typ=function.function_type.return_type, align=4))
 
 
-def _add_math(module: ir.Module, name: str, target: Target) -> str:
+def _add_math(module: ir.Module, name: str, target: Machine) -> str:
     """An elementary function of one float, to be inlined."""
     symbol = f"scalar.{name}"
     if symbol not in module.globals:

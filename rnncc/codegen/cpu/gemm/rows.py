@@ -8,9 +8,10 @@ from dataclasses import replace
 
 from llvmlite import ir
 
-from rnncc.codegen.converted_rows import HEAD, WORD, ConvertedRows
-from rnncc.codegen.cpu.gemm_terms import Left, Terms, neighbours
-from rnncc.codegen.emit import I32, I64, Emit, Pointer, Value
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD, ConvertedRows
+from rnncc.codegen.cpu.gemm.terms import Left, Terms, neighbours
+from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
 from rnncc.ir.kernels import Gemm
 
 Gather = Callable[[Value, Value, Value], Value]
@@ -20,7 +21,9 @@ Gather = Callable[[Value, Value, Value], Value]
 class RowTerms(Terms):
     """Rows lie in the product's room; a word of one is what multiplies a word of weights."""
 
-    def __init__(self, emit: Emit, op: Gemm, left: Left, weights: Pointer, room: Pointer) -> None:
+    def __init__(
+        self, emit: CpuEmit, op: Gemm, left: Left, weights: Pointer, room: Pointer
+    ) -> None:
         super().__init__(emit, op, left, weights)
         self.room = room
         self.rows = ConvertedRows.of(emit.target, weights.dtype, self.depth)

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from rnncc.codegen.emit import I64, VALUE, Emit, Pointer, Value, vector_type
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.llvm.emit import I64, VALUE, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.packing import GROUP
@@ -31,7 +32,9 @@ class Left:
     indices: Callable[[list[Value], Value], list[Value]]
 
 
-def along(emit: Emit, pointer: Pointer, steps: Sequence[Dim], indices: Sequence[Value]) -> Pointer:
+def along(
+    emit: CpuEmit, pointer: Pointer, steps: Sequence[Dim], indices: Sequence[Value]
+) -> Pointer:
     """A pointer at some indices of its axes."""
     for index, step in zip(indices, steps, strict=False):
         if step != 0:
@@ -40,7 +43,7 @@ def along(emit: Emit, pointer: Pointer, steps: Sequence[Dim], indices: Sequence[
 
 
 def neighbours(
-    emit: Emit, pointer: Pointer, first: Value, step: Value, count: int, lanes: int
+    emit: CpuEmit, pointer: Pointer, first: Value, step: Value, count: int, lanes: int
 ) -> Value:
     """A vector of so many elements, each a step from the one before; zeros beyond their count."""
     b = emit.b
@@ -68,7 +71,7 @@ class Terms:
     most_rows = 0
     chains = 3
 
-    def __init__(self, emit: Emit, op: Gemm, left: Left, weights: Pointer) -> None:
+    def __init__(self, emit: CpuEmit, op: Gemm, left: Left, weights: Pointer) -> None:
         self.emit, self.a, self.weights = emit, left, weights
         self.lanes, self.depth = emit.target.lanes, op.depth.data
         self.group = GROUP[weights.dtype]

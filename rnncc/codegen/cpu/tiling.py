@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rnncc.codegen.target import Target
+from rnncc.codegen.cpu.target import CpuTarget
 
 DEPTH = 128
 """Rows of both operands that are packed and summed at a time."""
@@ -36,7 +36,7 @@ class Tiling:
     lanes: int
 
     @staticmethod
-    def of(target: Target, rows: int, columns: int) -> Tiling:
+    def of(target: CpuTarget, rows: int, columns: int) -> Tiling:
         """The tiles for one machine; lanes run along the wider axis where the other is narrow."""
         swapped = columns < target.lanes and columns < rows
         if swapped:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rnncc.codegen.target import Target
+from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.ir.packing import GROUP
 
 WORD = 4
@@ -33,7 +33,7 @@ class ConvertedRows:
     rows: int
 
     @staticmethod
-    def of(target: Target, dtype: str, depth: int) -> ConvertedRows:
+    def of(target: CpuTarget, dtype: str, depth: int) -> ConvertedRows:
         """The rows that go with weights of a type."""
         item = WORD // GROUP[dtype]
         vectors = -(-depth // target.lanes)

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Self, cast
 
 from llvmlite import ir
 
-from rnncc.codegen.builder import FoldingBuilder
-from rnncc.codegen.math import MathEmitter
-from rnncc.codegen.target import Target
-from rnncc.codegen.tiling import DEPTH, MOST_HEIGHT
-from rnncc.codegen.vector import Splat, Vector, declared
+from rnncc.codegen.llvm.builder import FoldingBuilder
+from rnncc.codegen.llvm.machine import Machine
+from rnncc.codegen.llvm.math import MathEmitter
+from rnncc.codegen.llvm.vector import Splat, Vector, declared
 from rnncc.ir.dims import Dim, Largest, divisor_of, symbol_of
 from rnncc.ir.types import ITEM_BYTES
-
-if TYPE_CHECKING:
-    from rnncc.codegen.cpu.team import Team
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 I8, I1 = ir.IntType(8), ir.IntType(1)
@@ -30,13 +26,8 @@ MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8, "bf16": I16, "i8": I8, "u8": I8
 OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX, BAD_TAPE = range(7)
 """What generated code returns: the error codes of include/rnncc.h."""
 
-SUMS = 24
-"""Vectors of sums that products may keep on the stack."""
-
 Value = Any
 Body = Callable[[Value, list[Value]], Sequence[Value]]
-Part = tuple[Value, Value]
-"""Where a part of something starts, and how much it is."""
 
 
 @dataclass(frozen=True)
@@ -59,41 +50,32 @@ class Pointer:
 class Emit:
     """One function being written, for one machine."""
 
-    def __init__(self, module: ir.Module, target: Target, builder: ir.IRBuilder) -> None:
-        self.module, self.target, self.b = module, target, builder
+    def __init__(self, module: ir.Module, target: Machine, builder: ir.IRBuilder) -> None:
+        self.module, self.b = module, builder
+        self._machine = target
         self._math = dict[int, MathEmitter]()
         self.symbols: dict[str, Value] = {}
-        self.team: Team | None = None
-        self.turn: Value | None = None
-        """The number of the innermost loop's turn."""
-        self.step: Value = I64(1)
-        """From an index of the last `shared` loop to its next one: 1, or -1 on the way back."""
-        self._stack: Pointer | None = None
 
-    @staticmethod
-    def begin(function: ir.Function, target: Target, symbols: Sequence[str]) -> Emit:
+    @classmethod
+    def begin(cls, function: ir.Function, target: Machine, symbols: Sequence[str]) -> Self:
         """Start a function whose last arguments are the sizes of these symbols."""
-        emit = Emit(function.module, target, FoldingBuilder(function.append_basic_block("entry")))
+        emit = cls(function.module, target, FoldingBuilder(function.append_basic_block("entry")))
         sizes = function.args[len(function.args) - len(symbols) :]
         emit.symbols = dict(zip(symbols, sizes, strict=True))
         return emit
 
-    @property
-    def stack(self) -> Pointer:
-        """Room for `SUMS` vectors of sums, or for packed rows, shared by all kernels."""
-        if self._stack is None:
-            size = max(SUMS * self.target.lanes, MOST_HEIGHT * DEPTH)
-            room = self._room(ir.ArrayType(FLOAT, size), 64)
-            self._stack = Pointer(room, "f32")
-        return self._stack
-
-    def _room(self, type_: ir.Type, align: int) -> Value:
+    def room(self, type_: ir.Type, align: int) -> Value:
         """Room on the stack, for the whole call."""
         with self.b.goto_entry_block():
             room = cast(Value, self.b.alloca(type_))
         room.align = align
         room.type = POINTER  # llvmlite would make it a typed pointer
         return room
+
+    @property
+    def target(self) -> Machine:
+        """The machine that the function is for."""
+        return self._machine
 
     @property
     def vector(self) -> MathEmitter:
@@ -182,53 +164,6 @@ class Emit:
             phi.add_incoming(value, last)
         return results
 
-    def shared(
-        self,
-        count: Value,
-        body: Body,
-        to_and_fro: bool = False,
-        last: Callable[[], None] | None = None,
-        part: Part | None = None,
-    ) -> None:
-        """`loop` without anything carried, of which each thread of a team does a part.
-
-        Args:
-            to_and_fro: every other turn of the loop around it goes backwards, so that what memory
-                near the core still holds of the turn before is read first.
-            last: what is left behind these turns, done by the thread whose part ends there.
-            part: the first turn of this thread and how many it does, the last one included; left
-                out, all threads have about as many.
-        """
-        b, first, mine, ends = self.b, None, count, None
-        if self.team is not None:
-            total = count if last is None else b.add(count, I64(1))
-            first, mine = part or self.team.share(total)
-            if last is not None:
-                reaches = b.icmp_signed("==", b.add(first, mine), total)
-                ends = b.and_(reaches, b.icmp_signed(">", mine, I64(0)))
-                mine = b.sub(mine, b.zext(ends, I64))
-        back = b.trunc(self.turn, I1) if to_and_fro and self.turn is not None else None
-        self.step = I64(1) if back is None else b.select(back, I64(-1), I64(1))
-
-        def turn(i: Value, carried: list[Value]) -> Sequence[Value]:
-            if back is not None:
-                i = b.select(back, b.sub(b.sub(mine, I64(1)), i), i)
-            return body(i if first is None else b.add(first, i), carried)
-
-        self.loop(mine, turn)
-        if last is not None:
-            with nullcontext() if ends is None else self.when(ends):
-                last()
-
-    def alone(self) -> AbstractContextManager[Any]:
-        """Code that only one thread of a team runs."""
-        return nullcontext() if self.team is None else self.when(self.team.is_first)
-
-    def together(self) -> None:
-        """Wait until all threads of a team are here."""
-        if self.team is not None:
-            self.team.wait()
-
     def _phi(self, value: Value, block: ir.Block) -> Value:
         phi = self.b.phi(value.type)
         phi.add_incoming(value, block)
@@ -238,9 +173,9 @@ class Emit:
         self,
         counts: Sequence[Value],
         body: Callable[[list[Value]], None],
-        shared: bool = False,
+        outermost: Callable[[Value, Body], object] | None = None,
     ) -> None:
-        """Nested loops; `body` gets all indices. `shared`: a team's threads share the outermost."""
+        """Nested loops; `body` gets all indices. `outermost`: writes that loop, if not `loop`."""
 
         def level(depth: int, indices: list[Value]) -> None:
             if depth == len(counts):
@@ -251,7 +186,7 @@ class Emit:
                 level(depth + 1, [*indices, i])
                 return []
 
-            loop = self.shared if shared and not depth else self.loop
+            loop = self.loop if depth or outermost is None else outermost
             loop(counts[depth], turn)
 
         level(0, [])
@@ -301,7 +236,7 @@ class Emit:
 
     def table(self, pointers: Sequence[Value]) -> Value:
         """A table of pointers on the stack."""
-        table = self._room(ir.ArrayType(POINTER, max(len(pointers), 1)), 8)
+        table = self.room(ir.ArrayType(POINTER, max(len(pointers), 1)), 8)
         for number, pointer in enumerate(pointers):
             at = self.b.gep(table, [I64(number)], source_etype=POINTER)
             self.b.store(pointer, at, align=8)
@@ -360,13 +295,6 @@ class Emit:
             return self.b.call(function, [pointer.base, align, mask, value])
         function = declared(self.module, name, ir.VoidType(), [type_, POINTER, I32, mask.type])
         return self.b.call(function, [value, pointer.base, align, mask])
-
-    def fetch(self, pointer: Pointer, ahead: Value) -> None:
-        """Bring the line so many bytes behind a place near the core, if that can be done."""
-        kinds = [POINTER, I32, I32, I32]
-        function = declared(self.module, "llvm.prefetch.p0", ir.VoidType(), kinds)
-        at = self.b.gep(pointer.base, [ahead], source_etype=I8)
-        self.b.call(function, [at, I32(0), I32(2), I32(1)])
 
     # Vectors
 

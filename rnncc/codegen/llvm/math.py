@@ -11,7 +11,7 @@ import math
 
 from llvmlite import ir
 
-from rnncc.codegen.vector import VectorEmitter, declared
+from rnncc.codegen.llvm.vector import VectorEmitter, declared
 
 INF = math.inf
 LOG2_E = math.log2(math.e)

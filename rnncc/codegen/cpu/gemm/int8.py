@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from llvmlite import ir
 
-from rnncc.codegen.converted_rows import HEAD, WORD
-from rnncc.codegen.cpu.gemm_rows import RowTerms
-from rnncc.codegen.cpu.gemm_terms import Left
-from rnncc.codegen.emit import FLOAT, I8, I16, I32, I64, Emit, Pointer, Value
-from rnncc.codegen.vector import declared
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD
+from rnncc.codegen.cpu.gemm.rows import RowTerms
+from rnncc.codegen.cpu.gemm.terms import Left
+from rnncc.codegen.llvm.emit import FLOAT, I8, I16, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.packing import OFFSET
 from rnncc.ir.precision import LEAST, MOST
@@ -34,7 +35,7 @@ class WholeTerms(RowTerms):
     sums = "i32"
 
     def __init__(
-        self, emit: Emit, op: Gemm, left: Left, weights: Pointer, room: Pointer, scales: Pointer
+        self, emit: CpuEmit, op: Gemm, left: Left, weights: Pointer, room: Pointer, scales: Pointer
     ) -> None:
         super().__init__(emit, op, left, weights, room)
         self.scales = scales

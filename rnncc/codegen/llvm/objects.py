@@ -1,9 +1,7 @@
-"""LLVM itself: targets, optimisation, objects, assembly, code in memory."""
+"""LLVM itself: optimisation, objects, assembly, code in memory."""
 
 from __future__ import annotations
 
-import difflib
-import re
 import tempfile
 import threading
 from collections.abc import Generator, Sequence
@@ -16,83 +14,10 @@ from typing import Any, cast
 import llvmlite.binding
 import numpy as np
 
-from rnncc.codegen.cpus import CPUS
-from rnncc.codegen.features import features_of_cpu, needed
-from rnncc.codegen.target import Target, architecture_of
+from rnncc.codegen.llvm.machine import Machine, architecture_of
 from rnncc.errors import CompileError
 
 llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
-LINUX = re.compile(r"(x86_64|aarch64|arm64)(-\w+)?-linux(-(gnu|musl|android\d*))?")
-PORTABLE = {
-    "x86-64-v2": (4, 16, False),
-    "x86-64-v3": (8, 16, True),
-    "x86-64-v4": (16, 32, True),
-}
-"""cpu -> lanes, registers, fused multiply-add."""
-
-
-def resolve_target(triple: str | None = None, cpu: str | None = None) -> Target:
-    """A machine.
-
-    Args:
-        triple: this machine's by default.
-        cpu: `native` (the default where the triple is this machine's) or one of LLVM's names.
-    Raises:
-        CompileError: for a triple or cpu that is not supported.
-    """
-    host = llvm.get_default_triple()
-    chosen = triple or host
-    architecture = architecture_of(chosen)
-    if architecture not in CPUS or (chosen != host and not LINUX.fullmatch(chosen)):
-        hint = "x86_64-linux-gnu and aarch64-linux-gnu are"
-        raise CompileError("", f"target {chosen!r} is not supported", hint)
-    native = architecture == architecture_of(host)
-    if cpu == "native" and not native:
-        raise CompileError("", f"cpu 'native' is of this machine, not of {chosen}", "name a cpu")
-    if native and cpu in (None, "native"):
-        return _native(chosen)
-    cpu = cpu or ("x86-64-v3" if architecture == "x86_64" else "generic")
-    _check_cpu(architecture, cpu)
-    lanes, registers, fma = _vectors(architecture, chosen, cpu)
-    known = () if cpu in PORTABLE or lanes < 8 else features_of_cpu(chosen, cpu)
-    dots = "avx512vnni" in known or "avxvnni" in known, "avx512bf16" in known
-    features = "-prefer-256-bit" if lanes == 16 else ""
-    return Target(chosen, cpu, features, lanes, registers, fma, *dots)
-
-
-def _native(triple: str) -> Target:
-    features = llvm.get_host_cpu_features()
-    text = features.flatten()
-    if architecture_of(triple) == "aarch64":
-        return Target(triple, llvm.get_host_cpu_name(), text, 4, 32, True)
-    if features.get("avx512f") and features.get("avx512vl"):
-        text = f"{text},-prefer-256-bit"
-        dots = bool(features.get("avx512vnni")), bool(features.get("avx512bf16"))
-        return Target(triple, llvm.get_host_cpu_name(), text, 16, 32, True, *dots)
-    lanes = 8 if features.get("avx2") else 4
-    dot = lanes == 8 and bool(features.get("avxvnni"))
-    fma = bool(features.get("fma"))
-    return Target(triple, llvm.get_host_cpu_name(), text, lanes, 16, fma, dot)
-
-
-def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:
-    """Lanes, registers and fused multiply-add of a named cpu."""
-    if architecture != "x86_64":
-        return 4, 32, True
-    if cpu in PORTABLE:
-        return PORTABLE[cpu]
-    features = features_of_cpu(triple, cpu)
-    if "avx512f" in features:
-        return PORTABLE["x86-64-v4"]
-    fused = "avx" in features and not {"fma", "fma4"}.isdisjoint(features)
-    return PORTABLE["x86-64-v3" if fused else "x86-64-v2"]
-
-
-def _check_cpu(architecture: str, cpu: str) -> None:
-    if cpu not in CPUS[architecture]:
-        near = difflib.get_close_matches(cpu, CPUS[architecture], 3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "rnncc targets lists some"
-        raise CompileError("", f"cpu {cpu!r} is not one that LLVM knows for {architecture}", hint)
 
 
 @cache
@@ -129,7 +54,7 @@ _options = threading.Lock()
 
 
 @contextmanager
-def _quick_passes(target: Target) -> Generator[None]:
+def _quick_passes(target: Machine) -> Generator[None]:
     """On x86-64 without strength reduction of loops, a third of the time that machine code takes.
 
     It gains nothing where loops are written as they should run: 14 nets were as fast without it, to
@@ -152,7 +77,7 @@ class Optimised:
 
     module: Any
     machine: Any
-    target: Target
+    target: Machine
     keep: Any = None
 
     @property
@@ -175,7 +100,7 @@ class Optimised:
 
 def optimise(
     text: str,
-    target: Target,
+    target: Machine,
     jit: bool = False,
     weights: tuple[str, np.ndarray[Any, Any]] | None = None,
     linked: Sequence[str] = (),
@@ -231,7 +156,7 @@ def _link(module: Any, text: str, machine: Any) -> None:
 
 
 def _with_weights(
-    text: str, target: Target, name: str, weights: np.ndarray[Any, Any]
+    text: str, target: Machine, name: str, weights: np.ndarray[Any, Any]
 ) -> tuple[str, Any]:
     """IR that holds a constant's bytes, and what must live until the object is written.
 
@@ -283,21 +208,6 @@ def _on_disk(weights: np.ndarray[Any, Any]) -> tuple[Any, str]:
 
 def _quoted(line: str) -> str:
     return '"' + line.replace("\\", "\\5C").replace('"', "\\22") + '"'
-
-
-def check_runs_here(target: Target) -> None:
-    """Refuse code for another machine.
-
-    Raises:
-        CompileError: this machine lacks what the target has.
-    """
-    own = resolve_target()
-    lacking = "another architecture"
-    if target.architecture == own.architecture:
-        lacking = ", ".join(sorted(set(needed(target)) - set(needed(own))))
-    if lacking:
-        what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"
-        raise CompileError("", f"{what}: {lacking}", "rnncc.build writes it to files")
 
 
 def load(optimised: Optimised) -> Any:

@@ -1,0 +1,115 @@
+"""Writing LLVM IR for a CPU: threads that share loops, and what keeps memory near the core."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.cpu.tiling import DEPTH, MOST_HEIGHT
+from rnncc.codegen.llvm.emit import FLOAT, I1, I8, I32, I64, POINTER, Body, Emit, Pointer, Value
+from rnncc.codegen.llvm.vector import declared
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.team import Team
+
+SUMS = 24
+"""Vectors of sums that products may keep on the stack."""
+
+Part = tuple[Value, Value]
+"""Where a part of something starts, and how much it is."""
+
+
+class CpuEmit(Emit):
+    """One function being written, for one of the threads that compute a call."""
+
+    def __init__(self, module: ir.Module, target: CpuTarget, builder: ir.IRBuilder) -> None:
+        super().__init__(module, target, builder)
+        self._cpu = target
+        self.team: Team | None = None
+        self.turn: Value | None = None
+        """The number of the innermost loop's turn."""
+        self.step: Value = I64(1)
+        """From an index of the last `shared` loop to its next one: 1, or -1 on the way back."""
+        self._stack: Pointer | None = None
+
+    @property
+    def target(self) -> CpuTarget:
+        """The machine that the function is for."""
+        return self._cpu
+
+    @property
+    def stack(self) -> Pointer:
+        """Room for `SUMS` vectors of sums, or for packed rows, shared by all kernels."""
+        if self._stack is None:
+            size = max(SUMS * self.target.lanes, MOST_HEIGHT * DEPTH)
+            room = self.room(ir.ArrayType(FLOAT, size), 64)
+            self._stack = Pointer(room, "f32")
+        return self._stack
+
+    def shared(
+        self,
+        count: Value,
+        body: Body,
+        to_and_fro: bool = False,
+        last: Callable[[], None] | None = None,
+        part: Part | None = None,
+    ) -> None:
+        """`loop` without anything carried, of which each thread of a team does a part.
+
+        Args:
+            to_and_fro: every other turn of the loop around it goes backwards, so that what memory
+                near the core still holds of the turn before is read first.
+            last: what is left behind these turns, done by the thread whose part ends there.
+            part: the first turn of this thread and how many it does, the last one included; left
+                out, all threads have about as many.
+        """
+        b, first, mine, ends = self.b, None, count, None
+        if self.team is not None:
+            total = count if last is None else b.add(count, I64(1))
+            first, mine = part or self.team.share(total)
+            if last is not None:
+                reaches = b.icmp_signed("==", b.add(first, mine), total)
+                ends = b.and_(reaches, b.icmp_signed(">", mine, I64(0)))
+                mine = b.sub(mine, b.zext(ends, I64))
+        back = b.trunc(self.turn, I1) if to_and_fro and self.turn is not None else None
+        self.step = I64(1) if back is None else b.select(back, I64(-1), I64(1))
+
+        def turn(i: Value, carried: list[Value]) -> Sequence[Value]:
+            if back is not None:
+                i = b.select(back, b.sub(b.sub(mine, I64(1)), i), i)
+            return body(i if first is None else b.add(first, i), carried)
+
+        self.loop(mine, turn)
+        if last is not None:
+            with nullcontext() if ends is None else self.when(ends):
+                last()
+
+    def alone(self) -> AbstractContextManager[Any]:
+        """Code that only one thread of a team runs."""
+        return nullcontext() if self.team is None else self.when(self.team.is_first)
+
+    def together(self) -> None:
+        """Wait until all threads of a team are here."""
+        if self.team is not None:
+            self.team.wait()
+
+    def nest(
+        self,
+        counts: Sequence[Value],
+        body: Callable[[list[Value]], None],
+        outermost: Callable[[Value, Body], object] | None = None,
+        shared: bool = False,
+    ) -> None:
+        """Nested loops; `shared`: a team's threads share the outermost."""
+        super().nest(counts, body, self.shared if shared else outermost)
+
+    def fetch(self, pointer: Pointer, ahead: Value) -> None:
+        """Bring the line so many bytes behind a place near the core, if that can be done."""
+        kinds = [POINTER, I32, I32, I32]
+        function = declared(self.module, "llvm.prefetch.p0", ir.VoidType(), kinds)
+        at = self.b.gep(pointer.base, [ahead], source_etype=I8)
+        self.b.call(function, [at, I32(0), I32(2), I32(1)])

@@ -1,0 +1,203 @@
+"""The exported functions as LLVM IR: the table of `rnncc.ir.entry_points`, step by step.
+
+Each takes the packed weights as a first pointer, fills the programs' tables of pointers, and calls
+them. In a library for threads, a function that does not take a part calls as the only thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.sizes import bad_size
+from rnncc.codegen.cpu.tape_seal import TapeSeal
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.cpu.team import Team, alone
+from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
+from rnncc.codegen.llvm.vector import declared
+from rnncc.ir.dims import Dim
+from rnncc.ir.entry_points import (
+    Call,
+    CheckSizes,
+    Copy,
+    Default,
+    EntryPoint,
+    Field,
+    Keep,
+    Locate,
+    NotNull,
+    Place,
+    Seal,
+    Source,
+    Step,
+    Stored,
+)
+from rnncc.ir.library import Library
+from rnncc.ir.signatures import BATCH, PART, TIME
+from rnncc.ir.streaming import LINE
+
+_NULL = ir.Constant(POINTER, None)
+_WORDS = ir.VectorType(I32, LINE // 4)
+
+
+def emit_entry_point(
+    module: ir.Module,
+    library: Library,
+    entry: EntryPoint,
+    calls: Mapping[str, ir.Function],
+    target: CpuTarget,
+    single: ir.Function | None = None,
+) -> ir.Function:
+    """Add a function that computes.
+
+    Args:
+        calls: the programs.
+        single: does one step of one sequence, if there is a program for that alone.
+    """
+    writer = _Writer(module, library, entry, calls, target)
+    if single is not None:
+        writer.write_single(single)
+    writer.write(entry.steps)
+    return writer.function
+
+
+class _Writer:
+    """Writes one function, step after step."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        library: Library,
+        entry: EntryPoint,
+        calls: Mapping[str, ir.Function],
+        target: CpuTarget,
+    ) -> None:
+        self.module, self.library, self.entry, self.calls = module, library, entry, calls
+        types = [POINTER] * (1 + len(entry.parameters)) + [I64] * len(entry.symbols)
+        end = "entry" if library.training is not None else "given"
+        name = f"{library.name}_{entry.name}_{end}"
+        self.function = ir.Function(module, ir.FunctionType(I32, types), name)
+        if library.training is None:
+            self.function.attributes.add("nounwind")
+        blocks = ("weights", *entry.parameters)
+        pointers = self.function.args[: len(blocks)]
+        self.blocks: dict[str, Value] = dict(zip(blocks, pointers, strict=True))
+        self.emit = CpuEmit.begin(self.function, target, entry.symbols)
+        self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
+        self.places = dict[Place, Value]()
+        self.code: Value = I32(OK)
+        self._part: Value | None = self.blocks.get(PART)
+        self._seal: TapeSeal | None = None
+
+    def write(self, steps: Sequence[Step], single: ir.Function | None = None) -> None:
+        """All steps, then the return; `single` in place of the program `step`."""
+        self.places.clear()
+        for step in steps:
+            match step:
+                case CheckSizes(bounds):
+                    self.emit.fail_if(bad_size(self.emit, bounds), BAD_SIZE)
+                case NotNull(block):
+                    self._refuse_null(self.blocks[block])
+                case Locate(places):
+                    self.places |= {place: self._pointer(place) for place in places}
+                case Call():
+                    self._call(step, single)
+                case Copy():
+                    self._copy(step)
+                case Keep(pointer, place):
+                    kept = self._refuse_null(self._pointer(pointer))
+                    with self.emit.alone():
+                        self.emit.b.store(kept, self._pointer(place), align=8)
+                case Seal(act):
+                    self._seal_tape(act)
+        self.emit.b.ret(self.code)
+
+    def write_single(self, single: ir.Function) -> None:
+        """All steps for one step of one sequence, where the sizes are those."""
+        ones = {s: I64(1) for s in (TIME, BATCH) if s in self.library.symbols}
+        b, symbols = self.emit.b, self.emit.symbols
+        are_one = (b.icmp_signed("==", symbols[symbol], I64(1)) for symbol in ones)
+        with self.emit.when(reduce(b.and_, are_one)), self.emit.symbols_set(ones):
+            self.write(self.entry.steps, single)
+
+    def _call(self, call: Call, single: ir.Function | None) -> None:
+        b = self.emit.b
+        tables = [
+            self.emit.table([self._pointer(source) for source in sources])
+            for sources in (call.inputs, call.outputs)
+        ]
+        arguments = [self.blocks["weights"], *tables, self._pointer(call.workspace)]
+        function = self.calls[call.program] if single is None else single
+        if self.library.shared and single is None:
+            self._part = self._part or alone(self.emit)
+            arguments.append(self._part)
+        sizes = [self.emit.symbols[symbol] for symbol in self.library.symbols]
+        code = b.call(function, [*arguments, *sizes])
+        if not call.stops:
+            self.code = code
+            return
+        with self.emit.when(b.icmp_signed("!=", code, I32(OK))):
+            b.ret(code)
+
+    def _pointer(self, source: Source) -> Value:
+        b = self.emit.b
+        match source:
+            case None:
+                return _NULL
+            case Field(struct, number):
+                return self.emit.field(self.blocks[struct], number)
+            case Stored(place):
+                return b.load(self._pointer(place), typ=POINTER, align=8)
+            case Default(field, held):
+                given = self._pointer(field)
+                return b.select(self.emit.is_null(given), self._pointer(held), given)
+            case Place(block, offset):
+                if source in self.places or offset == 0:
+                    return self.places.get(source, self.blocks[block])
+                return b.gep(self.blocks[block], [self.emit.dim(offset)], source_etype=I8)
+
+    def _refuse_null(self, pointer: Value) -> Value:
+        self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
+        return pointer
+
+    def _copy(self, copy: Copy) -> None:
+        target = self._pointer(copy.target)
+        if copy.lines:
+            self._copy_lines(self._pointer(copy.source), target, copy.bytes)
+            return
+        self._refuse_null(target)
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, ir.IntType(1)])
+        function = declared(self.module, "llvm.memcpy.p0.p0.i64", kind.return_type, kind.args)
+        self.emit.b.call(
+            function, [target, self._pointer(copy.source), I64(int(copy.bytes)), ir.IntType(1)(0)]
+        )
+
+    def _copy_lines(self, source: Value, target: Value, size: Dim) -> None:
+        emit, b = self.emit, self.emit.b
+
+        def line(i: Value, carried: list[Value]) -> list[Value]:
+            offset = b.mul(i, I64(LINE))
+            from_, to = (b.gep(block, [offset], source_etype=I8) for block in (source, target))
+            b.store(b.load(from_, typ=_WORDS, align=4), to, align=4)
+            return []
+
+        emit.loop(b.sdiv(emit.dim(size), I64(LINE)), line)
+
+    def _seal_tape(self, act: str) -> None:
+        if self._seal is None:
+            if PART in self.blocks:
+                self.emit.team = Team(self.module, self.emit.b, self.blocks[PART])
+            sizes = [self.emit.symbols[symbol] for symbol in self.entry.symbols]
+            self._seal = TapeSeal(self.emit, self.library.name, self.blocks["tape"], sizes)
+        match act:
+            case "open":
+                self._seal.open()
+            case "check":
+                self._seal.check()
+            case "close":
+                self._seal.close(self.code)
+            case _:
+                self._seal.break_unless_refused(self.code)

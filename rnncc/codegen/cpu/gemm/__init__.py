@@ -1,0 +1,1 @@
+"""`kern.gemm`: register tiles over packed weights, for each type of weights."""

@@ -1,0 +1,103 @@
+"""The CPUs that code can be written for: what LLVM tells of this one, and of those by name."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import Any, cast
+
+import llvmlite.binding
+
+from rnncc.codegen.cpu.cpus import CPUS
+from rnncc.codegen.cpu.features import features_of_cpu, needed
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm.machine import architecture_of
+from rnncc.errors import CompileError
+
+llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
+LINUX = re.compile(r"(x86_64|aarch64|arm64)(-\w+)?-linux(-(gnu|musl|android\d*))?")
+PORTABLE = {
+    "x86-64-v2": (4, 16, False),
+    "x86-64-v3": (8, 16, True),
+    "x86-64-v4": (16, 32, True),
+}
+"""cpu -> lanes, registers, fused multiply-add."""
+
+
+def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarget:
+    """A machine.
+
+    Args:
+        triple: this machine's by default.
+        cpu: `native` (the default where the triple is this machine's) or one of LLVM's names.
+    Raises:
+        CompileError: for a triple or cpu that is not supported.
+    """
+    host = llvm.get_default_triple()
+    chosen = triple or host
+    architecture = architecture_of(chosen)
+    if architecture not in CPUS or (chosen != host and not LINUX.fullmatch(chosen)):
+        hint = "x86_64-linux-gnu and aarch64-linux-gnu are"
+        raise CompileError("", f"target {chosen!r} is not supported", hint)
+    native = architecture == architecture_of(host)
+    if cpu == "native" and not native:
+        raise CompileError("", f"cpu 'native' is of this machine, not of {chosen}", "name a cpu")
+    if native and cpu in (None, "native"):
+        return _native(chosen)
+    cpu = cpu or ("x86-64-v3" if architecture == "x86_64" else "generic")
+    _check_cpu(architecture, cpu)
+    lanes, registers, fma = _vectors(architecture, chosen, cpu)
+    known = () if cpu in PORTABLE or lanes < 8 else features_of_cpu(chosen, cpu)
+    dots = "avx512vnni" in known or "avxvnni" in known, "avx512bf16" in known
+    features = "-prefer-256-bit" if lanes == 16 else ""
+    return CpuTarget(chosen, cpu, features, lanes, registers, fma, *dots)
+
+
+def _native(triple: str) -> CpuTarget:
+    features = llvm.get_host_cpu_features()
+    text = features.flatten()
+    if architecture_of(triple) == "aarch64":
+        return CpuTarget(triple, llvm.get_host_cpu_name(), text, 4, 32, True)
+    if features.get("avx512f") and features.get("avx512vl"):
+        text = f"{text},-prefer-256-bit"
+        dots = bool(features.get("avx512vnni")), bool(features.get("avx512bf16"))
+        return CpuTarget(triple, llvm.get_host_cpu_name(), text, 16, 32, True, *dots)
+    lanes = 8 if features.get("avx2") else 4
+    dot = lanes == 8 and bool(features.get("avxvnni"))
+    fma = bool(features.get("fma"))
+    return CpuTarget(triple, llvm.get_host_cpu_name(), text, lanes, 16, fma, dot)
+
+
+def _vectors(architecture: str, triple: str, cpu: str) -> tuple[int, int, bool]:
+    """Lanes, registers and fused multiply-add of a named cpu."""
+    if architecture != "x86_64":
+        return 4, 32, True
+    if cpu in PORTABLE:
+        return PORTABLE[cpu]
+    features = features_of_cpu(triple, cpu)
+    if "avx512f" in features:
+        return PORTABLE["x86-64-v4"]
+    fused = "avx" in features and not {"fma", "fma4"}.isdisjoint(features)
+    return PORTABLE["x86-64-v3" if fused else "x86-64-v2"]
+
+
+def _check_cpu(architecture: str, cpu: str) -> None:
+    if cpu not in CPUS[architecture]:
+        near = difflib.get_close_matches(cpu, CPUS[architecture], 3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "rnncc targets lists some"
+        raise CompileError("", f"cpu {cpu!r} is not one that LLVM knows for {architecture}", hint)
+
+
+def check_runs_here(target: CpuTarget) -> None:
+    """Refuse code for another machine.
+
+    Raises:
+        CompileError: this machine lacks what the target has.
+    """
+    own = resolve_target()
+    lacking = "another architecture"
+    if target.architecture == own.architecture:
+        lacking = ", ".join(sorted(set(needed(target)) - set(needed(own))))
+    if lacking:
+        what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"
+        raise CompileError("", f"{what}: {lacking}", "rnncc.build writes it to files")

@@ -1,0 +1,163 @@
+"""CPUs as a target: their data, how weights and scratch lie for them, and their code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rnncc.codegen.llvm.machine import architecture_of
+from rnncc.codegen.target import Code, Forms
+
+if TYPE_CHECKING:
+    from rnncc.ir.library import Library
+
+MIN_ROWS, MAX_ROWS = 12, 192
+"""Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""
+FAR_WEIGHTS, MIN_ROWS_OF_FAR = 1 << 21, 96
+"""Weights beyond the second-level cache, in elements: they are read for each chunk, and drive those
+of the steps out, so that chunks are larger."""
+
+
+@dataclass(frozen=True)
+class CpuTarget:
+    """A CPU to generate code for.
+
+    Attributes:
+        triple, cpu, features: as LLVM names them.
+        lanes: float32 elements of a vector register.
+        registers: vector registers.
+        fma: whether it multiplies and adds in one rounding.
+        byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
+        bf16_dot: whether it adds two products of bf16 to a sum in one instruction.
+        cache: bytes of the cache next to the core that intermediate results should stay in.
+        vectors: of sums that a register tile has for one row, over all slots.
+        chains: independent sums that keep the multiply-add units busy when there is one row.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    lanes: int
+    registers: int
+    fma: bool
+    byte_dot: bool = False
+    bf16_dot: bool = False
+    cache: int = 256 * 1024
+    vectors: int = 4
+    chains: int = 8
+
+    @property
+    def architecture(self) -> str:
+        """x86_64 or aarch64."""
+        return architecture_of(self.triple)
+
+    @property
+    def extensions(self) -> list[str]:
+        from rnncc.codegen.cpu.features import needed  # asks LLVM
+
+        return needed(self)
+
+    @property
+    def lane_counts(self) -> list[int]:
+        """How long vectors may be."""
+        return [count for count in (4, 8, 16) if count < self.lanes] + [self.lanes]
+
+    def lanes_for(self, count: int) -> int:
+        """The shortest vectors that hold so many elements, or the longest there are.
+
+        What is stored under a mask reaches a later load only through the cache.
+        """
+        return next((lanes for lanes in self.lane_counts if lanes >= count), self.lanes)
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a register tile that is four vectors wide."""
+        return 6 if self.registers >= 32 else 3
+
+    # Layouts
+
+    @property
+    def slack(self) -> int:
+        """A vector: the last panel may be narrower than what is loaded of it."""
+        return self.lanes
+
+    def panel(self, slots: int, units: int) -> int:
+        """About `vectors` vectors over all slots."""
+        vectors = max(1, self.vectors // slots)
+        return self.lanes * min(vectors, -(-units // self.lanes))
+
+    def weights_dtype(self, precision: str) -> str:
+        """u8 where one instruction multiplies unsigned by signed bytes."""
+        int8 = "u8" if self.byte_dot else "i8"
+        return {"fp32": "f32", "bf16": "bf16", "int8": int8}[precision]
+
+    def row_bytes(self, dtype: str, depth: int) -> int:
+        from rnncc.codegen.cpu.gemm.converted_rows import ConvertedRows
+
+        if dtype == "f32" or (dtype == "bf16" and not self.bf16_dot):
+            return 0
+        return ConvertedRows.of(self, dtype, depth).bytes
+
+    def contract_room(self, rows: int, columns: int) -> int:
+        from rnncc.codegen.cpu.tiling import Tiling
+
+        return Tiling.of(self, rows, columns).scratch
+
+    def rows_ahead(self, width: int, weights: int) -> int:
+        """As many as stay in half of the cache, in whole tiles."""
+        fit = self.cache // 2 // (4 * max(width, 1))
+        least = MIN_ROWS_OF_FAR if weights > FAR_WEIGHTS else MIN_ROWS
+        return min(max(fit // 12 * 12, least), MAX_ROWS)
+
+    # Code
+
+    @property
+    def product(self) -> str:
+        return "obj"
+
+    def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
+        """LLVM IR; LLVM does the rest."""
+        from rnncc.codegen.cpu.entries import add_exports, emit_module
+        from rnncc.codegen.cpu.supported import supported_text
+        from rnncc.codegen.llvm import objects
+
+        code = emit_module(library, self, metadata)
+        symbols = {name: function.name for name, function in code.entries.items()}
+        symbols |= {name: f"{library.name}_{name}" for name in code.sizes}
+        weights = None
+        if in_memory:
+            text = str(code.module)
+        else:
+            add_exports(code, library)
+            text = str(code.module) + supported_text(library.name, metadata["features"], self)
+            weights = library.name, library.weights_block()
+
+        def finish() -> Forms:
+            optimised = objects.optimise(text, self, in_memory, weights, code.linked)
+            return {
+                "llvm": lambda: optimised.text,
+                "asm": lambda: optimised.assembly,
+                "obj": lambda: optimised.object_code,
+            }
+
+        return Code(text, ".ll", finish, symbols)
+
+    def check_runs_here(self) -> None:
+        from rnncc.codegen.cpu.machines import check_runs_here
+
+        check_runs_here(self)
+
+
+def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> CpuTarget:
+    """A CPU; see `rnncc.codegen.cpu.machines`."""
+    from rnncc.codegen.cpu.machines import resolve_target
+
+    return replace(resolve_target(triple, cpu), **knobs)
+
+
+def load(code: bytes) -> Any:
+    """An object in this process."""
+    from rnncc.codegen.llvm.objects import load_object
+
+    return load_object(code)

@@ -1,0 +1,39 @@
+"""What code for any LLVM target needs to know of a machine."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Machine(Protocol):
+    """A machine as LLVM names it, and the vectors that its code is written in."""
+
+    @property
+    def triple(self) -> str: ...
+
+    @property
+    def cpu(self) -> str: ...
+
+    @property
+    def features(self) -> str: ...
+
+    @property
+    def lanes(self) -> int:
+        """float32 elements of a vector; 1 where there are no vectors."""
+        ...
+
+    @property
+    def fma(self) -> bool:
+        """Whether it multiplies and adds in one rounding."""
+        ...
+
+    @property
+    def lane_counts(self) -> list[int]:
+        """How long vectors may be."""
+        ...
+
+
+def architecture_of(triple: str) -> str:
+    """The first word of a triple, arm64 being another name of aarch64."""
+    name = triple.split("-")[0]
+    return "aarch64" if name == "arm64" else name

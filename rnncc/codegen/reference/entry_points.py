@@ -1,0 +1,164 @@
+"""The exported functions in C: the table of `rnncc.ir.entry_points`, step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rnncc.codegen.reference import expressions as c
+from rnncc.codegen.reference.program import ProgramWriter
+from rnncc.ir.dims import Dim
+from rnncc.ir.entry_points import (
+    Call,
+    CheckSizes,
+    Copy,
+    Default,
+    EntryPoint,
+    Field,
+    Keep,
+    Locate,
+    NotNull,
+    Place,
+    Seal,
+    Source,
+    Step,
+    Stored,
+)
+from rnncc.ir.exports import SizeFunction
+from rnncc.packaging.prototypes import prototype
+
+NULL_POINTER, BAD_SIZE, BAD_TAPE = 1, 2, 6
+"""Codes of rnncc.h."""
+STRUCTS = {"parameters": "trained"}
+"""Structs whose entry in the metadata has another name."""
+
+
+class EntryWriter:
+    """Writes exported functions.
+
+    Args:
+        metadata: of the library.
+        programs: by name.
+        symbols: the names of sizes in C.
+        params: the names of the arrays that hold packed parameters, by their place.
+    """
+
+    def __init__(
+        self,
+        metadata: Mapping[str, Any],
+        programs: Mapping[str, ProgramWriter],
+        symbols: Mapping[str, str],
+        params: Mapping[int, str],
+    ) -> None:
+        self.metadata, self.programs = metadata, programs
+        self.symbols, self.params = symbols, params
+        self.name: str = metadata["name"]
+
+    def write(self, entry: EntryPoint) -> list[str]:
+        """One that computes."""
+        lines = list[str]()
+        for step in entry.steps:
+            lines += self._step(step, entry)
+        calls = [step for step in entry.steps if isinstance(step, Call)]
+        lines.append("return error;" if calls and not calls[-1].stops else "return 0;")
+        declared = ["int error;"] if calls else []
+        return self._function(entry.name, entry.symbols, [*declared, *lines], entry.parameters)
+
+    def write_size(self, function: SizeFunction) -> list[str]:
+        """One that tells bytes."""
+        lines = self._check(function.bounds, function.symbols, "(size_t)-1")
+        lines.append(f"return (size_t)({c.largest(function.bytes)});")
+        return self._function(function.name, function.symbols, lines, ())
+
+    def _function(
+        self, name: str, symbols: Sequence[str], lines: list[str], parameters: Sequence[str]
+    ) -> list[str]:
+        body = c.resolved(lines, {**self.symbols, "T": self.symbols.get("T", "T")})
+        names = [*parameters, *(self.symbols[symbol] for symbol in symbols)]
+        unused = [f"(void){word};" for word in names if not c.mentions(body, word)]
+        head = prototype(self.metadata, name)
+        return [*head.split("\n"), "{", *c.indented([*unused, *body]), "}", ""]
+
+    def _step(self, step: Step, entry: EntryPoint) -> list[str]:
+        match step:
+            case CheckSizes(bounds):
+                return self._check(bounds, entry.symbols, str(BAD_SIZE))
+            case NotNull(block):
+                return [f"if ({block} == NULL)", f"    return {NULL_POINTER};"]
+            case Locate():
+                return []
+            case Call():
+                return self._call(step, entry)
+            case Copy(source, target, size):
+                place, check = self._pointer(target), list[str]()
+                if isinstance(target, Field):
+                    check = [f"if ({place} == NULL)", f"    return {NULL_POINTER};"]
+                held = self._pointer(source)
+                return [*check, f"memcpy({place}, {held}, (size_t){c.factor(size)});"]
+            case Keep(pointer, place):
+                kept = self._pointer(pointer)
+                check = [f"if ({kept} == NULL)", f"    return {NULL_POINTER};"]
+                return [*check, f"rnncc_keep({self._pointer(place)}, {kept});"]
+            case Seal(act):
+                return self._seal(act, entry)
+
+    def _check(self, bounds: Sequence[Dim], symbols: Sequence[str], code: str) -> list[str]:
+        names = ", ".join(c.placeholder(symbol) for symbol in symbols)
+        lines = list[str]()
+        if symbols:
+            lines = [f"const int64_t sizes[] = {{{names}}};"]
+            lines += [f"if (rnncc_bad_sizes(sizes, {len(symbols)}))", f"    return {code};"]
+        for formula in bounds:
+            lines += [f"if ({c.size(formula)} < 0)", f"    return {code};"]
+        return lines
+
+    def _call(self, call: Call, entry: EntryPoint) -> list[str]:
+        writer = self.programs[call.program]
+        ports = f"{call.program}_ports"
+        members = zip((*writer.inputs, *writer.outputs), (*call.inputs, *call.outputs), strict=True)
+        kinds = (*writer.program.inputs, *writer.program.outputs)
+        lines = [
+            f"    .{member} = {self._pointer(source, c.C_TYPES[port.dtype])},"
+            for (member, source), port in zip(members, kinds, strict=True)
+        ]
+        sizes = [c.placeholder(s) if s in entry.symbols else "0" for s in writer.program.symbols]
+        words = [f"&{ports}", self._pointer(call.workspace), *sizes]
+        lines = [
+            f"const struct {writer.prefix}_ports {ports} = {{",
+            *(lines or ["    .none = 0,"]),
+            "};",
+            f"error = {writer.prefix}_program({', '.join(words)});",
+        ]
+        return [*lines, "if (error != 0)", "    return error;"] if call.stops else lines
+
+    def _pointer(self, source: Source, kind: str | None = None) -> str:
+        match source:
+            case None:
+                return "NULL"
+            case Field(struct, number):
+                names = self.metadata[STRUCTS.get(struct, struct)]
+                return f"{struct}->{names[number]['c_name']}"
+            case Stored(place):
+                return f"rnncc_kept({self._pointer(place)})"
+            case Default(field, held):
+                given = self._pointer(field)
+                return f"{given} != NULL ? {given} : {self._pointer(held)}"
+            case Place("weights", offset):
+                return self.params[int(offset)]
+            case Place(block, offset):
+                if offset == 0:
+                    return block
+                text = f"(unsigned char *){block} + {c.size(offset)}"
+                return text if kind is None else f"({kind} *)({text})"
+
+    def _seal(self, act: str, entry: EntryPoint) -> list[str]:
+        seal = f"rnncc_seal(&{self.name}_tape_seal, sizes, {len(entry.symbols)})"
+        match act:
+            case "open":
+                return ["rnncc_write_seal(tape, 0);"]
+            case "check":
+                return [f"if (rnncc_read_seal(tape) != {seal})", f"    return {BAD_TAPE};"]
+            case "close":
+                return ["if (error == 0)", f"    rnncc_write_seal(tape, {seal});"]
+            case _:
+                return [f"if (error != {NULL_POINTER})", "    rnncc_write_seal(tape, 0);"]

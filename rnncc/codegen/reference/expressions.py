@@ -1,0 +1,143 @@
+"""Sizes, numbers and names as C expressions.
+
+A size or a loop's index is written `@T@` until `resolved` knows what it is called in C.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from rnncc.ir.access import Access
+from rnncc.ir.dims import Dim, Largest, divisor_of, symbol_of
+
+C_TYPES = {"f32": "float", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"}
+"""Element types as they lie in memory."""
+VALUE_TYPES = {**C_TYPES, "i1": "int"}
+"""Element types while a kernel computes with them."""
+AXIS = "$"
+"""What the names of axes' indices begin with in formulas, as no size's does."""
+
+
+def size(dim: Dim) -> str:
+    """A formula of sizes and loops' indices, of the type int64_t."""
+    terms = [_product(monomial, factor) for monomial, factor in dim.terms]
+    return " + ".join(terms).replace("+ -", "- ") or "0"
+
+
+def factor(dim: Dim) -> str:
+    """A formula as an operand of a product or a comparison."""
+    text = size(dim)
+    return f"({text})" if " " in text or text.startswith("-") else text
+
+
+def largest(sizes: Largest) -> str:
+    """The largest of some formulas."""
+    first, *others = [size(formula) for formula in sizes.formulas] or ["0"]
+    for other in others:
+        first = f"rnncc_larger({first}, {other})"
+    return first
+
+
+def index(access: Access, axes: int | None = None) -> str:
+    """Which element a point of the domain reads or writes."""
+    strides = access.strides[:axes]
+    terms = [stride * Dim.of(f"{AXIS}{number}") for number, stride in enumerate(strides)]
+    return size(sum(terms, access.offset))
+
+
+def axis(number: int) -> str:
+    """The name of an axis's index."""
+    return f"i{number}"
+
+
+def number(value: float, dtype: str) -> str:
+    """A constant of an element type."""
+    if dtype == "f32":
+        return _float(value)
+    whole = int(value)
+    bits = {"i32": 32, "i64": 64}.get(dtype)
+    if bits is not None and whole == -(1 << (bits - 1)):
+        return f"INT{bits}_MIN"
+    return f"INT64_C({whole})" if bits == 64 else str(whole)
+
+
+def array(values: Iterable[float], dtype: str) -> list[str]:
+    """Lines of an initialiser, without its braces."""
+    words, lines = [number(value, dtype) for value in values], list[str]()
+    line = ""
+    for word in words or ["0"]:
+        if line and len(line) + len(word) > 92:
+            lines.append(f"    {line}")
+            line = ""
+        line += f"{word}, "
+    return [text.rstrip() for text in (*lines, f"    {line}")]
+
+
+def comment(name: str) -> str:
+    """A blob's name as it may stand in a comment."""
+    return re.sub(r"[^\w/.:@+-]", lambda found: rf"\x{ord(found[0]):02x}", name, flags=re.ASCII)
+
+
+def mentions(lines: Sequence[str], name: str) -> bool:
+    """Whether code speaks of a name."""
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    return any(word.search(line) for line in lines)
+
+
+def placeholder(symbol: str) -> str:
+    """A size or a loop's index whose name in C is still open."""
+    return f"@{symbol}@"
+
+
+def asks(lines: Sequence[str], symbol: str) -> bool:
+    """Whether code needs a size or a loop's index."""
+    return any(placeholder(symbol) in line for line in lines)
+
+
+def resolved(lines: Iterable[str], symbols: Mapping[str, str]) -> list[str]:
+    """Code with the names that sizes and indices have in C."""
+    return [re.sub(r"@(\w+)@", lambda found: symbols[found[1]], line) for line in lines]
+
+
+def indented(lines: Iterable[str]) -> list[str]:
+    """Code one level further in."""
+    return [f"    {line}" if line else line for line in lines]
+
+
+def loops(
+    counts: Sequence[tuple[str, str]], body: Callable[[], list[str]], down: bool = False
+) -> list[str]:
+    """Nested loops: the name of an index and how many there are, for each; `down`: from the end."""
+    if not counts:
+        return body()
+    (name, count), *inner = counts
+    head = f"for (int64_t {name} = 0; {name} < {count}; {name}++) {{"
+    if down:
+        head = f"for (int64_t {name} = {count} - 1; {name} >= 0; {name}--) {{"
+    return [head, *indented(loops(inner, body, down)), "}"]
+
+
+def _product(monomial: tuple[str, ...], coefficient: int) -> str:
+    words = [_symbol(name) for name in monomial]
+    if not words or abs(coefficient) != 1:
+        return " * ".join([str(coefficient), *words])
+    return ("-" if coefficient < 0 else "") + " * ".join(words)
+
+
+def _symbol(name: str) -> str:
+    symbol, divisor = symbol_of(name), divisor_of(name)
+    text = f"i{symbol[1:]}" if symbol.startswith(AXIS) else placeholder(symbol)
+    return text if divisor == 1 else f"rnncc_parts({text}, {divisor})"
+
+
+def _float(value: float) -> str:
+    if math.isnan(value):
+        return "NAN"
+    rounded = np.float32(value)
+    if np.isinf(rounded):
+        return "INFINITY" if rounded > 0 else "-INFINITY"
+    return f"{rounded!s}f"

@@ -1,0 +1,49 @@
+"""Which pointers code needs: what no kernel reads or writes, C would warn of."""
+
+from __future__ import annotations
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
+from rnncc.ir.moves import ByIndex, ListRows, Pack, Reverse
+
+
+def live_pointers(program: KernelProgram) -> set[SSAValue]:
+    """The values whose pointers code needs."""
+    ops = [op for op in program.func.walk() if not isinstance(op, Buffer)]
+    live = {value for op in ops for value in _used(op)}
+    labels = {buffer.label.data: buffer.y for buffer in reversed(program.buffers)}
+    size = -1
+    while size != len(live):
+        size = len(live)
+        for op in ops:
+            if isinstance(op, Row | ShiftedRow) and op.y in live:
+                live |= set(op.operands)
+            elif isinstance(op, For):
+                pairs = zip(op.body.block.args, op.finals, op.inits, op.yields, strict=True)
+                for arg, final, init, value in pairs:
+                    if arg in live or final in live:
+                        live |= {arg, init, value}
+        held = (op.within for op in program.buffers if op.y in live)
+        live |= {labels[name.data] for name in held if name is not None}
+    return live
+
+
+def _used(op: Operation) -> set[SSAValue]:
+    """The operands of a kernel that its code reads or writes: no scratch for packing."""
+    match op:
+        case Kernel():
+            given = len(op.body.block.args) - len(op.ins)
+            reads = zip(op.body.block.args[given:], op.ins, strict=True)
+            own = [op.rows, *((op.a, op.weights) if isinstance(op, Gemm) else ())]
+            own += [op.init] if isinstance(op, Reduce) else []
+            read = [value for argument, value in reads if argument.first_use]
+            return {value for value in (*own, *read, *op.outs) if value is not None}
+        case Contract():
+            return {v for v in (op.a, op.b, op.out, op.init, op.first) if v is not None}
+        case Pack() | Reverse() | ByIndex() | ListRows() | Gate() | Limit():
+            return set(op.operands)
+        case _:
+            return set()

@@ -1,0 +1,171 @@
+"""Small functions that generated C calls, each written only where it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rnncc.codegen.reference.expressions import mentions
+from rnncc.ir.ops.random import BITS, MULTIPLIER, ROUNDS, WEYL
+
+LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
+SPREAD = 0x9E3779B97F4A7C15
+
+_INTEGERS = """
+/* Towards zero; 0 where b is 0. The smallest number by -1 is itself. */
+static {type} rnncc_quotient_{dtype}({type} a, {type} b)
+{{
+    if (b == 0)
+        return 0;
+    return b == -1 ? ({type})(0 - (u{type})a) : a / b;
+}}
+
+/* a - b * (a / b); a where b is 0. */
+static {type} rnncc_rest_{dtype}({type} a, {type} b)
+{{
+    if (b == 0)
+        return a;
+    return b == -1 ? 0 : a % b;
+}}
+
+/* Towards zero; what does not fit becomes the nearest, NaN 0. */
+static {type} rnncc_to_{dtype}(float x)
+{{
+    if (isnan(x))
+        return 0;
+    if (x >= {limit})
+        return {upper}_MAX;
+    return x < -{limit} ? {upper}_MIN : ({type})x;
+}}
+"""
+
+_TEXT = f"""
+static int64_t rnncc_larger(int64_t a, int64_t b)
+{{
+    return a > b ? a : b;
+}}
+
+static int64_t rnncc_smaller(int64_t a, int64_t b)
+{{
+    return a < b ? a : b;
+}}
+
+/* How many parts of a size there are, the last one perhaps smaller. */
+static int64_t rnncc_parts(int64_t count, int64_t size)
+{{
+    return (count + size - 1) / size;
+}}
+
+/* NaN if either is. */
+static float rnncc_maximum(float a, float b)
+{{
+    return a > b || isnan(a) ? a : b;
+}}
+
+/* NaN if either is. */
+static float rnncc_minimum(float a, float b)
+{{
+    return a < b || isnan(a) ? a : b;
+}}
+
+static float rnncc_sigmoid(float x)
+{{
+    return 1.0f / (1.0f + expf(-x));
+}}
+
+/* NaN where float tells a turn's parts no more. */
+static float rnncc_sin(float x)
+{{
+    return fabsf(x) > 8388608.0f ? NAN : sinf(x);
+}}
+
+/* NaN where float tells a turn's parts no more. */
+static float rnncc_cos(float x)
+{{
+    return fabsf(x) > 8388608.0f ? NAN : cosf(x);
+}}
+
+/* A multiple of 2^-{BITS} in [0, 1): Philox-2x32-{ROUNDS} (Salmon et al., 2011). */
+static float rnncc_uniform(uint32_t seed, uint32_t index, uint32_t stream)
+{{
+    uint32_t x = index, y = stream;
+    for (int round = 0; round < {ROUNDS}; round++) {{
+        const uint64_t product = (uint64_t)x * UINT32_C({MULTIPLIER});
+        x = (uint32_t)(product >> 32) ^ seed ^ y;
+        y = (uint32_t)product;
+        seed += UINT32_C({WEYL});
+    }}
+    return (float)(x >> {32 - BITS}) * {2.0**-BITS!r}f;
+}}
+{_INTEGERS.format(dtype="i32", type="int32_t", upper="INT32", limit="2147483648.0f")}
+{_INTEGERS.format(dtype="i64", type="int64_t", upper="INT64", limit="9223372036854775808.0f")}
+/* Whether a size, or the product of all, is out of range. */
+static int rnncc_bad_sizes(const int64_t *sizes, int count)
+{{
+    int64_t product = 1;
+    for (int i = 0; i < count; i++) {{
+        if (sizes[i] < 0 || sizes[i] > INT64_C({LARGEST_SIZE}))
+            return 1;
+        if (sizes[i] > 1) {{
+            if (product > INT64_C({LARGEST_PRODUCT}) / sizes[i])
+                return 1;
+            product *= sizes[i];
+        }}
+    }}
+    return 0;
+}}
+
+/* The number that a tape of these sizes begins with; 0 is none's. */
+static uint64_t rnncc_seal(const void *library, const int64_t *sizes, int count)
+{{
+    uint64_t seal = (uint64_t)(uintptr_t)library;
+    for (int i = 0; i < count; i++)
+        seal = (seal ^ (uint64_t)sizes[i]) * UINT64_C({SPREAD});
+    return seal | 1;
+}}
+
+static void rnncc_write_seal(void *tape, uint64_t seal)
+{{
+    memcpy(tape, &seal, sizeof seal);
+}}
+
+static uint64_t rnncc_read_seal(const void *tape)
+{{
+    uint64_t seal;
+    memcpy(&seal, tape, sizeof seal);
+    return seal;
+}}
+
+static void rnncc_keep(unsigned char *place, const void *pointer)
+{{
+    memcpy(place, &pointer, sizeof pointer);
+}}
+
+static void *rnncc_kept(const unsigned char *place)
+{{
+    void *pointer;
+    memcpy(&pointer, place, sizeof pointer);
+    return pointer;
+}}
+"""
+
+
+def _functions() -> dict[str, list[str]]:
+    """Each function's lines by its name."""
+    functions, lines = dict[str, list[str]](), list[str]()
+    for line in _TEXT.strip().split("\n"):
+        lines.append(line)
+        if line == "}":
+            code = lines[next(i for i, text in enumerate(lines) if text) :]
+            head = next(text for text in code if text.startswith("static"))
+            functions[head.split("(")[0].split()[-1].lstrip("*")] = code
+            lines = []
+    return functions
+
+
+def prelude(code: Sequence[str]) -> list[str]:
+    """The functions that code calls; none of them calls another."""
+    lines = list[str]()
+    for name, function in _functions().items():
+        if mentions(code, name):
+            lines += [*function, ""]
+    return lines

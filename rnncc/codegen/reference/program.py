@@ -1,0 +1,369 @@
+"""A kernel program as a C function that walks loops and calls kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from rnncc.codegen.reference import expressions as c
+from rnncc.codegen.reference.kernels import domain_text, write_kernel
+from rnncc.codegen.reference.liveness import live_pointers
+from rnncc.ir.access import buffer_dtype
+from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Kernel
+from rnncc.ir.moves import GoesOn
+from rnncc.ir.ops.base import get_dim
+from rnncc.ir.ops.control import Yield
+from rnncc.packaging.names import c_names
+
+NULL_POINTER, PAST_LIMIT = 1, 4
+"""Codes of rnncc.h."""
+RESERVED = {
+    *("ports", "workspace", "error", "k", "n", "from", "w", "a", "b", "row", "numbered", "length"),
+    *("chosen", "last", "total", "memcpy", "fmodf", "floorf", "ceilf", "rintf", "truncf", "i"),
+    *(f"{name}f" for name in ("exp", "log", "tanh", "erf", "sqrt", "log1p", "expm1", "fabs")),
+    *("sinf", "cosf", "isnan"),
+    *(f"{letter}{number}" for letter in "ixz" for number in range(1000)),
+}
+"""What names of values may not be, as code has another use for it."""
+
+
+class ProgramWriter:
+    """Writes a program's kernels, the struct of its ports and its function.
+
+    Args:
+        prefix: what the names of its functions begin with.
+        symbols: the names of sizes in C.
+        params: the names of the arrays that hold packed parameters, by their place.
+    """
+
+    def __init__(
+        self,
+        program: KernelProgram,
+        prefix: str,
+        symbols: Mapping[str, str],
+        params: Mapping[int, str],
+    ) -> None:
+        self.program, self.prefix, self.params = program, prefix, params
+        self.symbols = dict(symbols)
+        self.kernels: list[str] = []
+        self.names: dict[SSAValue, str] = {}
+        self.taken = {*RESERVED, *symbols.values()}
+        self.live = live_pointers(program)
+        self.labels = {buffer.label.data: buffer for buffer in reversed(program.buffers)}
+        members = [port.name for port in (*program.inputs, *program.outputs)]
+        names = c_names(members)
+        self.inputs, self.outputs = names[: len(program.inputs)], names[len(program.inputs) :]
+        self._count = 0
+
+    def write(self) -> list[str]:
+        """All that the program is in C."""
+        begin = self._declarations()
+        body, _ = self._block(self.program.func.body.block.ops)
+        body = c.resolved([*begin, *body, "return 0;"], self.symbols)
+        given = [self.symbols[symbol] for symbol in self.program.symbols]
+        sizes = "".join(f", int64_t {name}" for name in given)
+        named = ("ports", "workspace", *given)
+        unused = [f"(void){name};" for name in named if not c.mentions(body, name)]
+        error = ["int error;"] if c.mentions(body, "error") else []
+        head = f"static int {self.prefix}_program(const struct {self.prefix}_ports *ports,"
+        return [
+            *self.kernels,
+            *self._struct(),
+            f"/* The program `{self.prefix}`: kernels in order, in loops over time. */",
+            head,
+            f"    unsigned char *workspace{sizes})",
+            "{",
+            *c.indented([*unused, *error, *body]),
+            "}",
+            "",
+        ]
+
+    def _struct(self) -> list[str]:
+        reads = zip(self.program.inputs, self.inputs, strict=True)
+        writes = zip(self.program.outputs, self.outputs, strict=True)
+        members = [f"    const {c.C_TYPES[p.dtype]} *{name};" for p, name in reads]
+        members += [f"    {c.C_TYPES[p.dtype]} *{name};" for p, name in writes]
+        name = f"{self.prefix}_ports"
+        title = f"/* What the program `{self.prefix}` reads, then what it writes. */"
+        return [title, f"struct {name} {{", *(members or ["    char none;"]), "};", ""]
+
+    # Buffers
+
+    def _declarations(self) -> list[str]:
+        """A pointer to each buffer; null ones that are needed end the call."""
+        lines = list[str]()
+        if self.program.workspace:
+            needed = f"{c.largest(self.program.workspace)} > 0"
+            lines += [f"if (workspace == NULL && {needed})", f"    return {NULL_POINTER};"]
+        for op in self.program.buffers:
+            if op.role.data == "param":
+                self.names[op.y] = self._array(op)
+                continue
+            if op.role.data == "input" and op.default is None and op.y.first_use:
+                lines += [f"if ({self._given(op.y)} == NULL)", f"    return {NULL_POINTER};"]
+            if op.y in self.live:
+                text = self._begin_of(op)
+                self.names[op.y] = self._name(op.label.data)
+                lines += _pointer(op.y, self.names[op.y], text)
+        return lines
+
+    def _begin_of(self, op: Buffer) -> str:
+        """Where a buffer begins."""
+        given, cast = self._given(op.y), f"({_kind(op.y)} *)"
+        if op.role.data == "input":
+            if op.default is None:
+                return f"{cast}{given}"
+            return f"{given} != NULL ? {cast}{given} : {self._home(self.labels[op.default.data])}"
+        if op.role.data == "output":
+            assert given is not None
+            return given if op.stand_in == 0 else f"{given} != NULL ? {given} : {self._home(op)}"
+        if op.within is not None:
+            return self.names[self.labels[op.within.data].y]
+        return self._home(op)
+
+    def _home(self, op: Buffer) -> str:
+        """A buffer at its planned place."""
+        kind = c.C_TYPES[op.dtype]
+        if op.role.data == "param":
+            return f"({kind} *){self._array(op)}"
+        assert op.offset is not None, f"{op.label.data} has no offset"
+        offset = c.largest(Largest.parse(op.offset.data))
+        return f"({kind} *)workspace" if offset == "0" else f"({kind} *)(workspace + {offset})"
+
+    def _array(self, op: Buffer) -> str:
+        assert op.offset is not None
+        return self.params[int(get_dim(op.offset))]
+
+    def _name(self, label: str) -> str:
+        [name] = c_names([label], self.taken)
+        self.taken.add(name)
+        return name
+
+    def label_of(self, value: SSAValue) -> str:
+        """The buffer that a pointer leads to, or one of those."""
+        while True:
+            owner = value.owner
+            match owner:
+                case Buffer():
+                    return owner.label.data
+                case Row() | ShiftedRow():
+                    value = owner.buffer
+                case For():
+                    value = owner.inits[next(i for i, v in enumerate(owner.finals) if v is value)]
+                case Block():
+                    loop = owner.parent_op()
+                    assert isinstance(loop, For) and isinstance(value, BlockArgument)
+                    value = loop.inits[value.index]
+                case _:
+                    raise AssertionError(f"{owner.name} gives no buffer")
+
+    # Walking
+
+    def _block(self, ops: Iterable[Operation]) -> tuple[list[str], tuple[SSAValue, ...]]:
+        """Statements for ops in order, and what they end with."""
+        lines = list[str]()
+        for op in ops:
+            match op:
+                case Buffer():
+                    continue
+                case Yield():
+                    return lines, tuple(op.values)
+                case Row() | ShiftedRow():
+                    lines += self._row(op)
+                case For():
+                    lines += self._for(op)
+                case Gate():
+                    end = "break" if op.last else "continue"
+                    lines += [f"if (!{self.names[op.flag]}[0])", f"    {end};"]
+                case Limit():
+                    lines += [f"if ({self.names[op.flag]}[0])", f"    return {PAST_LIMIT};"]
+                case _:
+                    lines += self._kernel(op)
+        return lines, ()
+
+    def _row(self, op: Row | ShiftedRow) -> list[str]:
+        if op.y not in self.live:
+            return []
+        base = self.names[op.buffer]
+        index, stride = get_dim(op.index), get_dim(op.stride)
+        if isinstance(op, ShiftedRow):
+            index = index + op.step.data
+        place = self._place(op.buffer, index, stride)
+        text = base if place == "0" else f"{base} + {place}"
+        if isinstance(op, ShiftedRow):
+            edge = f"{c.size(get_dim(op.index))} == {c.size(get_dim(op.edge))}"
+            text = f"{edge} ? {self.names[op.init]} : {text}"
+        self.names[op.y] = self._name(f"{self.label_of(op.y)}_row")
+        return _pointer(op.y, self.names[op.y], text)
+
+    def _place(self, value: SSAValue, index: Dim, stride: Dim) -> str:
+        """Where a row begins, in its ring where the buffer keeps one."""
+        ring = value.owner.rows_kept if isinstance(value.owner, Buffer) else None
+        if ring is None:
+            return c.size(index * stride)
+        kept = "0" if ring == 1 else f"{c.factor(index)} % {ring}"
+        if (given := self._given(value)) is not None:  # only what stands in for it is a ring
+            kept = f"({given} != NULL ? {c.size(index)} : {kept})"
+        return f"{kept} * {c.factor(stride)}"
+
+    def _given(self, value: SSAValue) -> str | None:
+        """The caller's pointer to an input with a default, or to an output."""
+        op = value.owner
+        assert isinstance(op, Buffer)
+        sides = {"input": (self.program.inputs, self.inputs)}
+        sides["output"] = self.program.outputs, self.outputs
+        if op.role.data not in sides:
+            return None
+        ports, names = sides[op.role.data]
+        return f"ports->{names[[port.name for port in ports].index(op.label.data)]}"
+
+    def _kernel(self, op: Operation) -> list[str]:
+        """Write a kernel's function, and call it unless nothing that it writes is wanted."""
+        self._count += 1
+        outs = list(op.outs) if isinstance(op, Kernel | GoesOn) else [op.operands[-1]]
+        labels = {value: self.label_of(value) for value in op.operands if value in self.live}
+        [tail] = c_names([labels[outs[0]]])
+        name = f"{self.prefix}_{self._count}_{tail}"
+        chosen = c_names(labels.values(), self.taken_by_code())
+        function = write_kernel(op, dict(zip(labels, chosen, strict=True)))
+        declared, values, sizes = function.parameters(self.symbols)
+        kind = "int" if function.fails else "void"
+        written = ", ".join(dict.fromkeys(c.comment(labels[out]) for out in outs))
+        self.kernels += [
+            f"/* {function.about}{domain_text(op)}: {written}. */",
+            *_joined(f"static {kind} {name}(", _wrapped(declared or ["void"], ")")),
+            "{",
+            *c.indented(c.resolved(function.body, self.symbols)),
+            "}",
+            "",
+        ]
+        call = _joined(f"{name}(", _wrapped([*(self.names[v] for v in values), *sizes], ");"))
+        if function.fails:
+            call = [f"error = {call[0]}", *call[1:], "if (error != 0)", "    return error;"]
+        absent = [out.owner for out in outs if _is_skippable(out)]
+        if outs and len(absent) == len(outs):
+            wanted = " || ".join(f"{self.names[out]} != NULL" for out in outs)
+            return [f"if ({wanted}) {{", *c.indented(call), "}"]
+        return call
+
+    def taken_by_code(self) -> set[str]:
+        """Names that no parameter of a kernel may have."""
+        return {*RESERVED, *self.symbols.values()}
+
+    def _for(self, op: For) -> list[str]:
+        """A loop over single steps or over chunks of steps."""
+        lines, args = list[str](), list(op.body.block.args)
+        carried = [
+            (arg, init, final)
+            for arg, init, final in zip(args, op.inits, op.finals, strict=True)
+            if arg in self.live or final in self.live
+        ]
+        for arg, init, final in carried:
+            name = self._name(f"{self.label_of(init)}_now")
+            self.names[arg] = self.names[final] = name
+            lines.append(f"{_kind(arg)} *{name} = {self._variable(init)};")
+        head, indices = self._chunks(op) if op.chunk is not None else self._steps(op)
+        body, yielded = self._block(op.body.block.ops)
+        body += self._carry([(arg, yielded[args.index(arg)]) for arg, _, _ in carried])
+        named = list[str]()
+        for line in reversed(indices):
+            if any(line.split()[2] in other for other in (*named, *body)):
+                named.insert(0, line)
+        return [*lines, *head, *c.indented([*named, *body]), "}"]
+
+    def _steps(self, op: For) -> tuple[list[str], list[str]]:
+        """The head of a loop over steps, and what its body may ask for beyond its index."""
+        start, count = get_dim(op.start), get_dim(op.count)
+        index, end = self._index(op.index.data), c.size(start + count)
+        head = f"for (int64_t {index} = {c.size(start)}; {index} < {end}; {index}++) {{"
+        if op.reverse:
+            last = c.size(start + count - 1)
+            head = f"for (int64_t {index} = {last}; {index} >= {c.size(start)}; {index}--) {{"
+        more = list[str]()
+        if op.turn is not None:
+            number = c.size(Dim.of(op.index.data) - start)
+            more = [f"const int64_t {self._index(op.turn.data)} = {number};"]
+        return [head], more
+
+    def _chunks(self, op: For) -> tuple[list[str], list[str]]:
+        """The same of a loop over chunks of steps: its first step, how many, the chunk's number."""
+        assert op.chunk is not None and op.rows is not None and op.extent is not None
+        start, count, rows = (get_dim(d) for d in (op.start, op.count, op.rows))
+        most, index = self._name(f"most_{op.index.data}"), self._index(op.index.data)
+        extent, number = self._index(op.extent.data), self._name(f"chunk_{op.index.data}")
+        per_chunk = f"{op.chunk.data} / rnncc_larger({c.size(rows)}, 1)"
+        chunks = f"rnncc_parts({c.size(count)}, {most})"
+        head = f"for (int64_t {number} = 0; {number} < {chunks}; {number}++) {{"
+        if op.reverse:
+            head = f"for (int64_t {number} = {chunks} - 1; {number} >= 0; {number}--) {{"
+        first = f"{number} * {most}" if start == 0 else f"{c.size(start)} + {number} * {most}"
+        rest = c.size(start + count - Dim.of(op.index.data))
+        more = [
+            f"const int64_t {index} = {first};",
+            f"const int64_t {extent} = rnncc_smaller({most}, {rest});",
+        ]
+        if op.turn is not None:
+            more.append(f"const int64_t {self._index(op.turn.data)} = {number};")
+        return [f"const int64_t {most} = rnncc_larger({per_chunk}, 1);", head], more
+
+    def _index(self, symbol: str) -> str:
+        """A loop's index, which gets a name in C."""
+        self.symbols[symbol] = self._name(symbol)
+        return c.placeholder(symbol)
+
+    def _variable(self, value: SSAValue) -> str:
+        """A pointer as a loop carries it: arrays of the library are const, variables are not."""
+        held = isinstance(value.owner, Buffer) and value.owner.role.data == "param"
+        return f"({_kind(value)} *){self.names[value]}" if held else self.names[value]
+
+    def _carry(self, pairs: Sequence[tuple[SSAValue, SSAValue]]) -> list[str]:
+        """What the next turn begins with; all at once where one needs another's old value."""
+        moved = [(arg, value) for arg, value in pairs if self.names[arg] != self.names[value]]
+        old = {self.names[arg] for arg, _ in moved}
+        if not any(self.names[value] in old for _, value in moved):
+            return [f"{self.names[arg]} = {self._variable(value)};" for arg, value in moved]
+        lines, names = list[str](), list[str]()
+        for arg, value in moved:
+            names.append(self._name(f"{self.names[arg]}_next"))
+            lines.append(f"{_kind(arg)} *const {names[-1]} = {self._variable(value)};")
+        pairs_ = zip(moved, names, strict=True)
+        return [*lines, *(f"{self.names[arg]} = {name};" for (arg, _), name in pairs_)]
+
+
+def _kind(value: SSAValue) -> str:
+    return c.C_TYPES[buffer_dtype(value)]
+
+
+def _is_skippable(value: SSAValue) -> bool:
+    op = value.owner
+    return isinstance(op, Buffer) and op.role.data == "output" and op.stand_in == 0
+
+
+def _pointer(value: SSAValue, name: str, text: str) -> list[str]:
+    """The declaration of a pointer that stays."""
+    head = f"{_kind(value)} *const {name} ="
+    long = len(head) + len(text) > 90
+    return [head, f"    {text};"] if long else [f"{head} {text};"]
+
+
+def _joined(head: str, lines: list[str]) -> list[str]:
+    """A head and what follows, on one line where that is short."""
+    if len(lines) == 1 and len(head) + len(lines[0].lstrip()) < 88:
+        return [head + lines[0].lstrip()]
+    return [head, *lines]
+
+
+def _wrapped(words: Sequence[str], end: str) -> list[str]:
+    """Words with commas between them, in lines."""
+    lines, line = list[str](), "   "
+    for number, word in enumerate(words):
+        word += "," if number + 1 < len(words) else end
+        if len(line) + len(word) > 96:
+            lines.append(line)
+            line = "   "
+        line += f" {word}"
+    return [*lines, line] if words else [f"    {end}"]

@@ -1,0 +1,126 @@
+"""A library as one C file beside its header."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from rnncc.codegen.reference import expressions as c
+from rnncc.codegen.reference.entry_points import EntryWriter
+from rnncc.codegen.reference.prelude import prelude
+from rnncc.codegen.reference.program import RESERVED, ProgramWriter
+from rnncc.errors import CompileError
+from rnncc.ir.entry_points import entry_points
+from rnncc.ir.exports import size_functions
+from rnncc.ir.library import Library, params_of
+from rnncc.ir.ops.base import get_dim
+from rnncc.packaging.names import c_names
+from rnncc.packaging.prototypes import size_names
+
+
+def write_source(library: Library, metadata: Mapping[str, Any]) -> str:
+    """`NAME.c`: the functions that `NAME.h` declares.
+
+    Raises:
+        CompileError: the net has what the reference target cannot do.
+    """
+    _check(library)
+    name = library.name
+    arrays, params = _weights(library)
+    symbols = dict(zip(library.symbols, size_names(metadata), strict=True))
+    inner = dict(zip(symbols, c_names(library.symbols, RESERVED), strict=True))
+    programs = {
+        part: ProgramWriter(program, f"{name}_{part}", inner, params)
+        for part, program in library.programs.items()
+    }
+    code = [line for writer in programs.values() for line in writer.write()]
+    entries = EntryWriter(metadata, programs, symbols, params)
+    for entry in entry_points(library):
+        code += entries.write(entry)
+    for function in size_functions(library):
+        code += entries.write_size(function)
+    code += _queries(name)
+    if c.mentions(code, f"{name}_tape_seal"):
+        about = "/* No other library of the process has its address: what seals follow from. */"
+        arrays += [about, f"static const char {name}_tape_seal = 0;", ""]
+    head = [
+        f"/* {name}: a recurrent net, compiled by rnncc {metadata['rnncc']} to portable C99.",
+        " *",
+        f" * {name}.h says how to call it. Each kernel of the net is a function; the programs call",
+        " * them in order, in loops over time; the exported functions come last.",
+        " * Sizes: " + ", ".join(symbols) + ". */",
+        f'#include "{name}.h"',
+        "",
+        *(f"#include <{header}.h>" for header in ("math", "stddef", "stdint", "string")),
+        "",
+    ]
+    lines = [*head, *prelude(code), *arrays, *_metadata(name, metadata), *code]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _check(library: Library) -> None:
+    if library.shared:
+        what = "the reference target computes a call in one thread"
+        raise CompileError("--threads", what, "leave it out, or compile for a CPU")
+    for program in library.programs.values():
+        for port in (*program.inputs, *program.outputs, *program.parameters):
+            if port.dtype == "f64":
+                raise CompileError(program.source, f"{port.name} is float64: not supported")
+
+
+def _weights(library: Library) -> tuple[list[str], dict[int, str]]:
+    """The arrays that the library holds, and the name of the one at each place."""
+    held: dict[int, tuple[str, str, Any]] = {}
+    for program in library.programs.values():
+        for buffer in params_of(program):
+            assert buffer.offset is not None
+            place, label = int(get_dim(buffer.offset)), buffer.label.data
+            held.setdefault(place, (label, buffer.dtype, program.arrays[label]))
+    for one in library.initial:
+        held[one.offset] = (f"{one.port.name}.initial", one.port.dtype, one.array)
+    names = c_names(f"{library.name}_w_{label}" for label, _, _ in held.values())
+    lines = list[str]()
+    for name, (label, dtype, array) in zip(names, held.values(), strict=True):
+        flat = array.reshape(-1)
+        lines += [
+            f"/* {c.comment(label)} */",
+            f"static const {c.C_TYPES[dtype]} {name}[{max(flat.size, 1)}] = {{",
+            *c.array(flat.tolist(), dtype),
+            "};",
+            "",
+        ]
+    return lines, dict(zip(held, names, strict=True))
+
+
+def _queries(name: str) -> list[str]:
+    """What tells of the library itself."""
+    return [
+        f"int {name}_supported(void)",
+        "{",
+        "    return 1;",
+        "}",
+        "",
+        f"const char *{name}_missing_feature(void)",
+        "{",
+        "    return NULL;",
+        "}",
+        "",
+        f"const char *{name}_metadata(void)",
+        "{",
+        f"    return {name}_metadata_text;",
+        "}",
+    ]
+
+
+def _metadata(name: str, metadata: Mapping[str, Any]) -> list[str]:
+    """JSON, letter by letter: C99 promises no more than 4095 of them in a text."""
+    escapes = {"\\": "\\\\", "'": "\\'"}
+    letters = [f"'{escapes.get(letter, letter)}'" for letter in json.dumps(metadata)]
+    lines, line = list[str](), "   "
+    for letter in (*letters, "0"):
+        if len(line) + len(letter) > 96:
+            lines.append(line)
+            line = "   "
+        line += f" {letter},"
+    return [f"static const char {name}_metadata_text[] = {{", *lines, line, "};", ""]

@@ -1,0 +1,83 @@
+"""Plain C99 as a target: any machine that has a compiler for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rnncc.codegen.target import Code
+from rnncc.errors import CompileError
+
+if TYPE_CHECKING:
+    from rnncc.ir.library import Library
+
+NAME = "reference"
+
+
+@dataclass(frozen=True)
+class ReferenceTarget:
+    """Code without vectors, threads or packing, whose sums go from the first term to the last."""
+
+    @property
+    def triple(self) -> str:
+        return NAME
+
+    @property
+    def cpu(self) -> str:
+        return "C99"
+
+    @property
+    def extensions(self) -> list[str]:
+        return []
+
+    @property
+    def slack(self) -> int:
+        return 0
+
+    def panel(self, slots: int, units: int) -> int:
+        """Each unit's weights stand together: a sum reads them one after another."""
+        return 1
+
+    def weights_dtype(self, precision: str) -> str:
+        if precision != "fp32":
+            what = f"the reference target has no code for {precision} weights"
+            raise CompileError("--precision", what, "leave it out, or compile for a CPU")
+        return "f32"
+
+    def row_bytes(self, dtype: str, depth: int) -> int:
+        return 0
+
+    def contract_room(self, rows: int, columns: int) -> int:
+        return 0
+
+    def rows_ahead(self, width: int, weights: int) -> int:
+        """No more than a step's: what is computed ahead takes as little memory as can be."""
+        return 1
+
+    @property
+    def product(self) -> str:
+        return "c"
+
+    def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
+        from rnncc.codegen.reference.source import write_source
+
+        if in_memory:
+            self.check_runs_here()
+        source = write_source(library, metadata)
+        return Code(source, ".c", lambda: {"c": lambda: source})
+
+    def check_runs_here(self) -> None:
+        what = "the reference target writes C, which does not run before it is compiled"
+        raise CompileError("--target", what, "rnncc.build writes it to a file")
+
+
+def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> ReferenceTarget:
+    """The only one there is.
+
+    Raises:
+        CompileError: a CPU is named.
+    """
+    if cpu is not None:
+        raise CompileError("--cpu", f"{cpu!r} is nothing to the reference target", "leave it out")
+    return ReferenceTarget()

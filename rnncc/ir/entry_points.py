@@ -1,0 +1,380 @@
+"""The exported functions of a library as data (docs/abi.md), which targets' writers interpret.
+
+In: a library. Out: for each function its parameters, what it checks, the programs that it calls,
+and where each pointer that it hands on comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rnncc.ir.dims import Dim
+from rnncc.ir.exports import exported
+from rnncc.ir.kernel_program import Port
+from rnncc.ir.library import Library
+from rnncc.ir.ops.base import get_dim
+from rnncc.ir.signatures import PART, PART_SUFFIX, TIME
+from rnncc.ir.streaming import StateSlot
+from rnncc.ir.training import GRAD, KEPT, SAVED, Training
+
+START = Dim.of(0)
+
+
+@dataclass(frozen=True)
+class Field:
+    """A pointer of one of the caller's structs."""
+
+    struct: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """So many bytes into a block: one of the parameters, or the library's `weights`."""
+
+    block: str
+    offset: Dim = START
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The pointer that lies at a place."""
+
+    place: Place
+
+
+@dataclass(frozen=True)
+class Default:
+    """A field, or a place where that is NULL."""
+
+    field: Field
+    held: Place
+
+
+Source = Field | Place | Stored | Default | None
+"""Where a pointer comes from; None is NULL."""
+
+
+@dataclass(frozen=True)
+class CheckSizes:
+    """Refuse sizes that are negative or too large, or for which one of `bounds` is negative."""
+
+    bounds: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class NotNull:
+    """Refuse NULL in place of a block."""
+
+    block: str
+
+
+@dataclass(frozen=True)
+class Locate:
+    """Find places of the caller's blocks that several of the next steps use."""
+
+    places: tuple[Place, ...]
+
+
+@dataclass(frozen=True)
+class Call:
+    """Call a program.
+
+    Attributes:
+        inputs, outputs: a pointer for each of its ports.
+        stops: whether the function returns at once what is not OK; else it is returned in the end.
+    """
+
+    program: str
+    inputs: tuple[Source, ...]
+    outputs: tuple[Source, ...]
+    workspace: Place
+    stops: bool = True
+
+
+@dataclass(frozen=True)
+class Copy:
+    """Copy bytes to a block, or to a field, which must not be NULL.
+
+    `lines`: a multiple of 64, from and to blocks that start at one.
+    """
+
+    source: Place
+    target: Field | Place
+    bytes: Dim
+    lines: bool = False
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Leave a pointer, which must not be NULL, at a place."""
+
+    pointer: Field
+    place: Place
+
+
+@dataclass(frozen=True)
+class Seal:
+    """What becomes of the tape's seal, a number that follows from the library and the sizes.
+
+    Attributes:
+        act: `open` breaks it; `check` refuses a tape without it; `close` writes it if the call
+            ended well; `use_up` breaks it unless the call found NULL before it read anything.
+    """
+
+    act: Literal["open", "check", "close", "use_up"]
+
+
+Step = CheckSizes | NotNull | Locate | Call | Copy | Keep | Seal
+
+
+@dataclass(frozen=True)
+class EntryPoint:
+    """An exported function.
+
+    Attributes:
+        name: without the library's.
+        parameters: its pointers.
+        symbols: the sizes behind them.
+        steps: what it does, in order; then it returns the code of a call that does not stop, or OK.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    symbols: tuple[str, ...]
+    steps: tuple[Step, ...]
+
+
+def entry_points(library: Library) -> list[EntryPoint]:
+    """The functions that compute, as `exported` tells."""
+    if library.training is not None:
+        write: dict[str, Callable[[Library], list[Step]]] = {
+            "forward": _forward,
+            "backward": _backward,
+            "init_parameters": _init_parameters,
+        }
+    elif library.streaming is not None:
+        write = {"run": _run_stream, "step": _step, "state_init": _state_init}
+    else:
+        write = {"run": _run}
+    return [
+        EntryPoint(name, parameters, _symbols(library, name), tuple(_with_part(steps, parameters)))
+        for name, parameters in exported(library).items()
+        for steps in [write[name.removesuffix(PART_SUFFIX)](library)]
+    ]
+
+
+def _symbols(library: Library, name: str) -> tuple[str, ...]:
+    if name == "init_parameters":
+        return ()
+    return tuple(s for s in library.symbols if s != TIME or name != "state_init")
+
+
+def _with_part(steps: Sequence[Step], parameters: Sequence[str]) -> list[Step]:
+    """`part` must be there where a function takes it: the check stands where others do."""
+    if PART not in parameters:
+        return list(steps)
+    at = next(i for i, step in enumerate(steps) if isinstance(step, NotNull))
+    return [*steps[:at], NotNull(PART), *steps[at:]]
+
+
+def _not_null(*blocks: str) -> list[Step]:
+    return [NotNull(block) for block in blocks]
+
+
+# A net of one program
+
+
+def _run(library: Library) -> list[Step]:
+    program = library.programs["run"]
+    inputs = tuple(Field("inputs", i) for i in range(len(program.inputs)))
+    outputs = tuple(Field("outputs", i) for i in range(len(program.outputs)))
+    call = Call("run", inputs, outputs, Place("workspace"))
+    return [CheckSizes(library.bounds), *_not_null("inputs", "outputs"), call]
+
+
+# Streams
+
+
+class _Stream:
+    """What the three functions of a stream have in common."""
+
+    def __init__(self, library: Library) -> None:
+        assert library.streaming is not None
+        self.library, self.streaming = library, library.streaming
+        self.init, self.often = library.programs["init"], library.programs["step"]
+        self._inputs = {port.name: i for i, port in enumerate(self.streaming.inputs)}
+        self._outputs = {port.name: i for i, port in enumerate(self.streaming.outputs)}
+
+    def input(self, name: str) -> Field:
+        """An input of the model."""
+        return Field("inputs", self._inputs[name])
+
+    def check(self) -> CheckSizes:
+        """A piece of a sequence keeps the bounds that T is not in."""
+        return CheckSizes(self.library.untimed_bounds(TIME))
+
+    def begin(self, firsts: dict[str, Place], workspace: Place) -> Call:
+        """The state before the first step, its values at some places."""
+        inputs = tuple(self.input(port.name) for port in self.init.inputs)
+        outputs = tuple(firsts.get(port.name) for port in self.init.outputs)
+        return Call("init", inputs, outputs, workspace)
+
+    def steps(
+        self, sources: dict[str, Source], nexts: dict[str | None, Place], workspace: Place
+    ) -> Call:
+        """Steps that read the state at some places and leave the next one at others, or nowhere."""
+        inputs = tuple(
+            sources[port.name] if port.name in sources else self.input(port.name)
+            for port in self.often.inputs
+        )
+        outputs = tuple(
+            Field("outputs", self._outputs[port.name])
+            if port.name in self._outputs
+            else nexts.get(port.name)
+            for port in self.often.outputs
+        )
+        return Call("step", inputs, outputs, workspace)
+
+    def given(self, slot: StateSlot) -> Source:
+        """A state that starts as an input: where the caller has it, else the library's default."""
+        assert slot.given is not None
+        field = self.input(slot.given)
+        inputs = [buffer for buffer in self.init.buffers if buffer.role.data == "input"]
+        default = next(b.default for b in inputs if b.label.data == slot.given)
+        if default is None:
+            return field
+        held = next(buffer for buffer in self.init.buffers if buffer.label == default)
+        assert held.offset is not None
+        return Default(field, Place("weights", get_dim(held.offset)))
+
+
+def _places(slots: Sequence[StateSlot], block: str) -> dict[str, Place]:
+    """Where values lie in a block that holds these slots alone, one after another."""
+    end, places = Dim.of(0), dict[str, Place]()
+    for slot in slots:
+        places[slot.port.name] = Place(block, end)
+        end = end + slot.bytes
+    return places
+
+
+def _run_stream(library: Library) -> list[Step]:
+    """The whole sequence: a state that lives in the workspace, then all steps."""
+    stream = _Stream(library)
+    streaming = stream.streaming
+    made, rest = _places(streaming.made, "workspace"), Place("workspace", streaming.run_area)
+    given = {s.port.name: stream.given(s) for s in streaming.slots if s.given is not None}
+    needed = ["inputs", "outputs", *(["workspace"] if made else [])]
+    return [
+        CheckSizes(library.bounds),
+        *_not_null(*needed),
+        Locate((*made.values(), rest)),
+        *([stream.begin(made, rest)] if made else []),
+        stream.steps({**made, **given}, {}, rest),
+    ]
+
+
+def _step(library: Library) -> list[Step]:
+    """A few steps: the next state takes the old one's place, by way of the workspace or not."""
+    stream = _Stream(library)
+    streaming = stream.streaming
+    needed = [*(["state"] if streaming.slots else []), *(["workspace"] if streaming.copied else [])]
+    state = _places(streaming.slots, "state")
+    copies = _places(streaming.copied, "workspace")
+    rest = Place("workspace", streaming.step_area)
+    nexts = {s.next: state[s.port.name] for s in streaming.slots if s.in_place}
+    nexts |= {s.next: copies[s.port.name] for s in streaming.copied}
+    size = sum((slot.bytes for slot in streaming.copied), Dim.of(0))
+    copy = Copy(Place("workspace"), Place("state"), size, lines=True)
+    return [
+        stream.check(),
+        *_not_null("inputs", "outputs", *needed),
+        Locate((*state.values(), *copies.values(), rest)),
+        stream.steps({**state}, nexts, rest),
+        *([copy] if streaming.copied else []),
+    ]
+
+
+def _state_init(library: Library) -> list[Step]:
+    """The state before the first step."""
+    stream = _Stream(library)
+    state = _places(stream.streaming.slots, "state")
+    return [
+        stream.check(),
+        *_not_null("inputs", *(["state"] if state else [])),
+        Locate(tuple(state.values())),
+        stream.begin(state, Place("workspace")),
+    ]
+
+
+# Training
+
+
+def _forward(library: Library) -> list[Step]:
+    """Leaves the places of the outputs that backward reads on the tape."""
+    training = _training(library)
+    numbers = {port.name: i for i, port in enumerate(training.outputs)}
+    keep = [
+        Keep(Field("outputs", numbers[name]), Place("tape", training.pointer_to(name)))
+        for name in training.kept
+    ]
+    return [
+        CheckSizes(library.bounds),
+        *_not_null("inputs", "parameters", "outputs", "tape"),
+        Seal("open"),
+        *keep,
+        _training_call(library, "forward"),
+        Seal("close"),
+    ]
+
+
+def _backward(library: Library) -> list[Step]:
+    return [
+        CheckSizes(library.bounds),
+        *_not_null("inputs", "parameters", "output_grads", "grads", "tape"),
+        Seal("check"),
+        _training_call(library, "backward"),
+        Seal("use_up"),
+    ]
+
+
+def _init_parameters(library: Library) -> list[Step]:
+    """Copies what the parameters start with; none may be NULL."""
+    steps = _not_null("parameters")
+    for number, one in enumerate(library.initial):
+        field, held = Field("parameters", number), Place("weights", Dim.of(one.offset))
+        steps.append(Copy(held, field, Dim.of(one.array.nbytes)))
+    return steps
+
+
+def _training_call(library: Library, name: str) -> Call:
+    training, program = _training(library), library.programs[name]
+    of_both = _fields("inputs", training.inputs) | _fields("parameters", training.parameters)
+    if name == "forward":
+        sources, results = of_both, _fields("outputs", training.outputs)
+    else:
+        sources = of_both | _fields("output_grads", training.output_grads, GRAD)
+        results = _fields("grads", training.grads, GRAD)
+
+    def source(port: Port, fields: Mapping[str, Field]) -> Source:
+        if port.name.startswith(SAVED):
+            return Place("tape", next(s.offset for s in training.slots if s.port.name == port.name))
+        if port.name.startswith(KEPT):
+            return Stored(Place("tape", training.pointer_to(port.name.removeprefix(KEPT))))
+        return fields[port.name]
+
+    inputs = tuple(source(port, sources) for port in program.inputs)
+    outputs = tuple(source(port, results) for port in program.outputs)
+    return Call(name, inputs, outputs, Place("workspace"), stops=False)
+
+
+def _fields(struct: str, ports: Sequence[Port], prefix: str = "") -> dict[str, Field]:
+    """The fields of a struct by the names that a program has for them."""
+    return {f"{prefix}{port.name}": Field(struct, i) for i, port in enumerate(ports)}
+
+
+def _training(library: Library) -> Training:
+    assert library.training is not None
+    return library.training

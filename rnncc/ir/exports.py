@@ -1,0 +1,46 @@
+"""Which functions a library exports, by name; `entry_points.py` says what they do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.library import Library
+from rnncc.ir.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
+
+
+@dataclass(frozen=True)
+class SizeFunction:
+    """An exported function that tells bytes, -1 where a size is out of range."""
+
+    name: str
+    bytes: Largest
+    symbols: tuple[str, ...]
+    bounds: tuple[Dim, ...]
+
+
+def exported(library: Library) -> dict[str, tuple[str, ...]]:
+    """The functions that compute, without the library's name -> the pointers that they take."""
+    if library.training is not None:
+        names, shared = ("forward", "backward", "init_parameters"), ("forward", "backward")
+    else:
+        names, shared = ("run",), ("run",)
+        names += ("step", "state_init") if library.streaming is not None else ()
+    functions = {name: PARAMETERS[name] for name in names}
+    if library.shared:
+        functions |= {f"{name}{PART_SUFFIX}": (*PARAMETERS[name], PART) for name in shared}
+    return functions
+
+
+def size_functions(library: Library) -> list[SizeFunction]:
+    """The functions that tell bytes."""
+    symbols, bounds = tuple(library.symbols), library.bounds
+    more: list[SizeFunction] = []
+    if library.streaming is not None:
+        # a step of a stream is shorter than the whole sequence that bounds speak of
+        bounds, untimed = library.untimed_bounds(TIME), tuple(s for s in symbols if s != TIME)
+        state = Largest([library.streaming.bytes])
+        more = [SizeFunction("state_bytes", state, untimed, bounds)]
+    if library.training is not None:
+        more = [SizeFunction("tape_bytes", Largest([library.training.tape]), symbols, bounds)]
+    return [SizeFunction("workspace_bytes", library.workspace, symbols, bounds), *more]

@@ -1,0 +1,18 @@
+"""The pointers and sizes that exported functions take. Light: it imports nothing."""
+
+from __future__ import annotations
+
+TIME, BATCH = "T", "N"
+
+PARAMETERS = {
+    "run": ("inputs", "outputs", "workspace"),
+    "step": ("inputs", "outputs", "state", "workspace"),
+    "state_init": ("inputs", "state", "workspace"),
+    "forward": ("inputs", "parameters", "outputs", "tape", "workspace"),
+    "backward": ("inputs", "parameters", "output_grads", "grads", "tape", "workspace"),
+    "init_parameters": ("parameters",),
+}
+"""The pointers that a function takes, in front of the sizes."""
+PART, PART_SUFFIX = "part", "_part"
+"""What a function takes that several threads call together, behind its other pointers, and the end
+of its name."""

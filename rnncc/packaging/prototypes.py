@@ -1,0 +1,44 @@
+"""The C prototypes of exported functions, from a library's metadata (docs/abi.md)."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from rnncc.ir.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
+from rnncc.packaging.names import c_names
+
+STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
+"""What follows `NAME_` in the names of the header's structs."""
+TYPES = {
+    **{struct: f"const {{name}}_{struct} *{struct}" for struct in STRUCTS},
+    **{name: f"void *{name}" for name in ("tape", "state", "workspace")},
+    PART: f"const struct rnncc_part *{PART}",
+}
+"""What functions take in front of the sizes, as the header declares it."""
+_FIXED = "\u00a0"
+"""A space at which no line ends."""
+
+
+def size_names(metadata: Mapping[str, Any]) -> list[str]:
+    """What the sizes are called in C."""
+    return c_names(metadata["symbols"], TYPES)
+
+
+def prototype(metadata: Mapping[str, Any], function: str) -> str:
+    """The declaration of a function, without its semicolon; in lines of 100 columns."""
+    own = function.removesuffix(PART_SUFFIX)
+    pointers = [*PARAMETERS.get(own, ()), *([PART] if own != function else [])]
+    words = [TYPES[pointer].format(name=metadata["name"]) for pointer in pointers]
+    if own != "init_parameters":
+        pairs = zip(metadata["symbols"], size_names(metadata), strict=True)
+        untimed = own.startswith("state_")
+        words += [f"int64_t {name}" for symbol, name in pairs if not untimed or symbol != TIME]
+    result = {"threads": "int64_t"}.get(function, "size_t")
+    result = "int" if function in metadata["functions"] else result
+    words = [word.replace(" ", _FIXED) for word in words]
+    head = f"{result}{_FIXED}{metadata['name']}_{function}"
+    text = f"{head}({', '.join(words) or 'void'})"
+    filled = textwrap.fill(text, 98, subsequent_indent="    ", break_long_words=False)
+    return filled.replace(_FIXED, " ")
