@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from rnncc.options import Options
 from rnncc.passes.accumulate import Accumulate
-from rnncc.passes.drop_stops import DropStops
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
-from rnncc.passes.regroup_sums import RegroupSums
+from rnncc.passes.reassociate_sums import ReassociateSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
 from rnncc.passes.split_scans import SplitScans
+from rnncc.passes.strip_stop_gradient import StripStopGradient
 from rnncc.stages import code, lowering, reading, streaming, training
 from rnncc.stages.compilation import Step
 
@@ -20,7 +20,7 @@ IMPORT = [
 ]
 
 STREAMING = [
-    Step("drop-stops", DropStops(), "they only matter to gradients"),
+    Step("strip-stop-gradient", StripStopGradient(), "they only matter to gradients"),
     Step("simplify", Simplify(), "what remains decides what is kept of a sequence"),
     Step("split-stream", streaming.cut, "what is done once leaves what is done at every step"),
 ]
@@ -32,9 +32,9 @@ INFERENCE = [
     Step("sink", Sink(), "gradients of weights, in nets that carry their own"),
     Step("fold", reading.fold, "what parameters alone decide is known now"),
     Step("merge-matmuls", MergeMatmuls(), "one pass over h for all gates"),
-    Step("regroup-sums", RegroupSums(), "what a step's sums hold of x_t stands together"),
+    Step("reassociate-sums", ReassociateSums(), "what a step's sums hold of x_t stands together"),
     Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
-    Step("regroup-biases", RegroupSums(), "those that left the loop meet those outside"),
+    Step("regroup-biases", ReassociateSums(), "those that left the loop meet those outside"),
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("fold-joined", reading.fold, "joined weights, added biases"),
     Step("mask-rows", MaskRows(), "which rows a loop computes is known before it runs"),
@@ -49,14 +49,14 @@ TRAINING = [
     Step("split-scans", SplitScans(), "each layer's loop gets a backward loop of its own"),
     Step("simplify-scans", Simplify(), "each loop keeps what is its own"),
     Step("merge-matmuls", MergeMatmuls(), "one product for all gates has one as its gradient"),
-    Step("regroup-sums", RegroupSums(), "what a step's sums hold of x_t stands together"),
+    Step("reassociate-sums", ReassociateSums(), "what a step's sums hold of x_t stands together"),
     Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
-    Step("regroup-biases", RegroupSums(), "those that left the loop meet those outside"),
+    Step("regroup-biases", ReassociateSums(), "those that left the loop meet those outside"),
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("differentiate", training.differentiate, "on few, meaningful ops"),
     Step("split-phases", training.split, "needs to know what is cheap to compute again"),
     # from here on each half for itself; nothing changes a bit
-    Step("drop-stops", DropStops(), "they have done their work"),
+    Step("strip-stop-gradient", StripStopGradient(), "they have done their work"),
     Step("simplify-phases", Simplify(), "what the choice left behind"),
     Step("sink", Sink(), "a weight's gradient becomes one sum over all rows"),
     Step("accumulate", Accumulate(), "so do the gradients of what stands outside of loops"),

@@ -9,7 +9,7 @@ from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.access import Access, dense
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For, Func, Row
 from rnncc.ir.kernel_program import KernelProgram, Port
@@ -123,7 +123,7 @@ def region(
     types = [tensor((), dtype)] * slots
     types += [tensor((), value.type.dtype.data) for value, _ in ins]  # type: ignore[attr-defined]
     block = Block(arg_types=types)
-    results = list(body(Build(block), *block.args))
+    results = list(body(Builder(block), *block.args))
     block.add_op(Yield(results))
     return block
 
@@ -193,7 +193,7 @@ def lstm(hidden: int, depth: int, panel: int = 4, chunk: int = 8) -> KernelProgr
     return k.program(inputs, outputs, arrays)
 
 
-def _lstm_cell(b: Build, *values: SSAValue) -> Sequence[SSAValue]:
+def _lstm_cell(b: Builder, *values: SSAValue) -> Sequence[SSAValue]:
     """z of i, f, o, g; their input parts; the cell -> h, the next cell."""
     i, f, o, g = (b.add(z, part) for z, part in zip(values[:4], values[4:8], strict=True))
     kept = b.mul(b.sigmoid(f), values[8])

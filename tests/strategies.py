@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.gates import repeat, when
 from rnncc.ir.interpreter import run
@@ -66,7 +66,7 @@ def make_inputs(
 @st.composite
 def programs(draw: Draw, scans: bool = True, known: bool = True, width: int = 3) -> Program:
     """A net of a few ops over a sequence, states, lengths and parameters (`known`: with values)."""
-    b = Build.net("random")
+    b = Builder.net("random")
     x, h = b.input("x", ["T", "N", width]), b.input("h", ["N", width])
     pool = [x, h, b.input("c", [1, "N", width]), b.input("v", [width])]
     lengths = b.input("lengths", ["N"], "i32")
@@ -86,7 +86,7 @@ def programs(draw: Draw, scans: bool = True, known: bool = True, width: int = 3)
     return b.finish(outputs, arrays)
 
 
-def _grow(draw: Draw, b: Build, pool: Pool, most: int) -> None:
+def _grow(draw: Draw, b: Builder, pool: Pool, most: int) -> None:
     """Append ops over the pool's values; a draw that does not fit is left out."""
     for _ in range(draw(st.integers(1, most))):
         make = draw(st.sampled_from(MAKERS))
@@ -105,25 +105,25 @@ def _pick(draw: Draw, pool: Pool, least_rank: int = 0) -> SSAValue:
     return draw(st.sampled_from(fitting))
 
 
-def _unary(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _unary(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool)
     f = draw(st.sampled_from([b.tanh, b.sigmoid, b.neg, b.abs, b.relu, lambda v: b.exp(b.tanh(v))]))
     return f(x)
 
 
-def _binary(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _binary(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x, y = _pick(draw, pool), _pick(draw, pool)
     options = [b.add, b.add, b.sub, b.maximum, b.minimum, lambda p, q: b.mul(p, b.tanh(q))]
     return draw(st.sampled_from(options))(x, y)
 
 
-def _with_constant(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _with_constant(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool)
     number = b.fill(draw(st.sampled_from([0.0, -0.0, 1.0, 0.5])), [])
     return draw(st.sampled_from([b.add, b.sub, b.mul, b.maximum]))(x, number)
 
 
-def _choose(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _choose(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x, y = _pick(draw, pool), _pick(draw, pool)
     condition = b.compare(draw(st.sampled_from(["lt", "ge", "ne"])), x, y)
     if draw(st.booleans()):
@@ -131,7 +131,7 @@ def _choose(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.select(condition, x, y)
 
 
-def _tame(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _tame(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     """Functions that are smooth where they are used."""
     x, y = _pick(draw, pool), _pick(draw, pool)
     positive = b.add(b.abs(y), b.fill(1.0, []))
@@ -140,7 +140,7 @@ def _tame(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return draw(st.sampled_from(made))
 
 
-def _positions(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _positions(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     """Whole numbers that depend on the place, as floats."""
     x = _pick(draw, pool, 1)
     dims = dims_of(x)
@@ -157,7 +157,7 @@ def _positions(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.mul(b.cast(i, "f32"), b.fill(2.0**-6, []))
 
 
-def _drawn(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _drawn(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     """Plus random numbers of the place."""
     x = _pick(draw, pool, 1)
     index = b.iota(dims_of(x), draw(st.integers(0, len(dims_of(x)) - 1)))
@@ -165,7 +165,7 @@ def _drawn(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.add(x, b.uniform(seed, index, draw(st.integers(0, 2))))
 
 
-def _masked(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _masked(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     """A choice by whole numbers alone, which no rounding tips over."""
     x, y = _pick(draw, pool, 1), _pick(draw, pool)
     dims = dims_of(x)
@@ -179,11 +179,11 @@ def _masked(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.mul(b.select(mask, x, y), b.cast(b.logical_not(condition()), "f32"))
 
 
-def _literal(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _literal(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     return b.add(_pick(draw, pool), b.constant(np.array([0.25, -1.5, 0.0]), "f32"))
 
 
-def _slice(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _slice(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool, 1)
     axis = draw(st.integers(0, len(dims_of(x)) - 1))
     if not dims_of(x)[axis].is_static:
@@ -193,14 +193,14 @@ def _slice(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.slice(x, axis, start, draw(st.integers(1, extent - start)))
 
 
-def _concat(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _concat(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool, 1)
     axis = draw(st.integers(0, len(dims_of(x)) - 1))
     parts = [x] + [_pick(draw, pool, 1) for _ in range(draw(st.integers(1, 2)))]
     return b.concat(parts, axis)
 
 
-def _reshape(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _reshape(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool)
     dims = list(dims_of(x))
     how = draw(st.sampled_from(["insert", "remove", "flatten", "split"]))
@@ -215,26 +215,26 @@ def _reshape(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.reshape(x, dims)
 
 
-def _transpose(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _transpose(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool, 2)
     return b.transpose(x, draw(st.permutations(range(len(dims_of(x))))))
 
 
-def _shift(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _shift(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x, init = _pick(draw, pool, 1), _pick(draw, pool)
     return b.shift(
         x, b.broadcast_together(init, b.fill(0.0, dims_of(x)[1:]))[0], draw(st.booleans())
     )
 
 
-def _broadcast(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _broadcast(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool)
     axis = draw(st.integers(0, len(dims_of(x))))
     dims = [*dims_of(x)[:axis], draw(st.sampled_from([T, N, Dim.of(2)])), *dims_of(x)[axis:]]
     return b.broadcast(x, dims, [i for i in range(len(dims)) if i != axis])
 
 
-def _matmul(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _matmul(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x, y = _pick(draw, pool, 2), _pick(draw, pool, 2)
     flags = [draw(st.booleans()), draw(st.booleans())]
     depth = dims_of(x)[-2 if flags[0] else -1]
@@ -242,7 +242,7 @@ def _matmul(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.mul(b.matmul(x, y, *flags), b.fill(scale, []))
 
 
-def _reduce(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _reduce(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool, 1)
     axes = draw(st.sets(st.integers(0, len(dims_of(x)) - 1), min_size=1, max_size=2))
     kind = draw(st.sampled_from(["sum", "max", "min"]))
@@ -250,7 +250,7 @@ def _reduce(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.reduce(kind if small else "sum", x, sorted(axes))
 
 
-def _contract(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _contract(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     """Outer products over the rows of two tensors, which all axes but the last make up."""
     x, y = _pick(draw, pool, 2), _pick(draw, pool, 2)
     rows = [b.reshape(v, [product(dims_of(v)[:-1]), dims_of(v)[-1]]) for v in (x, y)]
@@ -259,19 +259,19 @@ def _contract(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.mul(total, b.fill(0.125, []))
 
 
-def _sum_rows(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _sum_rows(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool, 1)
     start = _start(draw, b, pool, dims_of(x)[1:])
     return b.mul(b.sum_rows(start, x, draw(st.booleans())), b.fill(0.25, []))
 
 
-def _start(draw: Draw, b: Build, pool: Pool, shape: Sequence[Dim]) -> SSAValue:
+def _start(draw: Draw, b: Builder, pool: Pool, shape: Sequence[Dim]) -> SSAValue:
     """What a sum starts at: a number, or a value of the shape."""
     number = b.fill(draw(st.sampled_from([0.0, -0.0, 0.5])), shape)
     return draw(st.sampled_from([number, *(v for v in pool if v.type == number.type)]))
 
 
-def _windows(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _windows(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     x = _pick(draw, pool, 1)
     axis = draw(st.integers(0, len(dims_of(x)) - 1))
     stride, taps = draw(st.integers(1, 2)), draw(st.integers(1, 2))
@@ -281,7 +281,7 @@ def _windows(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.windows(x, axis, 0, max(count, 1), stride, taps)
 
 
-def _gathered(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _gathered(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     """Along an axis of any size, by its own numbers backwards."""
     x = _pick(draw, pool, 1)
     axis = draw(st.integers(0, len(dims_of(x)) - 1))
@@ -289,7 +289,7 @@ def _gathered(draw: Draw, b: Build, pool: Pool) -> SSAValue:
     return b.gather(x, b.sub(b.size(size - 1), b.iota([size], 0, "i64")), axis)
 
 
-def _scattered(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _scattered(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     """Rows added to themselves, last to first."""
     x = _pick(draw, pool, 1)
     axis = draw(st.integers(0, len(dims_of(x)) - 1))
@@ -304,7 +304,7 @@ MAKERS += [_contract, _sum_rows]
 MAKERS += [_reshape, _reshape, _transpose, _broadcast, _matmul, _matmul, _reduce]
 
 
-def _scan(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> None:
+def _scan(draw: Draw, b: Builder, pool: Pool, lengths: SSAValue, depth: int) -> None:
     """A loop over some of the pool's values; its results join the pool."""
     sequences = [v for v in pool if dims_of(v)[:1] == (T,)]
     xs = draw(st.lists(st.sampled_from(sequences), max_size=2)) if sequences else []
@@ -312,7 +312,7 @@ def _scan(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> No
     consts = [_pick(draw, pool) for _ in range(draw(st.integers(0, 3)))]
     masked = draw(st.booleans())
 
-    def body(inner: Build, ks: Pool, carry: Pool, rows: Pool) -> tuple[Pool, Pool]:
+    def body(inner: Builder, ks: Pool, carry: Pool, rows: Pool) -> tuple[Pool, Pool]:
         *ks, ends = ks
         *rows, t = rows
         local = [*ks, *carry, *rows]
@@ -330,7 +330,7 @@ def _scan(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> No
     pool += [*finals, *(y for y in ys if len(dims_of(y)) <= 4)]
 
 
-def _when(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> None:
+def _when(draw: Draw, b: Builder, pool: Pool, lengths: SSAValue, depth: int) -> None:
     """A conditional over some of the pool's values, or two of opposite conditions."""
     gate, consts, inits = _condition(draw, b, pool), _some(draw, pool), _some(draw, pool)
     body = _branch(draw, lengths, depth)
@@ -342,14 +342,14 @@ def _when(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> No
     pool += finals
 
 
-def _while(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> None:
+def _while(draw: Draw, b: Builder, pool: Pool, lengths: SSAValue, depth: int) -> None:
     """A loop that ends by a count, or by what it computes, or after four turns."""
     consts, inits = _some(draw, pool), _some(draw, pool)
     last = b.reduce("sum", lengths, [0])
     zero = b.fill(0, [], "i32")
     by_count, other = draw(st.booleans()), _branch(draw, lengths, depth)
 
-    def body(inner: Build, ks: Pool, carry: Pool) -> Pool:
+    def body(inner: Builder, ks: Pool, carry: Pool) -> Pool:
         *ks, ends, last = ks
         _, count, *values = carry
         new = other(inner, [*ks, ends], values)
@@ -364,10 +364,10 @@ def _while(draw: Draw, b: Build, pool: Pool, lengths: SSAValue, depth: int) -> N
     pool += finals[2:]
 
 
-def _branch(draw: Draw, lengths: SSAValue, depth: int) -> Callable[[Build, Pool, Pool], Pool]:
+def _branch(draw: Draw, lengths: SSAValue, depth: int) -> Callable[[Builder, Pool, Pool], Pool]:
     """The body of a conditional or of a loop that ends by itself; lengths are its last const."""
 
-    def body(inner: Build, ks: Pool, carry: Pool) -> Pool:
+    def body(inner: Builder, ks: Pool, carry: Pool) -> Pool:
         *ks, ends = ks
         local = [*ks, *carry] or [inner.fill(0.5, [3])]
         _grow(draw, inner, local, 4)
@@ -378,7 +378,7 @@ def _branch(draw: Draw, lengths: SSAValue, depth: int) -> Callable[[Build, Pool,
     return body
 
 
-def _condition(draw: Draw, b: Build, pool: Pool) -> SSAValue:
+def _condition(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
     """A bool of rank 0 that hangs on what a value holds."""
     x = _pick(draw, pool)
     total = b.reduce("sum", b.tanh(x), range(len(dims_of(x)))) if dims_of(x) else x
@@ -393,7 +393,7 @@ LOOPS = [_scan, _scan, _when, _while]
 
 
 def _next(
-    draw: Draw, b: Build, local: Pool, old: SSAValue, masked: bool, t: SSAValue, ends: SSAValue
+    draw: Draw, b: Builder, local: Pool, old: SSAValue, masked: bool, t: SSAValue, ends: SSAValue
 ) -> SSAValue:
     """A new value for a carry, of its type; kept where the step is beyond the length."""
     same = [v for v in local if v.type == old.type]
@@ -410,7 +410,7 @@ def _next(
 def ragged_programs(draw: Draw) -> Program:
     """Loops with products whose states are kept, or zero, where steps are beyond the lengths."""
     width = draw(st.sampled_from([3, 18]))
-    b = Build.net("ragged")
+    b = Builder.net("ragged")
     x, h = b.input("x", ["T", "N", width]), b.input("h", ["N", width])
     lengths, w = b.input("lengths", ["N"], "i32"), b.param("w", (width, width))
     pool, outputs = [x, b.tanh(b.matmul(x, w))], dict[str, SSAValue]()
@@ -422,12 +422,12 @@ def ragged_programs(draw: Draw) -> Program:
     return b.finish({**outputs, "last": pool[-1]}, {"w": array})
 
 
-def _ragged_loop(draw: Draw, b: Build, pool: Pool, h: SSAValue, consts: Pool) -> Pool:
+def _ragged_loop(draw: Draw, b: Builder, pool: Pool, h: SSAValue, consts: Pool) -> Pool:
     """The last state and all of them."""
     sequences = [v for v in pool if dims_of(v)[-1] == dims_of(h)[-1]]
     fill, ends_it = draw(st.booleans()), draw(st.booleans())
 
-    def body(inner: Build, ks: Pool, carry: Pool, rows: Pool) -> tuple[Pool, Pool]:
+    def body(inner: Builder, ks: Pool, carry: Pool, rows: Pool) -> tuple[Pool, Pool]:
         (w, ends), (old,), (row, t) = ks, carry, rows
         local = [old, row, inner.add(inner.matmul(old, w), row)]
         _grow(draw, inner, local, 6)

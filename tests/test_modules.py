@@ -11,6 +11,6 @@ IMPORT = re.compile(r"^\s*(?:from|import) (tests\.[\w.]*\btest_\w+)", re.MULTILI
 def test_no_test_module_imports_another() -> None:
     """What several need lies in a module without tests, where it is looked for."""
     modules = Path(__file__).parent.rglob("*.py")
-    found = {path.name: IMPORT.findall(path.read_text("utf-8")) for path in modules}
-    assert "test_golden.py" in found
+    found = {str(path): IMPORT.findall(path.read_text("utf-8")) for path in modules}
+    assert len(found) > 100
     assert {name: imported for name, imported in found.items() if imported} == {}

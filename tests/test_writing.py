@@ -235,7 +235,7 @@ def test_the_ir_of_a_failed_step(out: Path, victim: Path, monkeypatch: pytest.Mo
 
 
 def test_dumps_replace_links(out: Path, victim: Path) -> None:
-    for name in ("01-read", "02-drop-stops"):
+    for name in ("01-read", "02-strip-stop-gradient"):
         (out / f"{name}.mlir").symlink_to(victim)
     text_of(cells.elman(2, 2), None, Options(dump_ir=out), "rnn")
     assert victim.read_text() == "precious"

@@ -16,7 +16,7 @@ from xdsl.ir import SSAValue
 from rnncc.bench.cases import NET, Case
 from rnncc.cells import graves_lstm, gru, lstm, milstm
 from rnncc.driver.drawn import lengths, normal
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Rows, scans_of
 from rnncc.ir.types import dims_of, tensor
@@ -56,8 +56,8 @@ def addlengths(program: Program) -> None:
     net.properties["input_names"] = ArrayAttr(map(StringAttr, (*net.inputs, "lengths")))
     lengths = net.body.block.insert_arg(tensor([batch], "i32"), len(net.body.block.args))
     ends, t = loop.add_const(lengths), loop.add_arg(tensor([], "i32"))
-    loop.xs.append(Rows(Build.before(scan).iota([loop.steps], 0), t))
-    b = Build.before(loop.yields)
+    loop.xs.append(Rows(Builder.before(scan).iota([loop.steps], 0), t))
+    b = Builder.before(loop.yields)
     inside = b.reshape(b.compare("lt", b.broadcast(t, [batch], []), ends), [batch, 1])
     for carry in loop.carries:
         carry.next = b.select(inside, carry.next, carry.arg)
@@ -79,7 +79,7 @@ def attention_lstm(units: int) -> Program:
 
     Parameters: W [H, 4H], RW [2H, 4H], b [4H].
     """
-    b = Build.net("attention_lstm")
+    b = Builder.net("attention_lstm")
     x, memory = b.input("x", ["T", "N", units]), b.input("memory", ["S", "N", units])
     rng = np.random.default_rng(0)
     shapes = {"W": [units, 4 * units], "RW": [2 * units, 4 * units]}
@@ -93,7 +93,7 @@ def attention_lstm(units: int) -> Program:
     start = b.fill(0.0, [batch, units])
 
     def body(
-        inner: Build, consts: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
+        inner: Builder, consts: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
     ) -> tuple[list[SSAValue], list[SSAValue]]:
         (held, recurrent), (h, c) = consts, carry
         scores = inner.reduce("sum", inner.mul(held, h), [2])

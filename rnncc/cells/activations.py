@@ -7,7 +7,7 @@ from functools import partial
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn.activations import (
     cube,
     elu,
@@ -27,19 +27,19 @@ from rnncc.nn.activations import (
 from rnncc.nn.steps import Function
 
 Activation = str | Function
-"""A name, or a function of a `Build` and a value that gives a value of the same type."""
+"""A name, or a function of a `Builder` and a value that gives a value of the same type."""
 
 
-def identity(b: Build, x: SSAValue) -> SSAValue:
+def identity(b: Builder, x: SSAValue) -> SSAValue:
     """x"""
     return x
 
 
 ACTIVATIONS: dict[str, Function] = {
-    "tanh": Build.tanh,
-    "sigmoid": Build.sigmoid,
+    "tanh": Builder.tanh,
+    "sigmoid": Builder.sigmoid,
     "hardsigmoid": partial(hard_sigmoid, alpha=0.2, beta=0.5),
-    "relu": Build.relu,
+    "relu": Builder.relu,
     "softsign": soft_sign,
     "identity": identity,
     "hardtanh": hard_tanh,

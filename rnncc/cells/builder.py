@@ -11,7 +11,7 @@ from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Array, Ends, Parameter, arrays_for, sizes_from
 from rnncc.cells.settings import Settings
 from rnncc.errors import Location
-from rnncc.ir.build import Build, Values
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
@@ -67,7 +67,7 @@ class _Builder:
 
     def __init__(self, kind: CellKind, n_out: int, settings: Settings) -> None:
         self.kind, self.n_out, self.settings = kind, n_out, settings
-        self.b = Build.net(settings.name or kind.kind)
+        self.b = Builder.net(settings.name or kind.kind)
         self.b.loc = Location(node=kind.kind)
 
     def program(self, n_in: int, parts: list[list[_Part]], arrays: Mapping[str, Array]) -> Program:
@@ -96,7 +96,7 @@ class _Builder:
         self.seed = self.b.input("seed", [], "i32") if self.settings.drop_connect else None
         return x, mask
 
-    def merged(self, b: Build, ys: Sequence[SSAValue]) -> SSAValue:
+    def merged(self, b: Builder, ys: Sequence[SSAValue]) -> SSAValue:
         """The y of one direction or of two."""
         if len(ys) == 1:
             return ys[0]
@@ -145,11 +145,11 @@ class _Masked:
     cell: Cell
     mask: SSAValue
 
-    def prepare(self, b: Build, x: SSAValue) -> tuple[Named, Values]:
+    def prepare(self, b: Builder, x: SSAValue) -> tuple[Named, Values]:
         shared, rows = self.cell.prepare(b, x)
         return shared, [*rows, self.mask]
 
-    def step(self, b: Build, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
+    def step(self, b: Builder, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
         new = self.cell.step(b, shared, rows[:-1], states)
         return [b.mul(state, rows[-1]) for state in new]
 
@@ -163,16 +163,16 @@ class _Truncated:
     limit: int
     reverse: bool
 
-    def prepare(self, b: Build, x: SSAValue) -> tuple[Named, Values]:
+    def prepare(self, b: Builder, x: SSAValue) -> tuple[Named, Values]:
         shared, rows = self.cell.prepare(b, x)
         return shared, [*rows, b.iota([self.steps], 0)]
 
-    def step(self, b: Build, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
+    def step(self, b: Builder, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
         new = self.cell.step(b, shared, rows[:-1], states)
         late = self._is_late(b, rows[-1])
         return [b.select(late, state, b.stop_gradient(state)) for state in new]
 
-    def _is_late(self, b: Build, time: SSAValue) -> SSAValue:
+    def _is_late(self, b: Builder, time: SSAValue) -> SSAValue:
         limit = Dim.of(self.limit)
         if self.reverse:
             return b.compare("lt", time, b.size(limit, "i32"))

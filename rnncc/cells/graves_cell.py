@@ -13,7 +13,7 @@ from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
 from rnncc.cells.settings import Options, Settings
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of
 from rnncc.nn.cells import Lstm
 from rnncc.nn.layer import Cell
@@ -75,7 +75,7 @@ class _Graves(CellKind):
         extra = 3 if self.peepholes else 0
         return gate_parameters(n_in, n_out, (0.0, 1.0, 0.0, 0.0), self.norm, extra)
 
-    def cell(self, b: Build, p: Named) -> Cell:
+    def cell(self, b: Builder, p: Named) -> Cell:
         weights, units = weights_of(p, self.norm), int(dims_of(p["RW"])[0])
         peepholes = dict[str, SSAValue]()
         for k, letter in enumerate("foi" if self.peepholes else ""):

@@ -11,7 +11,7 @@ from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, Vector, gate_parameters, weights_of
 from rnncc.cells.settings import Options, Settings
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn.cells import Gru
 from rnncc.nn.layer import Cell
 from rnncc.nn.steps import Function, Named
@@ -67,6 +67,6 @@ class _Gru(CellKind):
         made = gate_parameters(n_in, n_out, (0.0,) * 3, self.norm)
         return {**made, "rb": Vector(n_out)} if self.linear else made
 
-    def cell(self, b: Build, p: Named) -> Cell:
+    def cell(self, b: Builder, p: Named) -> Cell:
         weights, late = weights_of(p, self.norm), p["rb"] if self.linear else None
         return Gru(weights, "rzn", self.gate, self.act, self.linear, late)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from rnncc.cells.parameters import Array, Parameter
 from rnncc.cells.settings import Settings
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.nn.layer import Cell
 from rnncc.nn.steps import Named
@@ -30,7 +30,7 @@ class CellKind(ABC):
         """The parameters of one direction, W [nIn, ...] and RW [H, ...] among them."""
 
     @abstractmethod
-    def cell(self, b: Build, p: Named) -> Cell:
+    def cell(self, b: Builder, p: Named) -> Cell:
         """The cell of one direction, over its parameters."""
 
 

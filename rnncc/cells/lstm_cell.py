@@ -11,7 +11,7 @@ from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, gate_parameters, weights_of
 from rnncc.cells.settings import Options, Settings
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn.cells import Lstm
 from rnncc.nn.layer import Cell
 from rnncc.nn.steps import Function, Named
@@ -61,5 +61,5 @@ class _Lstm(CellKind):
     def parameters(self, n_in: int, n_out: int) -> dict[str, Parameter]:
         return gate_parameters(n_in, n_out, (0.0, 1.0, 0.0, 0.0), self.norm)
 
-    def cell(self, b: Build, p: Named) -> Cell:
+    def cell(self, b: Builder, p: Named) -> Cell:
         return Lstm(weights_of(p, self.norm), "ifgo", self.gate, self.act)

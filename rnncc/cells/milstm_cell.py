@@ -11,7 +11,7 @@ from rnncc.cells.builder import build_layer
 from rnncc.cells.layer import CellKind, Layer
 from rnncc.cells.parameters import Parameter, Vector, gate_parameters
 from rnncc.cells.settings import Options, Settings
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn.cells import Lstm, Weights
 from rnncc.nn.layer import Cell
 from rnncc.nn.steps import Function, Named
@@ -63,7 +63,7 @@ class _MiLstm(CellKind):
         factors = ("alpha", "beta_x", "beta_h")
         return {**made, **{name: Vector(n_out, (1.0,) * 4) for name in factors}}
 
-    def cell(self, b: Build, p: Named) -> Cell:
+    def cell(self, b: Builder, p: Named) -> Cell:
         names = ["alpha", "beta_x", "beta_h", *([] if self.norm else ["b"])]
         norm = (p["gain"], p["b"]) if self.norm else None
         weights = Weights(p["W"], p["RW"], norm=norm, by_unit=False)

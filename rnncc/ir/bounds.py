@@ -12,10 +12,8 @@ from xdsl.ir import Operation
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import RnnOp, get_dim
+from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.indexing import Windows
-from rnncc.ir.ops.shape import Slice
 from rnncc.ir.types import dims_of
 
 
@@ -40,14 +38,8 @@ def _formulas(root: Operation) -> Iterator[Dim]:
         if isinstance(op, (RnnOp, Scan)):
             for value in op.results:
                 yield from dims_of(value)
-        if isinstance(op, Slice):
-            start, size = get_dim(op.start), get_dim(op.size)
-            yield from (start, dims_of(op.x)[op.axis.data] - start - size)
-        elif isinstance(op, Windows):
-            start, count = get_dim(op.start), get_dim(op.count)
-            stride, dilation = op.steps
-            reach = (count - 1) * stride + (op.taps.data - 1) * dilation + 1
-            yield from (start, dims_of(op.x)[op.axis.data] - start - reach)
+        if isinstance(op, RnnOp):
+            yield from op.bounds()
 
 
 def check_bounds(bounds: Iterable[Dim], sizes: Mapping[str, int]) -> None:

@@ -6,29 +6,29 @@ from collections.abc import Callable
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Body, Build, Values
+from rnncc.ir.builder import Body, Builder, Values
 from rnncc.ir.dims import Dim
 
-Branch = Callable[[Build, list[SSAValue], list[SSAValue]], Values]
+Branch = Callable[[Builder, list[SSAValue], list[SSAValue]], Values]
 
 
-def when(b: Build, gate: SSAValue, consts: Values, inits: Values, body: Branch) -> list[SSAValue]:
+def when(b: Builder, gate: SSAValue, consts: Values, inits: Values, body: Branch) -> list[SSAValue]:
     """`body(inner, consts, inits)` if a bool of rank 0 holds, else `inits` as they are."""
     step = _without_rows(lambda inner, given, carry: body(inner, given[1:], carry))
     return b.scan([gate, *consts], inits, [], step, length=Dim.of(1), gate=0)[0]
 
 
 def repeat(
-    b: Build, consts: Values, inits: Values, body: Branch, limit: int, limited: bool = True
+    b: Builder, consts: Values, inits: Values, body: Branch, limit: int, limited: bool = True
 ) -> list[SSAValue]:
     """While the carry's first, a bool of rank 0, holds: carry = body(inner, consts, carry).
 
     Args:
-        limit: the most turns that there can be.
+        limit: the most iterations that there can be.
         limited: whether more are an error of the run; without, the loop just ends.
     """
-    step, turns = _without_rows(body), Dim.of(limit)
-    return b.scan(consts, inits, [], step, length=turns, gate=len(consts), limited=limited)[0]
+    step, count = _without_rows(body), Dim.of(limit)
+    return b.scan(consts, inits, [], step, length=count, gate=len(consts), limited=limited)[0]
 
 
 def _without_rows(body: Branch) -> Body:

@@ -33,7 +33,7 @@ def run(
     Returns:
         output name -> array.
     Raises:
-        LimitError: a loop takes more turns than its limit.
+        LimitError: a loop takes more iterations than its limit.
         CompileError: the sizes make that of a shape negative, or reach out of a tensor.
     """
     known = dict(sizes or {})
@@ -114,15 +114,15 @@ def _run_chunks(
     made = (*op.ys, *op.marked)
     results = [np.zeros(context.shape(dims_of(y)), context.numpy_type(dtype_of(y))) for y in made]
     steps, chunk = op.steps.evaluate(context.sizes), op.chunk.data
-    turns = range(-(-steps // chunk))
-    for turn in reversed(turns) if op.reverse else turns:
-        run = slice(turn * chunk, min(steps, (turn + 1) * chunk))
+    order = range(-(-steps // chunk))
+    for number in reversed(order) if op.reverse else order:
+        run = slice(number * chunk, min(steps, (number + 1) * chunk))
         inside = Context({**context.sizes, op.extent.data: run.stop - run.start}, context.real)
-        args = [*consts, *carry, *(x[run] for x in xs), *(mark[turn] for mark in marks)]
+        args = [*consts, *carry, *(x[run] for x in xs), *(mark[number] for mark in marks)]
         out = _run_block(inside, params, op.body.block, args)
         carry, parts = out[: len(carry)], out[len(carry) :]
         for i, (result, part) in enumerate(zip(results, parts, strict=True)):
-            result[run if i < len(op.ys) else turn] = part
+            result[run if i < len(op.ys) else number] = part
     if any(carry[i] for i in get_ints(op.limits)):
         raise LimitError(steps)
     return [*carry, *results]

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import Elementwise, get_ints
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import RnnOp, View
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.elementwise import Select
-from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
+from rnncc.ir.ops.shape import Broadcast, Reshape, Transpose
 from rnncc.ir.types import dims_of, dtype_of
 
 Axes = tuple[int, ...]
@@ -107,7 +106,7 @@ def _share_of_scan(scan: Scan, number: int, inner: dict[Scan, Needed]) -> Rows |
 
 def _mask_of(condition: SSAValue) -> Rows | None:
     """The value that a condition repeats, and where its axes are."""
-    views = list[Broadcast | Reshape | Transpose]()
+    views = list[View]()
     while isinstance(op := condition.owner, Broadcast | Reshape | Transpose):
         views.append(op)
         condition = op.x
@@ -117,59 +116,28 @@ def _mask_of(condition: SSAValue) -> Rows | None:
     return None if axes is None else Rows(condition, axes)
 
 
-def _axes_of_result(op: Broadcast | Reshape | Transpose, axes: Axes) -> Axes | None:
+def _axes_of_result(view: View, axes: Axes) -> Axes | None:
     """Where axes of a view's operand are in its result."""
-    match op:
-        case Broadcast():
-            return tuple(get_ints(op.axes)[axis] for axis in axes)
-        case Transpose():
-            return tuple(get_ints(op.perm).index(axis) for axis in axes)
-        case Reshape():
-            return _reshaped(dims_of(op.x), dims_of(op.y), axes)
+    places = {_same_axis(view, 0, axis): axis for axis in wide_axes(dims_of(view.y))}
+    found = tuple(places[axis] for axis in axes if axis in places)
+    return found if len(found) == len(axes) else None
 
 
 def _axes_of_operand(op: Operation, number: int, axes: Axes) -> Axes | None:
     """Where rows of a result are in an operand of which nothing else is needed for them."""
-    match op:
-        case Elementwise():
-            return axes
-        case Broadcast():
-            places = get_ints(op.axes)
-            same = [a in places and dims_of(op.x)[places.index(a)] != 1 for a in axes]
-            return tuple(places.index(a) for a in axes) if all(same) else None
-        case Transpose():
-            return tuple(get_ints(op.perm)[axis] for axis in axes)
-        case Reshape():
-            return _reshaped(dims_of(op.y), dims_of(op.x), axes)
-        case Slice() | Concat():
-            return None if op.axis.data in axes else axes
-        case Reduce():
-            kept = [a for a in range(len(dims_of(op.x))) if a not in get_ints(op.axes)]
-            return tuple(kept[axis] for axis in axes)
-        case Matmul():
-            return _factor(op, number, axes)
-        case _:
-            return None
-
-
-def _factor(op: Matmul, number: int, axes: Axes) -> Axes | None:
-    """Rows of a product's left operand; of the right one only those of a stack."""
-    stacked, last = len(dims_of(op.y)) - 2, len(dims_of(op.y)) - 1
-    if any(axis >= (last if number == 0 else stacked) for axis in axes):
+    if not isinstance(op, RnnOp) or op.CAN_FAIL:
         return None
-    if number == 1:
-        return axes if len(dims_of(op.b)) > 2 else None
-    return tuple(last if axis == stacked and op.transpose_a else axis for axis in axes)
+    found = tuple(source for axis in axes if (source := _same_axis(op, number, axis)) is not None)
+    return found if len(found) == len(axes) else None
 
 
-def _reshaped(old: Sequence[Dim], new: Sequence[Dim], axes: Axes) -> Axes | None:
-    """Where axes are after a reshape that keeps each: with as many elements before it."""
-    starts = {product(new[:axis]): axis for axis in reversed(wide_axes(new))}
-    places = [starts.get(product(old[:axis])) for axis in axes]
-    kept = [
-        p for p, axis in zip(places, axes, strict=True) if p is not None and new[p] == old[axis]
-    ]
-    return tuple(kept) if len(kept) == len(axes) else None
+def _same_axis(op: RnnOp, number: int, axis: int) -> int | None:
+    """The axis of an operand whose row i alone a result's row i is computed from."""
+    sources = op.operand_axes(axis)
+    source = None if sources is None else sources[number]
+    if source is None or dims_of(op.operands[number])[source] != dims_of(op.results[0])[axis]:
+        return None
+    return source
 
 
 def rows_lead(rows: Rows, dims: Sequence[Dim]) -> bool:

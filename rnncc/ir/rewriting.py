@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.types import dims_of
@@ -69,7 +69,7 @@ def is_used(value: SSAValue) -> bool:
     return value.first_use is not None
 
 
-def remove_dead(block: Block) -> bool:
+def dce(block: Block) -> bool:
     """Erase the ops of a block that nobody uses, last ones first; every op is pure."""
     changed = False
     for op in reversed(list(block.ops)):
@@ -216,7 +216,7 @@ class Loop:
         old = self.scan
         assert old.parent is not None
         old.parent.insert_op_before(scan, old)
-        b = Build.before(old)
+        b = Builder.before(old)
         results = [*(c.final for c in self.carries), *(y.result for y in self.ys)]
         for before, after in zip(results, scan.results, strict=True):
             if before is not None:

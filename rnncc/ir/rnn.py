@@ -11,7 +11,6 @@ from rnncc.ir.ops import (
     chunks,
     control,
     elementwise,
-    functions,
     indexing,
     linear,
     random,
@@ -22,7 +21,6 @@ from rnncc.ir.ops import (
 FAMILIES: dict[str, ModuleType] = {
     "Sources": source,
     "Elementwise": elementwise,
-    "Functions of floats": functions,
     "Functions of users": apply,
     "Random numbers": random,
     "Shapes": shape,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdsl.builder import Builder
+from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
@@ -30,7 +30,7 @@ def emit_chunks(lowering: Lowering, op: Chunks) -> None:
     homes = [_home(lowering, init, final) for init, final in zip(op.inits, op.finals, strict=True)]
     first, turn = lowering.fresh_index("t"), lowering.fresh_index("t")
     body, extent, chunk = Block(), op.extent.data, op.chunk.data
-    lowering.builders.append(Builder(InsertPoint.at_end(body)))
+    lowering.builders.append(OpBuilder(InsertPoint.at_end(body)))
     _enter(lowering, op, homes, Dim.of(first), Dim.of(turn))
     lowering.bounds[extent] = Dim.of(chunk)
     _emit_body(lowering, op, homes, Dim.of(first), Dim.of(turn))

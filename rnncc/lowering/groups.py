@@ -14,13 +14,12 @@ from typing import TypeGuard
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Elementwise, Source
+from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, Source, View
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.costs import COSTLY
-from rnncc.ir.ops.indexing import Gather, GoesOn, Scatter, Windows
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, is_zero
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift
+from rnncc.ir.ops.indexing import Windows
+from rnncc.ir.ops.linear import Accumulating, Matmul, Reduce, SumRows
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import Placed, is_unit_reshape, is_view, squeezed, strip_units
@@ -158,7 +157,7 @@ class _Scheduler:
     def _costly_values(self) -> Iterator[SSAValue]:
         """Values not to be computed twice, nor to be carried across levels as expressions."""
         for op in self.ops:
-            if not isinstance(op, COSTLY) or op.y in self.roots:
+            if not isinstance(op, Elementwise) or op.COST == Cost.ARITHMETIC or op.y in self.roots:
                 continue
             readers = self.readers[op.y]
             keys = {self._key(r) if isinstance(r, SSAValue) else r for r in readers}
@@ -245,10 +244,9 @@ class _Scheduler:
 
 def is_anchor(op: Operation) -> bool:
     """Whether an op stands alone rather than as an expression inside a kernel."""
-    return isinstance(
-        op,
-        Matmul | Reduce | GoesOn | Scan | Chunks | Concat | ReverseSegments | Gather,
-    )
+    if isinstance(op, RnnOp):
+        return not isinstance(op, Elementwise | Source | View | Shift)
+    return isinstance(op, Scan | Chunks)
 
 
 def is_lazy(op: Operation | Block) -> bool:
@@ -280,29 +278,23 @@ def _parts(op: Operation) -> Iterator[Item]:
             start = start + dims_of(value)[op.axis.data]
 
 
-def _addressed(op: Operation) -> list[SSAValue]:
+def _addressed(op: Operation) -> Sequence[SSAValue]:
     """Operands whose memory an op reads directly."""
     match op:
-        case Matmul():
-            return [op.a, op.b]
-        case Contract() | Scatter():
-            return [v for v in op.operands if v is not op.init or not is_zero(v)]
-        case SumRows():
-            return [] if is_zero(op.init) else [op.init]
         case Scan():
-            return list(op.inits)
-        case ReverseSegments():
-            return [op.x, op.lengths]
-        case Gather():
-            return [op.x, op.index]
-        case Windows():
-            return [op.x]
-        case Shift():
-            return [op.x, op.init]
+            return op.inits
+        case Chunks() | Concat() | Reduce():
+            return ()
+        case SumRows():
+            return () if op.starts_at_zero else (op.init,)
+        case Accumulating() if op.starts_at_zero:
+            return op.operands[1:]
+        case Windows() | Shift():
+            return op.operands
         case Reshape() if not is_unit_reshape(op):
-            return [op.x]
+            return op.operands
         case _:
-            return []
+            return op.operands if is_anchor(op) else ()
 
 
 def _read_each_step(op: Operation) -> list[SSAValue]:

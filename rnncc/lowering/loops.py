@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from xdsl.builder import Builder
+from xdsl.builder import Builder as OpBuilder
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.ir import kern, kernels
 from rnncc.ir.access import Access
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.moves import GoesOn
@@ -49,7 +49,7 @@ def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
         target, rows = _chunk_size(lowering, chunked)
         ahead = Ahead(Dim.of(first), Dim.of(extent), target, rows)
         inner = Block(arg_types=[v.type for v in inits])
-        lowering.builders.append(Builder(InsertPoint.at_end(inner)))
+        lowering.builders.append(OpBuilder(InsertPoint.at_end(inner)))
         for group in _masks_first(chunked, op):
             _emit_ahead(lowering, group, ahead)
         steps = ahead.first, ahead.steps
@@ -73,7 +73,7 @@ def _clear_flags(lowering: Lowering, op: Scan) -> None:
     for y in op.ys:
         if op.gate is not None and y.first_use and dtype_of(y) == "i1":
             place, body = lowering.places[y], Block()
-            no = Build(body).fill(0, (), "i1")
+            no = Builder(body).fill(0, (), "i1")
             body.add_op(Yield([no]))
             lowering.builder.insert(
                 kernels.Map(dims_of(y), [], [(place.buffer, place.access)], body)
@@ -143,7 +143,7 @@ def _emit_steps(
     """The loop over single steps; returns the buffers of the last state."""
     index = lowering.fresh_index("t")
     body = Block(arg_types=[v.type for v in inits])
-    lowering.builders.append(Builder(InsertPoint.at_end(body)))
+    lowering.builders.append(OpBuilder(InsertPoint.at_end(body)))
     consts, carry, rows = op.groups
     lowering.outer.update({a: (v, None) for a, v in zip(consts, op.consts, strict=True)})
     lowering.outer.update({a: (v, Dim.of(index)) for a, v in zip(rows, op.xs, strict=True)})

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 
-from xdsl.builder import Builder
+from xdsl.builder import Builder as OpBuilder
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
@@ -22,9 +22,8 @@ from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.needed_rows import Needed, needed_rows, row_masks
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
-from rnncc.ir.ops.indexing import Gather, GoesOn, Scatter
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
-from rnncc.ir.ops.shape import Concat, ReverseSegments, Shift
+from rnncc.ir.ops.linear import Accumulating, Matmul
+from rnncc.ir.ops.shape import Shift
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
@@ -45,6 +44,9 @@ from rnncc.lowering.region import Region
 from rnncc.lowering.stand_ins import give_stand_ins
 from rnncc.lowering.weights import Weights
 from rnncc.lowering.zeros import give_zeros
+
+EMITTERS = {**moves.EMITTERS, **sums.EMITTERS}
+"""Of the ops that stand alone, loops aside."""
 
 
 def lower(program: Program, target: Target, precision: str = "fp32") -> KernelProgram:
@@ -108,7 +110,7 @@ class Lowering:
         self.masks: set[SSAValue] = set()
         self.lists: dict[tuple[SSAValue, Ahead | None], SSAValue] = {}
         self.depths: dict[Block, int] = {}
-        self.builders: list[Builder] = []
+        self.builders: list[OpBuilder] = []
         self.output_of: dict[SSAValue, Placed] = {}
         self._buffers: list[Buffer] = []
         self._indices = 0
@@ -117,7 +119,7 @@ class Lowering:
 
     def run(self, net: Net) -> kern.Func:
         entry = Block()
-        self.builders.append(Builder(InsertPoint.at_end(entry)))
+        self.builders.append(OpBuilder(InsertPoint.at_end(entry)))
         for port, value in zip(self.result.inputs, net.inputs.values(), strict=False):
             self.places[value] = self.declare(port.name, "input", port.dtype, port.dims)
             if port.name in self.program.zeros:
@@ -152,15 +154,15 @@ class Lowering:
         A sum that goes on where another ends, which nothing else reads, goes on in place.
         """
         op = value.owner
-        alone = isinstance(op, Concat | Reduce | ReverseSegments | Gather | GoesOn)
+        alone = type(op) in EMITTERS and not isinstance(op, Matmul)
         sequence = isinstance(op, Scan) and value in op.ys
         once = sequence and isinstance(op.parent_op(), Net | Chunks)
         if not (alone or once or isinstance(op, Chunks)) or value in self.output_of:
             return False
         self.output_of[value] = dest
-        while isinstance(op, GoesOn) and op.init.has_one_use():
+        while isinstance(op, Accumulating) and op.init.has_one_use():
             before = op.init.owner
-            apart = not isinstance(before, GoesOn) or before.parent is not op.parent
+            apart = not isinstance(before, Accumulating) or before.parent is not op.parent
             if apart or op.init in self.output_of:
                 break
             self.output_of[op.init] = dest
@@ -168,7 +170,7 @@ class Lowering:
         return True
 
     @property
-    def builder(self) -> Builder:
+    def builder(self) -> OpBuilder:
         return self.builders[-1]
 
     # Buffers
@@ -336,28 +338,7 @@ class Lowering:
                 case Chunks():
                     emit_chunks(self, step)
                 case _:
-                    self._emit_alone(step)
-
-    def _emit_alone(self, op: Operation) -> None:
-        match op:
-            case Concat():
-                moves.emit_concat(self, op)
-            case Reduce():
-                sums.emit_reduce(self, op)
-            case SumRows():
-                sums.emit_sum_rows(self, op)
-            case Contract():
-                sums.emit_contract(self, op)
-            case Matmul():
-                sums.emit_batched(self, op)
-            case ReverseSegments():
-                moves.emit_reverse(self, op)
-            case Gather():
-                moves.emit_gather(self, op)
-            case Scatter():
-                moves.emit_scatter(self, op)
-            case _:
-                raise AssertionError(f"{op.name} stands alone and has no kernel")
+                    EMITTERS[type(step)](self, step)
 
     def emit_group(self, group: Group) -> None:
         """One kernel for a group's values."""

@@ -10,14 +10,12 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.access import Access, dense
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import get_dim, get_ints
+from rnncc.ir.ops.base import View, get_dim, get_ints
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.types import dims_of
 
 ZERO = Dim.of(0)
-View = Reshape | Transpose | Broadcast | Slice | Windows
-"""Ops whose result is their operand's elements, selected by another index."""
 
 
 @dataclass(frozen=True)

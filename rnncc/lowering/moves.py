@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir import moves
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import Elementwise
 from rnncc.ir.ops.indexing import Gather, Scatter
-from rnncc.ir.ops.linear import is_zero
 from rnncc.ir.ops.shape import Concat, ReverseSegments
 from rnncc.ir.types import dims_of
 from rnncc.lowering.maps import ZERO, Placed
@@ -56,7 +55,7 @@ def emit_gather(lowering: Lowering, op: Gather) -> None:
 
 def emit_scatter(lowering: Lowering, op: Scatter) -> None:
     """Rows added along one axis, by number."""
-    init = None if is_zero(op.init) else lowering.pointer(op.init)
+    init = None if op.starts_at_zero else lowering.pointer(op.init)
     x, index = lowering.pointer(op.x), lowering.pointer(op.index)
     dest, dims, axis = lowering.alone(op.y), dims_of(op.y), op.axis.data
     sizes = _around(dims, op.index, axis)
@@ -66,3 +65,11 @@ def emit_scatter(lowering: Lowering, op: Scatter) -> None:
 def _around(dims: Sequence[Dim], index: SSAValue, axis: int) -> tuple[Dim, Dim, Dim]:
     """How many elements there are in front of an axis, how many numbers, how many in each row."""
     return product(dims[:axis]), product(dims_of(index)), product(dims[axis + 1 :])
+
+
+EMITTERS: dict[type[Operation], Callable[[Lowering, Any], None]] = {
+    Concat: emit_concat,
+    ReverseSegments: emit_reverse,
+    Gather: emit_gather,
+    Scatter: emit_scatter,
+}

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from xdsl.builder import Builder
+from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.ir.access import Access, buffer_dtype
+from rnncc.ir.builder import Builder
 from rnncc.ir.kernels import Index
 from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
 from rnncc.ir.ops.control import Yield
@@ -55,7 +56,8 @@ class Region:
         self._product, index = product or (None, (AxisIndex(),))
         *self._rows, self._column = index
         self._resolve, self._find, self._place = resolve, find, place
-        self._builder = Builder(InsertPoint.at_end(self.block))
+        self._builder = OpBuilder(InsertPoint.at_end(self.block))
+        self._formula = Builder(self.block)
         self._memo: dict[tuple[SSAValue, IndexMap], SSAValue] = {}
         self._arguments: dict[tuple[SSAValue, Access], SSAValue] = {}
 
@@ -108,7 +110,7 @@ class Region:
             return self._load(placed, index)
         match op:
             case Elementwise():
-                return self.insert(type(op)(*operands, **op.properties))
+                return op.scalar(self._formula, operands)
             case Constant() if not dims_of(value):
                 return self.insert(op.clone())
             case Fill():

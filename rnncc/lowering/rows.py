@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from xdsl.builder import Builder
+from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
@@ -52,7 +52,7 @@ def copy_shift(lowering: Lowering, op: Shift) -> Placed:
     scalar.add_op(Yield(scalar.args))
     assert op.parent is not None
     with lowering.at(op.parent):
-        lowering.builders.append(Builder(InsertPoint.at_end(turn)))
+        lowering.builders.append(OpBuilder(InsertPoint.at_end(turn)))
         source = _shifted(lowering, op, Dim.of(t))
         row = lowering.builder.insert(kern.Row(dest.buffer, Dim.of(t), product(dims))).y
         ends = (source.buffer, source.access), (row, source.access)

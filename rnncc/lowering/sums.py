@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from xdsl.ir import SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir import kernels
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.elementwise import Mul
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
+from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift
 from rnncc.ir.types import dims_of
 from rnncc.lowering.compute import some_rows
@@ -94,8 +95,8 @@ def emit_contract(lowering: Lowering, op: Contract) -> None:
     lowering.builder.insert(kernel)
 
 
-def _start(lowering: Lowering, op: Contract | SumRows) -> SSAValue | None:
-    return None if starts_at_zero(op) else lowering.pointer(op.init)
+def _start(lowering: Lowering, op: OrderedSum) -> SSAValue | None:
+    return None if op.starts_at_zero else lowering.pointer(op.init)
 
 
 def _rows(lowering: Lowering, value: SSAValue) -> tuple[SSAValue, Access]:
@@ -121,3 +122,11 @@ def _shift_of(value: SSAValue) -> Shift | None:
     if isinstance(op, Reshape) and dims_of(op.x)[-1] == dims_of(value)[-1]:
         op = op.x.owner
     return op if isinstance(op, Shift) and len(dims_of(op.y)) > 1 else None
+
+
+EMITTERS: dict[type[Operation], Callable[[Lowering, Any], None]] = {
+    Reduce: emit_reduce,
+    Matmul: emit_batched,
+    SumRows: emit_sum_rows,
+    Contract: emit_contract,
+}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from xdsl.builder import Builder
+from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 
 from rnncc.ir import moves
@@ -105,7 +105,7 @@ class Weights:
             return None, None
         return scales, lowering.declare("rows", "scratch", "u8", [Dim.of(size)]).buffer
 
-    def _home(self, value: SSAValue, place: Placed) -> Builder | None:
+    def _home(self, value: SSAValue, place: Placed) -> OpBuilder | None:
         """Where a matrix that no loop changes is packed, once; None for one that changes."""
         lowering, owner = self._lowering, place.buffer.owner
         if not place.access.offset.symbols <= {*lowering.result.symbols}:
@@ -158,7 +158,7 @@ class Weights:
         units: int,
         depth: int,
         panel: int,
-        home: Builder | None,
+        home: OpBuilder | None,
     ) -> SSAValue:
         """Packed when the library is called: before all loops, or else before this kernel."""
         lowering = self._lowering

@@ -11,52 +11,52 @@ import math
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn.arithmetic import clamp, plus, scaled, times
 
 UNDERFLOW = -87.0
 """Little above where e^x is no normal float any more, and `rnn.exp` gives 0."""
 
 
-def leaky_relu(b: Build, x: SSAValue, slope: float) -> SSAValue:
+def leaky_relu(b: Builder, x: SSAValue, slope: float) -> SSAValue:
     """x above 0, slope · x below"""
     return b.select(_positive(b, x), x, times(b, x, slope))
 
 
-def prelu(b: Build, x: SSAValue, slope: SSAValue) -> SSAValue:
+def prelu(b: Builder, x: SSAValue, slope: SSAValue) -> SSAValue:
     """x from 0 up, slope · x below, of any numbers"""
     below = b.compare("lt", x, b.full_like(x, 0))
     return b.select(below, b.mul(x, slope), x)
 
 
-def thresholded_relu(b: Build, x: SSAValue, alpha: float) -> SSAValue:
+def thresholded_relu(b: Builder, x: SSAValue, alpha: float) -> SSAValue:
     """x above alpha, else 0"""
     return b.select(b.compare("gt", x, b.full_like(x, alpha)), x, b.full_like(x, 0.0))
 
 
-def shrink(b: Build, x: SSAValue, limit: float, bias: float) -> SSAValue:
+def shrink(b: Builder, x: SSAValue, limit: float, bias: float) -> SSAValue:
     """x + bias below -limit, x - bias above limit, else 0"""
     zero = b.full_like(x, 0.0)
     above = b.select(b.compare("gt", x, b.full_like(x, limit)), plus(b, x, -bias), zero)
     return b.select(b.compare("lt", x, b.full_like(x, -limit)), plus(b, x, bias), above)
 
 
-def relu6(b: Build, x: SSAValue) -> SSAValue:
+def relu6(b: Builder, x: SSAValue) -> SSAValue:
     """x, held within 0 and 6"""
     return b.minimum(b.relu(x), b.full_like(x, 6.0))
 
 
-def hard_tanh(b: Build, x: SSAValue) -> SSAValue:
+def hard_tanh(b: Builder, x: SSAValue) -> SSAValue:
     """x, held within -1 and 1"""
     return clamp(b, x, -1.0, 1.0)
 
 
-def hard_sigmoid(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
+def hard_sigmoid(b: Builder, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     """alpha · x + beta, held within 0 and 1"""
     return clamp(b, plus(b, times(b, x, alpha), beta), 0.0, 1.0)
 
 
-def rational_tanh(b: Build, x: SSAValue) -> SSAValue:
+def rational_tanh(b: Builder, x: SSAValue) -> SSAValue:
     """1.7159 f(2x/3), f(u) = sign u · (1 - 1 / (1 + |u| + u² + 1.41645 u⁴))
 
     Computed as u · (1 + |u| + 1.41645 |u|³) / (1 + |u| + u² + 1.41645 u⁴), smooth at 0.
@@ -69,23 +69,23 @@ def rational_tanh(b: Build, x: SSAValue) -> SSAValue:
     return times(b, b.div(b.mul(u, factor), whole), 1.7159)
 
 
-def rectified_tanh(b: Build, x: SSAValue) -> SSAValue:
+def rectified_tanh(b: Builder, x: SSAValue) -> SSAValue:
     """max(0, tanh x)"""
     return b.relu(b.tanh(x))
 
 
-def cube(b: Build, x: SSAValue) -> SSAValue:
+def cube(b: Builder, x: SSAValue) -> SSAValue:
     """x³"""
     return b.mul(x, b.mul(x, x))
 
 
-def hard_swish(b: Build, x: SSAValue) -> SSAValue:
+def hard_swish(b: Builder, x: SSAValue) -> SSAValue:
     """x · (x / 6 + 1/2, held within 0 and 1) (Howard et al., 2019)"""
     return b.mul(x, hard_sigmoid(b, x, 1 / 6, 0.5))
 
 
 def elu(
-    b: Build, x: SSAValue, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
+    b: Builder, x: SSAValue, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> SSAValue:
     """scale · x above 0, scale · alpha · (e^(input_scale · x) - 1) below"""
     low = scaled(b, b.minimum(x, b.full_like(x, 0.0)), input_scale)
@@ -93,12 +93,12 @@ def elu(
     return b.select(_positive(b, x), scaled(b, x, scale), below)
 
 
-def selu(b: Build, x: SSAValue) -> SSAValue:
+def selu(b: Builder, x: SSAValue) -> SSAValue:
     """1.0507 x above 0, 1.0507 · 1.6733 · (e^x - 1) below (Klambauer et al., 2017)"""
     return elu(b, x, alpha=1.6732632423543772, scale=1.0507009873554805)
 
 
-def softplus(b: Build, x: SSAValue) -> SSAValue:
+def softplus(b: Builder, x: SSAValue) -> SSAValue:
     """ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|)
 
     -|x| is the smaller of x and -x: of equal ones the slope goes to x, so that it is 1/2 at 0.
@@ -106,17 +106,17 @@ def softplus(b: Build, x: SSAValue) -> SSAValue:
     return b.add(b.relu(x), b.log1p(_exp_below(b, b.minimum(x, b.neg(x)))))
 
 
-def log_sigmoid(b: Build, x: SSAValue) -> SSAValue:
+def log_sigmoid(b: Builder, x: SSAValue) -> SSAValue:
     """ln sigmoid x = -ln(1 + e^-x)"""
     return b.neg(softplus(b, b.neg(x)))
 
 
-def silu(b: Build, x: SSAValue, beta: float = 1.0) -> SSAValue:
+def silu(b: Builder, x: SSAValue, beta: float = 1.0) -> SSAValue:
     """x · sigmoid(beta · x), within 4 ulp where the sigmoid is a normal float, else 0"""
     return b.mul(x, b.sigmoid(scaled(b, x, beta)))
 
 
-def mish(b: Build, x: SSAValue) -> SSAValue:
+def mish(b: Builder, x: SSAValue) -> SSAValue:
     """x · tanh(ln(1 + e^x)), 0 where e^x is no normal float
 
     With w = e^-|x| the hyperbolic tangent is n / (n + 2), n = w (w + 2), below 0, and
@@ -132,12 +132,12 @@ def mish(b: Build, x: SSAValue) -> SSAValue:
     return b.mul(x, ratio)
 
 
-def soft_sign(b: Build, x: SSAValue) -> SSAValue:
+def soft_sign(b: Builder, x: SSAValue) -> SSAValue:
     """x / (1 + |x|)"""
     return b.div(x, plus(b, b.abs(x), 1.0))
 
 
-def gelu(b: Build, x: SSAValue, by_tanh: bool = False) -> SSAValue:
+def gelu(b: Builder, x: SSAValue, by_tanh: bool = False) -> SSAValue:
     """x/2 · (1 + erf(x/√2)); or with tanh(u), u = √(2/π) · (x + 0.044715 x³), in the place of erf
 
     The latter is x · sigmoid(2u), which loses nothing to cancellation, but up to |2u| ulp to the
@@ -151,11 +151,11 @@ def gelu(b: Build, x: SSAValue, by_tanh: bool = False) -> SSAValue:
     return b.mul(x, b.sigmoid(inner))
 
 
-def _positive(b: Build, x: SSAValue) -> SSAValue:
+def _positive(b: Builder, x: SSAValue) -> SSAValue:
     return b.compare("gt", x, b.full_like(x, 0.0))
 
 
-def _exp_below(b: Build, x: SSAValue) -> SSAValue:
+def _exp_below(b: Builder, x: SSAValue) -> SSAValue:
     """e^x where x is not above 0; as a square where the result is no normal float."""
     far = b.compare("lt", x, b.full_like(x, UNDERFLOW))
     e = b.exp(b.select(far, times(b, x, 0.5), x))

@@ -6,7 +6,7 @@ import math
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn.arithmetic import plus, reciprocal, times
 
 HUGE = 80.0
@@ -17,12 +17,12 @@ LARGE = 1e4
 ATAN = (1.0, -1 / 3, 1 / 5, -1 / 7, 1 / 9, -1 / 11, 1 / 13, -1 / 15)
 
 
-def tan(b: Build, x: SSAValue) -> SSAValue:
+def tan(b: Builder, x: SSAValue) -> SSAValue:
     """sin x / cos x"""
     return b.div(b.sin(x), b.cos(x))
 
 
-def atan(b: Build, x: SSAValue) -> SSAValue:
+def atan(b: Builder, x: SSAValue) -> SSAValue:
     """The angle whose tangent is x.
 
     Of |x| above 1 it is π/2 - atan(1 / |x|), of r above tan(π/8) π/4 + atan((r - 1) / (r + 1)).
@@ -42,32 +42,32 @@ def atan(b: Build, x: SSAValue) -> SSAValue:
     return _with_sign(b, x, y)
 
 
-def asin(b: Build, x: SSAValue) -> SSAValue:
+def asin(b: Builder, x: SSAValue) -> SSAValue:
     """The angle whose sine is x: 2 · atan(x / (1 + √(1 - x²)))"""
     root = b.sqrt(b.mul(b.sub(b.full_like(x, 1.0), x), plus(b, x, 1.0)))
     return times(b, atan(b, b.div(x, plus(b, root, 1.0))), 2.0)
 
 
-def acos(b: Build, x: SSAValue) -> SSAValue:
+def acos(b: Builder, x: SSAValue) -> SSAValue:
     """The angle whose cosine is x: 2 · atan(√(1 - x) / √(1 + x))"""
     ratio = b.div(b.sqrt(b.sub(b.full_like(x, 1.0), x)), b.sqrt(plus(b, x, 1.0)))
     return times(b, atan(b, ratio), 2.0)
 
 
-def sinh(b: Build, x: SSAValue) -> SSAValue:
+def sinh(b: Builder, x: SSAValue) -> SSAValue:
     """(e^x - e^-x) / 2, with e^|x| - 1 = m as ±(m + m / (m + 1)) / 2"""
     m = b.expm1(b.minimum(b.abs(x), b.full_like(x, HUGE)))
     y = times(b, b.add(m, b.div(m, plus(b, m, 1.0))), 0.5)
     return _with_sign(b, x, _or_half_exp(b, x, y))
 
 
-def cosh(b: Build, x: SSAValue) -> SSAValue:
+def cosh(b: Builder, x: SSAValue) -> SSAValue:
     """(e^x + e^-x) / 2"""
     e = b.exp(b.minimum(b.abs(x), b.full_like(x, HUGE)))
     return _or_half_exp(b, x, times(b, b.add(e, b.div(b.full_like(x, 1.0), e)), 0.5))
 
 
-def asinh(b: Build, x: SSAValue) -> SSAValue:
+def asinh(b: Builder, x: SSAValue) -> SSAValue:
     """±ln(1 + a + a² / (1 + √(a² + 1))) with a = |x|; of large ones ±(ln a + ln 2)"""
     size = b.abs(x)
     a = b.minimum(size, b.full_like(x, LARGE))
@@ -77,35 +77,35 @@ def asinh(b: Build, x: SSAValue) -> SSAValue:
     return _with_sign(b, x, _or_log_of_double(b, size, small))
 
 
-def acosh(b: Build, x: SSAValue) -> SSAValue:
+def acosh(b: Builder, x: SSAValue) -> SSAValue:
     """ln(1 + t + √t √(t + 2)) with t = x - 1; of large ones ln x + ln 2"""
     t = plus(b, b.minimum(x, b.full_like(x, LARGE)), -1.0)
     root = b.mul(b.sqrt(t), b.sqrt(plus(b, t, 2.0)))
     return _or_log_of_double(b, x, b.log1p(b.add(t, root)))
 
 
-def atanh(b: Build, x: SSAValue) -> SSAValue:
+def atanh(b: Builder, x: SSAValue) -> SSAValue:
     """±ln(1 + 2a / (1 - a)) / 2 with a = |x|"""
     a = b.abs(x)
     ratio = b.div(times(b, a, 2.0), b.sub(b.full_like(x, 1.0), a))
     return _with_sign(b, x, times(b, b.log1p(ratio), 0.5))
 
 
-def _or_half_exp(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+def _or_half_exp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """y, or e^|x| / 2 = e^(|x| - 1) · e/2 where e^|x| might overflow."""
     size = b.abs(x)
     half = times(b, b.exp(plus(b, size, -1.0)), math.e / 2)
     return b.select(b.compare("gt", size, b.full_like(x, HUGE)), half, y)
 
 
-def _or_log_of_double(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+def _or_log_of_double(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """y, or ln 2x where x is large."""
     far = b.compare("gt", x, b.full_like(x, LARGE))
     held = b.maximum(x, b.full_like(x, LARGE))
     return b.select(far, plus(b, b.log(held), math.log(2)), y)
 
 
-def _with_sign(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+def _with_sign(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """An odd function of x from its value of |x|; of 0 it is x itself, sign and slope."""
     zero = b.full_like(x, 0.0)
     signed = b.select(b.compare("lt", x, zero), b.neg(y), y)

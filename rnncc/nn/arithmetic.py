@@ -6,51 +6,51 @@ import math
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS, dtype_of
 
 MOST_FACTORS = 64
 """The largest whole power that is a product of squares."""
 
 
-def times(b: Build, x: SSAValue, number: float) -> SSAValue:
+def times(b: Builder, x: SSAValue, number: float) -> SSAValue:
     """x · number"""
     return b.mul(x, b.full_like(x, number))
 
 
-def plus(b: Build, x: SSAValue, number: float) -> SSAValue:
+def plus(b: Builder, x: SSAValue, number: float) -> SSAValue:
     """x + number"""
     return b.add(x, b.full_like(x, number))
 
 
-def scaled(b: Build, x: SSAValue, factor: float) -> SSAValue:
+def scaled(b: Builder, x: SSAValue, factor: float) -> SSAValue:
     """x · factor, x itself for 1"""
     return x if factor == 1 else times(b, x, factor)
 
 
-def reciprocal(b: Build, x: SSAValue) -> SSAValue:
+def reciprocal(b: Builder, x: SSAValue) -> SSAValue:
     """1 / x"""
     return b.div(b.full_like(x, 1.0), x)
 
 
-def negative(b: Build, x: SSAValue) -> SSAValue:
+def negative(b: Builder, x: SSAValue) -> SSAValue:
     """-x, of integers 0 - x"""
     return b.neg(x) if dtype_of(x) in FLOATS else b.sub(b.full_like(x, 0), x)
 
 
-def absolute(b: Build, x: SSAValue) -> SSAValue:
+def absolute(b: Builder, x: SSAValue) -> SSAValue:
     """|x| of any numbers."""
     return b.abs(x) if dtype_of(x) in FLOATS else b.maximum(x, negative(b, x))
 
 
-def sign(b: Build, x: SSAValue) -> SSAValue:
+def sign(b: Builder, x: SSAValue) -> SSAValue:
     """-1, 0 or 1 of any numbers, 0 of NaN; flat everywhere."""
     zero, dtype = b.full_like(x, 0), dtype_of(x)
     above, below = b.compare("gt", x, zero), b.compare("lt", x, zero)
     return b.sub(b.cast(above, dtype), b.cast(below, dtype))
 
 
-def modulo(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+def modulo(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """What is left of x by multiples of y, with the sign of y; `rnn.rem` has that of x."""
     rest = b.rem(x, y)
     zero = b.fill(0, (), dtype_of(y))
@@ -59,12 +59,12 @@ def modulo(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
     return b.select(wrong, b.add(rest, y), rest)
 
 
-def clamp(b: Build, x: SSAValue, low: float, high: float) -> SSAValue:
+def clamp(b: Builder, x: SSAValue, low: float, high: float) -> SSAValue:
     """x, held within low and high"""
     return b.maximum(b.minimum(x, b.full_like(x, high)), b.full_like(x, low))
 
 
-def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
+def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     """x to a power, of floats; a number as exponent is cheaper, whole ones and halves exact.
 
     Zero to the power of 0 is 1; of a negative x only whole powers are numbers.
@@ -85,7 +85,7 @@ def power(b: Build, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     )
 
 
-def _known_power(b: Build, x: SSAValue, exponent: float) -> SSAValue:
+def _known_power(b: Builder, x: SSAValue, exponent: float) -> SSAValue:
     if exponent < 0:
         return b.div(b.full_like(x, 1.0), _known_power(b, x, -exponent))
     if exponent == 0.5:

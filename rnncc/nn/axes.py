@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 
 
-def by_channel(b: Build, vector: SSAValue, x: SSAValue) -> SSAValue:
+def by_channel(b: Builder, vector: SSAValue, x: SSAValue) -> SSAValue:
     """A vector along axis 1 of tensors like x."""
     return b.reshape(vector, (*dims_of(vector), *[1] * (len(dims_of(x)) - 2)))
 
@@ -21,14 +21,16 @@ def kept_dims(x: SSAValue, axes: Iterable[int]) -> list[Dim]:
     return [Dim.of(1) if axis in axes else size for axis, size in enumerate(dims_of(x))]
 
 
-def move_axis(b: Build, x: SSAValue, source: int, target: int) -> SSAValue:
+def move_axis(b: Builder, x: SSAValue, source: int, target: int) -> SSAValue:
     """x with one axis, counted from the front, at another place; the others keep their order."""
     order = [axis for axis in range(len(dims_of(x))) if axis != source]
     order.insert(target, source)
     return b.transpose(x, order)
 
 
-def strided(b: Build, x: SSAValue, axis: int, start: Dim | int, count: Dim, step: int) -> SSAValue:
+def strided(
+    b: Builder, x: SSAValue, axis: int, start: Dim | int, count: Dim, step: int
+) -> SSAValue:
     """x[start], x[start + step], ... along an axis, `count` of them; step may be negative."""
     dims = dims_of(x)
     if step == 1:
@@ -40,13 +42,13 @@ def strided(b: Build, x: SSAValue, axis: int, start: Dim | int, count: Dim, step
     return b.gather(x, b.add(number, b.size(Dim.of(start))), axis)
 
 
-def cut(b: Build, x: SSAValue, count: int) -> list[SSAValue]:
+def cut(b: Builder, x: SSAValue, count: int) -> list[SSAValue]:
     """The last axis in so many equal parts."""
     axis = len(dims_of(x)) - 1
     size = int(dims_of(x)[axis]) // count
     return [b.slice(x, axis, k * size, size) for k in range(count)]
 
 
-def row(b: Build, x: SSAValue, index: int) -> SSAValue:
+def row(b: Builder, x: SSAValue, index: int) -> SSAValue:
     """x[index]"""
     return b.reshape(b.slice(x, 0, index, 1), dims_of(x)[1:])

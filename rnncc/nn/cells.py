@@ -7,7 +7,7 @@ from functools import reduce
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build, Values
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import cut
 from rnncc.nn.normalisation import layer_norm
@@ -34,7 +34,7 @@ class Weights:
     norm: tuple[SSAValue, SSAValue] | None = None
     by_unit: bool = True
 
-    def project(self, b: Build, x: SSAValue) -> SSAValue:
+    def project(self, b: Builder, x: SSAValue) -> SSAValue:
         """X · w + the sum of the biases, for all steps at once."""
         y = b.matmul(x, self.w, transpose_b=self.by_unit)
         return b.add(y, reduce(b.add, self.biases)) if self.biases else y
@@ -46,12 +46,12 @@ class Weights:
         gain, bias = self.norm
         return {"u": self.u, "gain": gain, "bias": bias}
 
-    def product(self, b: Build, shared: Named, h: SSAValue) -> SSAValue:
+    def product(self, b: Builder, shared: Named, h: SSAValue) -> SSAValue:
         """H · u"""
         return b.matmul(h, shared["u"], transpose_b=self.by_unit)
 
 
-def normalise(b: Build, z: SSAValue, shared: Named) -> SSAValue:
+def normalise(b: Builder, z: SSAValue, shared: Named) -> SSAValue:
     """Layer norm of sums over their features, where there is a gain; else the sums themselves."""
     if "gain" not in shared:
         return z
@@ -64,12 +64,12 @@ class Elman:
     """The simple recurrent network (Elman, 1990): h = act(x w + h' u + bias)."""
 
     weights: Weights
-    act: Function = Build.tanh
+    act: Function = Builder.tanh
 
-    def prepare(self, b: Build, x: SSAValue) -> tuple[Named, Values]:
+    def prepare(self, b: Builder, x: SSAValue) -> tuple[Named, Values]:
         return self.weights.shared(), [self.weights.project(b, x)]
 
-    def step(self, b: Build, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
+    def step(self, b: Builder, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
         z = b.add(self.weights.product(b, shared, states[0]), rows[0])
         return [self.act(b, normalise(b, z, shared))]
 
@@ -89,22 +89,22 @@ class Lstm:
 
     weights: Weights
     order: str = "ifgo"
-    gate: Function = Build.sigmoid
-    act: Function = Build.tanh
+    gate: Function = Builder.sigmoid
+    act: Function = Builder.tanh
     out: Function | None = None
     peepholes: Named = field(default_factory=dict[str, SSAValue])
     coupled: bool = False
     projection: SSAValue | None = None
     integration: Named = field(default_factory=dict[str, SSAValue])
 
-    def prepare(self, b: Build, x: SSAValue) -> tuple[Named, Values]:
+    def prepare(self, b: Builder, x: SSAValue) -> tuple[Named, Values]:
         shared = {**self.weights.shared(), **self.integration}
         shared |= {f"peephole_{letter}": p for letter, p in self.peepholes.items()}
         if self.projection is not None:
             shared["projection"] = self.projection
         return shared, [self.weights.project(b, x)]
 
-    def step(self, b: Build, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
+    def step(self, b: Builder, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
         h, c = states
         v = self.weights.product(b, shared, h)
         z = _integrated(b, shared, rows[0], v) if self.integration else b.add(v, rows[0])
@@ -117,7 +117,7 @@ class Lstm:
         return [h, c]
 
 
-def _integrated(b: Build, p: Named, u: SSAValue, v: SSAValue) -> SSAValue:
+def _integrated(b: Builder, p: Named, u: SSAValue, v: SSAValue) -> SSAValue:
     single = b.add(b.mul(p["beta_x"], u), b.mul(p["beta_h"], v))
     z = b.add(b.mul(b.mul(p["alpha"], u), v), single)
     return b.add(z, p["b"]) if "b" in p else z
@@ -141,12 +141,12 @@ class Gru:
 
     weights: Weights
     order: str = "rzn"
-    gate: Function = Build.sigmoid
-    act: Function = Build.tanh
+    gate: Function = Builder.sigmoid
+    act: Function = Builder.tanh
     reset_after: bool = True
     late: SSAValue | None = None
 
-    def prepare(self, b: Build, x: SSAValue) -> tuple[Named, Values]:
+    def prepare(self, b: Builder, x: SSAValue) -> tuple[Named, Values]:
         shared = self.weights.shared()
         if not self.reset_after:
             axis = 0 if self.weights.by_unit else 1
@@ -157,7 +157,7 @@ class Gru:
             shared[name], shared[f"{name}_new"] = _split(b, shared[name], 0)
         return shared, [self.weights.project(b, x)]
 
-    def step(self, b: Build, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
+    def step(self, b: Builder, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
         h, v = states[0], self.weights.product(b, shared, states[0])
         u_gates, u_new = _split(b, rows[0], 1)
         v_gates, v_new = _split(b, v, 1) if self.reset_after else (v, None)
@@ -174,7 +174,9 @@ class Gru:
         return [gru_state(b, h, gates["z"], new)]
 
 
-def reset_after_biases(b: Build, of_x: SSAValue, of_h: SSAValue) -> tuple[list[SSAValue], SSAValue]:
+def reset_after_biases(
+    b: Builder, of_x: SSAValue, of_h: SSAValue
+) -> tuple[list[SSAValue], SSAValue]:
     """The biases [3H] of both products of a GRU that resets after its product, n last.
 
     Returns:
@@ -184,7 +186,7 @@ def reset_after_biases(b: Build, of_x: SSAValue, of_h: SSAValue) -> tuple[list[S
     return [of_x, b.concat([gates, b.full_like(late, 0.0)], 0)], late
 
 
-def _split(b: Build, x: SSAValue, axis: int) -> tuple[SSAValue, SSAValue]:
+def _split(b: Builder, x: SSAValue, axis: int) -> tuple[SSAValue, SSAValue]:
     """The blocks of r and z, and that of n."""
     units = int(dims_of(x)[axis]) // 3
     return b.slice(x, axis, 0, 2 * units), b.slice(x, axis, 2 * units, units)

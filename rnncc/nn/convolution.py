@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of
@@ -56,7 +56,7 @@ class Window:
         return Dim.of(max(count, 0))
 
     def along(
-        self, b: Build, x: SSAValue, axis: int, value: float, beyond: float | None = None
+        self, b: Builder, x: SSAValue, axis: int, value: float, beyond: float | None = None
     ) -> SSAValue:
         """x with an axis as windows [count] and, behind it, their taps.
 
@@ -93,7 +93,7 @@ def window_count(size: Dim, taps: int, stride: int, dilation: int = 1) -> Dim:
 
 
 def convolution(
-    b: Build,
+    b: Builder,
     x: SSAValue,
     weights: SSAValue,
     bias: SSAValue | None,
@@ -132,12 +132,12 @@ def convolution(
     return _with_bias(b, b.concat(parts, rank + 1), bias)
 
 
-def _with_bias(b: Build, y: SSAValue, bias: SSAValue | None) -> SSAValue:
+def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
     """y [N, ..., M] + bias as [N, M, ...]: the sum comes first, so that the product takes it in."""
     return channels_first(b, y if bias is None else b.add(y, bias))
 
 
-def _windows(b: Build, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
+def _windows(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     """x [N, sizes..., C], with pads, as [N, windows of each axis..., taps of each axis..., C]."""
     rank = len(windows)
     for i, window in enumerate(windows):
@@ -147,7 +147,7 @@ def _windows(b: Build, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
 
 
 def transposed_convolution(
-    b: Build,
+    b: Builder,
     x: SSAValue,
     weights: SSAValue,
     bias: SSAValue | None,
@@ -182,7 +182,7 @@ def transposed_convolution(
 
 
 def _laid_over(
-    b: Build, y: SSAValue, axis: int, window: Window, size: Dim, before: int
+    b: Builder, y: SSAValue, axis: int, window: Window, size: Dim, before: int
 ) -> SSAValue:
     """Windows along an axis and their taps behind it as one axis, cut to a size."""
     whole = (dims_of(y)[axis] - 1) * window.stride + window.reach
@@ -193,11 +193,11 @@ def _laid_over(
     return b.slice(y, axis, before, size)
 
 
-def channels_last(b: Build, x: SSAValue) -> SSAValue:
+def channels_last(b: Builder, x: SSAValue) -> SSAValue:
     """[N, C, ...] as [N, ..., C]"""
     return move_axis(b, x, 1, len(dims_of(x)) - 1)
 
 
-def channels_first(b: Build, x: SSAValue) -> SSAValue:
+def channels_first(b: Builder, x: SSAValue) -> SSAValue:
     """[N, ..., C] as [N, C, ...]"""
     return move_axis(b, x, len(dims_of(x)) - 1, 1)

@@ -7,7 +7,7 @@ from math import prod
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.source import Constant, Iota
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
@@ -15,13 +15,13 @@ from rnncc.nn.axes import move_axis
 from rnncc.nn.reduction import reduce_keepdims
 
 
-def from_front(b: Build, index: SSAValue, size: Dim) -> SSAValue:
+def from_front(b: Builder, index: SSAValue, size: Dim) -> SSAValue:
     """Numbers of an axis of that size; those below 0 count from its end."""
     below = b.compare("lt", index, b.full_like(index, 0))
     return b.select(below, b.add(index, b.size(size, dtype_of(index))), index)
 
 
-def extremum_place(b: Build, x: SSAValue, kind: str, axis: int, last: bool = False) -> SSAValue:
+def extremum_place(b: Builder, x: SSAValue, kind: str, axis: int, last: bool = False) -> SSAValue:
     """Where along an axis, which goes, the largest (`max`) or smallest (`min`) element stands.
 
     Of equal ones the first place, or the last, as int64. NaN is an extremum, so that there always
@@ -36,7 +36,7 @@ def extremum_place(b: Build, x: SSAValue, kind: str, axis: int, last: bool = Fal
     return b.cast(place, "i64")
 
 
-def ranks(b: Build, x: SSAValue, largest: bool) -> SSAValue:
+def ranks(b: Builder, x: SSAValue, largest: bool) -> SSAValue:
     """How many of the last axis' elements come before each, as i32: beyond it, or equal earlier.
 
     NaN counts as larger than any number, as NumPy and PyTorch sort it.
@@ -59,7 +59,7 @@ def ranks(b: Build, x: SSAValue, largest: bool) -> SSAValue:
 
 
 def top_k(
-    b: Build, x: SSAValue, count: Dim | int, axis: int, largest: bool
+    b: Builder, x: SSAValue, count: Dim | int, axis: int, largest: bool
 ) -> tuple[SSAValue, SSAValue]:
     """The largest `count` elements along an axis in order, or the smallest, and their places.
 
@@ -81,7 +81,7 @@ def top_k(
     return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
 
 
-def flat_places(b: Build, places: Sequence[SSAValue], dims: Sequence[int]) -> SSAValue:
+def flat_places(b: Builder, places: Sequence[SSAValue], dims: Sequence[int]) -> SSAValue:
     """The numbers of elements in a flat tensor, by their int64 places along axes of size `dims`.
 
     Where one is outside of its axis the number is -1, which is an error of a gather.
@@ -99,7 +99,7 @@ def flat_places(b: Build, places: Sequence[SSAValue], dims: Sequence[int]) -> SS
     return total if outside is None else b.select(outside, b.fill(-1, (), "i64"), total)
 
 
-def gather_elements(b: Build, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
+def gather_elements(b: Builder, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
     """y[i, j] = x[index[i, j], j] along axis 0, and so on; x of known sizes, y like index."""
     dims, shape = [int(d) for d in dims_of(x)], dims_of(index)
     places = [b.iota(shape, other, "i64") for other in range(len(dims))]
@@ -107,7 +107,7 @@ def gather_elements(b: Build, x: SSAValue, index: SSAValue, axis: int) -> SSAVal
     return b.gather(b.reshape(x, (prod(dims),)), flat_places(b, places, dims), 0)
 
 
-def one_hot(b: Build, index: SSAValue, depth: Dim, axis: int) -> SSAValue:
+def one_hot(b: Builder, index: SSAValue, depth: Dim, axis: int) -> SSAValue:
     """Whether a place along a new axis of that depth is what the index says, as bools."""
     dims = dims_of(index)
     wide = (*dims[:axis], depth, *dims[axis:])
@@ -115,7 +115,7 @@ def one_hot(b: Build, index: SSAValue, depth: Dim, axis: int) -> SSAValue:
     return b.compare("eq", at, b.iota(wide, axis, dtype_of(index)))
 
 
-def triangle(b: Build, x: SSAValue, shift: int, upper: bool) -> SSAValue:
+def triangle(b: Builder, x: SSAValue, shift: int, upper: bool) -> SSAValue:
     """The upper or lower triangle of x's last two axes from a diagonal on, zeros elsewhere."""
     dims = dims_of(x)
     row, column = (b.iota(dims, len(dims) - k, "i32") for k in (2, 1))

@@ -8,25 +8,25 @@ from typing import Protocol
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build, Values
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.types import dims_of
 from rnncc.nn.steps import Named
 
-Join = Callable[[Build, Sequence[SSAValue]], SSAValue]
+Join = Callable[[Builder, Sequence[SSAValue]], SSAValue]
 """The y of each direction [T, N, H] -> what the layer hands on."""
 
 
 class Cell(Protocol):
     """One direction of a recurrent layer, with its weights, as functions that append ops."""
 
-    def prepare(self, b: Build, x: SSAValue) -> tuple[Named, Values]:
+    def prepare(self, b: Builder, x: SSAValue) -> tuple[Named, Values]:
         """What all steps share, by name; and what they read of x [T, N, I], as sequences [T, N, K].
 
         All that depends on x alone belongs here: for all steps at once it is one product.
         """
         ...
 
-    def step(self, b: Build, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
+    def step(self, b: Builder, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
         """The states [N, H] after a step, from those before it and its rows [N, K].
 
         The first one is the output.
@@ -44,7 +44,7 @@ class Direction:
 
 
 def run_direction(
-    b: Build, direction: Direction, x: SSAValue, lengths: SSAValue | None = None
+    b: Builder, direction: Direction, x: SSAValue, lengths: SSAValue | None = None
 ) -> tuple[SSAValue, list[SSAValue]]:
     """One direction of one layer over x [T, N, I]: y [T, N, H], and the states after it.
 
@@ -60,7 +60,7 @@ def run_direction(
         xs.append(b.iota([steps], 0))
         consts.append(b.reshape(b.cast(lengths, "i32"), (batch, 1)))
 
-    def body(inner: Build, held: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+    def body(inner: Builder, held: Values, carry: Values, row: Values) -> tuple[Values, Values]:
         own = dict(zip(names, held, strict=False))
         new = cell.step(inner, own, row[: len(rows)], carry)
         if lengths is None:
@@ -73,13 +73,13 @@ def run_direction(
     return ys[0], finals
 
 
-def side_by_side(b: Build, ys: Sequence[SSAValue]) -> SSAValue:
+def side_by_side(b: Builder, ys: Sequence[SSAValue]) -> SSAValue:
     """The features of all directions, [T, N, directions · H]."""
     return b.concat(ys, 2)
 
 
 def run_layers(
-    b: Build,
+    b: Builder,
     x: SSAValue,
     layers: Iterable[Iterable[Direction]],
     lengths: SSAValue | None = None,
@@ -106,13 +106,13 @@ def run_layers(
     return x, finals
 
 
-def stack_states(b: Build, finals: Sequence[Values]) -> list[SSAValue]:
+def stack_states(b: Builder, finals: Sequence[Values]) -> list[SSAValue]:
     """Of each state [N, H] one tensor [directions, N, H]."""
     each = zip(*finals, strict=True)
     return [b.concat([b.reshape(s, (1, *dims_of(s))) for s in states], 0) for states in each]
 
 
-def time_first(b: Build, x: SSAValue, layout: str) -> SSAValue:
+def time_first(b: Builder, x: SSAValue, layout: str) -> SSAValue:
     """Features [T, N, C], or numbers [T, N], in whatever order `layout` has these letters.
 
     Without T it is one step.
@@ -122,7 +122,7 @@ def time_first(b: Build, x: SSAValue, layout: str) -> SSAValue:
     return b.transpose(x, [layout.index(axis) for axis in "TNC" if axis in layout])
 
 
-def laid_out(b: Build, y: SSAValue, layout: str) -> SSAValue:
+def laid_out(b: Builder, y: SSAValue, layout: str) -> SSAValue:
     """The opposite of `time_first`, of features [T, N, C]."""
     if "T" not in layout:
         return b.reshape(y, dims_of(y)[1:])

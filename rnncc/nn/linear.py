@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 
 
-def matmul(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+def matmul(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """x y over the last two axes, the leading ones broadcast: NumPy's matmul.
 
     A vector is a row on the left and a column on the right, which goes from the result.
@@ -31,7 +31,7 @@ def matmul(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
     return b.reshape(product, dims)
 
 
-def _of_stacks(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+def _of_stacks(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     left, right = dims_of(x), dims_of(y)
     if all(d == 1 for d in right[:-2]) and len(left) >= len(right):
         return b.matmul(x, b.reshape(y, right[-2:]))

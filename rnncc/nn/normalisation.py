@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import plus, reciprocal
@@ -19,13 +19,13 @@ from rnncc.nn.reduction import (
 )
 
 
-def softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
+def softmax(b: Builder, x: SSAValue, axis: int) -> SSAValue:
     """exp(x - max x) / sum exp(x - max x) along one axis; a row of -inf alone gives NaN."""
     exps = b.exp(b.sub(x, reduce_keepdims(b, "max", x, [axis])))
     return b.div(exps, reduce_keepdims(b, "sum", exps, [axis]))
 
 
-def log_softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
+def log_softmax(b: Builder, x: SSAValue, axis: int) -> SSAValue:
     """x - max x - ln sum exp(x - max x) along one axis.
 
     The maximum cancels out of the sum, so that no gradient needs to go through it.
@@ -35,7 +35,7 @@ def log_softmax(b: Build, x: SSAValue, axis: int) -> SSAValue:
 
 
 def layer_norm(
-    b: Build,
+    b: Builder,
     x: SSAValue,
     scale: SSAValue | None,
     bias: SSAValue | None,
@@ -63,7 +63,9 @@ def layer_norm(
     return y, b.reshape(average, kept), b.reshape(std, kept)
 
 
-def rms_norm(b: Build, x: SSAValue, scale: SSAValue | None, axis: int, epsilon: float) -> SSAValue:
+def rms_norm(
+    b: Builder, x: SSAValue, scale: SSAValue | None, axis: int, epsilon: float
+) -> SSAValue:
     """X / √(mean of x² + epsilon) · scale over the axes from one on (Zhang and Sennrich, 2019)."""
     axes = range(axis, len(dims_of(x)))
     root = b.sqrt(plus(b, mean(b, b.mul(x, x), axes), epsilon))
@@ -72,7 +74,7 @@ def rms_norm(b: Build, x: SSAValue, scale: SSAValue | None, axis: int, epsilon: 
 
 
 def batch_norm(
-    b: Build,
+    b: Builder,
     x: SSAValue,
     average: SSAValue,
     variance: SSAValue,
@@ -91,7 +93,7 @@ def batch_norm(
     return y if bias is None else b.add(y, by_channel(b, bias, x))
 
 
-def lp_normalise(b: Build, x: SSAValue, p: int, axis: int) -> SSAValue:
+def lp_normalise(b: Builder, x: SSAValue, p: int, axis: int) -> SSAValue:
     """X / (Σ |x|^p)^(1/p) along an axis, p 1 or 2; zeros stay, and are flat."""
     size = total(b, b.abs(x), [axis]) if p == 1 else root_of_squares(b, x, [axis])
     size = b.reshape(size, kept_dims(x, [axis]))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import power
@@ -16,7 +16,7 @@ from rnncc.nn.indexing import extremum_place
 from rnncc.nn.reduction import mean
 
 
-def max_pool(b: Build, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
+def max_pool(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     """The largest element of each window; equal ones share its gradient.
 
     Raises:
@@ -25,7 +25,7 @@ def max_pool(b: Build, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     return b.reduce("max", *_windowed(b, x, windows, -math.inf))
 
 
-def max_places(b: Build, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
+def max_places(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     """Where the largest element of each window stands in its channel, the first of equals.
 
     Returns:
@@ -48,7 +48,7 @@ def max_places(b: Build, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
 
 
 def average_pool(
-    b: Build, x: SSAValue, windows: Sequence[Window], counts_pads: bool, count: int | None = None
+    b: Builder, x: SSAValue, windows: Sequence[Window], counts_pads: bool, count: int | None = None
 ) -> SSAValue:
     """The mean of each window: of its elements within x, or with `counts_pads` of the pads too.
 
@@ -60,13 +60,13 @@ def average_pool(
     return b.div(sums, _counts(b, dims_of(x)[2:], windows, float(counts_pads)))
 
 
-def lp_pool(b: Build, x: SSAValue, windows: Sequence[Window], p: int) -> SSAValue:
+def lp_pool(b: Builder, x: SSAValue, windows: Sequence[Window], p: int) -> SSAValue:
     """(Σ |x|^p)^(1/p) of each window."""
     held, taps = _windowed(b, x, windows, 0.0)
     return power(b, b.reduce("sum", power(b, b.abs(held), p), taps), 1 / p)
 
 
-def adaptive_pool(b: Build, kind: str, x: SSAValue, sizes: Sequence[int | None]) -> SSAValue:
+def adaptive_pool(b: Builder, kind: str, x: SSAValue, sizes: Sequence[int | None]) -> SSAValue:
     """The `mean` or `max` of so many parts of each axis; None leaves an axis as it is.
 
     Part i of n of an axis of size s goes from ⌊i·s / n⌋ up to ⌈(i + 1)·s / n⌉.
@@ -79,7 +79,7 @@ def adaptive_pool(b: Build, kind: str, x: SSAValue, sizes: Sequence[int | None])
     return x
 
 
-def _in_parts(b: Build, kind: str, x: SSAValue, axis: int, count: int) -> SSAValue:
+def _in_parts(b: Builder, kind: str, x: SSAValue, axis: int, count: int) -> SSAValue:
     dims = dims_of(x)
     size, whole = dims[axis], dims[axis].divide(count)
     if whole is not None:
@@ -93,12 +93,12 @@ def _in_parts(b: Build, kind: str, x: SSAValue, axis: int, count: int) -> SSAVal
     return b.concat([b.reshape(row, wide) for row in rows], axis)
 
 
-def _pooled(b: Build, kind: str, x: SSAValue, axis: int) -> SSAValue:
+def _pooled(b: Builder, kind: str, x: SSAValue, axis: int) -> SSAValue:
     return mean(b, x, [axis]) if kind == "mean" else b.reduce(kind, x, [axis])
 
 
 def _windowed(
-    b: Build, x: SSAValue, windows: Sequence[Window], value: float
+    b: Builder, x: SSAValue, windows: Sequence[Window], value: float
 ) -> tuple[SSAValue, list[int]]:
     """Windows of each axis of space of x, and the axes of their taps; `value` stands around x."""
     taps = list[int]()
@@ -109,7 +109,9 @@ def _windowed(
     return x, taps
 
 
-def _counts(b: Build, sizes: Sequence[Dim], windows: Sequence[Window], of_pads: float) -> SSAValue:
+def _counts(
+    b: Builder, sizes: Sequence[Dim], windows: Sequence[Window], of_pads: float
+) -> SSAValue:
     """How many elements each window has, of a shape that broadcasts: the product along axes."""
     counts, rank = b.fill(1.0, ()), len(windows)
     for axis, (size, window) in enumerate(zip(sizes, windows, strict=True)):

@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build, Values
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.axes import kept_dims, move_axis
 
 
-def reduce_keepdims(b: Build, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def reduce_keepdims(b: Builder, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """Reduce along axes that stay, with size 1."""
     return b.reshape(b.reduce(kind, x, axes), kept_dims(x, axes))
 
 
-def count(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def count(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """How many elements each sum along some axes has, in x's type."""
     size = product(dims_of(x)[axis] for axis in axes)
     if size.is_static:
@@ -26,33 +26,33 @@ def count(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b.cast(b.size(size), dtype_of(x))
 
 
-def total(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def total(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """The sum; x itself over no axes."""
     return b.reduce("sum", x, axes) if axes else x
 
 
-def mean(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def mean(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """The mean of floats."""
     return b.div(total(b, x, axes), count(b, x, axes))
 
 
-def centre(b: Build, x: SSAValue, axes: Sequence[int]) -> tuple[SSAValue, SSAValue]:
+def centre(b: Builder, x: SSAValue, axes: Sequence[int]) -> tuple[SSAValue, SSAValue]:
     """The mean along axes that stay, and x without it."""
     average = b.div(reduce_keepdims(b, "sum", x, axes), count(b, x, axes))
     return average, b.sub(x, average)
 
 
-def largest(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def largest(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """The largest element, of bools too; x itself over no axes."""
     return _extremum(b, "max", x, axes)
 
 
-def smallest(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def smallest(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """The smallest element, of bools too; x itself over no axes."""
     return _extremum(b, "min", x, axes)
 
 
-def _extremum(b: Build, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def _extremum(b: Builder, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     if not axes:
         return x
     if dtype_of(x) != "i1":
@@ -62,7 +62,7 @@ def _extremum(b: Build, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue
     return some if kind == "max" else b.logical_not(some)
 
 
-def multiplied(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def multiplied(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """The product: a loop over the elements."""
     dims = dims_of(x)
     stay = [axis for axis in range(len(dims)) if axis not in axes]
@@ -70,14 +70,14 @@ def multiplied(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     rows = b.transpose(x, [*axes, *stay])
     rows = b.reshape(rows, (product(dims[axis] for axis in axes), *rest))
 
-    def step(inner: Build, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+    def step(inner: Builder, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
         return [inner.mul(carry[0], row[0])], []
 
     finals, _ = b.scan([], [b.fill(1, rest, dtype_of(x))], [rows], step)
     return finals[0]
 
 
-def log_sum_exp(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def log_sum_exp(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """max + ln Σ e^(x - max); the maximum cancels out, so that no gradient goes through it."""
     if not axes:
         return x
@@ -88,7 +88,7 @@ def log_sum_exp(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b.add(b.log(total(b, b.exp(centred), axes)), held)
 
 
-def root_of_squares(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
+def root_of_squares(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """√ Σ x², flat at 0, where the root itself has no slope."""
     squares = total(b, b.mul(x, x), axes)
     none = b.compare("eq", squares, b.full_like(squares, 0.0))
@@ -97,10 +97,10 @@ def root_of_squares(b: Build, x: SSAValue, axes: Sequence[int]) -> SSAValue:
 
 
 def cumulate(
-    b: Build,
+    b: Builder,
     x: SSAValue,
     axis: int,
-    function: Callable[[Build, SSAValue, SSAValue], SSAValue] = Build.add,
+    function: Callable[[Builder, SSAValue, SSAValue], SSAValue] = Builder.add,
     start: float = 0,
     exclusive: bool = False,
     reverse: bool = False,
@@ -113,7 +113,7 @@ def cumulate(
     """
     rows = move_axis(b, x, axis, 0)
 
-    def step(inner: Build, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+    def step(inner: Builder, consts: Values, carry: Values, row: Values) -> tuple[Values, Values]:
         total = function(inner, carry[0], row[0])
         return [total], [carry[0] if exclusive else total]
 

@@ -7,19 +7,19 @@ from types import MappingProxyType
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 
-Function = Callable[[Build, SSAValue], SSAValue]
+Function = Callable[[Builder, SSAValue], SSAValue]
 Named = Mapping[str, SSAValue]
 NONE: Named = MappingProxyType({})
 
 
 def lstm_step(
-    b: Build,
+    b: Builder,
     z: Named,
     c: SSAValue,
-    gate: Function = Build.sigmoid,
-    act: Function = Build.tanh,
+    gate: Function = Builder.sigmoid,
+    act: Function = Builder.tanh,
     out: Function | None = None,
     peepholes: Named = NONE,
     coupled: bool = False,
@@ -56,7 +56,7 @@ def lstm_step(
     return [b.mul(opened("o", c), (out or act)(b, c)), c]
 
 
-def gru_state(b: Build, h: SSAValue, update: SSAValue, candidate: SSAValue) -> SSAValue:
+def gru_state(b: Builder, h: SSAValue, update: SSAValue, candidate: SSAValue) -> SSAValue:
     """The state after a step of a GRU: z · h' + (1 - z) · n (Cho et al., 2014)."""
     rest = b.sub(b.full_like(update, 1.0), update)
     return b.add(b.mul(h, update), b.mul(candidate, rest))

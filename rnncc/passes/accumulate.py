@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Scan
@@ -25,6 +25,17 @@ class Accumulate(NetPass):
     So do the gradients of what stands outside of loops: aᵀ·b of fixed size, and sums over leading
     axes. The order is that of the last loop that the rows come from. What a step adds to its carry
     goes on from the carry, so that it can do so in place.
+
+    Before:
+
+        v1 = reduce(x, kind=sum, axes=[0, 1])
+        return v1
+
+    After:
+
+        v1 = reshape(x, dims=[T*N, 3])
+        v2 = sum_rows(0, v1)
+        return v2
     """
 
     name = "rnn-accumulate"
@@ -63,7 +74,7 @@ def _rewrite_carries(scan: Scan) -> bool:
             case Matmul() as term if _is_fixed(term):
                 replace(op, [_contract(term, arg)])
             case Scatter() as term if is_zero(term.init):
-                b = Build.before(term)
+                b = Builder.before(term)
                 replace(op, [b.scatter(arg, term.x, term.index, term.axis.data)])
             case _:
                 continue
@@ -92,14 +103,14 @@ def _adds_rows(op: Reduce) -> bool:
 
 
 def _contract(op: Matmul, start: SSAValue) -> SSAValue:
-    b = Build.before(op)
+    b = Builder.before(op)
     a = op.a if op.transpose_a else b.transpose(op.a, [1, 0])
     c = b.transpose(op.b, [1, 0]) if op.transpose_b else op.b
     return b.contract(start, a, c, _runs_back([op.a, op.b]))
 
 
 def _sum_rows(op: Reduce, start: SSAValue, reverse: bool) -> SSAValue:
-    b, dims = Build.before(op), dims_of(op.x)
+    b, dims = Builder.before(op), dims_of(op.x)
     count = len(get_ints(op.axes))
     rows = b.reshape(op.x, [product(dims[:count]), *dims[count:]])
     return b.sum_rows(start, rows, reverse)
@@ -107,7 +118,7 @@ def _sum_rows(op: Reduce, start: SSAValue, reverse: bool) -> SSAValue:
 
 def _zeros(like: SSAValue) -> SSAValue:
     assert isinstance(like.owner, Operation)
-    return Build.before(like.owner).full_like(like, 0.0)
+    return Builder.before(like.owner).full_like(like, 0.0)
 
 
 def _runs_back(values: Sequence[SSAValue]) -> bool:

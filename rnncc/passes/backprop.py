@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.order import post_order
-from rnncc.ir.rewriting import Loop, Made, Rows, remove_dead
-from rnncc.passes.pieces import join_pieces
+from rnncc.ir.rewriting import Loop, Made, Rows, dce
+from rnncc.passes.concat_slice_grads import concat_slice_grads
 
 Map = dict[SSAValue, SSAValue]
 Values = Sequence[SSAValue]
@@ -27,7 +27,7 @@ Values = Sequence[SSAValue]
 class Backprop:
     """The gradients of one block's values, built with `b`; only of `active` values."""
 
-    def __init__(self, b: Build, active: set[SSAValue]) -> None:
+    def __init__(self, b: Builder, active: set[SSAValue]) -> None:
         self._b, self._active = b, active
         self._shares: dict[SSAValue, list[SSAValue]] = {}
 
@@ -38,7 +38,7 @@ class Backprop:
 
     def take(self, value: SSAValue) -> SSAValue | None:
         """The sum of all shares; None where there is none."""
-        shares = join_pieces(self._b, self._shares.pop(value, []))
+        shares = concat_slice_grads(self._b, self._shares.pop(value, []))
         if not shares:
             return None
         total, *others = shares
@@ -54,7 +54,7 @@ class Backprop:
     def run(self, ops: Iterable[Operation]) -> None:
         """Carry the gradients from the results of ops, in their order, back to what they read."""
         for op in reversed(list(ops)):
-            self._b.loc = Build.before(op).loc
+            self._b.loc = Builder.before(op).loc
             if isinstance(op, Scan):
                 self._through_scan(op)
             elif isinstance(op, RnnOp) and op.operands:
@@ -93,7 +93,7 @@ class Backprop:
         block = Block(arg_types=[value.type for value in seeds])
         split, end = len(parts.nexts), len(parts.nexts) + len(parts.consts)
         carry, sums, dys = block.args[:split], block.args[split:end], block.args[end:]
-        b = Build(block, self._b.loc)
+        b = Builder(block, self._b.loc)
         inner = Backprop(b, self._active)
         for value, gradient in zip([*parts.nexts, *rows], [*carry, *dys], strict=True):
             inner.add(value, gradient)
@@ -141,7 +141,7 @@ def _only(values: Values, chosen: list[bool]) -> list[SSAValue]:
 
 def _connect(forward: Scan, backward: Scan) -> Scan:
     """Hand a backward body what it uses of the forward one."""
-    remove_dead(backward.body.block)
+    dce(backward.body.block)
     used = _foreign(backward.body.block)
     fixed = _invariant(forward)
     forward = _save(forward, [v for v in used if v not in fixed])
@@ -175,7 +175,7 @@ def _share_gate(forward: Scan, backward: Loop) -> Scan:
         return forward
     if gate in carry:
         loop = Loop(forward)
-        ran = Build.before(loop.yields).fill(1, (), "i1")
+        ran = Builder.before(loop.yields).fill(1, (), "i1")
         ran.name_hint = "ran"
         loop.ys.append(Made(ran))
         forward = loop.rebuild()
@@ -220,7 +220,7 @@ def _save(forward: Scan, values: list[SSAValue]) -> Scan:
 def _before_each_step(forward: Scan, used: Values, sequences: Map) -> Map:
     """The states that the steps of a loop start from, as those after each step, shifted."""
     assert forward.next_op is not None
-    b = Build.before(forward.next_op)
+    b = Builder.before(forward.next_op)
     parts = zip(forward.groups[1], forward.inits, forward.yields[0], strict=True)
     return {
         arg: b.shift(sequences[after], init, bool(forward.reverse))

@@ -7,33 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
-from math import prod
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
+from rnncc.ir.ops.base import RnnOp, Sized
 from rnncc.ir.ops.control import Net, Scan, Yield
-from rnncc.ir.ops.indexing import Gather, Windows
-from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
-from rnncc.ir.ops.source import Fill, Iota
+from rnncc.ir.ops.shape import Reshape
+from rnncc.ir.ops.source import Iota
 from rnncc.ir.types import dims_of, shape_text
-from rnncc.passes.turns import SIZES
 
 TIME = "T"
 """The symbol of the number of steps."""
 
 _STEPS = Dim.of(TIME)
-_ROW_BY_ROW = (
-    *(Elementwise, Fill, Iota, Reshape, Transpose, Broadcast, Slice, Concat, Reduce),
-    *(Gather, Windows),
-)
 
 
-class Phase(IntEnum):
+class Availability(IntEnum):
     """When a value is known; what is computed of several values has the largest."""
 
     FIXED = 0  # before the first step
@@ -45,28 +36,30 @@ class NotCausal(Exception):
     """Says in a few words what a net needs of later steps."""
 
 
-def phases_of(net: Net) -> dict[SSAValue, Phase]:
-    """The phase of every value of a net's block.
+def availability_of(net: Net) -> dict[SSAValue, Availability]:
+    """The availability of every value of a net's block.
 
     Raises:
         NotCausal: something reads a later step, or the number of steps is fixed or read.
     """
-    phases: dict[SSAValue, Phase] = {}
+    available: dict[SSAValue, Availability] = {}
     for name, value in net.inputs.items():
         timed = _time_axis(dims_of(value), f"input {name}") is not None
-        phases[value] = Phase.SEQUENCE if timed else Phase.FIXED
+        available[value] = Availability.SEQUENCE if timed else Availability.FIXED
     for op in net.body.block.ops:
         try:
             if isinstance(op, Scan) and op.steps == _STEPS:
-                phases |= _scan(op, phases)
+                available |= _scan(op, available)
             elif not isinstance(op, Yield):
-                phases |= dict.fromkeys(op.results, _phase(op, [phases[v] for v in op.operands]))
+                available |= dict.fromkeys(
+                    op.results, _availability(op, [available[v] for v in op.operands])
+                )
         except NotCausal as reason:
-            place = str(Build.before(op).loc)
+            place = str(Builder.before(op).loc)
             raise NotCausal(f"{place}: {reason}" if place else str(reason)) from None
     if not any(TIME in dim.symbols for op in net.body.block.ops for dim in _formulas(op)):
         raise NotCausal(f"nothing in it takes {TIME} steps: their number is fixed")
-    return phases
+    return available
 
 
 def time_axis(value: SSAValue) -> int | None:
@@ -84,70 +77,64 @@ def _time_axis(dims: Sequence[Dim], what: str) -> int | None:
     return axes[0]
 
 
-def _scan(op: Scan, phases: dict[SSAValue, Phase]) -> dict[SSAValue, Phase]:
+def _scan(op: Scan, available: dict[SSAValue, Availability]) -> dict[SSAValue, Availability]:
     """A loop over time: sequences in, sequences and the last state out."""
     if op.reverse:
         raise NotCausal("a loop goes backwards in time")
     if any(TIME in dim.symbols for inner in op.body.walk() for dim in _formulas(inner)):
         raise NotCausal("a step needs to know the number of steps")
-    if any(phases[v] == Phase.SEQUENCE for v in (*op.consts, *op.inits)):
+    if any(available[v] == Availability.SEQUENCE for v in (*op.consts, *op.inits)):
         raise NotCausal("a step reads the whole sequence")
-    if any(phases[v] == Phase.LAST for v in (*op.consts, *op.inits)):
+    if any(available[v] == Availability.LAST for v in (*op.consts, *op.inits)):
         raise NotCausal("a loop over time starts from what another one ends with")
-    results: dict[SSAValue, Phase] = {}
-    results.update(dict.fromkeys(op.finals, Phase.LAST))
-    results.update(dict.fromkeys(op.ys, Phase.SEQUENCE))
+    results: dict[SSAValue, Availability] = {}
+    results.update(dict.fromkeys(op.finals, Availability.LAST))
+    results.update(dict.fromkeys(op.ys, Availability.SEQUENCE))
     return results
 
 
-def _phase(op: Operation, phases: Sequence[Phase]) -> Phase:
-    """The phase of an op that is no loop over time."""
-    most = max(phases, default=Phase.FIXED)
+def _availability(op: Operation, available: Sequence[Availability]) -> Availability:
+    """The availability of an op that is no loop over time."""
+    most = max(available, default=Availability.FIXED)
     axes = [_time_axis(dims_of(result), "a result") for result in op.results]
     if axes == [None] or all(axis is None for axis in axes):
-        if Phase.SEQUENCE in phases:
+        if Availability.SEQUENCE in available:
             raise NotCausal(f"{_name(op)} over all time steps")
         nested = op.walk() if isinstance(op, Scan) else [op]
         if any(TIME in dim.symbols for inner in nested for dim in _formulas(inner)):
             raise NotCausal("the number of steps is read")
         return most
-    if not isinstance(op, (*_ROW_BY_ROW, Matmul)):
+    if not isinstance(op, RnnOp):
         raise NotCausal(f"{_name(op)} along time")
-    if Phase.LAST in phases:
+    if Availability.LAST in available:
         raise NotCausal("every step reads what is known after the last one")
     _check_rows(op)
-    return Phase.SEQUENCE
+    return Availability.SEQUENCE
 
 
 def _check_rows(op: RnnOp) -> None:
     """Refuse an op that mixes rows, though its result has an axis of time."""
     axis = time_axis(op.y)
-    if isinstance(op, Windows) and op.axis.data == time_axis(op.x):
+    assert axis is not None
+    if isinstance(op, Iota):
+        return  # whose numbers of steps go on from one call to the next
+    axes = op.operand_axes(axis)
+    sources = zip(op.operands, axes, strict=True) if axes is not None else ()
+    if axes is None or any(time_axis(v) != source for v, source in sources):
+        if isinstance(op, Reshape):
+            before, after = (shape_text(dims_of(v)) for v in (op.x, op.y))
+            raise NotCausal(f"a reshape from {before} to {after} tears the steps apart")
         raise NotCausal(f"{_name(op)} along time")
-    if isinstance(op, Gather) and op.axis.data == time_axis(op.x):
-        raise NotCausal(f"{_name(op)} along time")
-    if isinstance(op, (Slice, Concat)) and op.axis.data == axis:
-        raise NotCausal(f"{_name(op)} along time")
-    if isinstance(op, Slice) and TIME in get_dim(op.start).symbols:
+    if any(TIME in size.symbols for size in op.sizes):
         raise NotCausal("the number of steps is read")
-    if isinstance(op, Reshape) and _outside(op.x) != _outside(op.y):
-        before, after = (shape_text(dims_of(v)) for v in (op.x, op.y))
-        raise NotCausal(f"a reshape from {before} to {after} tears the steps apart")
-
-
-def _outside(value: SSAValue) -> Dim:
-    """How many rows there are in front of the axis of time."""
-    return prod(dims_of(value)[: time_axis(value)], start=Dim.of(1))
 
 
 def _formulas(op: Operation) -> Iterator[Dim]:
     """The sizes that an op depends on or shows."""
     for result in op.results:
         yield from dims_of(result)
-    for name in SIZES:
-        attribute = op.properties.get(name)
-        if isinstance(attribute, StringAttr):
-            yield get_dim(attribute)
+    if isinstance(op, Sized):
+        yield from op.sizes
 
 
 def _name(op: Operation) -> str:

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Net, Yield, names_of
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
@@ -20,8 +20,8 @@ from rnncc.ir.rewriting import Loop, replace, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.activity import active_values
 from rnncc.passes.backprop import Backprop
-from rnncc.passes.drop_stops import DropStops
-from rnncc.passes.remove_dead import RemoveDead
+from rnncc.passes.dce import Dce
+from rnncc.passes.strip_stop_gradient import StripStopGradient
 
 PREFIX = "grad:"
 
@@ -45,15 +45,15 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
     end = block.last_op
     assert isinstance(end, Yield)
     values = [value for group in asked.values() for value in group]
-    backprop = Backprop(Build.before(end), active_values(block.ops, values, given.values()))
+    backprop = Backprop(Builder.before(end), active_values(block.ops, values, given.values()))
     for output in given.values():
         backprop.add(output, block.insert_arg(output.type, len(block.args)))
     backprop.run(block.ops)
-    grads = [_total(Build.before(end), backprop, group) for group in asked.values()]
+    grads = [_total(Builder.before(end), backprop, group) for group in asked.values()]
     end.operands = [*end.operands, *grads]
     _name(made.net, list(given), list(asked))
-    DropStops().rewrite(made.net)
-    RemoveDead().rewrite(made.net)
+    StripStopGradient().rewrite(made.net)
+    Dce().rewrite(made.net)
     return made
 
 
@@ -65,7 +65,7 @@ def _lift_params(net: Net) -> None:
             continue
         loop = Loop(scan)
         for op in named:
-            outer = Build.before(scan).param(op.param_name.data, dims_of(op.y), dtype_of(op.y))
+            outer = Builder.before(scan).param(op.param_name.data, dims_of(op.y), dtype_of(op.y))
             replace(op, [loop.add_const(outer)])
         loop.rebuild()
 
@@ -100,7 +100,7 @@ def _checked(program: Program, name: str, value: SSAValue) -> SSAValue:
     return value
 
 
-def _total(b: Build, backprop: Backprop, group: list[SSAValue]) -> SSAValue:
+def _total(b: Builder, backprop: Backprop, group: list[SSAValue]) -> SSAValue:
     first, *others = [backprop.take_or_zeros(value) for value in group]
     for other in others:
         first = b.add(first, other)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.ops.base import Array, Context, RnnOp
 from rnncc.ir.ops.shape import Broadcast
@@ -15,7 +15,7 @@ from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Source
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import blocks_of, replace, run_all
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
-from rnncc.passes.remove_dead import RemoveDead
+from rnncc.passes.dce import Dce
 
 GROWTH, SMALL = 2, 4096
 """A result may take so many times its operands' bytes, or this many bytes."""
@@ -46,7 +46,7 @@ def fold_constants(program: Program, training: bool = False) -> bool:
     if not training:
         blocks = blocks_of(program.net.body.block)
         changed = run_all(_fold_block(program, block) for block in blocks)
-    changed |= RemoveDead().rewrite(program.net)
+    changed |= Dce().rewrite(program.net)
     for name in program.arrays.keys() - program.params.keys() - program.net.inputs.keys():
         del program.arrays[name]
     return changed
@@ -111,7 +111,7 @@ def _become_param(program: Program, value: SSAValue, array: Array) -> bool:
         return False
     name = _fresh_name(program, op)
     program.arrays[name] = np.array(array, order="C")
-    param = Build.before(op).param(name, dims_of(value), dtype_of(value))
+    param = Builder.before(op).param(name, dims_of(value), dtype_of(value))
     replace(op, [param])
     return True
 

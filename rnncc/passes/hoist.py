@@ -8,18 +8,16 @@ from dataclasses import dataclass, field
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.ops import elementwise as ew
-from rnncc.ir.ops.base import Elementwise, RnnOp
+from rnncc.ir.ops.base import Cost, Elementwise, RnnOp, cost_of
 from rnncc.ir.ops.control import Net, Scan
-from rnncc.ir.ops.costs import FUNCTIONS
-from rnncc.ir.ops.indexing import Gather
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
-from rnncc.ir.rewriting import Loop, NetPass, Rows, remove_dead, run_all, scans_of
+from rnncc.ir.rewriting import Loop, NetPass, Rows, dce, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.passes.bulk import can_do_in_bulk
+from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
-from rnncc.passes.outside import Outside
+from rnncc.passes.materialise_outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
 MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
@@ -39,6 +37,26 @@ class Hoist(NetPass):
 
     Behind a gate, nothing is done for steps that may not run: rows stay, and so does all of a
     conditional.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = matmul(x[t], w)
+            v2 = matmul(h[t-1], u)
+            v3 = add(v1, v2)
+            v4 = tanh(v3)
+            h[t] = v4
+        return h[T-1]
+
+    After:
+
+        v1 = matmul(x, w)
+        for t in 0..T, h from h:
+            v2 = matmul(h[t-1], u)
+            v3 = add(v1[t], v2)
+            v4 = tanh(v3)
+            h[t] = v4
+        return h[T-1]
     """
 
     name = "rnn-hoist"
@@ -69,7 +87,7 @@ def _hoist(scan: Scan, functions: bool) -> bool:
             arg = loop.add_arg(value.type)
             loop.xs.append(Rows(outer, arg))
             loop.swap(value, arg)
-    remove_dead(loop.body)
+    dce(loop.body)
     loop.drop_unused()
     loop.rebuild()
     return True
@@ -111,9 +129,9 @@ def _mark_able(choice: _Choice, op: RnnOp) -> None:
     kind = choice.kinds[op.y]
     if kind == Kind.STEP or not choice.able.issuperset(op.operands):
         return
-    if choice.gated and isinstance(op, Gather):
-        return  # it may fail, and the step that it belongs to might not run
-    if kind == Kind.CONST or can_do_in_bulk(op, choice.kinds):
+    if choice.gated and op.CAN_FAIL:
+        return  # the step that it belongs to might not run
+    if kind == Kind.CONST or can_batch(op, choice.kinds):
         choice.able.add(op.y)
 
 
@@ -126,7 +144,7 @@ def _mark_chosen(choice: _Choice, op: RnnOp) -> None:
             choice.chosen.add(op.y)
         return
     product = isinstance(op, Matmul) and choice.kinds[op.b] == Kind.CONST
-    pays = product or (choice.functions and isinstance(op, FUNCTIONS))
+    pays = product or (choice.functions and cost_of(op) == Cost.FUNCTION)
     leads = any(isinstance(user, RnnOp) and user.y in choice.chosen for user in _users(op.y))
     if pays or leads:
         choice.chosen.add(op.y)

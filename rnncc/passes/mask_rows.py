@@ -11,11 +11,11 @@ from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.elementwise import Select
 from rnncc.ir.ops.linear import Matmul
-from rnncc.ir.rewriting import Loop, NetPass, Rows, remove_dead, run_all, scans_of
+from rnncc.ir.rewriting import Loop, NetPass, Rows, dce, run_all, scans_of
 from rnncc.ir.types import dims_of
-from rnncc.passes.bulk import can_do_in_bulk
+from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
-from rnncc.passes.outside import Outside
+from rnncc.passes.materialise_outside import Outside
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,31 @@ class MaskRows(NetPass):
 
     It is one bool a row, depends on consts and rows of xs alone (t < lengths), and a select by it
     is all that reads some product of the body. Loops behind a gate stay as they are.
+
+    Before:
+
+        v1 = iota(axis=0)
+        for t in 0..T, h from h:
+            v2 = broadcast(v1[t], dims=[N], axes=[])
+            v3 = compare(v2, lengths, kind=lt)
+            v4 = broadcast(v3, dims=[N, 4], axes=[0])
+            v5 = matmul(h[t-1], u)
+            v6 = select(v4, v5, h[t-1])
+            h[t] = v6
+        return h[T-1]
+
+    After:
+
+        v1 = iota(axis=0)
+        v2 = broadcast(v1, dims=[T, N], axes=[0])
+        v3 = broadcast(lengths, dims=[T, N], axes=[1])
+        v4 = compare(v2, v3, kind=lt)
+        for t in 0..T, h from h:
+            v5 = broadcast(v4[t], dims=[N, 4], axes=[0])
+            v6 = matmul(h[t-1], u)
+            v7 = select(v5, v6, h[t-1])
+            h[t] = v7
+        return h[T-1]
     """
 
     name = "rnn-mask-rows"
@@ -46,7 +71,7 @@ def _rewrite(scan: Scan) -> bool:
         row = loop.add_arg(mask.type)
         loop.xs.append(Rows(outside.all_steps(mask), row))
         loop.swap(mask, row)
-    remove_dead(loop.body)
+    dce(loop.body)
     loop.drop_unused()
     loop.rebuild()
     return True
@@ -59,7 +84,7 @@ def _candidates(scan: Scan, kinds: dict[SSAValue, Kind]) -> list[SSAValue]:
     found: list[SSAValue] = []
     ops = scan.body.block.ops
     for op in (op for op in ops if isinstance(op, RnnOp)):
-        bulk = kinds[op.y] == Kind.CONST or can_do_in_bulk(op, kinds)
+        bulk = kinds[op.y] == Kind.CONST or can_batch(op, kinds)
         if bulk and able.issuperset(op.operands):
             able.add(op.y)
     values = [v for op in ops for v in op.results]

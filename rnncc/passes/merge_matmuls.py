@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.linear import Matmul
@@ -23,6 +23,22 @@ class MergeMatmuls(NetPass):
     Right operands are matrices that cost nothing to join: parameters, inputs of the net, consts
     of a scan. The join stands outside of all loops that the matrices come from outside of; where
     their values are known, `fold_constants` makes it a parameter.
+
+    Before:
+
+        v1 = matmul(x, w)
+        v2 = tanh(v1)
+        v3 = matmul(x, u)
+        return v2, v3
+
+    After:
+
+        v1 = concat(w, u, axis=1)
+        v2 = matmul(x, v1)
+        v3 = slice(v2, axis=1, start=0, size=4)
+        v4 = slice(v2, axis=1, start=4, size=4)
+        v5 = tanh(v3)
+        return v5, v4
     """
 
     name = "rnn-merge-matmuls"
@@ -31,7 +47,7 @@ class MergeMatmuls(NetPass):
         in_loops = run_all(_merge_body(scan) for scan in scans_of(net.body.block))
         groups = _groups(net.body.block, net.body.block.args)
         for group in groups:
-            b = Build.before(group[0])
+            b = Builder.before(group[0])
             right = _join(b, group, {})
             _split(b, group, right, None)
         return in_loops or bool(groups)
@@ -44,8 +60,8 @@ def _merge_body(scan: Scan) -> bool:
     loop = Loop(scan)
     outer = {const.arg: const.outer for const in loop.consts}
     for group in groups:
-        right = loop.add_const(_join(Build.before(scan), group, outer))
-        _split(Build.before(group[0]), group, right, loop)
+        right = loop.add_const(_join(Builder.before(scan), group, outer))
+        _split(Builder.before(group[0]), group, right, loop)
     loop.rebuild()
     return True
 
@@ -61,7 +77,7 @@ def _groups(block: Block, fixed: Sequence[SSAValue]) -> list[list[Matmul]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _join(b: Build, group: list[Matmul], outer: dict[SSAValue, SSAValue]) -> SSAValue:
+def _join(b: Builder, group: list[Matmul], outer: dict[SSAValue, SSAValue]) -> SSAValue:
     """The right operands side by side; a parameter is named anew, as it may come later."""
     parts: list[SSAValue] = []
     for op in group:
@@ -73,7 +89,7 @@ def _join(b: Build, group: list[Matmul], outer: dict[SSAValue, SSAValue]) -> SSA
     return b.concat(parts, axis=0 if group[0].transpose_b else 1)
 
 
-def _split(b: Build, group: list[Matmul], right: SSAValue, loop: Loop | None) -> None:
+def _split(b: Builder, group: list[Matmul], right: SSAValue, loop: Loop | None) -> None:
     """Put slices of one product in the place of the products."""
     product = b.like(group[0], [group[0].a, right])
     axis, start = len(dims_of(product)) - 1, Dim.of(0)

@@ -14,7 +14,7 @@ from itertools import pairwise
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import Elementwise, get_dim
 from rnncc.ir.ops.control import Net, Scan, Yield, names_of
 from rnncc.ir.ops.shape import Slice
@@ -73,7 +73,7 @@ def _join_outputs(net: Net, names: Sequence[str]) -> None:
     assert isinstance(scan, Scan)
     rows = [scan.row_of(outputs[name]) for name in names]
     loop = Loop(scan)
-    joined = Build.before(loop.yields).concat(rows, len(dims_of(rows[0])) - 1)
+    joined = Builder.before(loop.yields).concat(rows, len(dims_of(rows[0])) - 1)
     loop.ys.append(Made(joined))
     every = loop.rebuild().ys[-1]
     values = {**net.outputs, names[0]: every}
@@ -89,7 +89,7 @@ def _join_inputs(net: Net, names: Sequence[str]) -> None:
     block, inputs = net.body.block, net.inputs
     first = block.first_op
     assert first is not None
-    b = Build.before(first)
+    b = Builder.before(first)
     *lead, width = dims_of(inputs[names[0]])
     kept = names_of(net.input_names)
     place = len(block.args)

@@ -8,11 +8,11 @@ from rnncc.errors import InternalError
 from rnncc.ir.ops.control import Net
 from rnncc.ir.rewriting import NetPass, run_all
 from rnncc.passes.canonicalize import Canonicalize
-from rnncc.passes.merge_equal import MergeEqual
-from rnncc.passes.remove_dead import RemoveDead
+from rnncc.passes.cse import Cse
+from rnncc.passes.dce import Dce
 from rnncc.passes.simplify_scans import SimplifyScans
 
-PASSES = (RemoveDead(), Canonicalize(), MergeEqual(), SimplifyScans())
+PASSES = (Dce(), Canonicalize(), Cse(), SimplifyScans())
 MAX_ROUNDS = 1000
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Yield
@@ -15,7 +15,7 @@ from rnncc.ir.ops.shape import Broadcast
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.rewriting import Carry, Loop, Made, NetPass, Rows, is_used, run_all, scans_of
 from rnncc.ir.types import dims_of, dtype_of, tensor
-from rnncc.passes.bulk import spread
+from rnncc.passes.batching import spread
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
 """Ops that a body repeats rather than reads."""
@@ -30,6 +30,23 @@ class SimplifyScans(NetPass):
     - equal consts, xs, carries and ys are merged; those nobody uses are dropped;
     - consts that are cheap to make (fills, broadcasts, ...) are made in the body;
     - leading axes of size 1 of carries and rows stay outside.
+
+    Before:
+
+        for t in 0..T, h from h, c from c:
+            v1 = mul(x[t], c[t-1])
+            v2 = add(v1, h[t-1])
+            h[t] = v2
+            c[t] = c[t-1]
+        return h[T-1]
+
+    After:
+
+        for t in 0..T, h from h:
+            v1 = mul(x[t], c)
+            v2 = add(v1, h[t-1])
+            h[t] = v2
+        return h[T-1]
     """
 
     name = "rnn-simplify-scans"
@@ -103,7 +120,7 @@ def _find_invariants(loop: Loop) -> bool:
 
 def _is_one_row(loop: Loop, x: Rows) -> bool:
     """Whether all rows are equal; that one is then made in the body."""
-    owner, b = x.outer.owner, Build.before(loop.first)
+    owner, b = x.outer.owner, Builder.before(loop.first)
     if isinstance(owner, Fill):
         row = b.fill(owner.value.value.data, dims_of(x.arg), dtype_of(x.arg))
     elif isinstance(owner, Broadcast) and 0 not in get_ints(owner.axes):
@@ -145,7 +162,7 @@ def _merge_ys(loop: Loop) -> None:
     rows = {y.row for y in loop.ys if loop.gate is None or dtype_of(y.row) != "i1"}
     known, kept = {x.arg: x.outer for x in loop.xs if x.arg in rows}, list[Made]()
     for const in (c for c in loop.consts if c.arg in rows):
-        known[const.arg] = spread(Build.before(loop.scan), const.outer, loop.steps)
+        known[const.arg] = spread(Builder.before(loop.scan), const.outer, loop.steps)
     for y in loop.ys:
         assert y.result is not None
         if y.row in known:
@@ -175,25 +192,25 @@ def _sink(loop: Loop) -> bool:
 
 def _squeeze(loop: Loop) -> bool:
     """Carries and rows of shape [1, N, H] become [N, H], reshaped where they are used."""
-    changed, outside = False, Build.before(loop.scan)
+    changed, outside = False, Builder.before(loop.scan)
     for part in (*loop.carries, *loop.xs):
         old = dims_of(part.arg)
         new = _without_units(old)
         if new == old:
             continue
         arg = loop.add_arg(tensor(new, dtype_of(part.arg)))
-        loop.swap(part.arg, Build.before(loop.first).reshape(arg, old))
+        loop.swap(part.arg, Builder.before(loop.first).reshape(arg, old))
         part.arg = arg
         if isinstance(part, Carry):
             part.init = outside.reshape(part.init, new)
-            part.next = Build.before(loop.yields).reshape(part.next, new)
+            part.next = Builder.before(loop.yields).reshape(part.next, new)
         else:
             part.outer = outside.reshape(part.outer, [loop.steps, *new])
         changed = True
     for made in loop.ys:
         new = _without_units(dims_of(made.row))
         changed |= new != dims_of(made.row)
-        made.row = Build.before(loop.yields).reshape(made.row, new)
+        made.row = Builder.before(loop.yields).reshape(made.row, new)
     return changed
 
 

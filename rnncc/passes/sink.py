@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.ops.base import RnnOp, get_ints
 from rnncc.ir.ops.control import Net, Scan
@@ -20,7 +20,7 @@ from rnncc.ir.ops.shape import Reshape, Slice, Transpose
 from rnncc.ir.rewriting import Loop, Made, NetPass, run_all, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.dependence import kinds_of
-from rnncc.passes.outside import Outside
+from rnncc.passes.materialise_outside import Outside
 from rnncc.passes.sink_plan import VIEWS, plan_sink
 
 
@@ -37,6 +37,25 @@ class Sink(NetPass):
     Sums change their order: they start at what the carry starts at and take all rows of a term in
     the order of the steps, one term after another. What the loop then still does for nothing is
     simplify's to drop.
+
+    Before:
+
+        for t in reversed 0..T, c from 0:
+            v1 = matmul(x[t], dy[t], transpose_a=true)
+            v2 = add(c[t+1], v1)
+            c[t] = v2
+        return c[0]
+
+    After:
+
+        for t in reversed 0..T, c from 0:
+            v1 = matmul(x[t], dy[t], transpose_a=true)
+            v2 = add(c[t+1], v1)
+            c[t] = v2
+        v3 = reshape(x, dims=[T*N, 3])
+        v4 = reshape(dy, dims=[T*N, 4])
+        v5 = contract(0, v3, v4, reverse=true)
+        return v5
     """
 
     name = "rnn-sink"
@@ -111,7 +130,7 @@ def _add_made(outside: Outside, total: SSAValue, term: SSAValue, reverse: bool) 
     return part if is_zero(total) else b.add(total, part)
 
 
-def _zero(b: Build, like: SSAValue) -> SSAValue:
+def _zero(b: Builder, like: SSAValue) -> SSAValue:
     return b.fill(0.0, dims_of(like), dtype_of(like))
 
 
@@ -158,7 +177,7 @@ def _factors(outside: Outside, term: SSAValue) -> tuple[SSAValue, SSAValue]:
     return left, right
 
 
-def _sliced(b: Build, op: Slice, factors: tuple[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:
+def _sliced(b: Builder, op: Slice, factors: tuple[SSAValue, SSAValue]) -> tuple[SSAValue, SSAValue]:
     """The factors of some rows or columns of a product."""
     a, c = factors
     if op.axis.data == 0:
@@ -174,7 +193,7 @@ def _product(outside: Outside, op: Matmul) -> SSAValue:
     return build.matmul(a, b, transpose_a=True)
 
 
-def _steps_inside(b: Build, x: SSAValue, back: int) -> SSAValue:
+def _steps_inside(b: Builder, x: SSAValue, back: int) -> SSAValue:
     """[T, ..., k and m] → [..., T·k, m], where k is the `back`-th axis from the end."""
     rank = len(dims_of(x))
     k, m = (rank - 2, rank - 1) if back == 2 else (rank - 1, rank - 2)

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.ops.base import Elementwise
+from rnncc.ir.ops.base import Cost, Elementwise, cost_of
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.costs import FUNCTIONS
 from rnncc.ir.ops.elementwise import Add
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows, starts_at_zero
+from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.rewriting import is_used
 from rnncc.ir.types import dims_of
-from rnncc.passes.bulk import can_do_in_bulk
+from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
 
 VIEWS = (Reshape, Transpose, Slice)
@@ -66,7 +65,7 @@ class SinkPlan:
             return len(dims_of(op.b)) == 2 and self.kinds[op.a] != Kind.CONST
         if isinstance(op, Matmul):
             return self.is_product(op.y)
-        return can_do_in_bulk(op, self.kinds) and self.kinds[op.results[0]] != Kind.CONST
+        return can_batch(op, self.kinds) and self.kinds[op.results[0]] != Kind.CONST
 
 
 def plan_sink(scan: Scan) -> SinkPlan:
@@ -120,7 +119,7 @@ def _there(plan: SinkPlan, scan: Scan) -> set[SSAValue]:
     there = {*plan.leaving, *ys, *scan.groups[2]}
     there.update(value for value, kind in plan.kinds.items() if kind == Kind.CONST)
     for op in scan.body.block.ops:
-        cheap = isinstance(op, (Elementwise, Broadcast, *VIEWS)) and not isinstance(op, FUNCTIONS)
+        cheap = isinstance(op, (Elementwise, Broadcast, *VIEWS)) and cost_of(op) < Cost.FUNCTION
         if cheap and there.issuperset(op.operands):
             there.update(op.results)
     return there
@@ -146,7 +145,7 @@ def _summands(value: SSAValue) -> list[SSAValue]:
             left += [op.a, op.b]
             continue
         terms.append(value)
-        if once and isinstance(op, Contract | SumRows) and not starts_at_zero(op):
+        if once and isinstance(op, OrderedSum) and not op.starts_at_zero:
             left.append(op.init)
     return terms[::-1]
 
@@ -154,7 +153,7 @@ def _summands(value: SSAValue) -> list[SSAValue]:
 def _is_whole(term: SSAValue) -> bool:
     """Whether a sum is all of its value, or goes on from what is a term of its own."""
     op = _base(term).owner
-    if not isinstance(op, Contract | SumRows) or starts_at_zero(op):
+    if not isinstance(op, OrderedSum) or op.starts_at_zero:
         return True
     return op.y is term and term.get_user_of_unique_use() is not None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import BlockArgument, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Net, Scan, Yield, names_of
 from rnncc.ir.order import post_order
@@ -21,8 +21,8 @@ from rnncc.ir.rewriting import Loop, Made
 from rnncc.ir.rewriting import Rows as Read
 from rnncc.ir.training import GRAD, KEPT, SAVED
 from rnncc.ir.types import dims_of
-from rnncc.passes.choose_saved import Choice, Node, Rows
-from rnncc.passes.remove_dead import RemoveDead
+from rnncc.passes.dce import Dce
+from rnncc.passes.rematerialise import Choice, Node, Rows
 from rnncc.passes.step_pairs import Pair
 
 
@@ -155,7 +155,7 @@ class _Maker:
             init, after = self.carry[value]
             scan = self.forward.scan
             assert scan.next_op is not None
-            b = Build.before(scan.next_op)
+            b = Builder.before(scan.next_op)
             return self._read(value, b.shift(self.forward.of(after), init, bool(scan.reverse)))
         op = value.owner
         assert isinstance(op, RnnOp)
@@ -188,7 +188,7 @@ def _halves(
         arg = net.body.block.insert_arg(shape.type, len(net.body.block.args))
         first = net.body.block.first_op
         assert first is not None
-        inner.replace_all_uses_with(Build.before(first).reshape(arg, dims_of(inner)))
+        inner.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(inner)))
     grads = {n: v for n, v in net.outputs.items() if n.startswith(GRAD)}
     _finish(net, grads, [*saved, *kept])
     backward.zeros = frozenset(name for name in net.inputs if name.startswith(GRAD))
@@ -210,7 +210,7 @@ def _finish(net: Net, outputs: Mapping[str, SSAValue], inputs: Sequence[str]) ->
     names = [*names_of(net.input_names), *inputs]
     net.output_names = ArrayAttr(StringAttr(name) for name in outputs)
     net.input_names = ArrayAttr(StringAttr(name) for name in names)
-    RemoveDead().rewrite(net)
+    Dce().rewrite(net)
 
 
 def _drop_gradients(net: Net) -> None:

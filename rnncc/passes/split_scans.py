@@ -20,6 +20,28 @@ class SplitScans(NetPass):
     ys is a layer without a carry. A layer with a product of earlier layers' values and a const
     moves to a later loop, which reads those values as xs: there `hoist` does the product for all
     steps at once. Loops in which no product would be won stay whole.
+
+    Before:
+
+        for t in 0..T, h from h, g from g:
+            v1 = add(x[t], h[t-1])
+            v2 = matmul(v1, w)
+            v3 = add(v2, g[t-1])
+            h[t] = v1
+            g[t] = v3
+        return g[T-1]
+
+    After:
+
+        for t in 0..T, h from h:
+            v1 = add(x[t], h[t-1])
+            h[t] = v1
+            v2[t] = v1
+        for t in 0..T, g from g:
+            v3 = matmul(v2[t], w)
+            v4 = add(v3, g[t-1])
+            g[t] = v4
+        return g[T-1]
     """
 
     name = "rnn-split-scans"

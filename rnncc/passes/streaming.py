@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Reshape, Transpose
@@ -19,8 +19,8 @@ from rnncc.ir.ops.source import Iota, Param
 from rnncc.ir.order import post_order
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.passes.causality import TIME, NotCausal, Phase, phases_of, time_axis
-from rnncc.passes.default_starts import default_start
+from rnncc.passes.causality import TIME, Availability, NotCausal, availability_of, time_axis
+from rnncc.passes.default_initial_state import default_initial_state
 
 __all__ = ["Kept", "NotCausal", "Streamed", "split_stream"]
 
@@ -84,8 +84,11 @@ class _Split:
     """
 
     def __init__(self, program: Program) -> None:
-        self.program, self.phases = program, phases_of(program.net)
-        self.init, self.step = Build.net(f"{program.name}_init"), Build.net(f"{program.name}_step")
+        self.program, self.available = program, availability_of(program.net)
+        self.init, self.step = (
+            Builder.net(f"{program.name}_init"),
+            Builder.net(f"{program.name}_step"),
+        )
         self.once: Values = {}
         self.often: Values = {}
         self.given = set(program.net.inputs.values())
@@ -95,11 +98,11 @@ class _Split:
         self.defaults: dict[str, int | None] = {}
         self._position: SSAValue | None = None
         for name, value in program.net.inputs.items():
-            timed = self.phases[value] == Phase.SEQUENCE
+            timed = self.available[value] == Availability.SEQUENCE
             build, known = (self.step, self.often) if timed else (self.init, self.once)
             known[value] = build.input(name, dims_of(value), dtype_of(value))
             if not timed:
-                self.defaults[name] = default_start(value)
+                self.defaults[name] = default_initial_state(value)
 
     def visit(self, op: Operation) -> None:
         """Put an op where it belongs."""
@@ -108,7 +111,7 @@ class _Split:
         unknown = isinstance(op, Param) and op.param_name.data not in self.program.arrays
         if unknown or self.given.intersection(op.operands):
             self.given.update(op.results)
-        if all(self.phases[result] == Phase.FIXED for result in op.results):
+        if all(self.available[result] == Availability.FIXED for result in op.results):
             self.init.block.add_op(op.clone(self.once))
             if isinstance(op, Param) and unknown:
                 self.defaults[op.param_name.data] = None
@@ -201,7 +204,7 @@ class _Split:
     def _count_on(self, op: Iota) -> SSAValue:
         """Numbers of steps that go on from those of the steps before."""
         b, dims = self.step, dims_of(op.y)
-        b.loc = Build.before(op).loc
+        b.loc = Builder.before(op).loc
         start = self._steps_so_far()
         rows = dims[op.axis.data].divide(Dim.of(TIME))
         assert rows is not None

@@ -15,8 +15,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import For, Gate, Limit
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel
-from rnncc.ir.ops.base import get_dim
-from rnncc.ir.ops.costs import COSTLY
+from rnncc.ir.ops.base import Cost, cost_of, get_dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.planning.uses import data_accesses
 
@@ -105,7 +104,7 @@ def _work(op: Operation, sizes: Sizes, lanes: int) -> Dim | None:
     if isinstance(op, Contract):
         vectors = product(op.sizes) * MULTIPLY_ADD
     elif isinstance(op, Kernel):
-        each = sum(isinstance(inner, COSTLY) for inner in op.body.block.ops) * FUNCTION
+        each = sum(cost_of(inner) > Cost.ARITHMETIC for inner in op.body.block.ops) * FUNCTION
         if isinstance(op, Gemm):
             each += op.slots.data * op.depth.data * MULTIPLY_ADD
         vectors = product(op.dims) * each

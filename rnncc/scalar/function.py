@@ -23,8 +23,8 @@ Numbers = Callable[..., Any]
 class Scalar:
     """A function of one or several numbers that is applied element by element.
 
-    Call it with a `Build` and values, as an activation of `rnncc.cells` is called. `scalar(array)`
-    computes it by NumPy, in float64.
+    Call it with a `Builder` and values, as an activation of `rnncc.cells` is called.
+    `scalar(array)` computes it by NumPy, in float64.
 
     Attributes:
         function: what the user wrote; docs/elementwise.md says what it may use.

@@ -14,7 +14,7 @@ from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.training import Training
-from rnncc.passes.checkpoint import checkpoint
+from rnncc.passes.checkpointing.checkpoint import checkpoint
 from rnncc.passes.split_phases import Phases
 
 Chunks = tuple[int, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rnncc.passes.kept_states import keep_states
+from rnncc.passes.explicit_state import make_state_explicit
 from rnncc.passes.streaming import NotCausal, split_stream
 from rnncc.stages.compilation import Compilation
 
@@ -16,7 +16,7 @@ def cut(compilation: Compilation) -> None:
     c, program = compilation, compilation.programs["net"]
     state = c.options.state
     try:
-        c.streamed = keep_states(program, state) if state else split_stream(program)
+        c.streamed = make_state_explicit(program, state) if state else split_stream(program)
     except NotCausal as reason:
         c.refusal, c.programs = str(reason), {"run": program}
         return

@@ -10,11 +10,11 @@ from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import RULES, Options
-from rnncc.passes.choose_saved import choose_saved
 from rnncc.passes.differentiate import differentiate as add_gradients
 from rnncc.passes.pack_tape import pack_tape
+from rnncc.passes.rematerialise import rematerialise
 from rnncc.passes.split_phases import Phases, split_phases
-from rnncc.passes.turns import name_turns, number_turns
+from rnncc.passes.trip_counts import name_trip_counts, restore_trip_counts
 from rnncc.sizes import all_sizes
 from rnncc.stages import lowering
 from rnncc.stages.budget import fit
@@ -26,7 +26,7 @@ def prepare(compilation: Compilation) -> None:
     c, program = compilation, compilation.programs["net"]
     arrays = program.arrays
     c.initial = {name: arrays[name] for name in _float_params(program) if name in arrays}
-    c.trip_counts = name_turns(program)
+    c.trip_counts = name_trip_counts(program)
 
 
 def differentiate(compilation: Compilation) -> None:
@@ -51,7 +51,7 @@ def split(compilation: Compilation) -> None:
         CompileError: the options name a value to compute again that there is not.
     """
     program = compilation.programs["net"]
-    choice = choose_saved(program, _rule(program, compilation.options))
+    choice = rematerialise(program, _rule(program, compilation.options))
     compilation.set_phases(split_phases(program, choice))
 
 
@@ -89,7 +89,7 @@ def number_trip_counts(compilation: Compilation) -> None:
 
 def numbered(phases: Phases, trip_counts: Mapping[str, int]) -> Phases:
     """Both halves with trip counts as numbers; copies, where there are any."""
-    halves = (number_turns(half, trip_counts) for half in (phases.forward, phases.backward))
+    halves = (restore_trip_counts(half, trip_counts) for half in (phases.forward, phases.backward))
     forward, backward = halves
     return replace(phases, forward=forward, backward=backward)
 

@@ -21,7 +21,7 @@ from rnncc.frontends.torch.site import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import aten_graph, fake_mode
 from rnncc.frontends.torch.types import element_type
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.torch.autograd import apply
 from rnncc.torch.nets import TorchNet, check_tensor, is_wide
 
@@ -60,7 +60,7 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
         if isinstance(fake, torch.Tensor):
             check_tensor(fake)
     graph = aten_graph(module, fakes, fake_mode(fakes))
-    b, sizes = Build.net("graph"), Sizes()
+    b, sizes = Builder.net("graph"), Sizes()
 
     def value_of(number: int, fake: Any) -> Any:
         if not isinstance(fake, torch.Tensor):

@@ -13,7 +13,7 @@ import pytest
 import rnncc
 from rnncc.cells import ACTIVATIONS, GATE_ACTIVATIONS, graves_lstm
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.passes.differentiate import differentiate
@@ -54,7 +54,7 @@ KINKS = {"relu": 0.0, "hardsigmoid": 0.2, "rectifiedtanh": 0.0, "leakyrelu": 0.0
 
 
 def net_of(name: str) -> Program:
-    b = Build.net(name)
+    b = Builder.net(name)
     x = b.input("x", ["N"])
     return b.finish({"y": ACTIVATIONS[name](b, x)})
 
@@ -119,7 +119,7 @@ def test_own_functions() -> None:
     """A function of a build and a value stands for an activation without a name."""
     inputs = inputs_of(graves_lstm(3, 4))
 
-    def halved(b: Build, x: Any) -> Any:
+    def halved(b: Builder, x: Any) -> Any:
         return b.mul(
             b.add(b.tanh(b.mul(x, b.full_like(x, 0.5))), b.full_like(x, 1.0)), b.full_like(x, 0.5)
         )

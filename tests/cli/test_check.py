@@ -11,7 +11,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.cli import main
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.elementwise import Tanh
 from tests.golden import GOLDEN
 
@@ -66,7 +66,7 @@ def test_inputs_of_the_user(capsys: Capture) -> None:
 def test_a_wrong_gradient_is_found(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     right = Tanh.vjp
 
-    def wrong(self: Tanh, b: Build, dy: SSAValue) -> list[SSAValue | None]:
+    def wrong(self: Tanh, b: Builder, dy: SSAValue) -> list[SSAValue | None]:
         (dx,) = right(self, b, dy)
         assert dx is not None
         return [b.mul(dx, b.fill(1.001, []))]

@@ -7,19 +7,19 @@ from collections.abc import Callable
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
 
 Values = list[SSAValue]
-Step = Callable[[Build, Values, Values, SSAValue], Values]
+Step = Callable[[Builder, Values, Values, SSAValue], Values]
 """Over the parameters, the states, and a row of inputs' products; h comes first."""
 
 
 def cell(kind: str, units: int, width: int) -> Program:
     """A cell over a sequence x of `width`, from states h (and c); outputs all of h and the last."""
     gates = 3 if kind == "gru" else 4
-    b = Build.net(kind)
+    b = Builder.net(kind)
     x = b.input("x", ["T", "N", width])
     states = [b.input(name, ["N", units]) for name in STATES[kind]]
     rng = np.random.default_rng(units * 101 + width)
@@ -31,7 +31,7 @@ def cell(kind: str, units: int, width: int) -> Program:
     w, *consts = params.values()
     inputs = b.matmul(x, w, transpose_b=True)
 
-    def body(inner: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(inner: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         new = STEPS[kind](inner, ks, carry, rows[0])
         return new, new[:1]
 
@@ -40,17 +40,17 @@ def cell(kind: str, units: int, width: int) -> Program:
     return b.finish({"h_all": h_all, **lasts}, arrays)
 
 
-def _split(b: Build, gates: SSAValue, count: int, units: int) -> Values:
+def _split(b: Builder, gates: SSAValue, count: int, units: int) -> Values:
     return [b.slice(gates, 1, i * units, units) for i in range(count)]
 
 
-def _lstm(b: Build, ks: Values, carry: Values, x: SSAValue) -> Values:
+def _lstm(b: Builder, ks: Values, carry: Values, x: SSAValue) -> Values:
     u, bias = ks
     gates = b.add(b.add(x, b.matmul(carry[0], u, transpose_b=True)), bias)
     return _unit(b, gates, carry)
 
 
-def _milstm(b: Build, ks: Values, carry: Values, x: SSAValue) -> Values:
+def _milstm(b: Builder, ks: Values, carry: Values, x: SSAValue) -> Values:
     u, bias, alpha, beta1, beta2 = ks
     uh = b.matmul(carry[0], u, transpose_b=True)
     both = b.mul(alpha, b.mul(x, uh))
@@ -58,14 +58,14 @@ def _milstm(b: Build, ks: Values, carry: Values, x: SSAValue) -> Values:
     return _unit(b, gates, carry)
 
 
-def _unit(b: Build, gates: SSAValue, carry: Values) -> Values:
+def _unit(b: Builder, gates: SSAValue, carry: Values) -> Values:
     h, c = carry
     i, f, o, g = _split(b, gates, 4, int(dims_of(h)[1]))
     c = b.add(b.mul(b.sigmoid(f), c), b.mul(b.sigmoid(i), b.tanh(g)))
     return [b.mul(b.sigmoid(o), b.tanh(c)), c]
 
 
-def _gru(b: Build, ks: Values, carry: Values, x: SSAValue) -> Values:
+def _gru(b: Builder, ks: Values, carry: Values, x: SSAValue) -> Values:
     """The reset gate before the product, so that a step has two."""
     (u, bias), (h,) = ks, carry
     units = int(dims_of(h)[1])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
 from tests.codegen.cells import STATES, STEPS, Values
@@ -23,7 +23,7 @@ def masked(kind: str, form: str, units: int, width: int) -> Program:
     the first; both_ways: two cells, one over reversed segments; stacked: two layers;
     batch_first: x [N, T, width].
     """
-    b, arrays = Build.net(f"{kind}_{form}"), dict[str, np.ndarray]()
+    b, arrays = Builder.net(f"{kind}_{form}"), dict[str, np.ndarray]()
     axes = ["N", "T"] if form == "batch_first" else ["T", "N"]
     x = b.input("x", [*axes, width])
     x = b.transpose(x, [1, 0, 2]) if form == "batch_first" else x
@@ -42,7 +42,7 @@ def masked(kind: str, form: str, units: int, width: int) -> Program:
 
 class _Layers:
     def __init__(
-        self, b: Build, arrays: dict[str, np.ndarray], kind: str, form: str, mask: SSAValue
+        self, b: Builder, arrays: dict[str, np.ndarray], kind: str, form: str, mask: SSAValue
     ) -> None:
         self.b, self.arrays, self.kind, self.form, self.mask = b, arrays, kind, form, mask
 
@@ -54,7 +54,7 @@ class _Layers:
         xs = [b.matmul(x, w, transpose_b=True)]
         xs.append(self.mask if self.form == "flags" else b.iota(["T"], 0))
 
-        def body(inner: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        def body(inner: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
             *ks, ends = ks
             new = STEPS[kind](inner, ks, carry, rows[0])
             new = [
@@ -66,7 +66,7 @@ class _Layers:
         return y, {f"{prefix}.{n}_last": v for n, v in zip(names, finals, strict=True)}
 
     def _chosen(
-        self, b: Build, new: SSAValue, old: SSAValue, t: SSAValue, lengths: SSAValue
+        self, b: Builder, new: SSAValue, old: SSAValue, t: SSAValue, lengths: SSAValue
     ) -> SSAValue:
         rows, dims = dims_of(old)[0], dims_of(old)
         if self.form == "flags":

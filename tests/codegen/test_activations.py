@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import rnncc
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn import activations as act
 from rnncc.nn import angles
 from rnncc.passes.differentiate import differentiate
@@ -83,7 +83,7 @@ def floats() -> Array:
 @cache
 def evaluated(name: str) -> tuple[Array, Array]:
     """Values and slopes by compiled code."""
-    b = Build.net(name.replace("_", ""))
+    b = Builder.net(name.replace("_", ""))
     net = b.finish({"y": CASES[name][0](b, b.input("x", ["N"]))})
     both, x = differentiate(net, ["y"], ["x"]), floats()
     got = rnncc.compile(both).run({"x": x, "grad:y": np.ones_like(x)})
@@ -118,7 +118,7 @@ def test_slopes(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["softplus", "log_sigmoid", "elu", "selu", "sinh", "asinh"])
 def test_signs_of_zero_and_nan(name: str) -> None:
-    b = Build.net("m")
+    b = Builder.net("m")
     net = b.finish({"y": CASES[name][0](b, b.input("x", ["N"]))})
     x = np.array([0.0, -0.0, np.nan, 1.0], np.float32)
     y = rnncc.compile(net).run({"x": x})["y"]
@@ -128,7 +128,7 @@ def test_signs_of_zero_and_nan(name: str) -> None:
 
 
 def test_gelu_by_tanh_loses_nothing_below_zero() -> None:
-    b = Build.net("m")
+    b = Builder.net("m")
     net = b.finish({"y": act.gelu(b, b.input("x", ["N"]), by_tanh=True)})
     x = np.linspace(-8, 8, 4001, dtype=np.float32)
     wide = x.astype(np.longdouble)

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from llvmlite import ir
 
-from rnncc.codegen.llvm.builder import Builder
+from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.emit import FLOAT, I64
 
 
-def begun() -> tuple[Builder, Any]:
+def begun() -> tuple[FoldingBuilder, Any]:
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(I64, [I64]), "f")
-    return Builder(function.append_basic_block()), function.args[0]
+    return FoldingBuilder(function.append_basic_block()), function.args[0]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def begun() -> tuple[Builder, Any]:
         lambda b, x: b.sdiv(x, I64(1)),
     ],
 )
-def test_neutral_constants(same: Callable[[Builder, Any], Any]) -> None:
+def test_neutral_constants(same: Callable[[FoldingBuilder, Any], Any]) -> None:
     b, x = begun()
     assert same(b, x) is x
     assert not b.block.instructions
@@ -45,7 +45,7 @@ def test_neutral_constants(same: Callable[[Builder, Any], Any]) -> None:
         (lambda b, x: b.mul(I64(0), x), 0),
     ],
 )
-def test_constants(made: Callable[[Builder, Any], Any], value: int) -> None:
+def test_constants(made: Callable[[FoldingBuilder, Any], Any], value: int) -> None:
     b, x = begun()
     result = made(b, x)
     assert isinstance(result, ir.Constant)
@@ -65,6 +65,6 @@ def test_constants(made: Callable[[Builder, Any], Any], value: int) -> None:
         lambda b, x: b.add(*(ir.Constant(ir.VectorType(I64, 2), [0, 0]) for _ in "ab")),
     ],
 )
-def test_all_else_is_written(written: Callable[[Builder, Any], Any]) -> None:
+def test_all_else_is_written(written: Callable[[FoldingBuilder, Any], Any]) -> None:
     b, x = begun()
     assert isinstance(written(b, x), ir.Instruction)

@@ -7,7 +7,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.gates import repeat, when
 from rnncc.ir.interpreter import LimitError, run
 from rnncc.ir.program import Program
@@ -37,10 +37,10 @@ def drawn(*shape: int) -> np.ndarray:
 
 def test_a_matrix_for_each_step() -> None:
     """It is packed in the loop, not before."""
-    b = Build.net("rows")
+    b = Builder.net("rows")
     h, w = b.input("h", ["N", 4]), b.input("w", ["T", 4, 4])
 
-    def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(inner: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         return [inner.tanh(inner.matmul(carry[0], rows[0]))], []
 
     (y,), _ = b.scan([], [h], [w], body)
@@ -51,13 +51,13 @@ def test_a_matrix_for_each_step() -> None:
 @pytest.mark.parametrize("second", [False, True])
 def test_conditionals_in_each_other(first: bool, second: bool) -> None:
     """What no branch touches is handed on where it is; the output is one of four places."""
-    b = Build.net("nested")
+    b = Builder.net("nested")
     x, p, q = b.input("x", ["N", 4]), b.input("p", [], "i1"), b.input("q", [], "i1")
 
-    def inner_branch(inner: Build, consts: Values, carry: Values) -> Values:
+    def inner_branch(inner: Builder, consts: Values, carry: Values) -> Values:
         return [inner.mul(carry[0], carry[0]), carry[1]]
 
-    def branch(inner: Build, consts: Values, carry: Values) -> Values:
+    def branch(inner: Builder, consts: Values, carry: Values) -> Values:
         started = [inner.exp(carry[0]), carry[0]]
         return when(inner, consts[0], [], started, inner_branch)
 
@@ -67,13 +67,13 @@ def test_conditionals_in_each_other(first: bool, second: bool) -> None:
 
 
 def test_a_conditional_in_a_loop_over_time() -> None:
-    b = Build.net("skips")
+    b = Builder.net("skips")
     x, h, skip = b.input("x", ["T", "N", 4]), b.input("h", ["N", 4]), b.input("skip", ["T"], "i1")
 
-    def step(inner: Build, consts: Values, carry: Values) -> Values:
+    def step(inner: Builder, consts: Values, carry: Values) -> Values:
         return [inner.tanh(inner.add(carry[0], consts[0]))]
 
-    def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(inner: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         new = when(inner, inner.logical_not(rows[1]), [rows[0]], carry, step)
         return new, new
 
@@ -85,14 +85,14 @@ def test_a_conditional_in_a_loop_over_time() -> None:
 @pytest.mark.parametrize("turns", [0, 1, 5, 6])
 def test_loops_end_at_their_limit(turns: int) -> None:
     """Five turns are allowed; the error comes from within a loop over time."""
-    b = Build.net("limit")
+    b = Builder.net("limit")
     x, k = b.input("x", ["T", 4]), b.input("k", [], "i64")
 
-    def turn(inner: Build, consts: Values, carry: Values) -> Values:
+    def turn(inner: Builder, consts: Values, carry: Values) -> Values:
         count = inner.add(carry[1], inner.full_like(carry[1], 1))
         return [inner.compare("lt", count, consts[0]), count, inner.tanh(carry[2])]
 
-    def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(inner: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         zero = inner.full_like(consts[0], 0)
         start = [inner.compare("lt", zero, consts[0]), zero, rows[0]]
         return [], [repeat(inner, [consts[0]], start, turn, 5)[2]]

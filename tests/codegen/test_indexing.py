@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.driver import in_memory
 from rnncc.ir import kern_interpreter
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
@@ -25,7 +25,7 @@ from tests.compiling import optimise, text_of
 from tests.golden import Arrays
 
 T, N = Dim.of("T"), Dim.of("N")
-Make = Callable[[Build, SSAValue], SSAValue]
+Make = Callable[[Builder, SSAValue], SSAValue]
 SIZES = {"T": 7, "N": 3}
 
 
@@ -43,7 +43,7 @@ def check(program: Program, inputs: Arrays) -> None:
 
 
 def of_x(dims: list[Any], make: Make, dtype: str = "f32") -> Program:
-    b = Build.net("made")
+    b = Builder.net("made")
     return b.finish({"y": make(b, b.input("x", dims, dtype))})
 
 
@@ -76,7 +76,7 @@ def test_windows(name: str) -> None:
 
 
 def table(axis: int, index: list[Any], dtype: str = "i64", of_sums: bool = False) -> Program:
-    b = Build.net("table")
+    b = Builder.net("table")
     x, i = b.input("x", [4, 5, 37]), b.input("i", index, dtype)
     x = b.add(x, x) if of_sums else x
     return b.finish({"y": b.gather(x, i, axis)})
@@ -104,7 +104,7 @@ def test_scatter(axis: int, index: list[Any], dtype: str) -> None:
     dims: list[Any] = [4, 5, 37]
     rng = np.random.default_rng(1)
     for start in (0.0, None):
-        b = Build.net("sums")
+        b = Builder.net("sums")
         z, i = b.input("z", dims), b.input("i", index, dtype)
         x = b.input("x", [*dims[:axis], *index, *dims[axis + 1 :]])
         init = b.sin(z) if start is None else b.full_like(z, start)
@@ -118,7 +118,7 @@ def test_scatter(axis: int, index: list[Any], dtype: str) -> None:
 
 @pytest.mark.parametrize("bad", [-1, 4, 2**40])
 def test_nothing_is_added_to_a_row_that_is_not_there(bad: int) -> None:
-    b = Build.net("sums")
+    b = Builder.net("sums")
     x, i = b.input("x", [N, 5]), b.input("i", [N], "i64")
     program = b.finish({"y": b.scatter(b.fill(0.0, [4, 5]), x, i, 0)})
     model = in_memory.compile_in_memory(program, None, Options.of(program, {}))
@@ -143,11 +143,11 @@ def test_a_row_that_is_not_there_ends_the_call(bad: int) -> None:
 def test_rows_by_number_leave_a_loop() -> None:
     """An embedding within a loop becomes one product for all steps."""
 
-    def body(b: Build, ks: Any, carry: Any, rows: Any) -> Any:
+    def body(b: Builder, ks: Any, carry: Any, rows: Any) -> Any:
         found = b.gather(ks[0], rows[0], 0)
         return [b.tanh(b.add(carry[0], b.matmul(found, ks[1])))], [carry[0]]
 
-    b = Build.net("embedding")
+    b = Builder.net("embedding")
     consts = [b.param("e", [6, 5]), b.param("w", [5, 5])]
     x = b.input("x", [T, N], "i64")
     finals, ys = b.scan(consts, [b.input("h", [N, 5])], [x], body)
@@ -172,7 +172,7 @@ def test_rows_by_number_leave_a_loop() -> None:
 def test_gradient_of_rows_that_a_loop_chooses() -> None:
     """Each step reads the row that the step before chose: its gradient is added in place."""
 
-    def body(b: Build, ks: Any, carry: Any, rows: Any) -> Any:
+    def body(b: Builder, ks: Any, carry: Any, rows: Any) -> Any:
         h = b.tanh(b.add(b.gather(ks[0], carry[1], 0), b.add(carry[0], rows[0])))
         total = b.reduce("sum", h, [1])
         chosen = b.add(b.cast(b.compare("lt", b.full_like(total, 0.0), total), "i64"), carry[1])
@@ -180,7 +180,7 @@ def test_gradient_of_rows_that_a_loop_chooses() -> None:
             h
         ]
 
-    b = Build.net("decoder")
+    b = Builder.net("decoder")
     consts = [b.param("e", [6, 5])]
     inits = [b.input("h", [N, 5]), b.input("i", [N], "i64")]
     _, ys = b.scan(consts, inits, [b.input("x", [T, N, 5])], body)
@@ -215,8 +215,8 @@ def test_gradient_of_rows_that_a_loop_chooses() -> None:
 
 
 ELEMENTWISE: dict[str, Make] = {
-    "sin": Build.sin,
-    "cos": Build.cos,
+    "sin": Builder.sin,
+    "cos": Builder.cos,
     **{
         kind: (lambda b, x, kind=kind: b.round(kind, x))
         for kind in ("floor", "ceil", "even", "trunc")
@@ -233,7 +233,7 @@ def test_elementwise(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["i32", "i64"])
 def test_division_of_whole_numbers(dtype: str) -> None:
-    b = Build.net("divided")
+    b = Builder.net("divided")
     x, z = (b.input(name, [19], dtype) for name in ("x", "z"))
     numpy = {"i32": np.int32, "i64": np.int64}[dtype]
     edge = np.iinfo(numpy)

@@ -6,7 +6,7 @@ import numpy as np
 from rnncc_runtime import Model
 
 from rnncc.driver import compiling
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.options import Options
 
@@ -21,14 +21,14 @@ def compiled(program: Program) -> Model:
 
 
 def test_an_output_may_be_an_input_under_its_own_name() -> None:
-    b = Build.net("identity")
+    b = Builder.net("identity")
     x = b.input("x", ("N", 4))
     result = compiled(b.finish({"x": x})).run({"x": X})
     np.testing.assert_array_equal(result["x"], X)
 
 
 def test_one_value_under_several_names() -> None:
-    b = Build.net("twins")
+    b = Builder.net("twins")
     y = b.tanh(b.input("x", ("N", 4)))
     result = compiled(b.finish({"y": y, "also": y, "flat": b.reshape(y, ("N", 1, 4))})).run(
         {"x": X}
@@ -39,7 +39,7 @@ def test_one_value_under_several_names() -> None:
 
 
 def test_an_output_may_be_a_parameter_or_a_constant() -> None:
-    b = Build.net("constants")
+    b = Builder.net("constants")
     b.input("x", ("N", 4))
     outputs = {"w": b.param("w", (2, 3)), "c": b.constant(X[0]), "f": b.fill(7, (2,))}
     w = np.ones((2, 3), np.float32)
@@ -50,7 +50,7 @@ def test_an_output_may_be_a_parameter_or_a_constant() -> None:
 
 
 def test_an_optional_input_takes_the_callers_value_or_its_own() -> None:
-    b = Build.net("optional")
+    b = Builder.net("optional")
     x, bias = b.input("x", ("N", 4)), b.input("bias", (4,))
     model = compiled(b.finish({"y": b.add(x, bias)}, {"bias": np.full(4, 2, np.float32)}))
     assert model.inputs["bias"].optional
@@ -61,7 +61,7 @@ def test_an_optional_input_takes_the_callers_value_or_its_own() -> None:
 
 def test_weights_may_be_inputs() -> None:
     """Without an init net they are packed at each call."""
-    b = Build.net("weights")
+    b = Builder.net("weights")
     x, w = b.input("x", ("N", 4)), b.param("w", (5, 4))
     model = compiled(b.finish({"y": b.matmul(x, w, transpose_b=True)}))
     assert list(model.inputs) == ["x", "w"]
@@ -71,7 +71,7 @@ def test_weights_may_be_inputs() -> None:
 
 def test_two_products_of_one_shape_are_both_outputs() -> None:
     """Only one can be the product of the kernel that they would share."""
-    b = Build.net("products")
+    b = Builder.net("products")
     x, w = b.input("x", ("N", 4)), b.param("w", (4, 4))
     y, z = b.matmul(x, w, transpose_b=True), b.matmul(b.mul(x, x), w)
     array = np.arange(16, dtype=np.float32).reshape(4, 4)

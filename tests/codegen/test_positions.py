@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.kernels import Gemm, Index
 from rnncc.ir.program import Program
@@ -21,7 +21,7 @@ UNITS = 70
 
 def placed(axis: int) -> Program:
     """y = x·w + the index along an axis."""
-    b = Build.net("placed")
+    b = Builder.net("placed")
     x, w = b.input("x", ["T", "N", 5]), b.param("w", [5, UNITS])
     index = b.cast(b.iota(["T", "N", UNITS], axis), "f32")
     array = np.random.default_rng(axis).standard_normal((5, UNITS)).astype(np.float32)

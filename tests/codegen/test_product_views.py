@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir import kern_interpreter
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from tests.codegen.compiled import Bare
@@ -20,13 +20,13 @@ from tests.codegen.random_programs import as_it_is
 T = Dim.of("T")
 
 
-def swapped(b: Build, x: SSAValue) -> SSAValue:
+def swapped(b: Builder, x: SSAValue) -> SSAValue:
     """[T, 1, 4] with its columns 0, 2, 1, 3."""
     pairs = b.transpose(b.reshape(x, (T, 1, 2, 2)), [0, 1, 3, 2])
     return b.reshape(pairs, (T, 1, 4))
 
 
-MAKES: dict[str, Callable[[Build, SSAValue], SSAValue]] = {
+MAKES: dict[str, Callable[[Builder, SSAValue], SSAValue]] = {
     "the product": swapped,
     "a function of it": lambda b, x: swapped(b, b.mul(x, x)),
     "beside the product": lambda b, x: b.add(x, swapped(b, x)),
@@ -36,7 +36,7 @@ MAKES: dict[str, Callable[[Build, SSAValue], SSAValue]] = {
 
 @pytest.mark.parametrize("name", MAKES)
 def test_rearranged(name: str) -> None:
-    b = Build.net("made")
+    b = Builder.net("made")
     x, w = b.input("x", (T, 1, 4)), b.input("w", (4, 4))
     program = b.finish({"y": MAKES[name](b, b.matmul(x, w))})
     rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def test_rearranged(name: str) -> None:
 @pytest.mark.parametrize("width", [1, 3])
 def test_a_column_for_many_units(rows: int, width: int) -> None:
     """A product of one column, repeated along the units of what it is added to."""
-    b = Build.net("made")
+    b = Builder.net("made")
     x, z, w = b.input("x", (rows, 8)), b.input("z", (rows, width)), b.input("w", (8, 1))
     column = b.reshape(b.matmul(x, w), (rows,))
     program = b.finish({"y": b.add(z, b.broadcast(column, (rows, width), [0]))})

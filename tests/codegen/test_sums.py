@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.reduce import ROWS
 from rnncc.ir import kern_interpreter, kernels
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.kern import For
@@ -26,12 +26,12 @@ from tests.golden import Arrays
 
 T, N = Dim.of("T"), Dim.of("N")
 SIZES = [(0, 3), (1, 1), (5, 3), (2, ROWS), (3, 11)]
-Make = Callable[[Build, SSAValue, SSAValue, SSAValue], SSAValue]
+Make = Callable[[Builder, SSAValue, SSAValue, SSAValue], SSAValue]
 
 
 def total(dims: list[Any], make: Make) -> Program:
     """Over x and z, rows of the shape `dims`, from init."""
-    b = Build.net("total")
+    b = Builder.net("total")
     x, z = (b.input(name, [T * N, *dims]) for name in ("x", "z"))
     return b.finish({"y": make(b, b.input("init", dims), x, z)})
 
@@ -99,13 +99,13 @@ def test_bits_do_not_depend_on_how_rows_are_cut(name: str, dims: list[int]) -> N
 def gathering(extra: bool) -> Program:
     """A loop whose steps add to matrices and to a vector; `extra`: one is read before it is."""
 
-    def body(b: Build, ks: Any, carry: Any, rows: Any) -> Any:
+    def body(b: Builder, ks: Any, carry: Any, rows: Any) -> Any:
         w, v = carry
         both = b.contract(b.contract(w, rows[0], rows[1]), rows[1], rows[0], reverse=True)
         new = b.sum_rows(v, b.mul(rows[0], rows[1]))
         return [both, new], [b.tanh(w)] if extra else []
 
-    b = Build.net("gathering")
+    b = Builder.net("gathering")
     xs = [b.input(name, ["T", "N", 5]) for name in ("x", "z")]
     inits = [b.input("w", [5, 5]), b.input("v", [5])]
     finals, ys = b.scan([], inits, xs, body)
@@ -128,7 +128,7 @@ def test_a_carry_that_only_adds_is_kept_once(extra: bool) -> None:
 
 def test_gate_gradients_side_by_side_are_read_where_they_are() -> None:
     """Slices and shifted sequences are no copies: each product is one kernel."""
-    b = Build.net("columns")
+    b = Builder.net("columns")
     x, h = b.input("x", ["T", "N", 8]), b.input("h", ["N", 3])
     part = b.slice(x, 2, 2, 3)
     rows = [b.reshape(v, [T * N, 3]) for v in (part, b.shift(part, h), b.shift(part, h, True))]

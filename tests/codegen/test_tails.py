@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.options import Options
@@ -40,7 +40,7 @@ class Compiled:
 
 def layer(units: int) -> Program:
     """y = tanh(x·w), z = 3y + 1, of rows of so many units."""
-    b = Build.net("layer")
+    b = Builder.net("layer")
     x, w = b.input("x", ["T", "N", 5]), b.param("w", [5, units])
     y = b.tanh(b.matmul(x, w))
     given = b.input("given", ["T", "N", units])
@@ -65,7 +65,7 @@ def test_rows_of_any_width(units: int, end: bool) -> None:
 
 def softmax() -> Program:
     """Over the first axis, and the places of its elements."""
-    b = Build.net("softmax")
+    b = Builder.net("softmax")
     x = b.input("x", ["T", "N"])
     y = b.exp(b.sub(x, b.broadcast(b.reduce("max", x, [0]), ["T", "N"], [1])))
     place = b.add(b.iota(["T", "N"], 0), b.iota(["T", "N"], 1))

@@ -16,7 +16,7 @@ from rnncc import arrays, cells, pipeline
 from rnncc.cli import main
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.options import Options
 from rnncc.sources import Content
@@ -79,10 +79,10 @@ def test_stock_xdsl_opt_reads_golden_nets(train: bool, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not INSTALLED, reason="rnncc is not installed: run pip install -e .")
 def test_xdsl_opt_runs_passes_on_a_dump(tmp_path: Path) -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x, w, h0 = b.input("x", ["T", "N", 3]), b.param("w", [3, 4]), b.input("h0", ["N", 4])
 
-    def body(inner: Build, consts: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
+    def body(inner: Builder, consts: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
         h = inner.tanh(inner.add(inner.matmul(rows[0], consts[0]), carry[0]))
         return [h], [h]
 
@@ -93,7 +93,7 @@ def test_xdsl_opt_runs_passes_on_a_dump(tmp_path: Path) -> None:
         "rnn-simplify",
         "rnn-split-scans",
         "rnn-merge-matmuls",
-        "rnn-regroup-sums",
+        "rnn-reassociate-sums",
         "rnn-hoist",
     ]
     command = [XDSL_OPT, "-p", ",".join(names), dump]

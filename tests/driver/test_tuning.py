@@ -18,7 +18,7 @@ from rnncc.cli import cli
 from rnncc.driver import compiling, tuning
 from rnncc.driver.timing import Times
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.options import Options
 
@@ -118,7 +118,7 @@ def test_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def indexed() -> Program:
-    b = Build.net("rows")
+    b = Builder.net("rows")
     table, index = b.input("table", [3, 300]), b.input("index", ["T"], "i32")
     w = b.param("w", (300, 300))
     arrays = {"w": np.zeros((300, 300), np.float32)}

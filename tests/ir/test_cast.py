@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import rnncc
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 
 X = np.array(
@@ -17,7 +17,7 @@ X = np.array(
 
 @pytest.mark.parametrize("dtype", ["i32", "i64"])
 def test_the_interpreter_and_the_code_saturate(dtype: str) -> None:
-    b = Build.net("cast")
+    b = Builder.net("cast")
     program = b.finish({"y": b.cast(b.input("x", [len(X)]), dtype)}, {})
     limits = np.iinfo({"i32": np.int32, "i64": np.int64}[dtype])
     inside = {3: 2147483520, 5: -2147483648, 8: -1, 9: 1}

@@ -10,7 +10,7 @@ from xdsl.ir import Block
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.chunks import Chunks
@@ -27,7 +27,7 @@ def running_sums(chunk: int, reverse: bool) -> Program:
     run_of, row = tensor([Dim.of("E"), N], "f32"), tensor([N], "f32")
     inner = Block(arg_types=[row, row, run_of])
     scale, total, segment = inner.args
-    b = Build(inner)
+    b = Builder(inner)
     after = b.sum_rows(total, segment, reverse=reverse)
     scaled = b.mul(segment, b.broadcast(scale, ["E", "N"], [1]))
     inner.add_op(Yield([after, scaled, total]))
@@ -36,7 +36,7 @@ def running_sums(chunk: int, reverse: bool) -> Program:
     first = Chunks(([scale], [start], [x], []), inner, T, chunk, "E", reverse, marked=1)
     inner = Block(arg_types=[row, row])
     least, mark = inner.args
-    inner.add_op(Yield([Build(inner).maximum(least, mark), mark]))
+    inner.add_op(Yield([Builder(inner).maximum(least, mark), mark]))
     second = Chunks(([], [start], [], list(first.marked)), inner, T, chunk, "E", marked=1)
     outer.add_ops([first, second, Yield([*first.results, *second.results])])
     names = ["final", "scaled", "marks", "largest", "again"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from xdsl.dialects.builtin import StringAttr
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kern_interpreter import run
@@ -187,7 +187,7 @@ def test_index_and_size_in_a_region() -> None:
     k = Kern()
     y = k.buffer("y", "output", T * N, "i32")
 
-    def point(b: Build) -> list:
+    def point(b: Builder) -> list:
         index = Index(0, "i32")
         b.block.add_op(index)
         return [b.mul(index.y, b.size(N * 2, "i32"))]

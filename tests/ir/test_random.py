@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.random import philox
 from rnncc.ir.program import Program
@@ -35,11 +35,11 @@ def test_philox(counter: tuple[int, int], key: int, words: tuple[int, int]) -> N
 
 def numbers(stream: int = 0) -> Program:
     """Numbers in bulk, where the width is no multiple of a vector, and in each step of a loop."""
-    b = Build.net("numbers")
+    b = Builder.net("numbers")
     seed, x = b.input("seed", [], "i32"), b.input("x", ["T", 3])
     bulk = b.uniform(seed, b.iota([1000], 0), stream)
 
-    def body(i: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         index = i.add(i.mul(rows[1], i.fill(3, [], "i32")), i.iota([3], 0))
         return [], [i.uniform(consts[0], index, stream)]
 
@@ -63,7 +63,7 @@ def test_code_and_numpy_give_the_same_bits(seed: int, cpu: str | None) -> None:
 
 def test_streams_and_seeds_are_uniform_and_independent() -> None:
     def draw(seed: int, stream: int) -> np.ndarray:
-        b = Build.net("draw")
+        b = Builder.net("draw")
         y = b.uniform(b.fill(seed, [], "i32"), b.iota([20000], 0), stream)
         return run(b.finish({"y": y}), {})["y"].astype(np.float64)
 
@@ -78,6 +78,6 @@ def test_streams_and_seeds_are_uniform_and_independent() -> None:
 
 
 def test_seeds_are_i32() -> None:
-    b = Build.net("wrong")
+    b = Builder.net("wrong")
     with pytest.raises(CompileError, match="seed is i64, expected i32"):
-        b.uniform(b.fill(0, [], "i64"), b.iota([3], 0))
+        b.uniform(b.fill(0, [], "i64"), b.iota([3], 0), 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.universe import UNIVERSE
 
 INSTALLED = any(e.name == "rnncc" for e in entry_points(group="xdsl.universe"))
@@ -27,7 +27,7 @@ def test_dialects_load():
 
 @pytest.mark.skipif(not INSTALLED, reason="rnncc is not installed: run pip install -e .")
 def test_xdsl_opt_runs_a_pass(tmp_path: Path):
-    b = Build.net("small")
+    b = Builder.net("small")
     x = b.input("x", ["T", "N", 3])
     program = b.finish({"y": b.reshape(b.reshape(x, ["N", "T", 3]), ["T", "N", 3])})
     file = tmp_path / "small.mlir"

@@ -10,7 +10,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 import rnncc
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.nn import arithmetic, indexing, normalisation, pooling, reduction
@@ -20,7 +20,7 @@ from tests.passes.gradients import check_gradients
 from tests.strategies import make_inputs
 
 Array = np.ndarray[Any, Any]
-Formula = Callable[[Build, SSAValue], SSAValue]
+Formula = Callable[[Builder, SSAValue], SSAValue]
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((2, 3, 4))
 IMAGE = RNG.standard_normal((2, 4, 5, 6))
@@ -28,13 +28,13 @@ IMAGE = RNG.standard_normal((2, 4, 5, 6))
 
 def values(formula: Formula, x: Array) -> Array:
     """In float64."""
-    b = Build.net("m")
+    b = Builder.net("m")
     return run(b.finish({"y": formula(b, b.input("x", x.shape))}), {"x": x}, np.float64)["y"]
 
 
 def slopes(formula: Formula, x: Array) -> Array:
     """By compiled code, in float32: of the sum of all results."""
-    b = Build.net("m")
+    b = Builder.net("m")
     y = formula(b, b.input("x", x.shape))
     net = b.finish({"y": y})
     inputs = {"x": x.astype(np.float32)}
@@ -42,11 +42,11 @@ def slopes(formula: Formula, x: Array) -> Array:
     return rnncc.compile(differentiate(net, ["y"], ["x"])).run({**inputs, "grad:y": ones})["grad:x"]
 
 
-def channel(b: Build, numbers: Sequence[float]) -> SSAValue:
+def channel(b: Builder, numbers: Sequence[float]) -> SSAValue:
     return b.constant(np.array(numbers, np.float32))
 
 
-def batch_norm(b: Build, x: SSAValue) -> SSAValue:
+def batch_norm(b: Builder, x: SSAValue) -> SSAValue:
     average, variance, scale, bias = (channel(b, [n, n, n]) for n in (0.5, 2.0, 3.0, -1.0))
     return normalisation.batch_norm(b, x, average, variance, scale, bias, 1e-3)
 
@@ -108,13 +108,13 @@ SMOOTH: dict[str, tuple[Formula, Callable[[Array], Array]]] = {
 def test_values_and_gradients(name: str) -> None:
     formula, numpy = SMOOTH[name]
     np.testing.assert_allclose(values(formula, X), numpy(X), 1e-6, 1e-9)
-    b = Build.net("m")
+    b = Builder.net("m")
     check_gradients(b.finish({"y": formula(b, b.input("x", X.shape))}), {})
 
 
 def test_batch_norm_of_a_large_average_keeps_its_digits() -> None:
     """Folded into the bias, an average of 10⁵ deviations costs the last five digits."""
-    b = Build.net("m")
+    b = Builder.net("m")
     average, variance = channel(b, [1e4]), channel(b, [0.01])
     y = normalisation.batch_norm(b, b.input("x", [3, 1]), average, variance, None, None, 0.0)
     x = np.array([[1e4], [1e4 + 0.125], [1e4 - 0.25]], np.float32)
@@ -163,7 +163,7 @@ def test_remainders_have_the_sign_of_the_divisor(divisor: float) -> None:
 
 
 def test_gather_by_places() -> None:
-    b = Build.net("m")
+    b = Builder.net("m")
     x, index = b.input("x", [2, 3]), b.input("index", [2, 2], "i64")
     program = b.finish({"y": indexing.gather_elements(b, x, index, 1)})
     array, at = RNG.standard_normal((2, 3)), np.array([[2, 0], [1, 1]])
@@ -175,7 +175,7 @@ def test_gather_by_places() -> None:
 
 def test_a_transposed_convolution_is_the_gradient_of_a_convolution() -> None:
     windows = [Window(3, 2, 1, (1, 0)), Window(2, 1, 2, (0, 1))]
-    b = Build.net("m")
+    b = Builder.net("m")
     x, w = b.input("x", IMAGE.shape), b.input("w", [6, 2, 3, 2])
     y = convolution(b, x, w, None, windows, groups=2)
     program = b.finish({"y": y})
@@ -184,7 +184,7 @@ def test_a_transposed_convolution_is_the_gradient_of_a_convolution() -> None:
     both = differentiate(program, ["y"], ["x"])
     outside = RNG.standard_normal(run(program, arrays, np.float64)["y"].shape)
     want = run(both, {**arrays, "grad:y": outside}, np.float64, sizes)["grad:x"]
-    b = Build.net("t")
+    b = Builder.net("t")
     dy, w = b.input("dy", outside.shape), b.input("w", [6, 2, 3, 2])
     cut = [(Dim.of(5), 1), (Dim.of(6), 0)]
     net = b.finish({"x": transposed_convolution(b, dy, w, None, windows, cut, groups=2)})
@@ -203,7 +203,7 @@ POOLS: dict[str, Formula] = {
 
 @pytest.mark.parametrize("name", POOLS)
 def test_gradients_of_pools(name: str) -> None:
-    b = Build.net("m")
+    b = Builder.net("m")
     check_gradients(b.finish({"y": POOLS[name](b, b.input("x", IMAGE.shape))}), {})
 
 

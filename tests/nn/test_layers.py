@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.nn.activations import hard_sigmoid, soft_sign
 from rnncc.nn.cells import Elman, Gru, Lstm, Weights, reset_after_biases
@@ -19,7 +19,7 @@ from tests.strategies import make_inputs
 
 Array = np.ndarray[Any, Any]
 Arrays = dict[str, Array]
-Made = Callable[[Build, dict[str, SSAValue]], Cell]
+Made = Callable[[Builder, dict[str, SSAValue]], Cell]
 Step = Callable[[Arrays, Array, Sequence[Array]], list[Array]]
 IN, H, P = 3, 4, 2
 SIZES = {"T": 5, "N": 3}
@@ -73,7 +73,7 @@ def peepholes(p: dict[str, SSAValue]) -> dict[str, SSAValue]:
     return {letter: p[f"peep_{letter}"] for letter in "ifo"}
 
 
-def gru_after(b: Build, p: dict[str, SSAValue]) -> Cell:
+def gru_after(b: Builder, p: dict[str, SSAValue]) -> Cell:
     biases, late = reset_after_biases(b, p["b"], p["c"])
     return Gru(Weights(p["w"], p["u"], biases), "zrn", late=late)
 
@@ -149,7 +149,7 @@ def widths(name: str) -> list[int]:
 
 def one_layer(name: str, reverse: bool, ragged: bool) -> Any:
     shapes, _, make, _ = CASES[name]
-    b = Build.net("layer")
+    b = Builder.net("layer")
     x = b.input("x", ["T", "N", IN])
     starts = [b.input(f"s{k}", ["N", width]) for k, width in enumerate(widths(name))]
     lengths = b.input("lengths", ["N"], "i32") if ragged else None
@@ -185,7 +185,7 @@ def test_cells(name: str, ragged: bool) -> None:
 
 def test_stacks_and_layouts() -> None:
     """Two layers of two directions, batch first: each direction is a layer of its own."""
-    b = Build.net("stack")
+    b = Builder.net("stack")
     x = b.input("x", ["N", "T", IN])
     shapes = [(H, IN), (H, IN), (H, 2 * H), (H, 2 * H)]
     w = [b.input(f"w{k}", shape) for k, shape in enumerate(shapes)]
@@ -214,11 +214,11 @@ def test_stacks_and_layouts() -> None:
 
 
 def test_gates_of_any_function() -> None:
-    b = Build.net("gates")
+    b = Builder.net("gates")
     x, c = (b.input(name, ["N", H]) for name in ("x", "c"))
     p = {"w": b.input("w", (4 * H, H)), "u": b.input("u", (4 * H, H))}
     cell = Lstm(
-        weights(p), gate=lambda b, z: hard_sigmoid(b, z, 0.2, 0.5), act=soft_sign, out=Build.relu
+        weights(p), gate=lambda b, z: hard_sigmoid(b, z, 0.2, 0.5), act=soft_sign, out=Builder.relu
     )
     shared, rows = cell.prepare(b, x)
     h, new = cell.step(b, shared, rows, [b.full_like(x, 0.0), c])

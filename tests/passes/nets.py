@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 
@@ -15,7 +15,7 @@ Values = list[SSAValue]
 
 def lstm() -> Program:
     """The form that Caffe2 nets have: states of [1, N, H], FC, lengths, states kept past them."""
-    b = Build.net("lstm")
+    b = Builder.net("lstm")
     x, lengths = b.input("x", ["T", "N", D]), b.input("lengths", ["N"], "i32")
     h0, c0 = b.input("h0", [1, "N", H]), b.input("c0", [1, "N", H])
     w, bias = b.param("w", [4 * H, D]), b.param("bias", [4 * H])
@@ -24,7 +24,7 @@ def lstm() -> Program:
     bulk = b.reshape(b.add(b.matmul(flat, w, transpose_b=True), bias), ["T", "N", 4 * H])
     time = b.iota(["T"], 0)
 
-    def body(i: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         (u, more, lengths), (h, c), (row, t) = consts, carry, rows
         flat = i.add(i.matmul(i.reshape(h, ["N", H]), u, transpose_b=True), more)
         gates = i.add(i.reshape(flat, [1, "N", 4 * H]), i.reshape(row, [1, "N", 4 * H]))
@@ -45,12 +45,12 @@ def lstm() -> Program:
 
 def gated(output: str = "h") -> Program:
     """h = o * tanh(c), c = f * c + i, all gates from one product; c or h is an output."""
-    b = Build.net("gated")
+    b = Builder.net("gated")
     x, h0, c0 = b.input("x", ["T", "N", 4]), b.input("h0", ["N", 3]), b.input("c0", ["N", 3])
     u = b.param("u", [3, 9])
     w = b.param("w", [4, 9])
 
-    def body(inner: Build, ks: list, carry: list, rows: list) -> tuple[list, list]:
+    def body(inner: Builder, ks: list, carry: list, rows: list) -> tuple[list, list]:
         h, c = carry
         z = inner.add(inner.matmul(rows[0], ks[1]), inner.matmul(h, ks[0]))
         z.name_hint = "z"

@@ -12,9 +12,9 @@ from rnncc.ir.ops.base import Array
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.passes.causality import time_axis
-from rnncc.passes.drop_stops import DropStops
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.streaming import NotCausal, Streamed, split_stream
+from rnncc.passes.strip_stop_gradient import StripStopGradient
 from tests.golden import CASES, Arrays
 
 Step = Callable[[Arrays, int], Arrays]
@@ -27,7 +27,7 @@ STREAMED = [case for case in CASES if case.name not in REFUSED]
 
 def split(program: Program) -> Streamed:
     """A program in two, both checked."""
-    DropStops().rewrite(program.net)
+    StripStopGradient().rewrite(program.net)
     Simplify().rewrite(program.net)
     streamed = split_stream(program)
     streamed.init.module.verify()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.program import Program
@@ -38,11 +38,11 @@ def test_gradients_of_random_programs(program: Program) -> None:
 def test_the_order_is_that_of_the_loop_that_gives_the_rows(reverse: bool) -> None:
     """A product in front of a loop: its gradient's rows come from the loop that runs back."""
 
-    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         h = b.tanh(b.add(rows[0], carry[0]))
         return [h], [h]
 
-    b = Build.net("net")
+    b = Builder.net("net")
     x, w = b.input("x", ["T", "N", 3]), b.param("w", [3, 4])
     z = b.add(b.matmul(x, w), b.param("bias", [4]))
     _, ys = b.scan([], [b.input("h", ["N", 4])], [z], body, reverse)
@@ -54,11 +54,11 @@ def test_the_order_is_that_of_the_loop_that_gives_the_rows(reverse: bool) -> Non
 
 
 def test_a_step_adds_rows_to_its_carry() -> None:
-    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         h = b.tanh(b.add(rows[0], carry[0]))
         return [h, b.add(carry[1], b.reduce("sum", h, [0]))], []
 
-    b = Build.net("net")
+    b = Builder.net("net")
     inits = [b.input("h", ["N", 3]), b.input("s", [3])]
     finals, _ = b.scan([], inits, [b.input("x", ["T", "N", 3])], body)
     program = b.finish({"h_last": finals[0], "sum": finals[1]})
@@ -69,7 +69,7 @@ def test_a_step_adds_rows_to_its_carry() -> None:
 
 
 def test_other_sums_stay() -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x = b.input("x", ["T", "N", 3])
     a = b.reshape(x, [T * N, 3])
     outer = b.matmul(a, a, transpose_b=True)

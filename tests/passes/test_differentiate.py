@@ -12,7 +12,7 @@ from hypothesis import given
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops import elementwise, linear, shape
@@ -29,34 +29,34 @@ Value = SSAValue
 N = Dim.of("N")
 
 
-def positive(b: Build, x: Value) -> Value:
+def positive(b: Builder, x: Value) -> Value:
     return b.add(b.exp(x), b.full_like(x, 0.5))
 
 
 OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
-    "neg": (Build.neg, [[3]]),
-    "abs": (Build.abs, [[5]]),
+    "neg": (Builder.neg, [[3]]),
+    "abs": (Builder.abs, [[5]]),
     "sqrt": (lambda b, x: b.sqrt(positive(b, x)), [[3]]),
-    "exp": (Build.exp, [[3]]),
+    "exp": (Builder.exp, [[3]]),
     "log": (lambda b, x: b.log(positive(b, x)), [[3]]),
     "log1p": (lambda b, x: b.log1p(positive(b, x)), [[3]]),
-    "expm1": (Build.expm1, [[3]]),
-    "tanh": (Build.tanh, [[3]]),
-    "sigmoid": (Build.sigmoid, [[3]]),
-    "relu": (Build.relu, [[5]]),
-    "erf": (Build.erf, [[3]]),
-    "sin": (Build.sin, [[3]]),
-    "cos": (Build.cos, [[3]]),
+    "expm1": (Builder.expm1, [[3]]),
+    "tanh": (Builder.tanh, [[3]]),
+    "sigmoid": (Builder.sigmoid, [[3]]),
+    "relu": (Builder.relu, [[5]]),
+    "erf": (Builder.erf, [[3]]),
+    "sin": (Builder.sin, [[3]]),
+    "cos": (Builder.cos, [[3]]),
     "round": (lambda b, x: b.mul(x, b.round("floor", x)), [[5]]),
-    "add": (Build.add, [["N", 3], [3]]),
-    "sub": (Build.sub, [["N", 3], ["N", 1]]),
-    "mul": (Build.mul, [["N", 3], []]),
+    "add": (Builder.add, [["N", 3], [3]]),
+    "sub": (Builder.sub, [["N", 3], ["N", 1]]),
+    "mul": (Builder.mul, [["N", 3], []]),
     "mul of one value": (lambda b, x: b.mul(x, x), [["N", 3]]),
     "div": (lambda b, x, y: b.div(x, positive(b, y)), [["N", 3], ["N", 3]]),
     "rem": (lambda b, x, y: b.rem(b.mul(x, b.fill(7.0, [])), positive(b, y)), [["N", 3], [3]]),
-    "maximum": (Build.maximum, [["N", 3], ["N", 3]]),
-    "minimum": (Build.minimum, [["N", 3], ["N", 3]]),
-    "shift": (Build.shift, [["T", "N", 3], ["N", 3]]),
+    "maximum": (Builder.maximum, [["N", 3], ["N", 3]]),
+    "minimum": (Builder.minimum, [["N", 3], ["N", 3]]),
+    "shift": (Builder.shift, [["T", "N", 3], ["N", 3]]),
     "shift, reverse": (lambda b, x, h: b.shift(x, h, True), [["T", "N", 3], ["N", 3]]),
     "select": (lambda b, x, y: b.select(b.compare("lt", x, y), b.tanh(x), y), [["N"], ["N"]]),
     "stop_gradient": (
@@ -105,16 +105,16 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     "max": (lambda b, x: b.reduce("max", x, [0, 2]), [["N", 2, 3]]),
     "min": (lambda b, x: b.reduce("min", x, [1]), [["N", 3]]),
     "max of equals": (lambda b, x: b.reduce("max", b.concat([x, x], 1), [1]), [["N", 3]]),
-    "contract": (Build.contract, [[3, 4], ["N", 3], ["N", 4]]),
+    "contract": (Builder.contract, [[3, 4], ["N", 3], ["N", 4]]),
     "contract from the last": (
         lambda b, i, x, y: b.contract(i, x, y, reverse=True),
         [[3, 4], ["N", 3], ["N", 4]],
     ),
-    "sum_rows": (Build.sum_rows, [[2, 3], ["N", 2, 3]]),
+    "sum_rows": (Builder.sum_rows, [[2, 3], ["N", 2, 3]]),
     "sum_rows to a number": (lambda b, i, x: b.sum_rows(i, x, reverse=True), [[], ["N"]]),
-    "matmul": (Build.matmul, [["N", 3], [3, 4]]),
-    "matmul of stacks": (Build.matmul, [["N", 2, 3], ["N", 3, 4]]),
-    "matmul of a stack": (Build.matmul, [["T", "N", 3], [3, 4]]),
+    "matmul": (Builder.matmul, [["N", 3], [3, 4]]),
+    "matmul of stacks": (Builder.matmul, [["N", 2, 3], ["N", 3, 4]]),
+    "matmul of a stack": (Builder.matmul, [["T", "N", 3], [3, 4]]),
 }
 for ta, tb in ((True, False), (False, True), (True, True)):
     for name, lead in (
@@ -128,7 +128,7 @@ for ta, tb in ((True, False), (False, True), (True, True)):
 
 
 def net_of(make: Callable[..., Value], shapes: list[list[Any]]) -> Program:
-    b = Build.net("op")
+    b = Builder.net("op")
     args = [b.input(f"x{i}", dims) for i, dims in enumerate(shapes)]
     return b.finish({"y": make(b, *args)})
 
@@ -167,10 +167,10 @@ def test_golden_nets(case: Path, change: Callable[[Program], object]) -> None:
         np.testing.assert_allclose(got[f"grad:{name}"], array, 1e-4, 2e-5, err_msg=name)
 
 
-def rnn(b: Build, x: Value, h: Value, w: Value) -> tuple[Value, Value]:
+def rnn(b: Builder, x: Value, h: Value, w: Value) -> tuple[Value, Value]:
     """h' = tanh(x + h·w), all of them and the last."""
 
-    def body(b: Build, ks: list[Value], carry: list[Value], rows: list[Value]) -> Any:
+    def body(b: Builder, ks: list[Value], carry: list[Value], rows: list[Value]) -> Any:
         new = b.tanh(b.add(rows[0], b.matmul(carry[0], ks[0])))
         return [new], [new]
 
@@ -179,7 +179,7 @@ def rnn(b: Build, x: Value, h: Value, w: Value) -> tuple[Value, Value]:
 
 
 def small() -> Program:
-    b = Build.net("small")
+    b = Builder.net("small")
     x, h = b.input("x", ["T", "N", 3]), b.input("h", ["N", 3])
     every, last = rnn(b, x, h, b.param("w", [3, 3]))
     return b.finish({"every": every, "last": last, "twice": b.add(x, x)})
@@ -216,7 +216,7 @@ def test_a_saved_value_is_a_sequence_that_the_forward_loop_yields() -> None:
 
 
 def test_slices_side_by_side_need_no_padding() -> None:
-    b = Build.net("gates")
+    b = Builder.net("gates")
     z = b.input("z", ["N", 12])
     gates = [b.tanh(b.slice(z, 1, 3 * i, 3)) for i in range(4)]
     program = b.finish({"y": b.mul(b.mul(gates[0], gates[1]), b.mul(gates[2], gates[3]))})
@@ -226,9 +226,9 @@ def test_slices_side_by_side_need_no_padding() -> None:
 
 
 def test_a_parameter_named_in_a_body() -> None:
-    b = Build.net("named")
+    b = Builder.net("named")
 
-    def body(b: Build, ks: list[Value], carry: list[Value], rows: list[Value]) -> Any:
+    def body(b: Builder, ks: list[Value], carry: list[Value], rows: list[Value]) -> Any:
         return [b.tanh(b.mul(carry[0], b.param("w", [3])))], []
 
     [last], _ = b.scan([], [b.mul(b.input("h", [3]), b.param("w", [3]))], [], body, length=N)
@@ -246,7 +246,7 @@ def test_a_parameter_named_in_a_body() -> None:
     ],
 )
 def test_refusals(wanted: list[str], of: list[str], message: str | None) -> None:
-    b = Build.net("refused")
+    b = Builder.net("refused")
     x, n = b.input("x", ["N"]), b.input("n", ["N"], "i32")
     b.input("grad:y", ["N"])
     program = b.finish({"y": b.neg(x), "n": n})
@@ -266,10 +266,10 @@ def test_no_gradient_passes_a_stop() -> None:
 def test_nothing_is_computed_before_a_stop() -> None:
     """A loop whose results are stopped gets no loop back."""
 
-    def body(b: Build, _: Any, carry: list[Value], rows: list[Value]) -> Any:
+    def body(b: Builder, _: Any, carry: list[Value], rows: list[Value]) -> Any:
         return [b.tanh(b.add(carry[0], rows[0]))], []
 
-    def make(b: Build, x: Value, h: Value) -> Value:
+    def make(b: Builder, x: Value, h: Value) -> Value:
         return b.add(b.stop_gradient(b.scan([], [h], [x], body)[0][0]), h)
 
     both = differentiate(net_of(make, [["T", 3], [3]]), ["y"], ["x0", "x1"])

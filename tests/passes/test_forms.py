@@ -5,11 +5,11 @@ from __future__ import annotations
 from xdsl.dialects.builtin import NameLoc
 
 from rnncc.errors import Location
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.merge_matmuls import MergeMatmuls
-from rnncc.passes.regroup_sums import RegroupSums
+from rnncc.passes.reassociate_sums import ReassociateSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_scans import SplitScans
 from tests.passes.helpers import applied, count, scans, whole_sequence
@@ -19,14 +19,14 @@ from tests.strategies import assert_same_meaning
 
 def stacked() -> Program:
     """Two layers and a projection of the second, all in one loop; inputs projected inside."""
-    b = Build.net("stacked")
+    b = Builder.net("stacked")
     b.loc = Location("net.pb", "op 7")
     x, h0, g0 = b.input("x", ["T", "N", D]), b.input("h0", ["N", H]), b.input("g0", ["N", H])
     consts = [b.param("w", [D, H]), b.param("u", [H, H]), b.param("b1", [H])]
     consts += [b.param("w2", [H, H]), b.param("u2", [H, H]), b.param("b2", [H])]
     consts += [b.param("v", [H, 7])]
 
-    def body(i: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         (w, u, b1, w2, u2, b2, v), (h, g) = consts, carry
         h = i.tanh(i.add(i.add(i.matmul(rows[0], w), i.matmul(h, u)), b1))
         g = i.tanh(i.add(i.add(i.matmul(h, w2), i.matmul(g, u2)), b2))
@@ -68,10 +68,10 @@ def test_locations_survive():
 
 
 def test_a_loop_without_a_product_to_win_stays_whole():
-    b = Build.net("whole")
+    b = Builder.net("whole")
     x, h0 = b.input("x", ["T", "N", H]), b.input("h0", ["N", H])
 
-    def body(i: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         h = i.tanh(i.add(carry[0], rows[0]))
         return [h, i.add(carry[1], h)], []
 
@@ -81,11 +81,11 @@ def test_a_loop_without_a_product_to_win_stays_whole():
 
 
 def test_products_of_one_value_are_merged_outside_of_the_loop():
-    b = Build.net("gru")
+    b = Builder.net("gru")
     x, h0 = b.input("x", ["T", "N", H]), b.input("h0", ["N", H])
     consts = [b.param("u", [H, H]), b.param("v", [H, 2 * H])]
 
-    def body(i: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         one, two = (i.matmul(carry[0], w) for w in consts)
         return [i.tanh(i.add(i.add(one, i.slice(two, 1, H, H)), rows[0]))], []
 
@@ -99,11 +99,11 @@ def test_products_of_one_value_are_merged_outside_of_the_loop():
 
 
 def test_masks_and_plain_reads_stay_in_the_loop():
-    b = Build.net("mask")
+    b = Builder.net("mask")
     x, h0 = b.input("x", ["T", "N", H]), b.input("h0", ["N", H])
     lengths, time = b.input("lengths", ["N"], "i32"), b.iota(["T"], 0)
 
-    def body(i: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         live = i.reshape(i.compare("lt", rows[1], consts[0]), ["N", 1])
         return [i.select(live, i.add(carry[0], i.slice(rows[0], 1, 0, H)), carry[0])], []
 
@@ -114,7 +114,7 @@ def test_masks_and_plain_reads_stay_in_the_loop():
 
 
 def test_sums_of_one_kind_keep_their_order():
-    b = Build.net("sum")
+    b = Builder.net("sum")
     x, y, z = (b.input(name, ["N", H]) for name in "xyz")
     program = b.finish({"s": b.add(x, b.add(y, z))})
-    assert not RegroupSums().rewrite(program.net)
+    assert not ReassociateSums().rewrite(program.net)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.needed_rows import Rows, needed_rows, row_masks
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.linear import Matmul
@@ -62,11 +62,11 @@ def test_nothing_changes_without_a_product_behind_a_mask() -> None:
 
 def shown() -> Program:
     """A masked state whose product the net shows in all rows."""
-    b = Build.net("shown")
+    b = Builder.net("shown")
     x, h, lengths = b.input("x", ["T", "N", 3]), b.input("h", ["N", 3]), b.input("n", ["N"], "i32")
     w = b.param("w", [3, 3])
 
-    def body(i: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         (w, ends), (h,), (row, t) = consts, carry, rows
         product = i.matmul(h, w)
         live = i.reshape(i.compare("lt", i.broadcast(t, dims_of(ends), []), ends), ["N", 1])

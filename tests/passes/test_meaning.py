@@ -10,13 +10,13 @@ from rnncc.ir.rewriting import NetPass
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
-from rnncc.passes.regroup_sums import RegroupSums
+from rnncc.passes.reassociate_sums import ReassociateSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_scans import SplitScans
 from tests.passes.helpers import applied, quick, whole_sequence
 from tests.strategies import assert_same_meaning, programs, ragged_programs
 
-PASSES = [Hoist(), MergeMatmuls(), RegroupSums(), SplitScans(), MaskRows()]
+PASSES = [Hoist(), MergeMatmuls(), ReassociateSums(), SplitScans(), MaskRows()]
 
 
 @pytest.mark.parametrize("a_pass", PASSES, ids=lambda p: p.name)

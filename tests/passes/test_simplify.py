@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from hypothesis import given
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.passes.canonicalize import Canonicalize
+from rnncc.passes.cse import Cse
+from rnncc.passes.dce import Dce
 from rnncc.passes.fold_constants import fold_constants
-from rnncc.passes.merge_equal import MergeEqual
-from rnncc.passes.remove_dead import RemoveDead
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.simplify_scans import SimplifyScans
 from tests.passes.helpers import applied, quick
@@ -25,7 +25,7 @@ def test_canonicalize_keeps_values(program: Program):
 @quick
 @given(programs())
 def test_merge_and_remove_keep_values(program: Program):
-    assert_same_meaning(program, applied(MergeEqual(), RemoveDead()))
+    assert_same_meaning(program, applied(Cse(), Dce()))
 
 
 @quick
@@ -48,7 +48,7 @@ def test_folding_keeps_values(program: Program):
 
 
 def test_a_negative_zero_keeps_its_sign_below_a_broadcast():
-    b = Build.net("zero")
+    b = Builder.net("zero")
     v = b.broadcast(b.input("v", (3,)), (4, 3), (1,))
     program = b.finish({"y": b.mul(b.fill(-0.0, (4, 3)), v)})
     assert_same_meaning(program, applied(Simplify()))

@@ -12,7 +12,7 @@ from hypothesis import given
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2 import import_net
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.linear import Contract, SumRows
@@ -84,7 +84,7 @@ def test_no_weight_gathers_in_the_loop(name: str, products: int) -> None:
 
 def net_of(body: Callable[..., tuple[Values, Values]], inits: dict[str, list[Any]]) -> Program:
     """A loop over x with w fixed."""
-    b = Build.net("net")
+    b = Builder.net("net")
     x, w = b.input("x", ["T", "N", 3]), b.param("w", [3, 3])
     finals, ys = b.scan([w], [b.input(n, d) for n, d in inits.items()], [x], body)
     values = [*finals, *ys]
@@ -105,7 +105,7 @@ def check(program: Program, finals: int, ys: int, **inside: int) -> None:
 
 
 def test_products_of_rows_need_no_loop() -> None:
-    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         part = b.matmul(rows[0], rows[0], transpose_a=True)
         return [b.add(carry[0], b.add(part, b.transpose(part, [1, 0])))], []
 
@@ -113,7 +113,7 @@ def test_products_of_rows_need_no_loop() -> None:
 
 
 def test_products_in_any_orientation() -> None:
-    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         tall = b.reshape(rows[0], [N, 1, 3])
         stack = b.matmul(tall, tall, transpose_a=True)
         outer = b.matmul(rows[0], rows[0], transpose_b=True)
@@ -123,7 +123,7 @@ def test_products_in_any_orientation() -> None:
 
 
 def test_a_state_that_steps_read_stays() -> None:
-    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         total = b.add(carry[0], b.matmul(rows[0], rows[0], transpose_a=True))
         return [total], [total]
 
@@ -131,7 +131,7 @@ def test_a_state_that_steps_read_stays() -> None:
 
 
 def test_sums_leave_where_their_rows_are_there() -> None:
-    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         h = b.tanh(b.add(b.matmul(carry[0], ks[0]), rows[0]))
         known = b.reduce("sum", b.mul(h, rows[0]), [0])
         unknown = b.reduce("sum", b.tanh(h), [0])
@@ -141,7 +141,7 @@ def test_sums_leave_where_their_rows_are_there() -> None:
 
 
 def test_products_that_only_feed_sequences_leave() -> None:
-    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         h = b.tanh(b.add(b.matmul(carry[0], ks[0]), rows[0]))
         out = b.sigmoid(b.add(b.matmul(h, ks[0], transpose_b=True), carry[0]))
         return [h], [b.slice(out, 1, 0, 2), b.reduce("sum", out, [1])]
@@ -154,14 +154,14 @@ def test_products_that_only_feed_sequences_leave() -> None:
 def test_sums_start_where_the_carry_does_and_keep_the_order_of_the_steps() -> None:
     """Terms follow one another; views of a product are products of views."""
 
-    def body(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         part = b.matmul(rows[0], rows[1], transpose_a=True)
         both = b.add(b.add(carry[0], part), b.transpose(part, [1, 0]))
         twice = b.reshape(b.slice(part, 0, 1, 2), [6])
         total = b.add(carry[2], b.reduce("sum", rows[0], [0]))
         return [both, b.add(carry[1], twice), total], []
 
-    b = Build.net("net")
+    b = Builder.net("net")
     inits = [b.input("s", [3, 3]), b.input("r", [6]), b.input("v", [3])]
     xs = [b.input(name, ["T", "N", 3]) for name in ("x", "z")]
     finals, _ = b.scan([], inits, xs, body, reverse=True)
@@ -176,13 +176,13 @@ def test_sums_start_where_the_carry_does_and_keep_the_order_of_the_steps() -> No
 
 def test_inner_loops_give_outer_ones_their_rows() -> None:
     """A weight used in a loop within a loop: its gradient is one product behind both."""
-    b = Build.net("nested")
+    b = Builder.net("nested")
     x, w = b.input("x", ["T", "N", 3]), b.param("w", [3, 3])
 
-    def inner(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def inner(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         return [b.tanh(b.add(b.matmul(carry[0], ks[0]), rows[0]))], []
 
-    def outer(b: Build, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def outer(b: Builder, ks: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         [h], _ = b.scan([ks[0]], [carry[0]], [ks[1]], inner)
         return [b.add(h, rows[0])], []
 

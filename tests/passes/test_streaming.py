@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2 import import_net
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
@@ -71,11 +71,11 @@ def check(program: Program, chunks: list[int] | tuple[int, ...], inputs: dict[st
 
 
 def looped(
-    b: Build, x: SSAValue, start: SSAValue, reverse: bool = False
+    b: Builder, x: SSAValue, start: SSAValue, reverse: bool = False
 ) -> tuple[list[SSAValue], list[SSAValue]]:
     """A loop that adds up a sequence."""
 
-    def body(inner: Build, ks: object, carry: list[SSAValue], rows: list[SSAValue]):
+    def body(inner: Builder, ks: object, carry: list[SSAValue], rows: list[SSAValue]):
         total = inner.add(carry[0], rows[0])
         return [total], [total]
 
@@ -83,7 +83,7 @@ def looped(
 
 
 def test_numbers_of_steps_go_on_from_chunk_to_chunk() -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x = b.input("x", ["T", "N", 2])
     step = b.iota(["T", "N", 2], 0, "i64")
     place = b.reshape(b.iota([T * N], 0), ["T", "N"])
@@ -93,7 +93,7 @@ def test_numbers_of_steps_go_on_from_chunk_to_chunk() -> None:
 
 
 def test_time_may_be_an_inner_axis() -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x, h = b.input("x", ["N", "T", 2]), b.input("h", ["N", 2])
     finals, ys = looped(b, b.transpose(x, [1, 0, 2]), h)
     program = b.finish({"y": b.transpose(ys[0], [1, 0, 2]), "last": b.tanh(finals[0])})
@@ -101,7 +101,7 @@ def test_time_may_be_an_inner_axis() -> None:
 
 
 def test_what_inputs_alone_decide_is_made_once() -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x, v = b.input("x", ["T", "N", 2]), b.input("v", ["N", 2])
     w = b.param("w", [2, 2])
     wide = b.matmul(b.tanh(v), w)
@@ -115,7 +115,7 @@ def test_what_inputs_alone_decide_is_made_once() -> None:
 
 
 def test_defaults_of_inputs() -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x, h = b.input("x", ["T", "N", 2]), b.input("h", [1, "N", 2])
     lengths, scale = b.input("lengths", ["N"], "i32"), b.input("scale", [2])
     _, ys = looped(b, b.mul(x, scale), b.reshape(h, ["N", 2]))
@@ -132,7 +132,7 @@ def test_defaults_of_inputs() -> None:
 
 
 def test_steps_are_counted_as_far_as_they_fit() -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     program = b.finish({"y": b.add(b.input("x", ["T"], "i32"), b.iota(["T"], 0))})
     step = split(program).step
     inputs = {"x": np.zeros(3, np.int32), "state:steps": np.array(2**31 - 2, np.int32)}
@@ -141,7 +141,7 @@ def test_steps_are_counted_as_far_as_they_fit() -> None:
     assert outputs["next:steps"] == 2**31 - 1
 
 
-Make = Callable[[Build, SSAValue, SSAValue], SSAValue]
+Make = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 REASONS: list[tuple[str, Make]] = [
     ("a loop goes backwards in time", lambda b, x, h: looped(b, x, h, reverse=True)[1][0]),
     ("starts from what another one", lambda b, x, h: looped(b, x, looped(b, x, h)[0][0])[1][0]),
@@ -165,12 +165,12 @@ REASONS: list[tuple[str, Make]] = [
 
 @pytest.mark.parametrize(("reason", "make"), REASONS)
 def test_reasons(reason: str, make: Make) -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x, h = b.input("x", ["T", "N", 2]), b.input("h", ["N", 2])
     with pytest.raises(NotCausal, match=reason):
         split(b.finish({"y": make(b, x, h)}))
 
 
-def x_of(b: Build, x: SSAValue) -> SSAValue:
+def x_of(b: Builder, x: SSAValue) -> SSAValue:
     """A sequence as a matrix, one row a step and element of the batch."""
     return b.reshape(x, [T * N, 2])

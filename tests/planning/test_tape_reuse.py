@@ -6,7 +6,7 @@ import numpy as np
 
 from rnncc.driver.compiling import build_library
 from rnncc.ir import kern_interpreter
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
@@ -53,10 +53,10 @@ def test_the_gradients_stay_right() -> None:
 
 def test_what_is_read_behind_the_loop_stays() -> None:
     """The sigmoids of x are saved as one sequence, and read again for a weight outside."""
-    b = Build.net("read_later")
+    b = Builder.net("read_later")
     x, v, h0 = b.input("x", ["T", "N", 3]), b.param("v", [3, 3]), b.input("h0", ["N", 3])
 
-    def body(inner: Build, ks: list, carry: list, rows: list) -> tuple[list, list]:
+    def body(inner: Builder, ks: list, carry: list, rows: list) -> tuple[list, list]:
         z = inner.sigmoid(inner.add(inner.matmul(carry[0], ks[0]), rows[0]))
         return [inner.mul(z, z)], [z]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir import kern_interpreter
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.options import Options
 from rnncc.stages.reading import import_source
@@ -64,7 +64,7 @@ def golden(case: Path, precision: str, cpu: str | None = None) -> Low:
 
 def product(weights: np.ndarray, turned: bool = False) -> Program:
     """y = x · weights for x [T, K], or [K, T] where it is turned."""
-    b, [depth, units] = Build.net("product"), weights.shape
+    b, [depth, units] = Builder.net("product"), weights.shape
     x = b.input("x", [depth, "T"] if turned else ["T", depth])
     y = b.matmul(x, b.param("w", [depth, units]), transpose_a=turned)
     return b.finish({"y": y}, {"w": weights})

@@ -16,7 +16,7 @@ import rnncc_runtime
 from rnncc_runtime import ArrayError, LoadError, Model, RunError
 
 import rnncc
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.packaging.link import link_shared
 from tests import samples
@@ -167,7 +167,7 @@ def test_symbol_that_no_array_has() -> None:
 
 @pytest.mark.parametrize("train", [False, True])
 def test_an_output_of_a_size_below_zero(train: bool) -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x = b.input("x", ["T", "N", 3])
     most = b.slice(x, 0, 1, Dim.of("T") - 1)
     model = rnncc.compile(b.finish({"y": b.tanh(most)}), train=train)

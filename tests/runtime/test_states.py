@@ -15,7 +15,7 @@ from rnncc_runtime import Model, RunError, Stream, StreamError, saved, stream
 
 import rnncc
 from rnncc.commands.charnet import char_lstm
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from tests.codegen.guarded import Guards, guards
 
 BATCH = 2
@@ -33,7 +33,7 @@ def lengths() -> Model:
 @cache
 def rows() -> Model:
     """A state that numbers the rows of a table."""
-    b = Build.net("rows")
+    b = Builder.net("rows")
     i, x, one = b.input("i", ["N"], "i64"), b.input("x", ["N", 3]), b.input("one", ["N"], "i64")
     table = b.param("table", (4, 3))
     outputs = {"y": b.add(b.gather(table, i, 0), x), "next": b.add(i, one)}

@@ -13,7 +13,7 @@ import rnncc_runtime
 from rnncc_runtime import ArrayError, Model, RunError, Stream, StreamError
 
 import rnncc
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from tests.codegen.compiled import model_of
 from tests.golden import GOLDEN, Arrays, arrays_of
 
@@ -320,7 +320,7 @@ def test_a_stream_keeps_its_model_alive() -> None:
 
 
 def test_values_of_every_type_are_kept() -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x, v, n = b.input("x", ["T", "N", 3]), b.input("v", ["N", 3]), b.input("n", ["N", 1], "i32")
     wide = b.cast(b.mul(n, n), "i64")
     late = b.cast(b.cast(b.compare("ge", b.iota(["T", "N", 1], 0), n), "i64"), "f32")

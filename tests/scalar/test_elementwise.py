@@ -16,7 +16,7 @@ import pytest
 import rnncc
 from rnncc import CompileError, cells
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.packaging.elf import Elf
@@ -74,7 +74,7 @@ def test_values_and_slopes(function: Callable[[float], float]) -> None:
 
 
 def net(function: Scalar, dims: tuple[Any, ...] = ("N", 5)) -> Program:
-    b = Build.net("net")
+    b = Builder.net("net")
     xs = [b.input(f"x{i}", dims) for i in range(function.count)]
     return b.finish({"y": function(b, *xs)})
 
@@ -191,7 +191,7 @@ def test_arguments() -> None:
     with pytest.raises(CompileError, match="its derivative takes other than 1 arguments"):
         rnncc.elementwise(derivative=lambda x, y: x)(lambda x: x)
     with pytest.raises(CompileError, match="takes 1 values, not 2"):
-        b = Build.net("net")
+        b = Builder.net("net")
         b.apply(rnncc.elementwise(lambda x: x), b.input("x", [3]), b.input("y", [3]))
     with pytest.raises(TypeError, match="takes 1 arguments, not 2"):
         rnncc.elementwise(lambda x: x)(1.0, 2.0)

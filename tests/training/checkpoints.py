@@ -13,7 +13,7 @@ from rnncc.driver.compiling import load_library
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.program import Program
 from rnncc.options import Options
-from rnncc.passes.checkpoint import checkpoint
+from rnncc.passes.checkpointing.checkpoint import checkpoint
 from rnncc.passes.split_phases import Phases
 from rnncc.stages.reading import import_source
 from rnncc.stages.training import numbered

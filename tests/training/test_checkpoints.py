@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import rnncc
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.kern_interpreter import run as run_kernels
 from rnncc.ir.program import Program
@@ -197,10 +197,10 @@ def test_planned_memory(name: str) -> None:
 
 
 def test_states_that_start_alike_stay_apart() -> None:
-    b = Build.net("net")
+    b = Builder.net("net")
     x, start = b.input("x", ["T", "N", 3]), b.input("start", ["N", 3])
 
-    def step(b: Build, consts: list, carry: list, rows: list) -> tuple[list, list]:
+    def step(b: Builder, consts: list, carry: list, rows: list) -> tuple[list, list]:
         grown = b.tanh(b.add(carry[0], rows[0]))
         return [grown, b.mul(carry[1], grown)], [b.mul(grown, carry[1])]
 

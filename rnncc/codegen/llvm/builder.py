@@ -7,7 +7,7 @@ from typing import Any
 from llvmlite import ir
 
 
-class Builder(ir.IRBuilder):
+class FoldingBuilder(ir.IRBuilder):
     """Knows x + 0, x - 0, x · 1, x · 0, x / 1, and sums and products of two constants."""
 
     def add(self, lhs: Any, rhs: Any, *more: Any, **named: Any) -> Any:

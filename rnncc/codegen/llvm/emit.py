@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.builder import Builder
+from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.vector import Splat, Vector, declared
@@ -59,7 +59,7 @@ class Emit:
     @classmethod
     def begin(cls, function: ir.Function, target: Machine, symbols: Sequence[str]) -> Self:
         """Start a function whose last arguments are the sizes of these symbols."""
-        emit = cls(function.module, target, Builder(function.append_basic_block("entry")))
+        emit = cls(function.module, target, FoldingBuilder(function.append_basic_block("entry")))
         sizes = function.args[len(function.args) - len(symbols) :]
         emit.symbols = dict(zip(symbols, sizes, strict=True))
         return emit

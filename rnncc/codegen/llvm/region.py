@@ -16,9 +16,8 @@ from rnncc.errors import CompileError
 from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
-from rnncc.ir.ops.base import Unary, get_dim
+from rnncc.ir.ops.base import Elementwise, get_dim
 from rnncc.ir.ops.control import Yield, terminator
-from rnncc.ir.ops.functions import Rem, Round
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.types import dtype_of
@@ -190,26 +189,10 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter, lane
 
 
 def _float_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter) -> Value:
-    b = emit.b
-    match op:
-        case ew.Add() | ew.Sub() | ew.Mul() | ew.Div():
-            return getattr(b, f"f{op.name.split('.')[1]}")(*xs)
-        case ew.Neg():
-            return b.fneg(xs[0])
-        case ew.Relu():
-            return math.maximum(b, xs[0], math.splat(0.0))
-        case ew.Maximum():
-            return math.maximum(b, *xs)
-        case ew.Minimum():
-            return math.minimum(b, *xs)
-        case Rem():
-            return math.rem(b, *xs)
-        case Round():
-            return math.rounded(b, op.kind.data, xs[0])
-        case Unary():
-            return getattr(math, op.name.split(".")[1])(b, xs[0])
-        case _:
-            raise AssertionError(f"{op.name} has no code")
+    if isinstance(op, ew.Round):
+        return math.rounded(emit.b, op.kind.data, xs[0])
+    assert isinstance(op, Elementwise) and op.CODE, f"{op.name} has no code"
+    return math.function(op.CODE)(emit.b, *xs)
 
 
 def _integer_op(emit: Emit, op: Operation, xs: list[Value]) -> Value:
@@ -223,7 +206,7 @@ def _integer_op(emit: Emit, op: Operation, xs: list[Value]) -> Value:
             return b.mul(*xs)
         case ew.Div():
             return _divide(emit, *xs)
-        case Rem():
+        case ew.Rem():
             return b.sub(xs[0], b.mul(_divide(emit, *xs), xs[1]))
         case ew.Maximum() | ew.Minimum():
             order = ">" if isinstance(op, ew.Maximum) else "<"

@@ -77,7 +77,7 @@ def _add_math(module: ir.Module, name: str, target: Machine) -> str:
         function.attributes.add("alwaysinline")
         b = ir.IRBuilder(function.append_basic_block())
         math = MathEmitter(module, Vector(1, target.fma))
-        b.ret(getattr(math, name)(b, function.args[0]))
+        b.ret(math.function(name)(b, function.args[0]))
     return symbol
 
 

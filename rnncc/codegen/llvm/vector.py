@@ -7,7 +7,7 @@ branches, touches memory or calls a library, and no result depends on the lane c
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -114,6 +114,34 @@ class VectorEmitter:
     def clamp(self, b: ir.IRBuilder, x: ir.Value, low: float, high: float) -> ir.Value:
         """x held within [low, high]; NaN stays."""
         return self.maximum(b, self.splat(low), self.minimum(b, self.splat(high), x))
+
+    def function(self, name: str) -> Callable[..., ir.Value]:
+        """The method that computes an op: builder and operands in, value out."""
+        return getattr(self, name)
+
+    def neg(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """-x, exact."""
+        return b.fneg(x)
+
+    def add(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+        """x + y, rounded once."""
+        return b.fadd(x, y)
+
+    def sub(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+        """x - y, rounded once."""
+        return b.fsub(x, y)
+
+    def mul(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+        """x * y, rounded once."""
+        return b.fmul(x, y)
+
+    def div(self, b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+        """x / y, rounded once."""
+        return b.fdiv(x, y)
+
+    def relu(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+        """max(x, 0); NaN stays."""
+        return self.maximum(b, x, self.splat(0.0))
 
     def sqrt(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """The square root, correctly rounded; NaN below zero, sqrt(-0) = -0."""

@@ -14,7 +14,7 @@ from rnncc.frontends.caffe2.control import read_outside
 from rnncc.frontends.caffe2.gradient import gradients
 from rnncc.frontends.caffe2.operator import Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.linear import Matmul
@@ -91,7 +91,7 @@ def _gap(ours: Array, its: Array, tolerance: float) -> float:
 
 def _program(part: Part, shapes: Shapes) -> tuple[Program, list[tuple[str, str]]]:
     """Outputs `our i` and `its i` for each gradient of a part, and (blob, gradient) names."""
-    b = Build.net("step")
+    b = Builder.net("step")
     e = Emitter(b, shapes)
     ends = [gradient for _, gradient in part.given]
     for index, blob in enumerate([*_inputs(part), *ends]):

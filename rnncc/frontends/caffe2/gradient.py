@@ -12,14 +12,14 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.caffe2.earlier import Earlier
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.types import FLOATS, dims_of
 from rnncc.netdef import Arguments
-from rnncc.passes.pull_back import ops_between, pull_back
+from rnncc.passes.vjp_of_region import ops_between, vjp_of_region
 
 Pairs = list[tuple[Blob, Blob]]
-Formula = Callable[[Build, SSAValue, SSAValue, int], SSAValue]
+Formula = Callable[[Builder, SSAValue, SSAValue, int], SSAValue]
 
 
 class Gradient(Operator, ABC):
@@ -61,16 +61,16 @@ def gradients(
     asked: Sequence[SSAValue],
     sources: Sequence[SSAValue],
 ) -> list[SSAValue]:
-    """`pull_back` at the end of a block under construction: the emitter's values stay valid."""
+    """`vjp_of_region` at the end of a block under construction: the emitter's values stay valid."""
     ops = ops_between(sources, [value for value, _ in given])
     kept = list[Blob]()
     if any(isinstance(op, Scan) for op in ops):  # loops are rebuilt, with other results
         kept = [blob for blob, value in e.values.items() if isinstance(value.owner, Scan)]
     holder = Yield([e.values[blob] for blob in kept])
     e.b.block.add_op(holder)
-    b = Build.before(holder)
+    b = Builder.before(holder)
     b.loc = e.b.loc
-    found = pull_back(b, given, asked, sources)
+    found = vjp_of_region(b, given, asked, sources)
     e.values |= zip(kept, holder.values, strict=True)
     holder.detach()
     holder.erase()

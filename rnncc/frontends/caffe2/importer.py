@@ -22,7 +22,7 @@ from rnncc.frontends.caffe2.solve import solve, walk
 from rnncc.frontends.caffe2.table import GRADIENTS, OPERATORS, REFUSED
 from rnncc.frontends.caffe2.trip_count import Loops
 from rnncc.frontends.shapes import Sizes, parse_shape
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.netdef import Argument, Fill, NetDef, declared_fills, load, ssa
 from rnncc.netdef.files import Message
@@ -244,7 +244,7 @@ class Graph:
 
     def emit(self, s: Shapes, name: str, seed: int) -> Program:
         """Build the program."""
-        b = Build.net(name)
+        b = Builder.net(name)
         e = Emitter(b, s)
         for title in self.inputs:
             blob = self.starts[title]

@@ -14,7 +14,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.constants import RULES, Known
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS
 from rnncc.netdef import Arguments, OperatorDef
@@ -65,7 +65,7 @@ class Blob:
 class Emitter:
     """A builder with the values of the blobs built so far."""
 
-    b: Build
+    b: Builder
     shapes: Shapes
     values: dict[Blob, SSAValue] = field(default_factory=dict[Blob, SSAValue])
     told_apart: dict[Operator, dict[Blob, SSAValue]] = field(

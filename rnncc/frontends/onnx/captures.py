@@ -11,7 +11,7 @@ from rnncc.frontends.onnx.node import COMPUTED
 from rnncc.frontends.onnx.reading import graphs_in
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 
 if TYPE_CHECKING:
     from onnx import GraphProto
@@ -48,7 +48,7 @@ class Captures:
         handed = (t for v in self._values.values() for t in v.tensors() if not _stays_known(t))
         self.consts = [scope.ssa(value) for value in handed]
 
-    def inside(self, b: Build, consts: Sequence[SSAValue]) -> Scope:
+    def inside(self, b: Builder, consts: Sequence[SSAValue]) -> Scope:
         """The scope of a block that takes the consts."""
         inner = Scope(self._scope.model, b)
         inner.opsets = self._scope.opsets

@@ -19,7 +19,7 @@ from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Model, Scope
 from rnncc.frontends.onnx.values import NAMES, Array, Value
 from rnncc.frontends.shapes import Sizes
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
 from rnncc.scalar import Scalar
 from rnncc.sources import called
@@ -86,7 +86,7 @@ def read_model(
     opsets, tensors = opsets_of(message), Tensors(source)
     model = Model(file, tensors, opsets, own, max_iterations, training, functions or {})
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
-    b = Build.net(name or stem or message.graph.name or "net")
+    b = Builder.net(name or stem or message.graph.name or "net")
     scope = Scope(model, b)
     defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
     return _finished(scope, message.graph, defaults)

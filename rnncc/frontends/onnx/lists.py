@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 
 MAX_LISTED = 1024
 """Elements of a list, but for those that are rows of one tensor."""
@@ -103,14 +103,14 @@ def refilled(values: Iterable[Value], tensors: Iterable[SSAValue]) -> list[Value
     return [v.holding([Value.computed(next(waiting)) for _ in v.tensors()]) for v in values]
 
 
-def check_readable(b: Build, rows: Rows) -> None:
+def check_readable(b: Builder, rows: Rows) -> None:
     """Raise `NeedsValue` if a list is one that the turns of a loop append to."""
     if rows.earlier is not None:
         what = "reads a list that the turns of a loop append to"
         raise NeedsValue(b.loc, what, "a loop of up to 64 known turns may", [])
 
 
-def elements(b: Build, rows: Rows) -> list[Value]:
+def elements(b: Builder, rows: Rows) -> list[Value]:
     """The elements of a list, each by itself.
 
     Raises:

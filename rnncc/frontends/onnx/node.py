@@ -13,7 +13,7 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.signature import TEXT, check_node, schema_of, signature_of
 from rnncc.frontends.onnx.values import Array, Dims, Value
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 
@@ -63,7 +63,7 @@ class Node:
     def __init__(self, op: NodeProto, scope: Scope, opset: int, domain: str, place: str) -> None:
         self.op, self.scope, self.opset = op, scope, opset
         self.location = Location(scope.model.file, place)
-        self.b: Build = scope.b
+        self.b: Builder = scope.b
         self._schema = schema_of(op.op_type, opset, domain)
         signature = signature_of(op.op_type, opset, domain)
         self._attributes = {a.name: a for a in op.attribute}
@@ -184,6 +184,13 @@ class Node:
     def integer(self, name: str, default: int | None = None) -> int:
         """A whole number; the standard's default unless one is given."""
         return self._get(name, "i", default)
+
+    def flag(self, name: str, default: int = 0) -> bool:
+        """An attribute that is 0 or 1; of others, readers of the format take some for either."""
+        value = self.integer(name, default)
+        if value not in (0, 1):
+            raise self.error(f"attribute {name} is {value}, expected 0 or 1")
+        return bool(value)
 
     def real(self, name: str, default: float | None = None) -> float:
         """A number."""

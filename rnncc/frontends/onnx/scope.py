@@ -21,7 +21,7 @@ from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of
 from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
 from rnncc.frontends.onnx.values import Array, SizeOverflow, Value
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import shape_text
 from rnncc.scalar import Scalar
@@ -108,7 +108,7 @@ class Scope:
         outer: the scope whose names are seen too, of a graph that is built into the same block.
     """
 
-    def __init__(self, model: Model, b: Build, outer: Scope | None = None) -> None:
+    def __init__(self, model: Model, b: Builder, outer: Scope | None = None) -> None:
         self.model, self.b, self.outer = model, b, outer
         self.names: dict[str, Value] = {}
         self.opsets = model.opsets if outer is None else outer.opsets

@@ -15,7 +15,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.sizes import Sizes, symbols_of
 from rnncc.frontends.torch.types import element_type
-from rnncc.ir.build import Build, Values
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
@@ -64,7 +64,7 @@ def scan_program(step: Step, reverse: bool) -> Program:
     Raises:
         CompileError: an operator is not supported; a state changes its shape or type.
     """
-    b, sizes = Build.net(NAME), Sizes(_names(step.inputs))
+    b, sizes = Builder.net(NAME), Sizes(_names(step.inputs))
 
     def declared(name: str, tensor: torch.Tensor, dims: list[Dim]) -> SSAValue:
         dtype = element_type(tensor.dtype, f"a tensor of shape {list(tensor.shape)}")
@@ -82,7 +82,7 @@ def scan_program(step: Step, reverse: bool) -> Program:
     held = [declared(f"p{i}", p, shape(p)) for i, p in enumerate(tensors)]
     known = {i: sizes(x) for i, x in enumerate(step.inputs) if not isinstance(x, torch.Tensor)}
 
-    def body(inner: Build, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(inner: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         given: dict[int, Any] = known | dict(zip(step.places.held, consts, strict=True))
         for places, values in ((step.places.rows, rows), (step.places.states, carry)):
             given |= {at: v for at, v in zip(places, values, strict=True) if at is not None}

@@ -23,7 +23,7 @@ from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.types import element_type, type_name
 from rnncc.frontends.torch.watch import watching
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.elementwise import StopGradient
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
@@ -74,7 +74,7 @@ def import_exported(
     settle_modes(exported)
     plain = _decomposed(exported)
     signature, sizes = plain.graph_signature, Sizes(names)
-    b = Build.net(name)
+    b = Builder.net(name)
     found = {node.name: node.meta.get("val") for node in plain.graph.nodes}
     tensors = {key: val for key, val in found.items() if isinstance(val, torch.Tensor)}
 

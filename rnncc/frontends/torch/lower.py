@@ -17,7 +17,7 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.aten import OPERATORS
 from rnncc.frontends.torch.site import Random, Site, Value, location
 from rnncc.frontends.torch.types import DTYPES, fixed_size
-from rnncc.ir.build import Build, Values
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 
@@ -34,7 +34,7 @@ SIZES: dict[Any, Callable[[Dim, Dim], Dim | None]] = {
 
 def lower_graph(
     module: GraphModule,
-    b: Build,
+    b: Builder,
     inputs: Sequence[Value],
     size: Callable[[Any], Dim] = fixed_size,
     random: Random | None = None,
@@ -85,7 +85,7 @@ def translation_of(target: Any) -> Callable[..., Any] | None:
 class _Lowering:
     """The values of a graph's nodes."""
 
-    def __init__(self, b: Build, size: Callable[[Any], Dim], random: Random) -> None:
+    def __init__(self, b: Builder, size: Callable[[Any], Dim], random: Random) -> None:
         self.b, self.size, self.random = b, size, random
         self.env: dict[Node, Any] = {}
 
@@ -119,7 +119,7 @@ class _Lowering:
         """PyTorch's loop: (state..., rows..., what it holds...) -> (state..., rows of ys...)."""
         consts = [value for value in held if isinstance(value, SSAValue)]
 
-        def body(b: Build, given: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        def body(b: Builder, given: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
             left = iter(given)
             kept = [next(left) if isinstance(value, SSAValue) else value for value in held]
             made = lower_graph(step, b, [*carry, *rows, *kept], self.size)
@@ -149,7 +149,7 @@ def _plain(size: Dim) -> Dim | int:
     return int(size) if size.is_static else size
 
 
-def _constant(b: Build, node: Node, tensor: torch.Tensor) -> Value:
+def _constant(b: Builder, node: Node, tensor: torch.Tensor) -> Value:
     b.loc = location(node)
     if tensor.dtype not in DTYPES or tensor.numel() > LARGEST_CONSTANT:
         what = f"a constant of {tensor.numel()} elements of {tensor.dtype}"

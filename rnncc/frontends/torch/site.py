@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch.types import ORDER, element_type
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 
@@ -30,7 +30,7 @@ LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 class Random:
     """Where random numbers of a net come from: its input `seed`, and a stream for each use."""
 
-    def __init__(self, b: Build | None) -> None:
+    def __init__(self, b: Builder | None) -> None:
         self._net, self._seed, self._streams = b, None, 0
 
     @property
@@ -63,7 +63,7 @@ class Site:
         random: where random numbers come from.
     """
 
-    def __init__(self, b: Build, node: Node, size: Callable[[Any], Dim], random: Random) -> None:
+    def __init__(self, b: Builder, node: Node, size: Callable[[Any], Dim], random: Random) -> None:
         self.b, self.node, self.size, self.random = b, node, size, random
         b.loc = location(node)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from xdsl.ir import Attribute, Data, SSAValue
 from xdsl.irdl import irdl_attr_definition, irdl_op_definition, prop_def, var_operand_def
@@ -12,6 +12,7 @@ from xdsl.printer import Printer
 from rnncc.ir.ops.base import (
     Array,
     Context,
+    Cost,
     Elementwise,
     Grads,
     Properties,
@@ -25,7 +26,7 @@ from rnncc.scalar import Scalar
 if TYPE_CHECKING:
     from xdsl.ir import Operation
 
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 
 @irdl_attr_definition
@@ -48,6 +49,7 @@ class Apply(Elementwise, Variadic):
     """y = f(xs...), f a function that a user wrote: see `rnncc.elementwise`"""
 
     name = "rnn.apply"
+    COST: ClassVar[Cost] = Cost.FUNCTION
     xs = var_operand_def()
     function = prop_def(FunctionAttr)
 
@@ -63,7 +65,7 @@ class Apply(Elementwise, Variadic):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return self.function.data(*arrays).astype(arrays[0].dtype)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · ∂f/∂x, for each x"""
         xs = list(self.xs)
         slopes = [self.function.data.partial(i) for i in range(len(xs))]

@@ -1,28 +1,43 @@
-"""What every `rnn` op has: type rule (`infer`), meaning in NumPy (`evaluate`), gradient (`vjp`)."""
+"""What every `rnn` op has, and nobody else has to know of it.
+
+Its type rule (`infer`), meaning in NumPy (`evaluate`), gradient (`vjp`), what it does along each
+axis (`operand_axes`), how it does many at once (`batched_operands`, `batch`), and what that costs
+(`work`). docs/adding-an-op.md goes through them.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
-from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import IRDLOperation, operand_def, result_def, traits_def
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.irdl import (
+    IRDLOperation,
+    irdl_op_definition,
+    operand_def,
+    result_def,
+    traits_def,
+)
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import NUMPY, Tensor, dims_of, dtype_of, shape_text
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 Array = np.ndarray[Any, Any]
 Properties = Mapping[str, Attribute]
 Grads = Sequence[SSAValue | None]
+E = TypeVar("E", bound="Elementwise")
+Axes = tuple[int | None, ...]
+"""For each operand its axis, or None for the whole of it."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +65,36 @@ def expect_float(type_: Tensor) -> None:
     expect(dtype_of(type_) in ("f32", "f64"), f"operand is {dtype_of(type_)}, expected a float")
 
 
-class RnnOp(IRDLOperation, ABC):
+class Sized(IRDLOperation):
+    """An op with sizes among its properties."""
+
+    SIZES: ClassVar[tuple[str, ...]] = ()
+    """The properties that hold one size each; `dims` holds several."""
+
+    @property
+    def sizes(self) -> list[Dim]:
+        """Those of them that hold one each."""
+        return [get_dim(self.properties[name]) for name in self.SIZES]
+
+    def substituted(self, sizes: Mapping[str, Dim | int]) -> dict[str, Attribute]:
+        """The properties, with other sizes in the place of symbols."""
+        changed = dict(self.properties)
+        for name in self.SIZES:
+            changed[name] = dim_attr(get_dim(changed[name]).substitute(sizes))
+        if "dims" in changed:
+            changed["dims"] = dims_attr([d.substitute(sizes) for d in get_dims(changed["dims"])])
+        return changed
+
+
+class RnnOp(Sized, ABC):
     """An op without regions and with one result.
 
-    Subclasses declare operands and properties and give `infer`, `evaluate` and `vjp`.
+    Subclasses declare operands and properties and give the methods that are abstract here.
     """
+
+    CAN_FAIL: ClassVar[bool] = False
+    """Whether some operands are an error of the run: then all of them must be there, and it may
+    not run where the net would not run it."""
 
     y = result_def()
     traits = traits_def(Pure())
@@ -80,11 +120,49 @@ class RnnOp(IRDLOperation, ABC):
         """The op's meaning."""
 
     @abstractmethod
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """The gradient of each operand, given that of y, in terms of ops that `b` appends.
 
         None where there is none (integers, conditions). Only float results have gradients.
         """
+
+    @abstractmethod
+    def operand_axes(self, axis: int) -> Axes | None:
+        """Where an axis of the result is in each operand, if it has rows that stand alone.
+
+        Row i of the result along `axis` is computed from row i along these axes, and from the
+        whole of an operand that has None; so some rows of the result are the op on those rows.
+        None instead of a tuple: a row is computed from other rows too, or depends on its number.
+        An axis may be longer or shorter in the operand, where a reshape splits or joins it: then
+        the first half of one is the first half of the other, and so any share.
+        """
+
+    @abstractmethod
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        """Which operands `batch` takes with a further axis in front; None where it has no rule.
+
+        Args:
+            differ: for each operand whether it is another one for each element of the batch.
+        """
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        """The op over each element of a batch, the results along a further axis in front.
+
+        Args:
+            operands: with an axis of `size` in front where `batched_operands` says so.
+        """
+        raise AssertionError(f"{self.name} has no batching rule")
+
+    @abstractmethod
+    def work(self) -> Dim | None:
+        """How many elements it computes with, 0 if it only renames them.
+
+        None for what is never done twice: backward keeps its result instead.
+        """
+
+    def bounds(self) -> Sequence[Dim]:
+        """What must not be negative, beside the sizes of the result."""
+        return ()
 
     def verify_(self) -> None:
         types = (v.type for v in self.operands)
@@ -113,15 +191,76 @@ class Source(RnnOp, ABC):
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         raise AssertionError("a source has no type rule")
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return []
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        return ()
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        """It is the same for all of a batch."""
+        return None
+
+    def work(self) -> Dim | None:
+        return Dim.of(0)
 
     def verify_(self) -> None:
         dims_of(self.y)
 
 
+class View(RnnOp, ABC):
+    """Elements of x, in another order or shape, some of them often or not at all."""
+
+    x = operand_def()
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        return differ
+
+    def work(self) -> Dim | None:
+        return Dim.of(0)
+
+
+class Cost(IntEnum):
+    """What one element of an elementwise op takes."""
+
+    ARITHMETIC = 0
+    ROOT = 1  # a division, a square root: worth a buffer rather than a second evaluation
+    FUNCTION = 2  # a polynomial of a dozen terms, or what a user wrote: worth a loop of its own
+
+
+def cost_of(op: Operation | Block) -> Cost:
+    """What one element takes; arithmetic alone of all that is not elementwise."""
+    return op.COST if isinstance(op, Elementwise) else Cost.ARITHMETIC
+
+
 class Elementwise(RnnOp, ABC):
     """All operands and the result have one shape."""
+
+    COST: ClassVar[Cost] = Cost.ARITHMETIC
+    CODE: ClassVar[str] = ""
+    """The method of `codegen.math.MathEmitter` that computes it, of floats."""
+    NUMPY: ClassVar[Callable[..., Array]]
+    """The function of NumPy that it is, where `evaluate` does not say more."""
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return type(self).NUMPY(*arrays)
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        return (axis,) * len(self.operands)
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        """All of them: operands have one shape."""
+        return [True] * len(differ)
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        return b.like(self, operands)
+
+    def work(self) -> Dim | None:
+        return product(dims_of(self.y))
+
+    def scalar(self, b: Builder, operands: Sequence[SSAValue]) -> SSAValue:
+        """The op on one element, for a kernel's body: itself, or a formula of other ops."""
+        return b.like(self, operands)
 
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
@@ -137,6 +276,27 @@ class Elementwise(RnnOp, ABC):
         names = [dtype_of(t) for t in types]
         expect(len(set(names)) == 1, f"element types differ: {', '.join(names)}")
         return types[0]
+
+
+def elementwise(
+    name: str,
+    numpy: Callable[..., Array],
+    cost: Cost = Cost.ARITHMETIC,
+    code: str | None = None,
+) -> Callable[[type[E]], type[E]]:
+    """Define an op that is a function of NumPy: `rnn.NAME`.
+
+    Args:
+        code: see `Elementwise.CODE`; the same name unless given.
+    """
+
+    def define(op: type[E]) -> type[E]:
+        op.name = f"rnn.{name}"
+        op = irdl_op_definition(op)
+        op.NUMPY, op.COST, op.CODE = staticmethod(numpy), cost, name if code is None else code
+        return op
+
+    return define
 
 
 class Unary(Elementwise, ABC):

@@ -1,15 +1,15 @@
-"""A loop over time that takes several steps a turn."""
+"""A loop over time, strip-mined: each iteration takes several steps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     AttrSizedResultSegments,
-    IRDLOperation,
     irdl_op_definition,
     prop_def,
     region_def,
@@ -20,7 +20,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, RecursiveMemoryEffect
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, expect, get_dim, get_ints, ints_attr
+from rnncc.ir.ops.base import Sized, dim_attr, expect, get_dim, get_ints, ints_attr
 from rnncc.ir.ops.control import row_type, terminator
 from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
 
@@ -28,17 +28,18 @@ Groups = tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue], Seque
 
 
 @irdl_op_definition
-class Chunks(IRDLOperation):
+class Chunks(Sized):
     """Run the body once for every `chunk` time steps, first ones first; last first with `reverse`.
 
     body: (consts..., carry..., segment of each of xs..., row of each of marks...) ->
     (carry..., segment of each of ys..., row of each of marked...).
-    A segment has as many rows as the turn has steps, which the symbol `extent` tells; the run
-    that is last in time may be shorter. `marks` and `marked` have one row a turn. It is an error
-    of the run if one of the finals that `limits` numbers, gates of loops inside, is true.
+    A segment has as many rows as the iteration has steps, which the symbol `extent` tells; the run
+    that is last in time may be shorter. `marks` and `marked` have one row an iteration. It is an
+    error of the run if one of the finals that `limits` numbers, gates of loops inside, is true.
     """
 
     name = "rnn.chunks"
+    SIZES: ClassVar[tuple[str, ...]] = ("length",)
     consts = var_operand_def()
     inits = var_operand_def()
     xs = var_operand_def()
@@ -73,13 +74,13 @@ class Chunks(IRDLOperation):
         inits, values = operands[1], terminator(body)
         end = len(values) - marked
         ys, rows = values[len(inits) : end], values[end:]
-        turns = length.over(chunk)
+        count = length.over(chunk)
         super().__init__(
             operands=[list(group) for group in operands],
             result_types=[
                 [v.type for v in inits],
                 [_sequence_of(v, length) for v in ys],
-                [tensor([turns, *dims_of(v)], dtype_of(v)) for v in rows],
+                [tensor([count, *dims_of(v)], dtype_of(v)) for v in rows],
             ],
             regions=[Region(body)],
             properties={
@@ -102,7 +103,7 @@ class Chunks(IRDLOperation):
         return [self.finals[i] for i in get_ints(self.limits)]
 
     @property
-    def turns(self) -> Dim:
+    def trip_count(self) -> Dim:
         """How often the body runs."""
         return self.steps.over(self.chunk.data)
 
@@ -125,7 +126,7 @@ class Chunks(IRDLOperation):
     def verify_(self) -> None:
         extent = Dim.of(self.extent.data)
         expect(self.chunk.data > 0, f"chunks of {self.chunk.data} steps")
-        for values, rows in ((self.xs, self.steps), (self.marks, self.turns)):
+        for values, rows in ((self.xs, self.steps), (self.marks, self.trip_count)):
             for v in values:
                 expect(dims_of(v)[:1] == (rows,), f"{dims_of(v)} has not {rows} rows")
         consts, carry, segments, marks = self.groups

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, Block, Region, SSAValue
@@ -21,7 +22,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, expect, get_dim, get_text
+from rnncc.ir.ops.base import Sized, dim_attr, expect, get_dim, get_text
 from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
 
 
@@ -74,7 +75,7 @@ class Net(IRDLOperation):
 
 
 @irdl_op_definition
-class Scan(IRDLOperation):
+class Scan(Sized):
     """Run the body once a time step, first row of `xs` first; last first with `reverse`.
 
     body: (consts..., carry..., row of each of xs...) -> (carry..., row of each of ys...).
@@ -88,6 +89,7 @@ class Scan(IRDLOperation):
     """
 
     name = "rnn.scan"
+    SIZES: ClassVar[tuple[str, ...]] = ("length",)
     consts = var_operand_def()
     inits = var_operand_def()
     xs = var_operand_def()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,10 +16,12 @@ from rnncc.ir.ops.base import (
     Array,
     Binary,
     Context,
+    Cost,
     Elementwise,
     Grads,
     Properties,
     Unary,
+    elementwise,
     expect,
     expect_kind,
     get_text,
@@ -26,7 +29,7 @@ from rnncc.ir.ops.base import (
 from rnncc.ir.types import FLOATS, Tensor, dims_of, dtype_of, tensor
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 COMPARISONS = {
     "lt": np.less,
@@ -37,220 +40,236 @@ COMPARISONS = {
     "ne": np.not_equal,
 }
 LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.trunc}
+FARTHEST = 2.0**23
+"""The largest number of which code computes the sine."""
 _ERF = np.vectorize(math.erf, otypes=[np.float64])
 
 
-@irdl_op_definition
+def _sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, 0)
+
+
+def _erf(x: Array) -> Array:
+    return _ERF(x).astype(x.dtype)
+
+
+def _of_near_angles(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: np.where(np.abs(x) > FARTHEST, np.nan, f(x))
+
+
+def _divide(a: Array, divisor: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.divide(a, divisor)
+    quotient = np.floor_divide(a, np.where(divisor == 0, 1, divisor))
+    towards_zero = quotient + ((quotient < 0) & (quotient * divisor != a))
+    return np.where(divisor == 0, 0, towards_zero).astype(a.dtype)
+
+
+def _remainder(a: Array, divisor: Array) -> Array:
+    if a.dtype.kind == "f":
+        return np.fmod(a, divisor)
+    return np.where(divisor == 0, a, np.fmod(a, np.where(divisor == 0, 1, divisor)))
+
+
+@elementwise("neg", np.negative)
 class Neg(Unary):
     """y = -x"""
 
-    name = "rnn.neg"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.negative(arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.neg(dy)]
 
 
-@irdl_op_definition
+@elementwise("abs", np.abs)
 class Abs(Unary):
     """y = |x|"""
 
-    name = "rnn.abs"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.abs(arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """0 at 0."""
         zero = b.full_like(dy, 0.0)
         signed = b.select(b.compare("lt", self.x, zero), b.neg(dy), dy)
         return [b.select(b.compare("eq", self.x, zero), zero, signed)]
 
 
-@irdl_op_definition
+@elementwise("sqrt", np.sqrt, Cost.ROOT)
 class Sqrt(Unary):
     """y = √x; NaN below zero"""
 
-    name = "rnn.sqrt"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.sqrt(arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.div(b.mul(dy, b.full_like(dy, 0.5)), self.y)]
 
 
-@irdl_op_definition
+@elementwise("exp", np.exp, Cost.FUNCTION)
 class Exp(Unary):
     """y = eˣ"""
 
-    name = "rnn.exp"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.exp(arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, self.y)]
 
 
-@irdl_op_definition
+@elementwise("log", np.log, Cost.FUNCTION)
 class Log(Unary):
     """y = ln x; -∞ at zero, NaN below"""
 
-    name = "rnn.log"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.log(arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.div(dy, self.x)]
 
 
-@irdl_op_definition
+@elementwise("tanh", np.tanh, Cost.FUNCTION)
 class Tanh(Unary):
     """y = tanh x"""
 
-    name = "rnn.tanh"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.tanh(arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · (1 - y²)"""
         return [b.mul(dy, b.sub(b.full_like(dy, 1.0), b.mul(self.y, self.y)))]
 
 
-@irdl_op_definition
+@elementwise("sigmoid", _sigmoid, Cost.FUNCTION)
 class Sigmoid(Unary):
     """y = 1 / (1 + e⁻ˣ)"""
 
-    name = "rnn.sigmoid"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return 1 / (1 + np.exp(-arrays[0]))
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · y · (1 - y)"""
         return [b.mul(dy, b.mul(self.y, b.sub(b.full_like(dy, 1.0), self.y)))]
 
 
-@irdl_op_definition
+@elementwise("relu", _relu)
 class Relu(Unary):
     """y = max(x, 0)"""
 
-    name = "rnn.relu"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.maximum(arrays[0], 0)
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """0 at 0."""
         zero = b.full_like(dy, 0.0)
         return [b.select(b.compare("gt", self.y, zero), dy, zero)]
 
 
-@irdl_op_definition
+@elementwise("erf", _erf, Cost.FUNCTION)
 class Erf(Unary):
     """y = 2/√π ∫₀ˣ e^(-t²) dt"""
 
-    name = "rnn.erf"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return _ERF(arrays[0]).astype(arrays[0].dtype)
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dy · 2/√π · e^(-x²)"""
         slope = b.mul(b.exp(b.neg(b.mul(self.x, self.x))), b.full_like(dy, 2 / math.sqrt(math.pi)))
         return [b.mul(dy, slope)]
 
 
-@irdl_op_definition
+@elementwise("log1p", np.log1p, Cost.FUNCTION)
+class Log1p(Unary):
+    """y = ln(1 + x), accurate near 0; -∞ at -1, NaN below"""
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        return [b.div(dy, b.add(self.x, b.full_like(dy, 1.0)))]
+
+
+@elementwise("expm1", np.expm1, Cost.FUNCTION)
+class Expm1(Unary):
+    """y = eˣ - 1, accurate near 0"""
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        """dy · (y + 1)"""
+        return [b.mul(dy, b.add(self.y, b.full_like(dy, 1.0)))]
+
+
+@elementwise("sin", _of_near_angles(np.sin), Cost.FUNCTION)
+class Sin(Unary):
+    """y = sin x; NaN where |x| > 2²³, where float32 tells a turn's parts no more"""
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        return [b.mul(dy, b.cos(self.x))]
+
+
+@elementwise("cos", _of_near_angles(np.cos), Cost.FUNCTION)
+class Cos(Unary):
+    """y = cos x; NaN where |x| > 2²³, as of sin"""
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        return [b.neg(b.mul(dy, b.sin(self.x)))]
+
+
+@elementwise("add", np.add)
 class Add(Arithmetic):
     """y = a + b"""
 
-    name = "rnn.add"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.add(*arrays)
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [dy, dy]
 
 
-@irdl_op_definition
+@elementwise("sub", np.subtract)
 class Sub(Arithmetic):
     """y = a - b"""
 
-    name = "rnn.sub"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.subtract(*arrays)
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [dy, b.neg(dy)]
 
 
-@irdl_op_definition
+@elementwise("mul", np.multiply)
 class Mul(Arithmetic):
     """y = a · b"""
 
-    name = "rnn.mul"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.multiply(*arrays)
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, self.b), b.mul(dy, self.a)]
 
 
-@irdl_op_definition
+@elementwise("div", _divide, Cost.ROOT)
 class Div(Arithmetic):
     """y = a / b; of integers towards zero, where a / 0 is 0"""
 
-    name = "rnn.div"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        a, divisor = arrays
-        if a.dtype.kind == "f":
-            return np.divide(a, divisor)
-        quotient = np.floor_divide(a, np.where(divisor == 0, 1, divisor))
-        towards_zero = quotient + ((quotient < 0) & (quotient * divisor != a))
-        return np.where(divisor == 0, 0, towards_zero).astype(a.dtype)
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """da = dy / b, db = -da · y"""
         da = b.div(dy, self.b)
         return [da, b.neg(b.mul(da, self.y))]
 
 
-@irdl_op_definition
+@elementwise("maximum", np.maximum)
 class Maximum(Binary):
     """y = max(a, b); NaN if either is"""
 
-    name = "rnn.maximum"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.maximum(*arrays)
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """All of it to the larger; to a where they are equal."""
         return _to_one(b, b.compare("ge", self.a, self.b), dy)
 
 
-@irdl_op_definition
+@elementwise("minimum", np.minimum)
 class Minimum(Binary):
     """y = min(a, b); NaN if either is"""
 
-    name = "rnn.minimum"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.minimum(*arrays)
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """All of it to the smaller; to a where they are equal."""
         return _to_one(b, b.compare("le", self.a, self.b), dy)
+
+
+@irdl_op_definition
+class Round(Unary):
+    """y = a whole number near x: floor, ceil, even (the nearest, of two the even one) or trunc"""
+
+    name = "rnn.round"
+    kind = prop_def(StringAttr)
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect_kind(properties, ROUNDINGS)
+        return super().infer_element(properties, *types)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return ROUNDINGS[self.kind.data](arrays[0])
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        """0 wherever there is one."""
+        return [None]
+
+
+@elementwise("rem", _remainder, Cost.FUNCTION)
+class Rem(Arithmetic):
+    """y = a - b · trunc(a / b), exactly; if b is 0, NaN, and a of integers"""
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        """da = dy, db = -dy · trunc(a / b)"""
+        quotient = b.round("even", b.div(b.sub(self.a, self.y), self.b))
+        return [dy, b.neg(b.mul(dy, quotient))]
 
 
 @irdl_op_definition
@@ -269,7 +288,7 @@ class Compare(Binary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return COMPARISONS[self.kind.data](*arrays)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None, None]
 
 
@@ -289,33 +308,27 @@ class Logical(Binary):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return LOGIC[self.kind.data](*arrays)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None, None]
 
 
-@irdl_op_definition
+@elementwise("not", np.logical_not, code="")
 class Not(Unary):
     """y = not x over i1"""
-
-    name = "rnn.not"
 
     @classmethod
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
         expect(dtype_of(types[0]) == "i1", f"operand is {dtype_of(types[0])}, expected i1")
         return types[0]
 
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.logical_not(arrays[0])
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None]
 
 
-@irdl_op_definition
+@elementwise("select", np.where, code="")
 class Select(Elementwise):
     """y = a where the condition holds, else b"""
 
-    name = "rnn.select"
     condition = operand_def()
     a = operand_def()
     b = operand_def()
@@ -326,10 +339,7 @@ class Select(Elementwise):
         expect(dtype_of(condition) == "i1", f"condition is {dtype_of(condition)}, expected i1")
         return super().infer_element(properties, a, b)
 
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return np.where(*arrays)
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None, *_to_one(b, self.condition, dy)]
 
 
@@ -357,31 +367,26 @@ class Cast(Unary):
         inside = np.where(low | high | np.isnan(x), 0, x).astype(dtype)
         return np.where(low, -(1 << bits), np.where(high, (1 << bits) - 1, inside)).astype(dtype)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.cast(dy, dtype_of(self.x)) if dtype_of(self.x) in FLOATS else None]
 
 
-@irdl_op_definition
+@elementwise("stop_gradient", np.asarray, code="")
 class StopGradient(Unary):
     """y = x, and no gradient flows back to x"""
 
-    name = "rnn.stop_gradient"
-
-    def evaluate(self, context: Context, *arrays: Array) -> Array:
-        return arrays[0]
-
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None]
 
 
-def _to_one(b: Build, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
+def _to_one(b: Builder, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
     """dy to the first of two where the condition holds, else to the second."""
     zero = b.full_like(dy, 0.0)
     return [b.select(condition, dy, zero), b.select(condition, zero, dy)]
 
 
 OPS: list[type[Elementwise]] = [
-    *(Neg, Abs, Sqrt, Exp, Log, Tanh, Sigmoid, Relu, Erf),
-    *(Add, Sub, Mul, Div, Maximum, Minimum),
+    *(Neg, Abs, Sqrt, Exp, Log, Log1p, Expm1, Tanh, Sigmoid, Relu, Erf, Sin, Cos),
+    *(Add, Sub, Mul, Div, Maximum, Minimum, Rem, Round),
     *(Compare, Logical, Not, Select, Cast, StopGradient),
 ]

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import IntAttr, StringAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import (
     Array,
+    Axes,
     Context,
     Grads,
     Properties,
     RnnOp,
+    View,
     expect,
     expect_float,
     get_dim,
     get_int,
 )
-from rnncc.ir.ops.linear import Contract, SumRows
+from rnncc.ir.ops.linear import Accumulating
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 
 @irdl_op_definition
@@ -36,6 +39,7 @@ class Gather(RnnOp):
     """
 
     name = "rnn.gather"
+    CAN_FAIL: ClassVar[bool] = True
     x = operand_def()
     index = operand_def()
     axis = prop_def(IntAttr)
@@ -50,20 +54,40 @@ class Gather(RnnOp):
         check_index(index, x.shape[self.axis.data])
         return np.take(x, index, self.axis.data)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """Every row of dy, to where it was taken."""
         zeros = b.full_like(self.x, 0.0)
         return [b.scatter(zeros, dy, self.index, self.axis.data), None]
 
+    def operand_axes(self, axis: int) -> Axes | None:
+        place = axis - self.axis.data
+        if place < 0:
+            return (axis, None)
+        rank = len(dims_of(self.index))
+        return (None, place) if place < rank else (axis - rank + 1, None)
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        """The rows of one table by other numbers, or of other tables by the same ones."""
+        tables, numbers = differ
+        return None if numbers and (tables or self.axis.data > 0) else differ
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        tables = len(dims_of(operands[0])) > len(dims_of(self.x))
+        return b.gather(operands[0], operands[1], self.axis.data + tables)
+
+    def work(self) -> Dim | None:
+        return product(dims_of(self.y))
+
 
 @irdl_op_definition
-class Scatter(RnnOp):
+class Scatter(Accumulating):
     """y = init, to which y[a..., index[j...], c...] += x[a..., j..., c...], one j after another
 
     An index outside of y is an error. `axis` is that of y.
     """
 
     name = "rnn.scatter"
+    CAN_FAIL: ClassVar[bool] = True
     init = operand_def()
     x = operand_def()
     index = operand_def()
@@ -85,9 +109,15 @@ class Scatter(RnnOp):
         add_by_index(y, x, index, self.axis.data)
         return y
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dInit = dY; every row's is that of its place."""
         return [dy, b.gather(dy, self.index, self.axis.data), None]
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        if axis == self.axis.data:
+            return None
+        behind = axis > self.axis.data
+        return (axis, axis + len(dims_of(self.index)) - 1 if behind else axis, None)
 
 
 def add_by_index(y: Array, x: Array, index: Array, axis: int) -> None:
@@ -121,14 +151,14 @@ def _chosen(x: Tensor, index: Tensor, axis: int) -> list[Dim]:
 
 
 @irdl_op_definition
-class Windows(RnnOp):
+class Windows(View):
     """y[a..., i, k, c...] = x[a..., start + i·stride + k·dilation, c...], `count` by `taps`
 
     What a convolution multiplies with its weights; with one tap, elements at even distances.
     """
 
     name = "rnn.windows"
-    x = operand_def()
+    SIZES: ClassVar[tuple[str, ...]] = ("start", "count")
     axis = prop_def(IntAttr)
     start = prop_def(StringAttr)
     count = prop_def(StringAttr)
@@ -160,14 +190,27 @@ class Windows(RnnOp):
         first = start + np.arange(count)[:, None] * stride
         return np.take(arrays[0], first + np.arange(self.taps.data) * dilation, self.axis.data)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         axis = self.axis.data
         total = dims_of(self.x)[axis]
         return [overlap_add(b, dy, axis, get_dim(self.start), total, self.steps)]
 
+    def operand_axes(self, axis: int) -> Axes | None:
+        front = self.axis.data
+        return None if axis in (front, front + 1) else (axis if axis < front else axis - 1,)
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        return b.like(self, operands, axis=IntAttr(self.axis.data + 1))
+
+    def bounds(self) -> Sequence[Dim]:
+        """Where the first one starts, and what is left behind the last one."""
+        start, (stride, dilation) = get_dim(self.start), self.steps
+        reach = (get_dim(self.count) - 1) * stride + (self.taps.data - 1) * dilation + 1
+        return start, dims_of(self.x)[self.axis.data] - start - reach
+
 
 def overlap_add(
-    b: Build, y: SSAValue, axis: int, start: Dim, total: Dim, steps: tuple[int, int]
+    b: Builder, y: SSAValue, axis: int, start: Dim, total: Dim, steps: tuple[int, int]
 ) -> SSAValue:
     """The sum of windows laid over each other, the opposite of `rnn.windows`.
 
@@ -193,6 +236,4 @@ def overlap_add(
     return sums
 
 
-GoesOn = Contract | SumRows | Scatter
-"""Ops whose result is `init` and what they add to it."""
 OPS = [Gather, Scatter, Windows]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import (
     Array,
+    Axes,
     Context,
     Grads,
     Properties,
@@ -26,7 +28,7 @@ from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 REDUCTIONS: dict[str, Callable[..., Array]] = {"sum": np.sum, "max": np.max, "min": np.min}
 
@@ -67,7 +69,7 @@ class Matmul(RnnOp):
         a = np.swapaxes(a, -1, -2) if self.transpose_a else a
         return np.matmul(a, np.swapaxes(b, -1, -2) if self.transpose_b else b)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dA = dY · Bᵀ, dB = Aᵀ · dY; where b is one matrix for all, one product over all rows."""
         da = b.matmul(dy, self.b, transpose_b=not self.transpose_b)
         rank, matrix = len(dims_of(self.a)), len(dims_of(self.b)) == 2
@@ -78,6 +80,30 @@ class Matmul(RnnOp):
             a = b.transpose(self.a, swap) if self.transpose_a else self.a
             db = _right(b, _as_rows(b, a), _as_rows(b, dy), False, bool(self.transpose_b))
         return [b.transpose(da, swap) if self.transpose_a else da, db]
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        """A row is of a, a column of b; of a stack both."""
+        rank, width = len(dims_of(self.a)), len(dims_of(self.b))
+        if axis == rank - 1:
+            return (None, width - 2 if self.transpose_b else width - 1)
+        if axis == rank - 2:
+            return (rank - 1 if self.transpose_a else rank - 2, None)
+        return (axis, axis if width > 2 else None)
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        """Other matrices a by one matrix b, or stacks by stacks."""
+        rank, width = len(dims_of(self.a)), len(dims_of(self.b))
+        a, b = differ
+        if not a or (b and rank != width):
+            return None
+        return (True, b or width != 2)
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        return b.like(self, operands)
+
+    def work(self) -> Dim | None:
+        depth = dims_of(self.a)[-2 if self.transpose_a else -1]
+        return product(dims_of(self.y)) * depth
 
 
 def empty_value(kind: str, dtype: np.dtype[Any]) -> float:
@@ -115,10 +141,9 @@ class Reduce(RnnOp):
         y = reduce(x, axis=get_ints(self.axes), initial=initial)
         return np.asarray(y, x.dtype)  # NumPy sums int32 as int64
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """A sum's to every element; an extremum's in equal shares to all elements that reach it."""
-        dims, gone = dims_of(self.x), get_ints(self.axes)
-        kept = [axis for axis in range(len(dims)) if axis not in gone]
+        dims, gone, kept = dims_of(self.x), get_ints(self.axes), self.kept
         if self.kind.data == "sum":
             return [b.broadcast(dy, dims, kept)]
         reaches = b.compare("eq", self.x, b.broadcast(self.y, dims, kept))
@@ -126,9 +151,56 @@ class Reduce(RnnOp):
         share = b.broadcast(b.div(dy, count), dims, kept)
         return [b.select(reaches, share, b.full_like(share, 0.0))]
 
+    @property
+    def kept(self) -> list[int]:
+        """The axes of x that the result has."""
+        gone = get_ints(self.axes)
+        return [axis for axis in range(len(dims_of(self.x))) if axis not in gone]
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        return (self.kept[axis],)
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        return differ
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        return b.reduce(self.kind.data, operands[0], [axis + 1 for axis in get_ints(self.axes)])
+
+    def work(self) -> Dim | None:
+        return product(dims_of(self.x))
+
+
+class Accumulating(RnnOp, ABC):
+    """An op whose result is `init` and what it adds to that, one addition after another."""
+
+    init = operand_def()
+
+    @property
+    def starts_at_zero(self) -> bool:
+        """Whether it starts at 0.0, as it does by default."""
+        return is_zero(self.init)
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        """None: what is added in all steps is one sum over all rows, in a stated order."""
+        return None
+
+    def work(self) -> Dim | None:
+        """None: it is smaller than what it is made of."""
+        return None
+
+
+class OrderedSum(Accumulating, ABC):
+    """init + Σₖ of rows k of the other operands, along their first axes.
+
+    k runs upwards, downwards with `reverse`. Rows cut into runs, each of which starts from the
+    result of the one before, give the same bits.
+    """
+
+    reverse = prop_def(BoolAttr)
+
 
 @irdl_op_definition
-class Contract(RnnOp):
+class Contract(OrderedSum):
     """y[m, n] = init[m, n] + Σₖ a[k, m] · b[k, n], one multiply-add after another
 
     k runs upwards, downwards with `reverse`. Rows cut into runs, each of which starts from the
@@ -139,7 +211,6 @@ class Contract(RnnOp):
     init = operand_def()
     a = operand_def()
     b = operand_def()
-    reverse = prop_def(BoolAttr)
 
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
@@ -158,13 +229,16 @@ class Contract(RnnOp):
         add_products(y, a, b, bool(self.reverse))
         return y
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dInit = dY, dA = B · dYᵀ, dB = A · dY"""
         return [dy, b.matmul(self.b, dy, transpose_b=True), b.matmul(self.a, dy)]
 
+    def operand_axes(self, axis: int) -> Axes | None:
+        return (0, 1, None) if axis == 0 else (1, None, 1)
+
 
 @irdl_op_definition
-class SumRows(RnnOp):
+class SumRows(OrderedSum):
     """y = init + Σₖ x[k], one after another
 
     k runs upwards, downwards with `reverse`. Rows cut into runs, each of which starts from the
@@ -174,7 +248,6 @@ class SumRows(RnnOp):
     name = "rnn.sum_rows"
     init = operand_def()
     x = operand_def()
-    reverse = prop_def(BoolAttr)
 
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
@@ -191,15 +264,13 @@ class SumRows(RnnOp):
         add_rows(y, x, bool(self.reverse))
         return y
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """Every row's is the sum's."""
         dims = dims_of(self.x)
         return [dy, b.broadcast(dy, dims, range(1, len(dims)))]
 
-
-def starts_at_zero(op: Contract | SumRows) -> bool:
-    """Whether a sum starts at 0.0, as it does by default."""
-    return is_zero(op.init)
+    def operand_axes(self, axis: int) -> Axes | None:
+        return (axis, axis + 1)
 
 
 def is_zero(value: SSAValue) -> bool:
@@ -219,13 +290,13 @@ def add_rows(total: Array, x: Array, reverse: bool) -> None:
         total += row
 
 
-def _as_rows(b: Build, x: SSAValue) -> SSAValue:
+def _as_rows(b: Builder, x: SSAValue) -> SSAValue:
     """A stack of matrices as the rows of one."""
     *rows, columns = dims_of(x)
     return b.reshape(x, [product(rows), columns])
 
 
-def _right(b: Build, a: SSAValue, dy: SSAValue, transposed: bool, swap: bool) -> SSAValue:
+def _right(b: Builder, a: SSAValue, dy: SSAValue, transposed: bool, swap: bool) -> SSAValue:
     """aᵀ · dy, the gradient of a product's right operand; with `swap` its transpose."""
     if swap:
         return b.matmul(dy, a, transpose_a=True, transpose_b=transposed)

@@ -13,7 +13,7 @@ from rnncc.ir.ops.base import Array, Context, Elementwise, Grads, Properties, ex
 from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 MULTIPLIER, WEYL, ROUNDS = 0xD256D193, 0x9E3779B9, 10
 """Philox-2x32-10: Salmon et al., Parallel random numbers: as easy as 1, 2, 3 (2011)."""
@@ -28,9 +28,9 @@ def philox(counter: tuple[Array, Array], key: Array) -> tuple[Array, Array]:
     A round: (x, y) → (high(m·x) xor key xor y, low(m·x)), then the key grows by a constant.
     """
     x, y = counter
-    for turn in range(ROUNDS):
+    for number in range(ROUNDS):
         product = x * np.uint64(MULTIPLIER)
-        round_key = (key + np.uint64(turn * WEYL & MASK)) & np.uint64(MASK)
+        round_key = (key + np.uint64(number * WEYL & MASK)) & np.uint64(MASK)
         x, y = (product >> np.uint64(32)) ^ round_key ^ y, product & np.uint64(MASK)
     return x, y
 
@@ -59,7 +59,7 @@ class Uniform(Elementwise):
         word, _ = philox((index, np.full_like(index, self.stream.data & MASK)), seed)
         return (word >> np.uint64(32 - BITS)).astype(context.real) * context.real(2.0**-BITS)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None, None]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
@@ -12,11 +13,13 @@ from xdsl.irdl import irdl_op_definition, operand_def, prop_def, var_operand_def
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import (
     Array,
+    Axes,
     Context,
     Grads,
     Properties,
     RnnOp,
     Variadic,
+    View,
     expect,
     get_dim,
     get_dims,
@@ -26,7 +29,7 @@ from rnncc.ir.ops.base import (
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
-    from rnncc.ir.build import Build
+    from rnncc.ir.builder import Builder
 
 
 def _axis(properties: Properties, rank: int) -> int:
@@ -36,11 +39,10 @@ def _axis(properties: Properties, rank: int) -> int:
 
 
 @irdl_op_definition
-class Reshape(RnnOp):
+class Reshape(View):
     """y = x's elements, row-major, in another shape"""
 
     name = "rnn.reshape"
-    x = operand_def()
     dims = prop_def(ArrayAttr)
 
     @classmethod
@@ -55,16 +57,26 @@ class Reshape(RnnOp):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.reshape(arrays[0], context.shape(dims_of(self.y)))
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.reshape(dy, dims_of(self.x))]
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        """The axis of x with as many elements in front of it."""
+        old, new = dims_of(self.x), dims_of(self.y)
+        before = product(new[:axis])
+        wide = (i for i, size in enumerate(old) if size != 1 and product(old[:i]) == before)
+        start = next(wide, None)
+        return None if start is None or new[axis] == 1 else (start,)
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        return b.reshape(operands[0], [size, *dims_of(self.y)])
 
 
 @irdl_op_definition
-class Transpose(RnnOp):
+class Transpose(View):
     """y's axis i is x's axis perm[i]"""
 
     name = "rnn.transpose"
-    x = operand_def()
     perm = prop_def(ArrayAttr)
 
     @classmethod
@@ -76,17 +88,22 @@ class Transpose(RnnOp):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.transpose(arrays[0], get_ints(self.perm))
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         perm = get_ints(self.perm)
         return [b.transpose(dy, [perm.index(axis) for axis in range(len(perm))])]
 
+    def operand_axes(self, axis: int) -> Axes | None:
+        return (get_ints(self.perm)[axis],)
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        return b.transpose(operands[0], [0, *(axis + 1 for axis in get_ints(self.perm))])
+
 
 @irdl_op_definition
-class Broadcast(RnnOp):
+class Broadcast(View):
     """y = x repeated: x's axis i becomes y's axis axes[i], of the same size or grown from 1"""
 
     name = "rnn.broadcast"
-    x = operand_def()
     dims = prop_def(ArrayAttr)
     axes = prop_def(ArrayAttr)
 
@@ -108,20 +125,31 @@ class Broadcast(RnnOp):
             wide[axis] = size
         return np.broadcast_to(arrays[0].reshape(wide), shape)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """Summed over the repeats."""
         old, axes = dims_of(self.x), get_ints(self.axes)
         grown = {axis for size, axis in zip(old, axes, strict=True) if size != dims_of(dy)[axis]}
         gone = [axis for axis in range(len(dims_of(dy))) if axis not in axes or axis in grown]
         return [b.reshape(b.reduce("sum", dy, gone) if gone else dy, old)]
 
+    def operand_axes(self, axis: int) -> Axes | None:
+        """The whole of x where it is repeated."""
+        places = get_ints(self.axes)
+        source = places.index(axis) if axis in places else None
+        same = source is not None and dims_of(self.x)[source] == dims_of(self.y)[axis]
+        return (source if same else None,)
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        places = [0, *(axis + 1 for axis in get_ints(self.axes))]
+        return b.broadcast(operands[0], [size, *dims_of(self.y)], places)
+
 
 @irdl_op_definition
-class Slice(RnnOp):
+class Slice(View):
     """y = x[..., start : start + size, ...] along one axis"""
 
     name = "rnn.slice"
-    x = operand_def()
+    SIZES: ClassVar[tuple[str, ...]] = ("start", "size")
     axis = prop_def(IntAttr)
     start = prop_def(StringAttr)
     size = prop_def(StringAttr)
@@ -144,11 +172,22 @@ class Slice(RnnOp):
         index[self.axis.data] = slice(start, start + size)
         return arrays[0][tuple(index)]
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """Padded with -0.0, which adds up to what it is added to, bit for bit."""
         return [
             b.pad(dy, self.axis.data, get_dim(self.start), dims_of(self.x)[self.axis.data], -0.0)
         ]
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        return None if axis == self.axis.data else (axis,)
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        return b.like(self, operands, axis=IntAttr(self.axis.data + 1))
+
+    def bounds(self) -> Sequence[Dim]:
+        """Where it starts, and what is left behind it."""
+        start = get_dim(self.start)
+        return start, dims_of(self.x)[self.axis.data] - start - get_dim(self.size)
 
 
 @irdl_op_definition
@@ -178,12 +217,24 @@ class Concat(Variadic):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return np.concatenate(arrays, self.axis.data)
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         axis, start, grads = self.axis.data, Dim.of(0), list[SSAValue]()
         for x in self.xs:
             grads.append(b.slice(dy, axis, start, dims_of(x)[axis]))
             start = start + dims_of(x)[axis]
         return grads
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        return None if axis == self.axis.data else (axis,) * len(self.xs)
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        return [True] * len(differ)
+
+    def batch(self, b: Builder, operands: Sequence[SSAValue], size: Dim) -> SSAValue:
+        return b.concat(operands, self.axis.data + 1)
+
+    def work(self) -> Dim | None:
+        return product(dims_of(self.y))
 
 
 @irdl_op_definition
@@ -191,6 +242,7 @@ class ReverseSegments(RnnOp):
     """y[t, n] = x[len[n] - 1 - t, n] for t < len[n], else x[t, n]; lengths beyond T are an error"""
 
     name = "rnn.reverse_segments"
+    CAN_FAIL: ClassVar[bool] = True
     x = operand_def()
     lengths = operand_def()
 
@@ -215,9 +267,20 @@ class ReverseSegments(RnnOp):
             result[:length, column] = x[:length, column][::-1]
         return result
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """The reversal undoes itself."""
         return [b.reverse_segments(dy, self.lengths), None]
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        return None if axis == 0 else (axis, 0 if axis == 1 else None)
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        """None: time comes first."""
+        return None
+
+    def work(self) -> Dim | None:
+        """None: its operand is as large as its result."""
+        return None
 
 
 @irdl_op_definition
@@ -244,7 +307,7 @@ class Shift(RnnOp):
         parts = [x[1:], init[None]] if self.reverse else [init[None], x[:-1]]
         return np.concatenate(parts)[: len(x)]
 
-    def vjp(self, b: Build, dy: SSAValue) -> Grads:
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """The shift the other way; init gets the row where it stands, if there is one."""
         dims = dims_of(self.x)
         last = b.size(dims[0] - 1, "i32") if self.reverse else b.size(Dim.of(0), "i32")
@@ -252,6 +315,16 @@ class Shift(RnnOp):
         zero = b.full_like(self.init, 0.0)
         first = b.reduce("sum", b.select(here, dy, b.full_like(dy, 0.0)), [0])
         return [b.shift(dy, zero, not self.reverse), first]
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        return None if axis == 0 else (axis, axis - 1)
+
+    def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
+        """None: time comes first."""
+        return None
+
+    def work(self) -> Dim | None:
+        return Dim.of(0)
 
 
 OPS = [Reshape, Transpose, Broadcast, Slice, Concat, ReverseSegments, Shift]

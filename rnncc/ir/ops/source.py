@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from math import prod
+from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, StringAttr, f64
 from xdsl.irdl import irdl_op_definition, prop_def
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Array, Context, Source, dim_attr, expect, get_dim
+from rnncc.ir.ops.base import Array, Axes, Context, Source, dim_attr, expect, get_dim
 from rnncc.ir.types import dims_of, dtype_of, tensor
 
 
@@ -22,6 +23,9 @@ class Param(Source):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         raise AssertionError("the interpreter looks parameters up")
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        return None
 
 
 @irdl_op_definition
@@ -45,6 +49,9 @@ class Constant(Source):
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return self.array().astype(context.numpy_type(dtype_of(self.y)))
+
+    def operand_axes(self, axis: int) -> Axes | None:
+        return None
 
     def verify_(self) -> None:
         size = prod(int(d) for d in dims_of(self.y))
@@ -77,12 +84,16 @@ class Iota(Source):
         wide[self.axis.data] = -1
         return np.broadcast_to(index.reshape(wide), shape)
 
+    def operand_axes(self, axis: int) -> Axes | None:
+        return None if axis == self.axis.data else ()
+
 
 @irdl_op_definition
 class Size(Source):
     """y = the value of a size formula, rank 0"""
 
     name = "rnn.size"
+    SIZES: ClassVar[tuple[str, ...]] = ("dim",)
     dim = prop_def(StringAttr)
 
     @staticmethod

@@ -12,7 +12,7 @@ from typing import Any
 from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import Elementwise, RnnOp, get_ints
 from rnncc.ir.ops.linear import Matmul, Reduce
@@ -50,18 +50,18 @@ def reshape(op: Reshape) -> SSAValue | None:
     if dims_of(op.x) == new:
         return op.x
     if isinstance(inner, Reshape):
-        return Build.before(op).reshape(inner.x, new)
+        return Builder.before(op).reshape(inner.x, new)
     if isinstance(inner, Fill):
-        return Build.before(op).fill(inner.value.value.data, new, dtype_of(op.y))
+        return Builder.before(op).fill(inner.value.value.data, new, dtype_of(op.y))
     if isinstance(inner, Constant):
         array = inner.array().reshape([int(d) for d in new])
-        return Build.before(op).constant(array, dtype_of(op.y))
+        return Builder.before(op).constant(array, dtype_of(op.y))
     move = _MOVES.get(Elementwise if isinstance(inner, Elementwise) else type(inner))
     siblings = [use.operation for use in op.x.uses]
     if move is None or product(new) == 0 or any(not _is_like(op, s) for s in siblings):
         return None
     assert isinstance(inner, RnnOp)
-    moved = move(Build.before(inner), inner, new)
+    moved = move(Builder.before(inner), inner, new)
     if moved is not None:
         moved.name_hint = moved.name_hint or op.x.name_hint  # it takes the place of op.x
         for sibling in siblings:
@@ -73,11 +73,11 @@ def _is_like(op: Reshape, other: Operation) -> bool:
     return isinstance(other, Reshape) and other.y.type == op.y.type
 
 
-def _through_elementwise(b: Build, inner: Elementwise, new: Dims) -> SSAValue:
+def _through_elementwise(b: Builder, inner: Elementwise, new: Dims) -> SSAValue:
     return b.like(inner, [b.reshape(x, new) for x in inner.operands])
 
 
-def _through_broadcast(b: Build, inner: Broadcast, new: Dims) -> SSAValue | None:
+def _through_broadcast(b: Builder, inner: Broadcast, new: Dims) -> SSAValue | None:
     """Every axis of the operand survives, or has size 1 and goes."""
     kept = surviving_axes(dims_of(inner.y), new)
     small, axes = list[Dim](), list[int]()
@@ -90,7 +90,7 @@ def _through_broadcast(b: Build, inner: Broadcast, new: Dims) -> SSAValue | None
     return b.broadcast(b.reshape(inner.x, small), new, axes)
 
 
-def _through_slice(b: Build, inner: Slice, new: Dims) -> SSAValue | None:
+def _through_slice(b: Builder, inner: Slice, new: Dims) -> SSAValue | None:
     axis = surviving_axes(dims_of(inner.y), new).get(inner.axis.data)
     if axis is None:
         return None
@@ -98,7 +98,7 @@ def _through_slice(b: Build, inner: Slice, new: Dims) -> SSAValue | None:
     return b.like(inner, [b.reshape(inner.x, whole)], axis=IntAttr(axis))
 
 
-def _through_concat(b: Build, inner: Concat, new: Dims) -> SSAValue | None:
+def _through_concat(b: Builder, inner: Concat, new: Dims) -> SSAValue | None:
     axis = surviving_axes(dims_of(inner.y), new).get(inner.axis.data)
     if axis is None:
         return None
@@ -107,7 +107,7 @@ def _through_concat(b: Build, inner: Concat, new: Dims) -> SSAValue | None:
     return b.concat([b.reshape(x, _with(new, axis, size)) for x, size in parts], axis)
 
 
-def _through_transpose(b: Build, inner: Transpose, new: Dims) -> SSAValue | None:
+def _through_transpose(b: Builder, inner: Transpose, new: Dims) -> SSAValue | None:
     """Only where axes of size 1 go and the others stay."""
     kept = surviving_axes(dims_of(inner.y), new)
     if len(kept) != len(new):
@@ -118,7 +118,7 @@ def _through_transpose(b: Build, inner: Transpose, new: Dims) -> SSAValue | None
     return b.transpose(small, [order.index(axis) for axis in sources])
 
 
-def _through_reduce(b: Build, inner: Reduce, new: Dims) -> SSAValue | None:
+def _through_reduce(b: Builder, inner: Reduce, new: Dims) -> SSAValue | None:
     """Each reduced axis is put back behind the surviving axis in front of it."""
     old, gone = dims_of(inner.y), get_ints(inner.axes)
     kept = surviving_axes(old, new)
@@ -135,7 +135,7 @@ def _through_reduce(b: Build, inner: Reduce, new: Dims) -> SSAValue | None:
     return b.reduce(inner.kind.data, b.reshape(inner.x, [*dims, *left]), axes)
 
 
-def _through_matmul(b: Build, inner: Matmul, new: Dims) -> SSAValue | None:
+def _through_matmul(b: Builder, inner: Matmul, new: Dims) -> SSAValue | None:
     """Rows times one matrix: the rows may be arranged in any way; else only leading axes."""
     old, x, y = dims_of(inner.y), dims_of(inner.a), dims_of(inner.b)
     if len(new) < 2 or old[-1] != new[-1]:
@@ -152,7 +152,7 @@ def _with(dims: Sequence[Dim], axis: int, size: Dim) -> Dims:
     return (*dims[:axis], size, *dims[axis + 1 :])
 
 
-_MOVES: dict[type[Any], Callable[[Build, Any, Dims], SSAValue | None]] = {
+_MOVES: dict[type[Any], Callable[[Builder, Any, Dims], SSAValue | None]] = {
     Elementwise: _through_elementwise,
     Broadcast: _through_broadcast,
     Slice: _through_slice,

@@ -8,7 +8,7 @@ from typing import Any
 from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import RnnOp, get_dim, get_ints
 from rnncc.ir.ops.linear import Matmul, Reduce
@@ -26,7 +26,7 @@ def is_natural(dim: Dim) -> bool:
 
 def transpose(op: Transpose) -> SSAValue | None:
     """Of a transpose → one; of nothing → x; of axes of size 1 alone → reshape; of a fill → fill"""
-    perm, inner, b = get_ints(op.perm), op.x.owner, Build.before(op)
+    perm, inner, b = get_ints(op.perm), op.x.owner, Builder.before(op)
     if isinstance(inner, Transpose):
         first = get_ints(inner.perm)
         return b.transpose(inner.x, [first[axis] for axis in perm])
@@ -39,7 +39,7 @@ def transpose(op: Transpose) -> SSAValue | None:
 def broadcast(op: Broadcast) -> SSAValue | None:
     """Of a broadcast → one; of a fill → fill; of no growth → reshape; of unit axes → without"""
     dims, axes, inner = dims_of(op.y), get_ints(op.axes), op.x.owner
-    b = Build.before(op)
+    b = Builder.before(op)
     if isinstance(inner, Broadcast):
         return b.broadcast(inner.x, dims, [axes[axis] for axis in get_ints(inner.axes)])
     if isinstance(inner, Fill):
@@ -71,7 +71,7 @@ def _added_units(old: tuple[Dim, ...], new: tuple[Dim, ...]) -> list[int] | None
 def slice_of(op: Slice) -> SSAValue | None:
     """Of everything → x; of a slice → one; of a concat → of its parts; of a broadcast or fill"""
     axis, start, size = op.axis.data, get_dim(op.start), get_dim(op.size)
-    inner, b = op.x.owner, Build.before(op)
+    inner, b = op.x.owner, Builder.before(op)
     if start == 0 and dims_of(op.x)[axis] == size:
         return op.x
     if isinstance(inner, Slice) and inner.axis.data == axis:
@@ -85,7 +85,7 @@ def slice_of(op: Slice) -> SSAValue | None:
     return None
 
 
-def _slice_of_concat(b: Build, concat: Concat, start: Dim, size: Dim) -> SSAValue | None:
+def _slice_of_concat(b: Builder, concat: Concat, start: Dim, size: Dim) -> SSAValue | None:
     """The part that holds the slice, or a concat of whole parts that are the slice."""
     axis, offset, whole = concat.axis.data, Dim.of(0), list[SSAValue]()
     for part in concat.xs:
@@ -99,7 +99,7 @@ def _slice_of_concat(b: Build, concat: Concat, start: Dim, size: Dim) -> SSAValu
     return b.concat(whole, axis) if whole and total == size else None
 
 
-def _slice_of_broadcast(b: Build, inner: Broadcast, op: Slice) -> SSAValue:
+def _slice_of_broadcast(b: Builder, inner: Broadcast, op: Slice) -> SSAValue:
     axes, axis, x = get_ints(inner.axes), op.axis.data, inner.x
     if axis in axes and dims_of(x)[axes.index(axis)] == dims_of(inner.y)[axis]:
         x = b.like(op, [x], axis=type(op.axis)(axes.index(axis)))
@@ -108,7 +108,7 @@ def _slice_of_broadcast(b: Build, inner: Broadcast, op: Slice) -> SSAValue:
 
 def concat(op: Concat) -> SSAValue | None:
     """Of one → it; of concats → one; without empty parts; of adjacent slices → slice"""
-    axis, b, user = op.axis.data, Build.before(op), op.y.get_user_of_unique_use()
+    axis, b, user = op.axis.data, Builder.before(op), op.y.get_user_of_unique_use()
     if isinstance(user, Concat) and user.axis == op.axis:
         return None  # it becomes a part of that one, at once with all that it holds
     parts, left = list[SSAValue](), [*reversed(op.xs)]
@@ -127,7 +127,7 @@ def concat(op: Concat) -> SSAValue | None:
     return b.concat(joined, axis)
 
 
-def _join(b: Build, first: SSAValue, second: SSAValue, axis: int) -> SSAValue | None:
+def _join(b: Builder, first: SSAValue, second: SSAValue, axis: int) -> SSAValue | None:
     """Two neighbouring slices of one value, or two fills, as one."""
     left, right = first.owner, second.owner
     size = dims_of(first)[axis] + dims_of(second)[axis]
@@ -143,7 +143,7 @@ def _join(b: Build, first: SSAValue, second: SSAValue, axis: int) -> SSAValue | 
 
 def reduce_of(op: Reduce) -> SSAValue | None:
     """Over axes of size 1 → reshape; max of max → one"""
-    axes, b, inner = get_ints(op.axes), Build.before(op), op.x.owner
+    axes, b, inner = get_ints(op.axes), Builder.before(op), op.x.owner
     if all(dims_of(op.x)[axis] == 1 for axis in axes):
         return b.reshape(op.x, dims_of(op.y))
     if isinstance(inner, Reduce) and inner.kind == op.kind and op.kind.data != "sum":
@@ -161,7 +161,7 @@ def matmul(op: Matmul) -> SSAValue | None:
             operands = list(op.operands)
             operands[index] = inner.x
             flipped = BoolAttr.from_bool(not bool(op.properties[flag]))
-            return Build.before(op).like(op, operands, **{flag: flipped})
+            return Builder.before(op).like(op, operands, **{flag: flipped})
     return None
 
 

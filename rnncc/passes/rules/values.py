@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.base import Context, Elementwise, RnnOp, get_dim
@@ -38,7 +38,7 @@ def evaluate_fills(op: Elementwise) -> SSAValue | None:
     ]
     with np.errstate(all="ignore"):
         result = float(op.evaluate(_WIDE, *arrays))
-    return Build.before(op).fill(result, dims_of(op.y), dtype_of(op.y))
+    return Builder.before(op).fill(result, dims_of(op.y), dtype_of(op.y))
 
 
 def below_broadcasts(op: Elementwise) -> SSAValue | None:
@@ -52,7 +52,7 @@ def below_broadcasts(op: Elementwise) -> SSAValue | None:
             return None
         if dims_of(owner.x) != dims_of(first.x):
             return None
-    b = Build.before(op)
+    b = Builder.before(op)
     small: list[SSAValue] = []
     for v in op.operands:
         value = fill_value(v)  # which may be -0.0, not to be taken for none
@@ -130,12 +130,12 @@ def select(op: ew.Select) -> SSAValue | None:
     if op.a is op.b:
         return op.a
     if isinstance(op.condition.owner, ew.Not):
-        return Build.before(op).like(op, [op.condition.owner.x, op.b, op.a])
+        return Builder.before(op).like(op, [op.condition.owner.x, op.b, op.a])
     inner_a, inner_b = op.a.owner, op.b.owner
     if isinstance(inner_a, ew.Select) and inner_a.condition is op.condition:
-        return Build.before(op).like(op, [op.condition, inner_a.a, op.b])
+        return Builder.before(op).like(op, [op.condition, inner_a.a, op.b])
     if isinstance(inner_b, ew.Select) and inner_b.condition is op.condition:
-        return Build.before(op).like(op, [op.condition, op.a, inner_b.b])
+        return Builder.before(op).like(op, [op.condition, op.a, inner_b.b])
     return None
 
 
@@ -144,14 +144,14 @@ def cast(op: ew.Cast) -> SSAValue | None:
     if dtype_of(op.x) == dtype_of(op.y):
         return op.x
     if isinstance(op.x.owner, Size) and dtype_of(op.y) != "i1":
-        return Build.before(op).size(get_dim(op.x.owner.dim), dtype_of(op.y))
+        return Builder.before(op).size(get_dim(op.x.owner.dim), dtype_of(op.y))
     return None
 
 
 def size(op: Size) -> SSAValue | None:
     """A size without symbols → fill"""
     dim = get_dim(op.dim)
-    return Build.before(op).fill(int(dim), (), dtype_of(op.y)) if dim.is_static else None
+    return Builder.before(op).fill(int(dim), (), dtype_of(op.y)) if dim.is_static else None
 
 
 def constant(op: Constant) -> SSAValue | None:
@@ -159,14 +159,14 @@ def constant(op: Constant) -> SSAValue | None:
     numbers = op.values.data
     if not numbers or any(n != numbers[0] for n in numbers):
         return None
-    return Build.before(op).fill(float(op.array().flat[0]), dims_of(op.y), dtype_of(op.y))
+    return Builder.before(op).fill(float(op.array().flat[0]), dims_of(op.y), dtype_of(op.y))
 
 
 def iota(op: Iota) -> SSAValue | None:
     """Indices along an axis of size 1 → 0"""
     if dims_of(op.y)[op.axis.data] != Dim.of(1):
         return None
-    return Build.before(op).fill(0, dims_of(op.y), dtype_of(op.y))
+    return Builder.before(op).fill(0, dims_of(op.y), dtype_of(op.y))
 
 
 def reverse_twice(op: ReverseSegments) -> SSAValue | None:

@@ -14,7 +14,7 @@ from rnncc_runtime import Model, RunError
 import rnncc
 from rnncc.cli import main
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
@@ -66,7 +66,7 @@ def test_pieces_of_a_sequence_have_its_bits(lstm: Model) -> None:
 @needs_compiler
 def test_functions_at_their_edges(tmp_path: Path) -> None:
     """All that a body computes, at what its type holds at most, beyond it, and at NaN."""
-    b = Build.net("edges")
+    b = Builder.net("edges")
     x, y = b.input("x", (N,)), b.input("y", (N,))
     ints = {d: (b.input(f"{d} a", (N,), d), b.input(f"{d} b", (N,), d)) for d in ("i32", "i64")}
     flags = b.compare("lt", x, y)
@@ -102,7 +102,7 @@ def test_functions_at_their_edges(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_random_numbers_have_the_bits_of_all_targets(tmp_path: Path) -> None:
-    b = Build.net("drawn")
+    b = Builder.net("drawn")
     seed = b.input("seed", (N,), "i32")
     y = b.uniform(seed, b.iota((N,), 0), stream=7)
     program = b.finish({"y": y})
@@ -114,7 +114,7 @@ def test_random_numbers_have_the_bits_of_all_targets(tmp_path: Path) -> None:
 
 @needs_compiler
 def test_kernels_that_move_rows(tmp_path: Path) -> None:
-    b = Build.net("moves")
+    b = Builder.net("moves")
     x, index = b.input("x", (T, N, 3)), b.input("index", (4,), "i32")
     lengths = b.input("lengths", (N,), "i32")
     zeros = b.fill(0.0, (N, 3))
@@ -147,7 +147,7 @@ def test_kernels_that_move_rows(tmp_path: Path) -> None:
 def test_names_that_mean_something_in_c(tmp_path: Path) -> None:
     """Blobs may be called as macros, functions, variables of the code, or the end of a comment."""
     names = "x0 i0 k w total expf float */ int NULL workspace n T".split()
-    b = Build.net("names")
+    b = Builder.net("names")
     values = [b.input(name, (T, 4)) for name in names]
     outputs = {f"{name}!": b.exp(value) for name, value in zip(names, values, strict=True)}
     outputs["memcpy"] = b.reduce("sum", b.mul(values[0], values[-1]), [0])
@@ -190,7 +190,7 @@ def test_what_it_refuses(tmp_path: Path) -> None:
         rnncc.compile(LSTM / "net.pb", LSTM / "init.pb", target="reference")
     with pytest.raises(CompileError, match="does not make the product c"):
         rnncc.build(LSTM / "net.pb", LSTM / "init.pb", out=tmp_path, products=["c"])
-    b = Build.net("wide")
+    b = Builder.net("wide")
     program = b.finish({"y": b.exp(b.input("x", (N,), "f64"))})
     with pytest.raises(CompileError, match="is float64: not supported"):
         source_of(program, tmp_path)

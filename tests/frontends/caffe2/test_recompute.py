@@ -12,8 +12,8 @@ from rnncc.ir.program import Program
 from rnncc.ir.rewriting import scans_of
 from rnncc.netdef import NetDef, load
 from rnncc.options import Options
-from rnncc.passes.choose_saved import Rows, choose_saved
 from rnncc.passes.differentiate import differentiate
+from rnncc.passes.rematerialise import Rows, rematerialise
 from tests.compiling import training_of
 from tests.frontends.caffe2.train import TRAIN
 from tests.frontends.caffe2.training_nets import forward, training_net
@@ -74,5 +74,5 @@ def test_named_values_are_computed_again_and_nothing_else(case: Path) -> None:
 
 def names_saved(program: Program, rule: str | frozenset[str]) -> set[str | None]:
     """What the values are called that a rule keeps for all steps."""
-    choice = choose_saved(program, rule)
+    choice = rematerialise(program, rule)
     return {node.row.name_hint for node in choice.saved if isinstance(node, Rows)}

@@ -12,8 +12,8 @@ import pytest
 from rnncc import CompileError
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
+from tests.frontends.caffe2.applied import Array, apply, real
 from tests.frontends.caffe2.nets import net, op
-from tests.frontends.caffe2.test_operators import Array, apply, real
 
 X, W, BIAS = real(2, 4, 6, 7), real(6, 4, 3, 2), real(6)
 

@@ -45,6 +45,9 @@ CASES = {
         of("Split", split=[1, 1]),
         "has the unknown attribute 'split' (attributes: axis)",
     ),
+    "flag that is neither": (of("ArgMin", keepdims=-100), "keepdims is -100, expected 0 or 1"),
+    "flag of a sum": (of("ReduceSum", keepdims=2), "keepdims is 2, expected 0 or 1"),
+    "flag of a product": (of("Gemm", F, transB=-1), "transB is -1, expected 0 or 1"),
     "attribute of another kind": (
         of("Softmax", axis=1.0),
         "attribute 'axis' is of another type than it should be",
@@ -146,7 +149,7 @@ def test_what_nobody_foresaw_is_our_fault(
     with pytest.raises(InternalError) as caught:
         import_model(tmp_path / "m.onnx")
     text = str(caught.value)
-    assert text.startswith(f"{tmp_path}/m.onnx: node 'y' (Neg): ir/build.py:")
+    assert text.startswith(f"{tmp_path}/m.onnx: node 'y' (Neg): ir/builder.py:")
     assert "TypeError: 'NoneType' object is not iterable (please report this line, " in text
     assert main(["check", str(tmp_path / "m.onnx")]) == 1
     shown = capsys.readouterr().err

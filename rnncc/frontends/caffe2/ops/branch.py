@@ -12,7 +12,7 @@ from rnncc.frontends.caffe2.control import Control, forget, read_outside, scopes
 from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.recurrent import needed_net, read_net
 from rnncc.frontends.caffe2.shapes import Shapes
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.gates import when
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class If(Control):
         before = {made.kept for made in live}
         consts = [x for x in read_outside(ops) if x.value is None and x not in before]
 
-        def body(inner: Build, given: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
+        def body(inner: Builder, given: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
             values = dict(zip(consts, given, strict=True))
             starts = zip(live, carry, strict=True)
             values |= {made.kept: v for made, v in starts if made.kept is not None}

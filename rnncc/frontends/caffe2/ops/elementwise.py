@@ -13,15 +13,15 @@ from rnncc.frontends.caffe2.constants import Known, cast
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import ANY, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.netdef import TensorProto
 from rnncc.nn.activations import silu
 from rnncc.nn.arithmetic import power, reciprocal
 
-UnaryFunction = Callable[[Build, SSAValue], SSAValue]
-BinaryFunction = Callable[[Build, SSAValue, SSAValue], SSAValue]
+UnaryFunction = Callable[[Builder, SSAValue], SSAValue]
+BinaryFunction = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 
 TYPES: dict[int, str] = {
     TensorProto.FLOAT: "f32",
@@ -326,7 +326,7 @@ def _comparison(kind: str, sign: str) -> type[Binary]:
 
 
 def _logical(kind: str) -> type[Binary]:
-    def function(b: Build, x: SSAValue, y: SSAValue) -> SSAValue:
+    def function(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
         return b.logical(kind, x, y)
 
     return binary(f"A {kind} B", function, result="i1", operand="i1")
@@ -335,15 +335,15 @@ def _logical(kind: str) -> type[Binary]:
 _COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "=", "ne": "!="}
 
 OPERATORS: dict[str, type[Operator]] = {
-    "Sigmoid": unary("1 / (1 + exp(-X))", Build.sigmoid),
-    "Tanh": unary("tanh(X)", Build.tanh),
-    "Relu": unary("max(X, 0)", Build.relu),
-    "Exp": unary("exp(X)", Build.exp),
-    "Log": unary("log(X)", Build.log),
-    "Negative": unary("-X", Build.neg),
-    "Sqrt": unary("sqrt(X)", Build.sqrt),
-    "Abs": unary("|X|", Build.abs),
-    "Erf": unary("erf(X)", Build.erf),
+    "Sigmoid": unary("1 / (1 + exp(-X))", Builder.sigmoid),
+    "Tanh": unary("tanh(X)", Builder.tanh),
+    "Relu": unary("max(X, 0)", Builder.relu),
+    "Exp": unary("exp(X)", Builder.exp),
+    "Log": unary("log(X)", Builder.log),
+    "Negative": unary("-X", Builder.neg),
+    "Sqrt": unary("sqrt(X)", Builder.sqrt),
+    "Abs": unary("|X|", Builder.abs),
+    "Erf": unary("erf(X)", Builder.erf),
     "Sqr": unary("X * X", lambda b, x: b.mul(x, x), "nothing"),
     "Reciprocal": unary("1 / X", reciprocal),
     "Swish": unary("X / (1 + exp(-X))", silu),
@@ -366,13 +366,13 @@ OPERATORS: dict[str, type[Operator]] = {
         Identity,
     ),
     "CopyOnDeviceLike": CopyOnDeviceLike,
-    "Sum": nary("X0 + X1 + ...", Build.add),
-    "Max": nary("max(X0, X1, ...)", Build.maximum),
-    "Min": nary("min(X0, X1, ...)", Build.minimum),
-    "Add": binary("A + B", Build.add),
-    "Sub": binary("A - B", Build.sub),
-    "Mul": binary("A * B", Build.mul),
-    "Div": binary("A / B", Build.div),
+    "Sum": nary("X0 + X1 + ...", Builder.add),
+    "Max": nary("max(X0, X1, ...)", Builder.maximum),
+    "Min": nary("min(X0, X1, ...)", Builder.minimum),
+    "Add": binary("A + B", Builder.add),
+    "Sub": binary("A - B", Builder.sub),
+    "Mul": binary("A * B", Builder.mul),
+    "Div": binary("A / B", Builder.div),
     **{kind.upper(): _comparison(kind, sign) for kind, sign in _COMPARISONS.items()},
     "And": _logical("and"),
     "Or": _logical("or"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rnncc.frontends.caffe2.graph import GraphMaker
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.ops.elementwise import Unary, unary
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn import angles
 from rnncc.nn.activations import cube, elu, hard_sigmoid, leaky_relu, soft_sign, softplus
 from rnncc.nn.arithmetic import reciprocal
@@ -69,8 +69,8 @@ OPERATORS: dict[str, type[Operator]] = {
     "Rsqrt": unary("1 / sqrt(X)", lambda b, x: reciprocal(b, b.sqrt(x))),
     "Floor": unary("the largest whole number up to X", lambda b, x: b.round("floor", x)),
     "Ceil": unary("the smallest whole number from X on", lambda b, x: b.round("ceil", x)),
-    "Sin": unary("sin(X)", Build.sin),
-    "Cos": unary("cos(X)", Build.cos),
+    "Sin": unary("sin(X)", Builder.sin),
+    "Cos": unary("cos(X)", Builder.cos),
     "Tan": unary("tan(X)", angles.tan),
     "Asin": unary("asin(X)", angles.asin),
     "Acos": unary("acos(X)", angles.acos),

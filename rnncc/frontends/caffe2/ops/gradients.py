@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.caffe2.gradient import Formula, OutputGradient, PlainGradient
 from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 
@@ -71,19 +71,19 @@ def _of_output(
     )
 
 
-def _sigmoid(b: Build, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
+def _sigmoid(b: Builder, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
     return b.mul(dy, b.mul(y, b.sub(b.fill(1.0, ()), y)))
 
 
-def _tanh(b: Build, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
+def _tanh(b: Builder, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
     return b.mul(dy, b.sub(b.fill(1.0, ()), b.mul(y, y)))
 
 
-def _relu(b: Build, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
+def _relu(b: Builder, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
     return b.select(b.compare("gt", y, b.fill(0.0, ())), dy, b.fill(0.0, ()))
 
 
-def _softmax(b: Build, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
+def _softmax(b: Builder, y: SSAValue, dy: SSAValue, axis: int) -> SSAValue:
     dims = dims_of(y)
     rows = (*dims[:axis], product(dims[axis:]))
     y, dy = b.reshape(y, rows), b.reshape(dy, rows)

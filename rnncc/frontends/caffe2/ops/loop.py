@@ -21,7 +21,7 @@ from rnncc.frontends.caffe2.trip_count import (
     Turns,
     count_turns,
 )
-from rnncc.ir.build import Build, Values
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import Branch, repeat
 
@@ -238,7 +238,7 @@ class While(Control):
         inits = [self._first(e, c) for c in live]
         gate = e.b.reshape(e[self.gate], ())
 
-        def body(inner: Build, given: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
+        def body(inner: Builder, given: list[SSAValue], carry: list[SSAValue]) -> list[SSAValue]:
             step = Emitter(inner, e.shapes, dict(zip(consts, given, strict=True)))
             step.values[self.gate] = inner.reshape(carry[0], e.dims(self.gate))
             starts = zip(live, carry[1:], strict=True)
@@ -269,7 +269,7 @@ class While(Control):
             step.build(op)
 
     def _loop(
-        self, b: Build, consts: list[SSAValue], inits: list[SSAValue], body: Branch
+        self, b: Builder, consts: list[SSAValue], inits: list[SSAValue], body: Branch
     ) -> list[SSAValue]:
         """The loop; a plain scan where the number of turns is known."""
         if self.limit == 0:
@@ -279,7 +279,7 @@ class While(Control):
             return repeat(b, consts, inits, body, self._kept_limit(), limited=not proven)
 
         def step(
-            inner: Build, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
+            inner: Builder, given: list[SSAValue], carry: list[SSAValue], rows: list[SSAValue]
         ) -> tuple[Values, Values]:
             return body(inner, given, carry), []
 

@@ -17,10 +17,10 @@ from rnncc.frontends.caffe2.recurrent import (
     read_structure,
 )
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
-from rnncc.passes.pull_back import ops_between
+from rnncc.passes.vjp_of_region import ops_between
 
 RECOMPUTE = "recompute_blobs_on_backward"
 
@@ -160,7 +160,7 @@ class RecurrentNetwork(Operator):
         kept = [i for i, state in enumerate(states) if self._is_kept(state)]
 
         def body(
-            inner: Build, const: list[SSAValue], carry: list[SSAValue], row: list[SSAValue]
+            inner: Builder, const: list[SSAValue], carry: list[SSAValue], row: list[SSAValue]
         ) -> tuple[list[SSAValue], list[SSAValue]]:
             step = Emitter(inner, e.shapes, dict(zip(consts, const, strict=True)))
             self._enter(step, rows, row)
@@ -274,7 +274,7 @@ class RecurrentNetwork(Operator):
 
 
 def _view(
-    b: Build, alias: Alias, start: SSAValue, final: SSAValue, history: SSAValue | None
+    b: Builder, alias: Alias, start: SSAValue, final: SSAValue, history: SSAValue | None
 ) -> SSAValue:
     """The rows of a state that an output shows: of its start [L, N, D], then of its history."""
     rows = int(dims_of(start)[0])

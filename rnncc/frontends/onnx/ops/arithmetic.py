@@ -12,12 +12,12 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx import sizes
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import Array
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import modulo, power
 
-Binary = Callable[[Build, SSAValue, SSAValue], SSAValue]
+Binary = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]
 
 
@@ -62,11 +62,11 @@ def _mod(n: Node) -> SSAValue:
     Refused: elements other than float32, int32, int64.
     """
     x, y = n.x(0, NUMBERS), n.x(1, NUMBERS)
-    return n.b.rem(x, y) if n.integer("fmod") else modulo(n.b, x, y)
+    return n.b.rem(x, y) if n.flag("fmod") else modulo(n.b, x, y)
 
 
 def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:
-    if n.integer("fmod"):
+    if n.flag("fmod"):
         return folded(np.fmod, None)(n, arrays)
     return folded(np.mod, sizes.modulo)(n, arrays)
 
@@ -131,22 +131,22 @@ def _bitwise(kind: str) -> Any:
     return build
 
 
-ADD, SUB, MUL = Build.add, Build.sub, Build.mul
+ADD, SUB, MUL = Builder.add, Builder.sub, Builder.mul
 
 OPERATORS: dict[str, Operator] = {
     "Add": Operator(_binary(ADD, "A + B."), folded(np.add, sizes.add)),
     "Sub": Operator(_binary(SUB, "A - B."), folded(np.subtract, sizes.subtract)),
     "Mul": Operator(_binary(MUL, "A · B."), folded(np.multiply, sizes.multiply)),
     "Div": Operator(
-        _binary(Build.div, "A / B; of integers towards zero, where A / 0 is 0."), _fold_div
+        _binary(Builder.div, "A / B; of integers towards zero, where A / 0 is 0."), _fold_div
     ),
     "Mod": Operator(_mod, _fold_mod),
     "Pow": Operator(_pow, _fold_pow),
     "Min": Operator(
-        _several(Build.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller)
+        _several(Builder.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller)
     ),
     "Max": Operator(
-        _several(Build.maximum, "The largest."), _fold_several(np.maximum, sizes.larger)
+        _several(Builder.maximum, "The largest."), _fold_several(np.maximum, sizes.larger)
     ),
     "Sum": Operator(_several(ADD, "The sum."), _fold_several(np.add, sizes.add)),
     "Mean": Operator(_mean),

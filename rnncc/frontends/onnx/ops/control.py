@@ -14,7 +14,7 @@ from rnncc.frontends.onnx.lists import refilled
 from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.build import Body, Build
+from rnncc.ir.builder import Body, Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text, tensor
 from rnncc.nn.axes import move_axis
@@ -86,7 +86,7 @@ class Inside:
 
     def __init__(self, n: Node, captures: Captures, types: Sequence[Attribute]) -> None:
         block = Block(arg_types=[*(v.type for v in captures.consts), *types])
-        self.b = Build(block, n.b.loc)
+        self.b = Builder(block, n.b.loc)
         count = len(captures.consts)
         self.scope = captures.inside(self.b, list(block.args)[:count])
         self.given: Sequence[SSAValue] = list(block.args)[count:]
@@ -195,7 +195,7 @@ def _each(n: Node, name: str, count: int) -> list[int]:
 def _step(n: Node, graph: GraphProto, captures: Captures) -> Body:
     """A graph as the body of a loop: its inputs are the states and a row of each sequence."""
 
-    def body(inner: Build, consts: Any, carry: Any, rows: Any) -> Any:
+    def body(inner: Builder, consts: Any, carry: Any, rows: Any) -> Any:
         scope = captures.inside(inner, consts)
         for info, value in zip(graph.input, (*carry, *rows), strict=True):
             scope.names[info.name] = Value.computed(value)
@@ -224,7 +224,7 @@ def _scan_8(n: Node) -> list[Any]:
         for x, turned in zip(given[states:], backwards, strict=True)
     ]
 
-    def each(outer: Build, consts: Any, carry: Any, rows: Any) -> Any:
+    def each(outer: Builder, consts: Any, carry: Any, rows: Any) -> Any:
         finals, ys = outer.scan(consts, rows[:states], rows[states:], step)
         return [], [*finals, *ys]
 

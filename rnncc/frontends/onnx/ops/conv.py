@@ -181,7 +181,7 @@ def _pooled(n: Node) -> tuple[SSAValue, list[Window]]:
     geometry.fit(dims[2:])
     for axis, size in enumerate(dims[2:]):
         geometry.check_fits(axis, size)
-    return x, geometry.windows(bool(n.integer("ceil_mode", 0)))
+    return x, geometry.windows(n.flag("ceil_mode", 0))
 
 
 def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
@@ -214,7 +214,7 @@ def _average_pool(n: Node) -> SSAValue:
     """
     x, windows = _pooled(n)
     with formulas(n):
-        return average_pool(n.b, x, windows, bool(n.integer("count_include_pad", 0)))
+        return average_pool(n.b, x, windows, n.flag("count_include_pad", 0))
 
 
 def _lp_pool(n: Node) -> SSAValue:

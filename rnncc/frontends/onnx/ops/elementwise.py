@@ -22,12 +22,12 @@ from rnncc.frontends.onnx.node import (
 )
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Array, Value, as_objects
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.types import NUMPY, dtype_of
 from rnncc.nn import angles
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
-Unary = Callable[[Build, SSAValue], SSAValue]
+Unary = Callable[[Builder, SSAValue], SSAValue]
 FLOAT_ONLY = "\n\nRefused: elements other than float32."
 
 
@@ -161,29 +161,29 @@ OPERATORS: dict[str, Operator] = {
     "Neg": Operator(_neg, _fold_neg),
     "Abs": Operator(_abs, folded(np.abs)),
     "Sign": Operator(_sign, folded(np.sign)),
-    "Sqrt": Operator(of_floats(Build.sqrt, "√X."), folded(np.sqrt)),
-    "Exp": Operator(of_floats(Build.exp, "e^X."), folded(np.exp)),
-    "Log": Operator(of_floats(Build.log, "ln X."), folded(np.log)),
+    "Sqrt": Operator(of_floats(Builder.sqrt, "√X."), folded(np.sqrt)),
+    "Exp": Operator(of_floats(Builder.exp, "e^X."), folded(np.exp)),
+    "Log": Operator(of_floats(Builder.log, "ln X."), folded(np.log)),
     "Reciprocal": Operator(of_floats(reciprocal, "1 / X.")),
     "Floor": Operator(of_floats(lambda b, x: b.round("floor", x), "⌊X⌋."), folded(np.floor)),
     "Ceil": Operator(of_floats(lambda b, x: b.round("ceil", x), "⌈X⌉."), folded(np.ceil)),
     "Round": Operator(
         of_floats(lambda b, x: b.round("even", x), "The nearest whole number, of two the even one.")
     ),
-    "Sin": Operator(of_floats(Build.sin, "sin X; NaN where |X| > 2²³.")),
-    "Cos": Operator(of_floats(Build.cos, "cos X; NaN where |X| > 2²³.")),
+    "Sin": Operator(of_floats(Builder.sin, "sin X; NaN where |X| > 2²³.")),
+    "Cos": Operator(of_floats(Builder.cos, "cos X; NaN where |X| > 2²³.")),
     "Tan": Operator(of_floats(angles.tan, "sin X / cos X.")),
     "Asin": Operator(of_floats(angles.asin, "The angle whose sine is X.")),
     "Acos": Operator(of_floats(angles.acos, "The angle whose cosine is X.")),
     "Atan": Operator(of_floats(angles.atan, "The angle whose tangent is X.")),
     "Sinh": Operator(of_floats(angles.sinh, "(e^X - e^-X) / 2.")),
     "Cosh": Operator(of_floats(angles.cosh, "(e^X + e^-X) / 2.")),
-    "Tanh": Operator(of_floats(Build.tanh, "tanh X.")),
+    "Tanh": Operator(of_floats(Builder.tanh, "tanh X.")),
     "Asinh": Operator(of_floats(angles.asinh, "ln(X + √(X² + 1)).")),
     "Acosh": Operator(of_floats(angles.acosh, "ln(X + √(X² - 1)).")),
     "Atanh": Operator(of_floats(angles.atanh, "ln((1 + X) / (1 - X)) / 2.")),
-    "Erf": Operator(of_floats(Build.erf, "erf X.")),
-    "Sigmoid": Operator(of_floats(Build.sigmoid, "1 / (1 + e^-X).")),
+    "Erf": Operator(of_floats(Builder.erf, "erf X.")),
+    "Sigmoid": Operator(of_floats(Builder.sigmoid, "1 / (1 + e^-X).")),
     "IsNaN": Operator(_is_nan),
     "IsInf": Operator(_is_inf),
 }

@@ -47,7 +47,7 @@ def _dft(n: Node) -> SSAValue:
     if len(dims) < 2 or dims[-1] not in (1, 2):
         raise n.error(f"has data of shape {shape_text(dims)}, whose last axis is not 1 or 2")
     at = (n.scalar(2) if n.has(2) else -2) if n.opset >= 20 else n.integer("axis", 1)
-    axis, onesided = n.axis(at, len(dims)), bool(n.integer("onesided", 0))
+    axis, onesided = n.axis(at, len(dims)), n.flag("onesided", 0)
     if axis == len(dims) - 1:
         raise n.error("transforms the axis of real and imaginary parts")
     if n.integer("inverse", 0):
@@ -90,7 +90,7 @@ def _stft(n: Node) -> SSAValue:
     x = b.windows(x, 1, 0, count, step, length)
     if window is not None:
         x = b.mul(x, b.reshape(n.x(2, FLOATS), (length, 1)))
-    onesided = bool(n.integer("onesided", 1)) and parts == 1
+    onesided = n.flag("onesided", 1) and parts == 1
     return _transformed(n, x, length // 2 + 1 if onesided else length)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import Node
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn import activations as act
 from rnncc.nn.arithmetic import plus, times
 from rnncc.nn.steps import Function
@@ -23,19 +23,19 @@ DEFAULTS: dict[str, tuple[float, ...]] = {
 """Functions with parameters -> what alpha and beta are where they are not given. Of those without
 defaults the standard says none, or another one than ONNX Runtime."""
 PLAIN: dict[str, Function] = {
-    "relu": Build.relu,
-    "tanh": Build.tanh,
-    "sigmoid": Build.sigmoid,
+    "relu": Builder.relu,
+    "tanh": Builder.tanh,
+    "sigmoid": Builder.sigmoid,
     "softsign": act.soft_sign,
     "softplus": act.softplus,
 }
 
 
-def _affine(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
+def _affine(b: Builder, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     return plus(b, times(b, x, alpha), beta)
 
 
-def _scaled_tanh(b: Build, x: SSAValue, alpha: float, beta: float) -> SSAValue:
+def _scaled_tanh(b: Builder, x: SSAValue, alpha: float, beta: float) -> SSAValue:
     return times(b, b.tanh(times(b, x, beta)), alpha)
 
 

@@ -149,7 +149,7 @@ def _trilu(n: Node) -> SSAValue:
     if len(n.dims()) < 2:
         raise n.error(f"has data of shape {shape_text(n.dims())}, expected 2 axes or more")
     shift = int(n.scalar(1)) if n.has(1) else 0
-    return triangle(n.b, n.x(), shift, bool(n.integer("upper", 1)))
+    return triangle(n.b, n.x(), shift, n.flag("upper", 1))
 
 
 def _reverse_sequence(n: Node) -> SSAValue:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.arithmetic import times
@@ -31,7 +31,7 @@ def _gemm(n: Node) -> SSAValue:
     b, x, y = n.b, n.x(0, FLOATS), n.x(1, FLOATS)
     if len(dims_of(x)) != 2 or len(dims_of(y)) != 2:
         raise n.error(f"multiplies {shape_text(dims_of(x))} by {shape_text(dims_of(y))}")
-    made = b.matmul(x, y, bool(n.integer("transA", 0)), bool(n.integer("transB", 0)))
+    made = b.matmul(x, y, n.flag("transA", 0), n.flag("transB", 0))
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
     made = made if alpha == 1 else times(b, made, alpha)
     added = n.maybe(2, FLOATS)
@@ -111,7 +111,7 @@ def _contract(n: Node, left: Term, right: Term, kept: set[str]) -> Term:
     return b.reshape(made, [sizes[c] for c in letters]), letters
 
 
-def _summed(b: Build, term: Term, kept: list[str]) -> Term:
+def _summed(b: Builder, term: Term, kept: list[str]) -> Term:
     """Without the axes that only this operand has."""
     gone = [axis for axis, c in enumerate(term[1]) if c not in kept]
     if not gone:
@@ -130,7 +130,7 @@ def _sizes(n: Node, *terms: Term) -> dict[str, Dim]:
 
 
 def _arranged(
-    b: Build,
+    b: Builder,
     x: SSAValue,
     letters: list[str],
     lead: list[str],

@@ -21,7 +21,7 @@ from rnncc.frontends.onnx.ops.control import (
     types_in,
 )
 from rnncc.frontends.onnx.values import Value
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import repeat
 from rnncc.ir.types import dims_of, tensor
@@ -221,7 +221,7 @@ def _gated(n: Node, graph: GraphProto, trips: Dim | None, carried: list[Value]) 
         consts.append(b.reshape(n.x(0, ("i64",)), ()))
         gate = b.logical("and", gate, b.compare("lt", number, consts[-1]))
 
-    def turn(inner: Build, given: list[SSAValue], carry: list[SSAValue]) -> Sequence[SSAValue]:
+    def turn(inner: Builder, given: list[SSAValue], carry: list[SSAValue]) -> Sequence[SSAValue]:
         scope = captures.inside(inner, given[: len(captures.consts)])
         _bind(scope, graph, carry[1], inner.fill(1, (), "i1"), refilled(carried, carry[2:]))
         condition, *results = results_of(n, scope, graph)

@@ -77,7 +77,7 @@ def _batch_norm(n: Node) -> SSAValue:
 
     Refused: training mode; elements other than float32.
     """
-    if n.integer("training_mode", 0) or sum(1 for name in n.op.output if name) > 1:
+    if n.flag("training_mode", 0) or sum(1 for name in n.op.output if name) > 1:
         raise n.unsupported("is in training mode")
     if n.opset < 9 and n.integer("spatial", 1) == 0:
         raise n.unsupported("is not spatial")

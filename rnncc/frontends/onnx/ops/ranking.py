@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.values import Array, as_objects
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import kept_dims
@@ -28,9 +28,9 @@ def _extremum_place(kind: str, order: str) -> Any:
     def build(n: Node) -> SSAValue:
         x, dims = n.x(0, NUMBERS), n.dims()
         axis = n.axis(n.integer("axis", 0), len(dims))
-        last = bool(n.integer("select_last_index", 0))
+        last = n.flag("select_last_index", 0)
         place = extremum_place(n.b, x, kind, axis, last)
-        return n.b.reshape(place, kept_dims(x, [axis])) if n.integer("keepdims", 1) else place
+        return n.b.reshape(place, kept_dims(x, [axis])) if n.flag("keepdims", 1) else place
 
     build.__doc__ = (
         f"The place of the {order} element along an axis: the first of equals, or the last.\n\n"
@@ -52,14 +52,14 @@ def _top_k(n: Node) -> tuple[SSAValue, SSAValue]:
     size = int(dims[axis])
     if not 0 <= count <= size:
         raise n.error(f"takes {count} of {size} elements")
-    return top_k(n.b, x, count, axis, bool(n.integer("largest", 1)))
+    return top_k(n.b, x, count, axis, n.flag("largest", 1))
 
 
 def _cumulative(function: Binary, start: float, formula: str) -> Any:
     def build(n: Node) -> SSAValue:
         x = n.x(0, NUMBERS)
         axis = n.axis(int(n.scalar(1)), len(dims_of(x)))
-        exclusive, reverse = (bool(n.integer(name, 0)) for name in ("exclusive", "reverse"))
+        exclusive, reverse = (n.flag(name, 0) for name in ("exclusive", "reverse"))
         return cumulate(n.b, x, axis, function, start, exclusive, reverse)
 
     build.__doc__ = (
@@ -70,7 +70,7 @@ def _cumulative(function: Binary, start: float, formula: str) -> Any:
 
 
 def _fold_sums(n: Node, arrays: list[Array]) -> Array | None:
-    if n.integer("exclusive", 0) or n.integer("reverse", 0):
+    if n.flag("exclusive", 0) or n.flag("reverse", 0):
         return None
     x = arrays[0]
     axis = n.axis(int(n.scalar(1)), x.ndim)
@@ -134,7 +134,7 @@ OPERATORS: dict[str, Operator] = {
     "ArgMax": Operator(_extremum_place("max", "largest")),
     "ArgMin": Operator(_extremum_place("min", "smallest")),
     "TopK": Operator(_top_k),
-    "CumSum": Operator(_cumulative(Build.add, 0, "Running sums along an axis."), _fold_sums),
-    "CumProd": Operator(_cumulative(Build.mul, 1, "Running products along an axis.")),
+    "CumSum": Operator(_cumulative(Builder.add, 0, "Running sums along an axis."), _fold_sums),
+    "CumProd": Operator(_cumulative(Builder.mul, 1, "Running products along an axis.")),
     "Range": Operator(_range, _fold_range),
 }

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.ops.gate_functions import Function, gate_functions
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import cut, row
@@ -44,7 +44,7 @@ class Layer(ABC):
         self.n, self.b, self.weights = n, n.b, weights
         self.direction = n.one_of("direction", DIRECTIONS, "forward")
         self.directions = 2 if self.direction == "bidirectional" else 1
-        self.batch_first = n.opset >= 14 and bool(n.integer("layout", 0))
+        self.batch_first = n.opset >= 14 and n.flag("layout", 0)
         self.x = self._sequence()
         self.hidden = self._check_weights()
         self.limit = n.real("clip", 0.0)
@@ -136,13 +136,13 @@ class Layer(ABC):
         """The cell of one direction."""
 
 
-def _clipped(function: Function, limit: float, b: Build, x: SSAValue) -> SSAValue:
+def _clipped(function: Function, limit: float, b: Builder, x: SSAValue) -> SSAValue:
     """f of x, held within -limit and limit."""
     held = b.maximum(b.fill(-limit, ()), b.minimum(b.fill(limit, ()), x))
     return function(b, held)
 
 
-def _stack_directions(b: Build, ys: Sequence[SSAValue]) -> SSAValue:
+def _stack_directions(b: Builder, ys: Sequence[SSAValue]) -> SSAValue:
     """[T, N, H] of each as [T, directions, N, H]."""
     wide = [b.reshape(y, (dims_of(y)[0], 1, *dims_of(y)[1:])) for y in ys]
     return b.concat(wide, 1)
@@ -161,7 +161,7 @@ class LstmLayer(Layer):
         if self.peep is not None and dims_of(self.peep) != want:
             shown = shape_text(dims_of(self.peep))
             raise n.error(f"has peepholes of shape {shown}, expected {shape_text(want)}")
-        self.coupled = bool(n.integer("input_forget", 0))
+        self.coupled = n.flag("input_forget", 0)
 
     def cell(self, weights: Weights, functions: Sequence[Function], index: int) -> Cell:
         gate, act, out = functions
@@ -186,7 +186,7 @@ class GruLayer(Layer):
 
     def __init__(self, n: Node, weights: Stacked) -> None:
         super().__init__(n, weights)
-        self.reset_after = bool(n.integer("linear_before_reset", 0))
+        self.reset_after = n.flag("linear_before_reset", 0)
 
     def cell(self, weights: Weights, functions: Sequence[Function], index: int) -> Cell:
         gate, act = map(self.clipped, functions)

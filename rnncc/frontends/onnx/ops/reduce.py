@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import Array
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn.arithmetic import absolute
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.reduction import (
@@ -23,7 +23,7 @@ from rnncc.nn.reduction import (
     total,
 )
 
-Reduction = Callable[[Build, SSAValue, list[int]], SSAValue]
+Reduction = Callable[[Builder, SSAValue, list[int]], SSAValue]
 
 
 def reduced_axes(n: Node) -> list[int]:
@@ -31,7 +31,7 @@ def reduced_axes(n: Node) -> list[int]:
     rank = len(n.dims())
     axes = n.integers("axes") if n.given("axes") else n.whole(1) if n.has(1) else []
     if not axes:
-        return [] if n.integer("noop_with_empty_axes", 0) else list(range(rank))
+        return [] if n.flag("noop_with_empty_axes", 0) else list(range(rank))
     return sorted({n.axis(axis, rank) for axis in axes})
 
 
@@ -39,7 +39,7 @@ def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMB
     def build(n: Node) -> SSAValue:
         x, axes = n.x(0, dtypes), reduced_axes(n)
         y = function(n.b, x, axes)
-        return n.b.reshape(y, kept_dims(x, axes)) if n.integer("keepdims", 1) else y
+        return n.b.reshape(y, kept_dims(x, axes)) if n.flag("keepdims", 1) else y
 
     types = "float32" if dtypes == FLOATS else "float32, int32, int64"
     build.__doc__ = (
@@ -56,13 +56,13 @@ def _fold(numpy: Callable[..., Any]) -> FoldOne:
             return None
         if not arrays[0].size and numpy in (np.max, np.min):
             return None  # NumPy knows no extremum of nothing
-        found = numpy(arrays[0], axis=axes, keepdims=bool(n.integer("keepdims", 1)))
+        found = numpy(arrays[0], axis=axes, keepdims=n.flag("keepdims", 1))
         return np.asarray(found, arrays[0].dtype)
 
     return fold
 
 
-def _squares(b: Build, x: SSAValue, axes: list[int]) -> SSAValue:
+def _squares(b: Builder, x: SSAValue, axes: list[int]) -> SSAValue:
     return total(b, b.mul(x, x), axes)
 
 

@@ -124,7 +124,7 @@ def _split(n: Node) -> Value:
     x, dims = n.value(0), n.dims(0)
     axis = n.axis(n.integer("axis", 0), len(dims))
     single = not n.has(1) or (n.numbers(1).ndim == 0 and n.whole(1) == [1])
-    whole = not single or bool(n.integer("keepdims", 1))
+    whole = not single or n.flag("keepdims", 1)
     if single and x.known is None:
         rows = move_axis(n.b, n.x(0), axis, 0)
         kept = [*dims[:axis], 1, *dims[axis + 1 :]] if whole else dims_of(rows)[1:]
@@ -161,7 +161,7 @@ def _concat(n: Node) -> SSAValue | Array:
 
     Refused: an empty list.
     """
-    rows, new, given = _rows(n), bool(n.integer("new_axis", 0)), n.integer("axis")
+    rows, new, given = _rows(n), n.flag("new_axis", 0), n.integer("axis")
     if rows.is_empty:
         raise n.unsupported("puts nothing together")
     check_readable(n.b, rows)

@@ -35,7 +35,7 @@ def _reshape(n: Node) -> SSAValue:
 
     Refused: a shape that is computed at run time.
     """
-    return n.b.reshape(n.x(), new_shape(n, n.dims(), n.sizes(1), bool(n.integer("allowzero", 0))))
+    return n.b.reshape(n.x(), new_shape(n, n.dims(), n.sizes(1), n.flag("allowzero", 0)))
 
 
 def new_shape(n: Node, old: tuple[Dim, ...], wanted: list[Dim], zero_is_size: bool) -> list[Dim]:
@@ -61,7 +61,7 @@ def new_shape(n: Node, old: tuple[Dim, ...], wanted: list[Dim], zero_is_size: bo
 
 
 def _fold_reshape(n: Node, arrays: list[Array]) -> Array | None:
-    shape = new_shape(n, n.dims(), n.sizes(1), bool(n.integer("allowzero", 0)))
+    shape = new_shape(n, n.dims(), n.sizes(1), n.flag("allowzero", 0))
     if not all(d.is_static for d in shape):
         return None
     if product(shape) != arrays[0].size:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from rnncc.frontends.torch.site import Operand, Site, Table, Translation, Value
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS
 
 
@@ -53,7 +53,7 @@ def masked_fill(at: Site, x: Value, mask: Value, value: Operand) -> Value:
     return where(at, mask, value, x)
 
 
-def extreme(function: Callable[[Build, Value, Value], Value]) -> Translation:
+def extreme(function: Callable[[Builder, Value, Value], Value]) -> Translation:
     """max(a, b) or min(a, b); where they are equal, each has half of the gradient"""
 
     def translate(at: Site, a: Operand, b: Operand) -> Value:
@@ -90,8 +90,8 @@ OPERATORS: Table = {
     "bitwise_not": of_bools(logical_not),
     "where": where,
     "masked_fill": masked_fill,
-    "maximum": extreme(Build.maximum),
-    "minimum": extreme(Build.minimum),
+    "maximum": extreme(Builder.maximum),
+    "minimum": extreme(Builder.minimum),
     "clamp": clamp,
     "clamp_min": clamp,
     "clamp_max": clamp_max,

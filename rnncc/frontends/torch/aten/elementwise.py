@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rnncc.frontends.torch.site import Number, Operand, Site, Table, Value
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS
 from rnncc.nn import arithmetic
 from rnncc.nn.angles import acos, acosh, asin, asinh, atan, atanh, cosh, sinh, tan
@@ -75,7 +75,7 @@ def rounded(kind: str) -> Callable[[Site, Value], Value]:
     return lambda at, x: at.b.round(kind, x) if at.dtype in FLOATS else x
 
 
-def unary(function: Callable[[Build, Value], Value]) -> Callable[[Site, Value], Value]:
+def unary(function: Callable[[Builder, Value], Value]) -> Callable[[Site, Value], Value]:
     """The translation of f(x), computed in floats."""
     return lambda at, x: function(at.b, at.value(x))
 
@@ -101,16 +101,16 @@ OPERATORS: Table = {
     "sign": unary(sign),
     **{name: rounded(name) for name in ("floor", "ceil", "trunc")},
     "round.default": rounded("even"),
-    "sin": unary(Build.sin),
-    "cos": unary(Build.cos),
+    "sin": unary(Builder.sin),
+    "cos": unary(Builder.cos),
     **{f.__name__: unary(f) for f in ANGLES},
-    "exp": unary(Build.exp),
-    "expm1": unary(Build.expm1),
-    "log": unary(Build.log),
-    "log1p": unary(Build.log1p),
-    "sqrt": unary(Build.sqrt),
-    "erf": unary(Build.erf),
-    "tanh": unary(Build.tanh),
-    "sigmoid": unary(Build.sigmoid),
+    "exp": unary(Builder.exp),
+    "expm1": unary(Builder.expm1),
+    "log": unary(Builder.log),
+    "log1p": unary(Builder.log1p),
+    "sqrt": unary(Builder.sqrt),
+    "erf": unary(Builder.erf),
+    "tanh": unary(Builder.tanh),
+    "sigmoid": unary(Builder.sigmoid),
     "_to_copy": to_copy,
 }

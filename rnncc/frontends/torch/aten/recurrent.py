@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.torch.aten.random import dropped
 from rnncc.frontends.torch.site import Site, Table, Value
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.nn.axes import row
 from rnncc.nn.cells import Elman, Gru, Lstm, Weights, reset_after_biases
 from rnncc.nn.layer import Cell, Direction, laid_out, run_layers, stack_states, time_first
@@ -67,7 +67,7 @@ def cell(kind: str) -> Callable[..., Value | tuple[Value, ...]]:
     return translate
 
 
-def _cell(b: Build, kind: str, values: Sequence[Value], biased: bool) -> Cell:
+def _cell(b: Builder, kind: str, values: Sequence[Value], biased: bool) -> Cell:
     """PyTorch's order: w, u, their biases, the projection; gates i, f, g, o and r, z, n."""
     w, u, *rest = values
     biases, late = (rest[:2] if biased else []), None
@@ -80,7 +80,7 @@ def _cell(b: Build, kind: str, values: Sequence[Value], biased: bool) -> Cell:
         case "gru":
             return Gru(weights, late=late)
         case _:
-            return Elman(weights, Build.relu if kind == "rnn_relu" else Build.tanh)
+            return Elman(weights, Builder.relu if kind == "rnn_relu" else Builder.tanh)
 
 
 OPERATORS: Table = {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, as_list, rank_of
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of
 from rnncc.nn import normalisation
@@ -42,7 +42,7 @@ def extreme(kind: str) -> Translation:
     return translate
 
 
-def of_axes(function: Callable[[Build, Value, Sequence[int]], Value]) -> Translation:
+def of_axes(function: Callable[[Builder, Value, Sequence[int]], Value]) -> Translation:
     """The product, or ln Σ eˣ, along axes, all of them where none are named"""
 
     def translate(

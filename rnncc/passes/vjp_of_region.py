@@ -10,13 +10,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.passes.activity import active_values
 from rnncc.passes.backprop import Backprop
 
 
-def pull_back(
-    b: Build,
+def vjp_of_region(
+    b: Builder,
     given: Sequence[tuple[SSAValue, SSAValue]],
     asked: Sequence[SSAValue],
     sources: Collection[SSAValue],

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import BoolAttr
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, dims_attr, get_dims
+from rnncc.ir.ops.base import Sized
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.linear import Contract, SumRows
-from rnncc.ir.ops.shape import Broadcast, Reshape, Shift
+from rnncc.ir.ops.linear import OrderedSum
+from rnncc.ir.ops.shape import Reshape, Shift
 from rnncc.ir.types import dims_of, dtype_of, tensor
-from rnncc.passes.time_local import is_timed, rows_a_step
+from rnncc.passes.checkpointing.time_local import is_timed, rows_a_step
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,14 @@ class Cut:
     chunk: int
     extent: str
 
+    @property
+    def names(self) -> dict[str, Dim]:
+        """What symbols of the length are in a run."""
+        return dict.fromkeys(self.length.symbols, Dim.of(self.extent))
+
     def inside(self, dims: Sequence[Dim]) -> list[Dim]:
         """A shape as it is in a run."""
-        size = Dim.of(self.extent)
-        return [d.substitute(dict.fromkeys(self.length.symbols, size)) for d in dims]
+        return [d.substitute(self.names) for d in dims]
 
 
 @dataclass
@@ -76,7 +80,7 @@ class Body:
             match op:
                 case Scan():
                     self._add_scan(op)
-                case Contract() | SumRows():
+                case OrderedSum():
                     init = self._carried(op.init)
                     made = self._clone(op, [init, *(self._rows(v) for v in op.operands[1:])])
                     self.hands.append(Hand(op, op.init, init, made.results[0], op.y))
@@ -106,14 +110,14 @@ class Body:
             type_ = tensor(self.cut.inside(dims_of(outer)), dtype_of(value))
             if outer not in self.segments:
                 self.segments[outer] = self._argument(type_)
-            b = Build(self.block)
+            b = Builder(self.block)
             self.inner[value] = b.reshape(self.segments[outer], self.cut.inside(dims))
         return self.inner[value]
 
     def steps(self, value: SSAValue) -> SSAValue:
         """A run of a timed value, step by step."""
         dims = by_step(value, self.cut.length)
-        return Build(self.block).reshape(self.inner[value], self.cut.inside(dims))
+        return Builder(self.block).reshape(self.inner[value], self.cut.inside(dims))
 
     def _carried(self, init: SSAValue) -> SSAValue:
         return self._argument(init.type)
@@ -125,7 +129,7 @@ class Body:
         made = type(op).create(
             operands=operands,
             result_types=[self._type(result) for result in op.results],
-            properties={**op.properties, **self._sizes(op)},
+            properties=op.substituted(self.cut.names) if isinstance(op, Sized) else op.properties,
             regions=[region.clone() for region in op.regions],
         )
         made.location = op.location
@@ -141,14 +145,6 @@ class Body:
         if not is_timed(value, self.cut.length):
             return value.type
         return tensor(self.cut.inside(dims_of(value)), dtype_of(value))
-
-    def _sizes(self, op: Operation) -> dict[str, Attribute]:
-        """The properties that are other ones in a run."""
-        if isinstance(op, Scan):
-            return {"length": dim_attr(Dim.of(self.cut.extent))}
-        if isinstance(op, Reshape | Broadcast):
-            return {"dims": dims_attr(self.cut.inside(get_dims(op.dims)))}
-        return {}
 
     def _add_scan(self, op: Scan) -> None:
         carry = [self._carried(init) for init in op.inits]
@@ -179,7 +175,7 @@ class Body:
         return None
 
     def _last_row(self, op: Shift, rows: SSAValue) -> Hand:
-        b = Build(self.block)
+        b = Builder(self.block)
         start = Dim.of(0) if op.reverse else Dim.of(self.cut.extent) - 1
         last = b.reshape(b.slice(rows, 0, start, Dim.of(1)), dims_of(op.init))
         self.hands.append(Hand(op, op.init, self._carried(op.init), last))
@@ -193,12 +189,12 @@ def by_step(value: SSAValue, length: Dim) -> tuple[Dim, ...]:
     return dims if rows == 1 else (length, rows, *dims[1:])
 
 
-def _after(value: SSAValue) -> Build:
+def _after(value: SSAValue) -> Builder:
     """A builder behind where a value is made."""
     owner = value.owner
     following = owner.first_op if isinstance(owner, Block) else owner.next_op
     assert following is not None
-    return Build.before(following)
+    return Builder.before(following)
 
 
 def finish(

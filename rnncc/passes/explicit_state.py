@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import Array
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.passes.streaming import Kept, Streamed
 
 
-def keep_states(program: Program, pairs: Mapping[str, str]) -> Streamed:
+def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
     """Cut a program in two.
 
     Args:
@@ -30,7 +30,7 @@ def keep_states(program: Program, pairs: Mapping[str, str]) -> Streamed:
     """
     net = program.net
     _check(program, pairs)
-    begin = Build.net(f"{program.name}_init")
+    begin = Builder.net(f"{program.name}_init")
     firsts, state = dict[str, SSAValue](), list[Kept]()
     for name in pairs:
         value = net.inputs[name]
@@ -44,7 +44,7 @@ def keep_states(program: Program, pairs: Mapping[str, str]) -> Streamed:
 
 def _step(program: Program, pairs: Mapping[str, str], arrays: Mapping[str, Array]) -> Program:
     """The net, with its states as inputs of other names, and the next ones as further outputs."""
-    b, known = Build.net(f"{program.name}_step"), dict[SSAValue, SSAValue]()
+    b, known = Builder.net(f"{program.name}_step"), dict[SSAValue, SSAValue]()
     for name, value in program.net.inputs.items():
         title = f"state:{name}" if name in pairs else name
         known[value] = b.input(title, dims_of(value), dtype_of(value))

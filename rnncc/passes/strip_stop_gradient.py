@@ -10,10 +10,22 @@ from rnncc.ir.rewriting import NetPass, replace
 
 
 @dataclass(frozen=True)
-class DropStops(NetPass):
-    """Stop_gradient(x) → x: where no gradients are asked for, and where they are there already."""
+class StripStopGradient(NetPass):
+    """Stop_gradient(x) → x: where no gradients are asked for, and where they are there already.
 
-    name = "rnn-drop-stops"
+    Before:
+
+        v1 = stop_gradient(x)
+        v2 = mul(v1, x)
+        return v2
+
+    After:
+
+        v1 = mul(x, x)
+        return v1
+    """
+
+    name = "rnn-strip-stop-gradient"
 
     def rewrite(self, net: Net) -> bool:
         found = [op for op in net.walk() if isinstance(op, StopGradient)]

@@ -14,7 +14,7 @@ from rnncc.ir.types import dtype_of
 _VIEWS = (Reshape, Transpose, Broadcast)
 
 
-def default_start(value: SSAValue) -> int | None:
+def default_initial_state(value: SSAValue) -> int | None:
     """What an input without time is where a user gives nothing, if that is plain.
 
     A state that loops start from is zero. What only bounds from above, such as lengths, is the

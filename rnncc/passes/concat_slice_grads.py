@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.shape import Concat
 from rnncc.ir.ops.source import Fill
@@ -28,7 +28,7 @@ class _Piece:
         return self.start + int(dims_of(self.part)[self.axis])
 
 
-def join_pieces(b: Build, values: Sequence[SSAValue]) -> list[SSAValue]:
+def concat_slice_grads(b: Builder, values: Sequence[SSAValue]) -> list[SSAValue]:
     """Values of the same sum as the ones given: padded slices that do not overlap become one."""
     pieces = [(value, _piece(value)) for value in values]
     others = [value for value, piece in pieces if piece is None]
@@ -58,7 +58,7 @@ def _piece(value: SSAValue) -> _Piece | None:
     return _Piece(axis, int(at), part, value) if dims_of(part)[axis].is_static else None
 
 
-def _joined(b: Build, row: list[_Piece]) -> SSAValue:
+def _joined(b: Builder, row: list[_Piece]) -> SSAValue:
     """Pieces in order, and -0.0 in the gaps."""
     first = row[0]
     if len(row) == 1:

@@ -9,26 +9,48 @@ import pytest
 from hypothesis import given
 
 from rnncc.errors import CompileError
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of
-from rnncc.passes.choose_saved import choose_saved
 from rnncc.passes.differentiate import differentiate
+from rnncc.passes.rematerialise import rematerialise
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_phases import Phases, split_phases
 from tests.passes.gradients import float_outputs, float_sources
 from tests.passes.helpers import quick
-from tests.passes.nets import gated
 from tests.strategies import SIZES, make_inputs, programs
 
 RULES = ["none", "auto", "all"]
 
 
+def gated(output: str = "h") -> Program:
+    """h = o * tanh(c), c = f * c + i, all gates from one product; c or h is an output."""
+    b = Builder.net("gated")
+    x, h0, c0 = b.input("x", ["T", "N", 4]), b.input("h0", ["N", 3]), b.input("c0", ["N", 3])
+    u = b.param("u", [3, 9])
+    w = b.param("w", [4, 9])
+
+    def body(inner: Builder, ks: list, carry: list, rows: list) -> tuple[list, list]:
+        h, c = carry
+        z = inner.add(inner.matmul(rows[0], ks[1]), inner.matmul(h, ks[0]))
+        z.name_hint = "z"
+        i, f, o = (inner.sigmoid(inner.slice(z, 1, 3 * k, 3)) for k in range(3))
+        i.name_hint, f.name_hint, o.name_hint = "i", "f", "o"
+        new = inner.add(inner.mul(f, c), i)
+        squashed = inner.tanh(new)
+        squashed.name_hint = "squashed"
+        h = inner.mul(o, squashed)
+        return [h, new], [h if output == "h" else new]
+
+    _, (every,) = b.scan([u, w], [h0, c0], [x], body)
+    return b.finish({"y": every})
+
+
 def phases_of(program: Program, rule: str | Collection[str]) -> Phases:
     both = differentiate(program, float_outputs(program), float_sources(program))
-    phases = split_phases(both, choose_saved(both, rule))
+    phases = split_phases(both, rematerialise(both, rule))
     for half in (phases.forward, phases.backward):
         half.module.verify()
     return phases
@@ -74,10 +96,10 @@ def test_halves_mean_what_the_whole_means(rule: str, output: str) -> None:
 @pytest.mark.parametrize("rule", RULES)
 def test_a_state_that_is_handed_out_as_it_enters(rule: str) -> None:
     """It is there for all steps, and not the state after the step."""
-    b = Build.net("entering")
+    b = Builder.net("entering")
     h0, w, x = b.input("h0", ["N", 3]), b.param("w", [3, 3]), b.input("x", ["T", "N", 3])
 
-    def body(inner: Build, ks: list, carry: list, rows: list) -> tuple[list, list]:
+    def body(inner: Builder, ks: list, carry: list, rows: list) -> tuple[list, list]:
         t = inner.tanh(carry[0])
         return [inner.mul(inner.tanh(t), rows[0])], [carry[0]]
 
@@ -116,7 +138,7 @@ def test_named_values_are_repeated_and_no_others() -> None:
 
 
 def test_what_cannot_be_computed_again_is_refused() -> None:
-    b = Build.net("turned")
+    b = Builder.net("turned")
     x, lengths = b.input("x", ["T", "N", 3]), b.input("lengths", ["N"], "i32")
     turned = b.reverse_segments(x, lengths)
     turned.name_hint = "turned"

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.order import post_order
 from rnncc.ir.types import dims_of
-from rnncc.passes.clusters import find_cluster
-from rnncc.passes.runs import Body, Cut, Hand, finish
-from rnncc.passes.time_local import is_timed
+from rnncc.passes.checkpointing.chunk_body import Body, Cut, Hand, finish
+from rnncc.passes.checkpointing.clusters import find_cluster
+from rnncc.passes.checkpointing.time_local import is_timed
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Runs:
     late: list[Operation]
 
 
-def cut_time(
+def strip_mine_time(
     block: Block,
     early: Sequence[Operation],
     late: Sequence[Operation],
@@ -72,7 +72,7 @@ def cut_time(
     return Runs(loop, back, [op for op in back.body.block.ops if op not in late][:-1], late)
 
 
-def cut_loops(block: Block, cut: Cut, reverse: bool) -> None:
+def strip_mine_loops(block: Block, cut: Cut, reverse: bool) -> None:
     """Cut a block's loops that go one way; what they leave stays as it is."""
     ops = [op for op in block.ops if not isinstance(op, Yield)]
     cluster = find_cluster(ops, (), cut.length, reverse)
@@ -151,7 +151,7 @@ def _replace(made: Chunks, body: Body, ys: Sequence[SSAValue]) -> None:
             hand.final.replace_all_uses_with(final)
     for old, new in zip(ys, made.ys, strict=True):
         assert made.next_op is not None
-        old.replace_all_uses_with(Build.before(made.next_op).reshape(new, dims_of(old)))
+        old.replace_all_uses_with(Builder.before(made.next_op).reshape(new, dims_of(old)))
 
 
 def sort(block: Block) -> None:

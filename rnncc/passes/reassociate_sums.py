@@ -7,23 +7,43 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.elementwise import Add
-from rnncc.ir.rewriting import NetPass, remove_dead, replace, run_all, scans_of
+from rnncc.ir.rewriting import NetPass, dce, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.dependence import Kind, kinds_of
 
 
 @dataclass(frozen=True)
-class RegroupSums(NetPass):
+class ReassociateSums(NetPass):
     """(h·U + b) + x → h·U + (x + b), for each chain of adds of floats.
 
     Terms are ordered by how often they change: those that depend on the carry, on rows of xs, on
     consts; at top level: on inputs, on parameters alone. The only pass that changes rounding.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = matmul(h[t-1], u)
+            v2 = add(x[t], v1)
+            v3 = broadcast(bias, dims=[N, 4], axes=[1])
+            v4 = add(v2, v3)
+            h[t] = v4
+        return h[T-1]
+
+    After:
+
+        for t in 0..T, h from h:
+            v1 = matmul(h[t-1], u)
+            v2 = broadcast(bias, dims=[N, 4], axes=[1])
+            v3 = add(x[t], v2)
+            v4 = add(v1, v3)
+            h[t] = v4
+        return h[T-1]
     """
 
-    name = "rnn-regroup-sums"
+    name = "rnn-reassociate-sums"
 
     def rewrite(self, net: Net) -> bool:
         in_loops = run_all(
@@ -42,7 +62,7 @@ def _regroup_block(block: Block, kinds: dict[SSAValue, Kind]) -> bool:
             kinds[new] = kinds[op.y]
             replace(op, [new])
             changed = True
-    return remove_dead(block) or changed  # old partial sums would count as readers of their terms
+    return dce(block) or changed  # old partial sums would count as readers of their terms
 
 
 def _inside_sum(value: SSAValue) -> bool:
@@ -78,7 +98,7 @@ def _regroup(op: Add, kinds: dict[SSAValue, Kind]) -> SSAValue | None:
     gains = len(rows) + len(consts) > 1 if steps else len(consts) > 1
     if not gains or not (steps or rows) or _is_grouped(op, kinds):
         return None
-    b = Build.before(op)
+    b = Builder.before(op)
     outside = [_sum(b, group) for group in (rows, consts) if group]
     return _sum(b, [*steps, _sum(b, outside)])
 
@@ -94,7 +114,7 @@ def _is_grouped(op: Add, kinds: dict[SSAValue, Kind]) -> bool:
     return not mixed and (not isinstance(low.owner, Add) or _is_grouped(low.owner, kinds))
 
 
-def _sum(b: Build, terms: Sequence[SSAValue]) -> SSAValue:
+def _sum(b: Builder, terms: Sequence[SSAValue]) -> SSAValue:
     total = terms[0]
     for term in terms[1:]:
         total = b.add(total, term)

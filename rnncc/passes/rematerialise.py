@@ -14,12 +14,10 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.ops.base import Elementwise, Source
+from rnncc.ir.ops.base import RnnOp, cost_of
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.costs import COSTLY
-from rnncc.ir.ops.indexing import Gather, Windows
-from rnncc.ir.ops.linear import Matmul, Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Shift, Slice, Transpose
+from rnncc.ir.ops.linear import Matmul
+from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
@@ -27,8 +25,6 @@ from rnncc.options import RULES
 from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
-
-VIEWS = (Reshape, Transpose, Broadcast, Slice, Shift)
 
 ARITHMETIC, FUNCTION = 0.25, 2.0
 """Work for one element, as the bytes that are as dear to keep: a float kept is 4."""
@@ -74,7 +70,7 @@ class Choice:
         return key in self.kept or key in self.saved
 
 
-def choose_saved(program: Program, rule: str | Collection[str] = "auto") -> Choice:
+def rematerialise(program: Program, rule: str | Collection[str] = "auto") -> Choice:
     """Choose for a net with its gradients, before other passes change it.
 
     Args:
@@ -186,8 +182,8 @@ class _Graph:
             steps, at_hand = scan.steps, Rows(scan, node) in self.outputs
             operands = list[Node](op.operands)
         keep = 0 if at_hand else _elements(node, steps) * ITEM_BYTES[dtype_of(node)]
-        keep *= VIEW if isinstance(op, VIEWS) else 1
-        return self._ruled(node, op, _Costs(keep, _work(op, steps), operands))
+        work = _work(op, steps)
+        return self._ruled(node, op, _Costs(keep * (VIEW if work == 0 else 1), work, operands))
 
     def _ruled(self, node: SSAValue, op: Operation, costs: _Costs) -> _Costs:
         """What the rule makes of the costs."""
@@ -199,7 +195,7 @@ class _Graph:
         if named:
             costs.keep = inf
             return costs
-        if isinstance(op, (Source, *VIEWS)) or costs.repeat == inf:
+        if costs.repeat in (0, inf):
             return costs
         if self.rule == "auto":
             costs.repeat = inf if isinstance(op, Matmul) else costs.repeat
@@ -268,23 +264,16 @@ def _connect(
 
 
 def _elements(value: SSAValue, steps: Dim) -> float:
-    count = product(dims_of(value)) * steps
+    return _number(product(dims_of(value)) * steps)
+
+
+def _number(count: Dim) -> float:
     return count.evaluate(dict.fromkeys(count.symbols, REFERENCE))
 
 
 def _work(op: Operation, steps: Dim) -> float:
     """Of computing an op's result once for each step; infinite where that is not possible."""
-    match op:
-        case Source() | Reshape() | Transpose() | Broadcast() | Slice() | Shift() | Windows():
-            return 0
-        case Reduce():
-            return _elements(op.x, steps) * ARITHMETIC
-        case Matmul():
-            depth = dims_of(op.a)[-2 if op.transpose_a else -1]
-            return _elements(op.y, steps * depth) * ARITHMETIC
-        case Elementwise():
-            return _elements(op.y, steps) * (FUNCTION if isinstance(op, COSTLY) else ARITHMETIC)
-        case Concat() | Gather():
-            return _elements(op.y, steps) * ARITHMETIC
-        case _:
-            return inf
+    elements = op.work() if isinstance(op, RnnOp) else None
+    if elements is None:
+        return inf
+    return _number(elements * steps) * (FUNCTION if cost_of(op) else ARITHMETIC)

@@ -13,19 +13,32 @@ from rnncc.ir.rewriting import NetPass, blocks_of, replace, run_all
 
 
 @dataclass(frozen=True)
-class MergeEqual(NetPass):
+class Cse(NetPass):
     """Within a block, an op that repeats an earlier one is replaced by it.
 
     Attributes compare by bits, so that 0.0 and -0.0 stay apart.
+
+    Before:
+
+        v1 = exp(x)
+        v2 = exp(x)
+        v3 = add(v1, v2)
+        return v3
+
+    After:
+
+        v1 = exp(x)
+        v2 = add(v1, v1)
+        return v2
     """
 
-    name = "rnn-merge-equal"
+    name = "rnn-cse"
 
     def rewrite(self, net: Net) -> bool:
-        return run_all(merge_equal(block) for block in blocks_of(net.body.block))
+        return run_all(cse(block) for block in blocks_of(net.body.block))
 
 
-def merge_equal(block: Block, kinds: type[RnnOp] | tuple[type[RnnOp], ...] = RnnOp) -> bool:
+def cse(block: Block, kinds: type[RnnOp] | tuple[type[RnnOp], ...] = RnnOp) -> bool:
     """Replace ops of some kinds by equal earlier ones; whether anything changed."""
     changed, seen = False, dict[Hashable, RnnOp]()
     for op in list(block.ops):

@@ -12,7 +12,7 @@ from dataclasses import replace
 from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source
 from rnncc.ir.ops.control import Scan, Yield
@@ -21,10 +21,10 @@ from rnncc.ir.order import post_order
 from rnncc.ir.program import Program
 from rnncc.ir.training import GRAD, KEPT, SAVED
 from rnncc.ir.types import dims_of
-from rnncc.passes.cut_time import cut_loops, cut_time
-from rnncc.passes.merge_equal import merge_equal
-from rnncc.passes.remove_dead import RemoveDead
-from rnncc.passes.runs import Cut
+from rnncc.passes.checkpointing.chunk_body import Cut
+from rnncc.passes.checkpointing.strip_mine_time import strip_mine_loops, strip_mine_time
+from rnncc.passes.cse import cse
+from rnncc.passes.dce import Dce
 from rnncc.passes.split_phases import Phases
 from rnncc.passes.step_pairs import late_ops
 
@@ -83,8 +83,8 @@ class _Joined:
         back_end.erase()
         self.net.output_names = _names(self.outputs)
         self.net.input_names = _names([*self.net_inputs(phases), *self.grads_of])
-        merge_equal(self.block, (Source, *VIEWS))
-        RemoveDead().rewrite(self.net)
+        cse(self.block, (Source, *VIEWS))
+        Dce().rewrite(self.net)
         late = late_ops(self.net)
         self._symbols = 0
         self.cut_lengths = self.lengths()
@@ -97,16 +97,16 @@ class _Joined:
     def cut(self, length: Dim, chunks: Sequence[int], reverse: bool) -> bool:
         """Cut some loops of one length and direction; whether there were any."""
         cut = Cut(length, chunks[0], self._symbol())
-        runs = cut_time(self.block, *self._phases(), cut, reverse)
+        runs = strip_mine_time(self.block, *self._phases(), cut, reverse)
         if runs is None:
             return False
         if len(chunks) > 1:
             inner = Cut(Dim.of(cut.extent), chunks[-1], self._symbol())
-            cut_loops(runs.forward.body.block, inner, reverse)
+            strip_mine_loops(runs.forward.body.block, inner, reverse)
         for chunk in chunks[1:]:
             cut = Cut(Dim.of(cut.extent), chunk, self._symbol())
             block = runs.backward.body.block
-            runs = cut_time(block, runs.early, runs.late, cut, reverse) or runs
+            runs = strip_mine_time(block, runs.early, runs.late, cut, reverse) or runs
         return True
 
     def lengths(self) -> list[Dim]:
@@ -138,7 +138,7 @@ class _Joined:
         saved = {n: v for n, v in names.items() if n.startswith(SAVED)}
         end.operands = [*outputs.values(), *saved.values()]
         self.net.output_names = _names([*outputs, *saved])
-        RemoveDead().rewrite(self.net)
+        Dce().rewrite(self.net)
         inputs = [n for n in self.net.inputs if not n.startswith(GRAD)]
         for arg in list(self.block.args)[len(inputs) :]:
             self.block.erase_arg(arg)
@@ -183,13 +183,13 @@ class _Border:
             inner = clones[value]
             shape = net.outputs[name.removeprefix(KEPT)] if name.startswith(KEPT) else inner
             arg = block.insert_arg(shape.type, len(block.args))
-            inner.replace_all_uses_with(Build.before(first).reshape(arg, dims_of(inner)))
+            inner.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(inner)))
         last = block.last_op
         assert isinstance(last, Yield)
         last.operands = [clones[value] for value in grads.values()]
         net.output_names = _names(grads)
         net.input_names = _names([*self.both.net.inputs, *self.names])
-        RemoveDead().rewrite(net)
+        Dce().rewrite(net)
         program.zeros = frozenset(name for name in net.inputs if name.startswith(GRAD))
         return program, self.names
 

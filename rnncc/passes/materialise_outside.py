@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.build import Build
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.order import post_order
-from rnncc.passes.bulk import in_bulk, spread, takes_whole
+from rnncc.passes.batching import batched_operands, spread
 from rnncc.passes.dependence import Kind
 
 
@@ -53,11 +53,9 @@ class Outside:
                 self.rows[inner] = spread(self.build(), self.const(inner), self.steps)
                 continue
             assert isinstance(op, RnnOp)
-            operands = [
-                self.const(x) if takes_whole(op, x, self.kinds) else self.rows[x]
-                for x in op.operands
-            ]
-            self.rows[inner] = in_bulk(self.build(op), op, operands, self.steps)
+            batched = batched_operands(op, self.kinds)
+            operands = [self.rows[x] if x in batched else self.const(x) for x in op.operands]
+            self.rows[inner] = op.batch(self.build(op), operands, self.steps)
         return self.rows[value]
 
     def _row_needs(self, value: SSAValue) -> list[SSAValue]:
@@ -65,12 +63,11 @@ class Outside:
         if self.kinds[value] == Kind.CONST:
             return []
         assert isinstance(op, RnnOp)
-        whole = {x for x in op.operands if takes_whole(op, x, self.kinds)}
-        return [x for x in op.operands if x not in whole and x not in self.rows]
+        return [x for x in batched_operands(op, self.kinds) if x not in self.rows]
 
-    def build(self, op: Operation | None = None) -> Build:
+    def build(self, op: Operation | None = None) -> Builder:
         """A builder at that place, with the location of an op of the body."""
-        b = Build.before(self.before)
+        b = Builder.before(self.before)
         if op is not None:
-            b.loc = Build.before(op).loc
+            b.loc = Builder.before(op).loc
         return b

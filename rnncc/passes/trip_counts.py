@@ -1,29 +1,26 @@
-"""Loops whose number of turns is a number: it gets a name, so that it can be told from a width.
+"""Loops of known trip count: it gets a name, so that it can be told from a width.
 
-In: a net as imported. `name_turns` puts a symbol in its place, so that the passes of training treat
-such a loop as one over time, checkpoints included; `number_turns` puts the number back.
+In: a net as imported. `name_trip_counts` puts a symbol in the number's place, so that the passes of
+training treat such a loop as one over time, checkpoints included; `restore_trip_counts` puts the
+number back.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
+from rnncc.ir.ops.base import Sized, dim_attr
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, tensor
 
-SIZES = ("length", "dim", "start", "size")
-"""Properties of ops that hold one size; `dims` holds several."""
 
-
-def name_turns(program: Program) -> dict[str, int]:
-    """Name the turns of the net's own loops that read and make no sequence; name -> number."""
+def name_trip_counts(program: Program) -> dict[str, int]:
+    """Name those of the net's own loops that read and make no sequence: name -> number."""
     names = dict[str, int]()
     for op in program.net.body.block.ops:
         if not isinstance(op, Scan) or op.xs or op.ys:
@@ -35,7 +32,7 @@ def name_turns(program: Program) -> dict[str, int]:
     return names
 
 
-def number_turns(program: Program, names: Mapping[str, int]) -> Program:
+def restore_trip_counts(program: Program, names: Mapping[str, int]) -> Program:
     """A copy with numbers in the place of names; the program itself where there are none."""
     if not names:
         return program
@@ -46,11 +43,8 @@ def number_turns(program: Program, names: Mapping[str, int]) -> Program:
 
 
 def _number(op: Operation, names: Mapping[str, int]) -> None:
-    for name in (n for n in SIZES if isinstance(op.properties.get(n), StringAttr)):
-        op.properties[name] = dim_attr(get_dim(op.properties[name]).substitute(names))
-    if "dims" in op.properties:
-        dims = get_dims(op.properties["dims"])
-        op.properties["dims"] = dims_attr([d.substitute(names) for d in dims])
+    if isinstance(op, Sized):
+        op.properties = op.substituted(names)
     for region in op.regions:
         for arg in list(region.block.args):
             _retype(arg, names)

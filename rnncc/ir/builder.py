@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from xdsl.builder import Builder
+from xdsl.builder import Builder as OpBuilder
 from xdsl.dialects.builtin import (
-    BoolAttr,
     FloatAttr,
     IntAttr,
     ModuleOp,
@@ -27,54 +26,54 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply, FunctionAttr
 from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
-from rnncc.ir.ops.functions import Cos, Expm1, Log1p, Rem, Round, Sin
-from rnncc.ir.ops.indexing import Gather, Scatter, Windows
-from rnncc.ir.ops.linear import Contract, Matmul, Reduce, SumRows
-from rnncc.ir.ops.random import Uniform
-from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, ReverseSegments, Shift, Slice, Transpose
+from rnncc.ir.ops.indexing import Windows
+from rnncc.ir.ops.linear import Reduce
+from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
+from rnncc.ir.plain_ops import PlainOps
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
 from rnncc.scalar import Scalar
 
 Values = Sequence[SSAValue]
-Body = Callable[["Build", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
+Body = Callable[["Builder", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
 DTYPES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
 
 
-class Build:
+class Builder(PlainOps):
     """Appends ops to a block; each gets the location that is set at that moment.
 
-    Every method raises `CompileError` at that location where shapes or types do not fit.
+    Every method, those of `PlainOps` too, raises `CompileError` at that location where shapes or
+    types do not fit.
     """
 
     def __init__(self, block: Block, location: Location | None = None) -> None:
         self.block = block
         self.loc = location or Location()
-        self._builder = Builder(InsertPoint.at_end(block))
+        self._builder = OpBuilder(InsertPoint.at_end(block))
         self._inputs: list[str] = []
         self._name = ""
 
     @staticmethod
-    def net(name: str) -> Build:
+    def net(name: str) -> Builder:
         """Start a net."""
-        build = Build(Block())
+        build = Builder(Block())
         build._name = name
         return build
 
     @staticmethod
-    def before(op: Operation) -> Build:
+    def before(op: Operation) -> Builder:
         """Insert in front of an op, with its location."""
         assert op.parent is not None, f"{op.name} is in no block"
         at = op.location
         location = Location(node=at.desc.data) if isinstance(at, NameLoc) else None
-        build = Build(op.parent, location)
-        build._builder = Builder(InsertPoint.before(op))
+        build = Builder(op.parent, location)
+        build._builder = OpBuilder(InsertPoint.before(op))
         return build
 
     def like(self, op: RnnOp, operands: Sequence[SSAValue], **changes: Attribute) -> SSAValue:
         """The same op over other operands, with some properties changed."""
-        return self._op(type(op), *operands, **{**op.properties, **changes})
+        return self.append(type(op), *operands, **{**op.properties, **changes})
 
     def input(self, name: str, dims: Sequence[Dim | int | str], dtype: str = "f32") -> SSAValue:
         """A model input of that blob name."""
@@ -117,106 +116,27 @@ class Build:
 
     # Elementwise
 
-    def neg(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Neg, x)
-
-    def abs(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Abs, x)
-
-    def sqrt(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Sqrt, x)
-
-    def exp(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Exp, x)
-
-    def log(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Log, x)
-
-    def log1p(self, x: SSAValue) -> SSAValue:
-        return self._op(Log1p, x)
-
-    def expm1(self, x: SSAValue) -> SSAValue:
-        return self._op(Expm1, x)
-
-    def tanh(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Tanh, x)
-
-    def sigmoid(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Sigmoid, x)
-
-    def sin(self, x: SSAValue) -> SSAValue:
-        return self._op(Sin, x)
-
-    def cos(self, x: SSAValue) -> SSAValue:
-        return self._op(Cos, x)
-
-    def round(self, kind: str, x: SSAValue) -> SSAValue:
-        return self._op(Round, x, kind=StringAttr(kind))
-
-    def relu(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Relu, x)
-
-    def erf(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Erf, x)
-
-    def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(ew.Add, *self.broadcast_together(a, b))
-
-    def sub(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(ew.Sub, *self.broadcast_together(a, b))
-
-    def mul(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(ew.Mul, *self.broadcast_together(a, b))
-
-    def div(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(ew.Div, *self.broadcast_together(a, b))
-
-    def rem(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(Rem, *self.broadcast_together(a, b))
-
-    def maximum(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(ew.Maximum, *self.broadcast_together(a, b))
-
-    def minimum(self, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(ew.Minimum, *self.broadcast_together(a, b))
-
-    def compare(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(ew.Compare, *self.broadcast_together(a, b), kind=StringAttr(kind))
-
-    def logical(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(ew.Logical, *self.broadcast_together(a, b), kind=StringAttr(kind))
-
     def logical_not(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.Not, x)
-
-    def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
-        return self._op(ew.Select, *self.broadcast_together(condition, a, b))
+        return self.append(ew.Not, x)
 
     def cast(self, x: SSAValue, dtype: str) -> SSAValue:
         """x as another element type; x itself where it has that type."""
-        return x if dtype_of(x) == dtype else self._op(ew.Cast, x, dtype=StringAttr(dtype))
-
-    def stop_gradient(self, x: SSAValue) -> SSAValue:
-        return self._op(ew.StopGradient, x)
-
-    def uniform(self, seed: SSAValue, index: SSAValue, stream: int = 0) -> SSAValue:
-        """A number in [0, 1) for each seed and index; other streams are independent."""
-        return self._op(Uniform, *self.broadcast_together(seed, index), stream=IntAttr(stream))
+        return x if dtype_of(x) == dtype else self.append(ew.Cast, x, dtype=StringAttr(dtype))
 
     def apply(self, function: Scalar, *xs: SSAValue) -> SSAValue:
         """A user's function: see `rnncc.elementwise`."""
-        return self._op(Apply, *self.broadcast_together(*xs), function=FunctionAttr(function))
+        return self.append(Apply, *self.broadcast_together(*xs), function=FunctionAttr(function))
 
     # Shapes
 
     def reshape(self, x: SSAValue, dims: Sequence[Dim | int | str]) -> SSAValue:
         new = tuple(Dim.of(d) for d in dims)
-        return x if dims_of(x) == new else self._op(Reshape, x, dims=dims_attr(new))
+        return x if dims_of(x) == new else self.append(Reshape, x, dims=dims_attr(new))
 
     def transpose(self, x: SSAValue, perm: Sequence[int]) -> SSAValue:
         if list(perm) == list(range(len(dims_of(x)))):
             return x
-        return self._op(Transpose, x, perm=ints_attr(perm))
+        return self.append(Transpose, x, perm=ints_attr(perm))
 
     def broadcast(
         self, x: SSAValue, dims: Sequence[Dim | int | str], axes: Sequence[int]
@@ -225,7 +145,7 @@ class Build:
         new = tuple(Dim.of(d) for d in dims)
         if dims_of(x) == new:
             return x
-        return self._op(Broadcast, x, dims=dims_attr(new), axes=ints_attr(axes))
+        return self.append(Broadcast, x, dims=dims_attr(new), axes=ints_attr(axes))
 
     def broadcast_together(self, *values: SSAValue) -> list[SSAValue]:
         """Broadcast as NumPy does: trailing axes line up, sizes are equal or 1."""
@@ -246,10 +166,10 @@ class Build:
         if start == 0 and 0 <= axis < len(dims_of(x)) and dims_of(x)[axis] == size:
             return x
         attributes = {"start": dim_attr(start), "size": dim_attr(size)}
-        return self._op(Slice, x, axis=IntAttr(axis), **attributes)
+        return self.append(Slice, x, axis=IntAttr(axis), **attributes)
 
     def concat(self, values: Sequence[SSAValue], axis: int) -> SSAValue:
-        return values[0] if len(values) == 1 else self._op(Concat, *values, axis=IntAttr(axis))
+        return values[0] if len(values) == 1 else self.append(Concat, *values, axis=IntAttr(axis))
 
     def pad(self, x: SSAValue, axis: int, start: Dim | int, total: Dim, value: float) -> SSAValue:
         """x at `start` along an axis of size `total`, with one value around it."""
@@ -260,14 +180,6 @@ class Build:
             return [self.fill(value, shape, dtype_of(x))] if size != 0 else []
 
         return self.concat([*edge(before), x, *edge(total - before - dims[axis])], axis)
-
-    def gather(self, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
-        """x's rows along an axis that whole numbers choose; one outside of x is an error."""
-        return self._op(Gather, x, index, axis=IntAttr(axis))
-
-    def scatter(self, init: SSAValue, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
-        """init with rows of x added along an axis where whole numbers say; one outside errs."""
-        return self._op(Scatter, init, x, index, axis=IntAttr(axis))
 
     def windows(
         self,
@@ -283,36 +195,12 @@ class Build:
         numbers = {"stride": stride, "taps": taps, "dilation": dilation}
         attributes = {name: IntAttr(number) for name, number in numbers.items()}
         place = {"start": dim_attr(start), "count": dim_attr(count)}
-        return self._op(Windows, x, axis=IntAttr(axis), **place, **attributes)
-
-    def reverse_segments(self, x: SSAValue, lengths: SSAValue) -> SSAValue:
-        return self._op(ReverseSegments, x, lengths)
-
-    def shift(self, x: SSAValue, init: SSAValue, reverse: bool = False) -> SSAValue:
-        """The rows of x one step later (earlier with `reverse`), init in the free place."""
-        return self._op(Shift, x, init, reverse=BoolAttr.from_bool(reverse))
+        return self.append(Windows, x, axis=IntAttr(axis), **place, **attributes)
 
     # Sums
 
-    def matmul(
-        self, a: SSAValue, b: SSAValue, transpose_a: bool = False, transpose_b: bool = False
-    ) -> SSAValue:
-        flags = {
-            "transpose_a": BoolAttr.from_bool(transpose_a),
-            "transpose_b": BoolAttr.from_bool(transpose_b),
-        }
-        return self._op(Matmul, a, b, **flags)
-
     def reduce(self, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
-        return self._op(Reduce, x, kind=StringAttr(kind), axes=ints_attr(sorted(axes)))
-
-    def contract(self, init: SSAValue, a: SSAValue, b: SSAValue, reverse: bool = False) -> SSAValue:
-        """init + aᵀ · b, summed over rows in their order, from the last one with `reverse`."""
-        return self._op(Contract, init, a, b, reverse=BoolAttr.from_bool(reverse))
-
-    def sum_rows(self, init: SSAValue, x: SSAValue, reverse: bool = False) -> SSAValue:
-        """init + the rows of x, in their order, from the last one with `reverse`."""
-        return self._op(SumRows, init, x, reverse=BoolAttr.from_bool(reverse))
+        return self.append(Reduce, x, kind=StringAttr(kind), axes=ints_attr(sorted(axes)))
 
     # Control
 
@@ -338,7 +226,7 @@ class Build:
         k, c = len(consts), len(consts) + len(inits)
         for arg, value in zip(args, (*consts, *inits, *xs), strict=True):
             arg.name_hint = value.name_hint
-        inner = Build(block, self.loc)
+        inner = Builder(block, self.loc)
         carry, rows = body(inner, args[:k], args[k:c], args[c:])
         steps = dims_of(xs[0])[0] if length is None else length
         return self.scan_of(
@@ -350,7 +238,7 @@ class Build:
         consts: Values,
         inits: Values,
         xs: Values,
-        inner: Build,
+        inner: Builder,
         results: Values,
         length: Dim,
         reverse: bool = False,
@@ -374,7 +262,8 @@ class Build:
         self._locate(scan)
         self._builder.insert(scan)
 
-    def _op(self, op: type[RnnOp], *operands: SSAValue, **properties: Any) -> SSAValue:
+    def append(self, op: type[RnnOp], *operands: SSAValue, **properties: Attribute) -> SSAValue:
+        """Append an op; its result."""
         try:
             return self._insert(op(*operands, **properties))
         except VerifyException as error:

@@ -14,9 +14,9 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, Yield
-from rnncc.ir.ops.linear import Contract, SumRows
+from rnncc.ir.ops.linear import OrderedSum
 from rnncc.ir.types import dims_of
-from rnncc.passes.time_local import in_order, is_local, is_timed
+from rnncc.passes.checkpointing.time_local import in_order, is_local, is_timed
 
 REFERENCE = 64
 """What every symbol is taken to be when sizes are compared."""
@@ -65,7 +65,7 @@ def _attached(
     for op in reversed(ops):
         users = _users(op)
         inside = {user for user in users if user in kept}
-        if isinstance(op, Scan | Contract | SumRows) or op not in chosen:
+        if isinstance(op, Scan | OrderedSum) or op not in chosen:
             continue
         if op in kept and users and not inside and not _leaves(users, later):
             kept -= _dear_end(op, kept)

@@ -1,0 +1,1 @@
+"""Checkpoints along time: loops strip-mined, their carries kept."""

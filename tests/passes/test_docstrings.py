@@ -1,0 +1,151 @@
+"""The net that a pass's docstring shows before it, and after it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+
+import pytest
+from xdsl.ir import SSAValue
+
+from rnncc.ir.builder import Builder
+from rnncc.ir.rewriting import NetPass
+from rnncc.passes.accumulate import Accumulate
+from rnncc.passes.cse import Cse
+from rnncc.passes.dce import Dce
+from rnncc.passes.hoist import Hoist
+from rnncc.passes.mask_rows import MaskRows
+from rnncc.passes.merge_matmuls import MergeMatmuls
+from rnncc.passes.reassociate_sums import ReassociateSums
+from rnncc.passes.simplify_scans import SimplifyScans
+from rnncc.passes.sink import Sink
+from rnncc.passes.split_scans import SplitScans
+from rnncc.passes.strip_stop_gradient import StripStopGradient
+from tests.passes.helpers import applied
+from tests.passes.notation import show
+
+Values = list[SSAValue]
+
+
+def stops(b: Builder) -> Values:
+    x = b.input("x", ["N", 3])
+    return [b.mul(b.stop_gradient(x), x)]
+
+
+def twins(b: Builder) -> Values:
+    x = b.input("x", ["N", 3])
+    return [b.add(b.exp(x), b.exp(x))]
+
+
+def unused(b: Builder) -> Values:
+    x = b.input("x", ["N", 3])
+    b.exp(x)
+    return [b.neg(x)]
+
+
+def gates(b: Builder) -> Values:
+    x = b.input("x", ["N", 3])
+    return [b.tanh(b.matmul(x, b.param("w", [3, 4]))), b.matmul(x, b.param("u", [3, 4]))]
+
+
+def cell(b: Builder) -> Values:
+    """h[t] = tanh(x[t] · w + h[t-1] · u)"""
+    x, h = b.input("x", ["T", "N", 3]), b.input("h", ["N", 4])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = i.add(i.matmul(rows[0], consts[0]), i.matmul(carry[0], consts[1]))
+        return [i.tanh(h)], []
+
+    return b.scan([b.param("w", [3, 4]), b.param("u", [4, 4])], [h], [x], step)[0]
+
+
+def biases(b: Builder) -> Values:
+    """The sum that front ends write: h · u + x + (bias, added last)"""
+    x, h = b.input("x", ["T", "N", 4]), b.input("h", ["N", 4])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        product = i.matmul(carry[0], consts[0])
+        return [i.add(i.add(rows[0], product), i.broadcast(consts[1], ["N", 4], [1]))], []
+
+    return b.scan([b.param("u", [4, 4]), b.param("bias", [4])], [h], [x], step)[0]
+
+
+def stack(b: Builder) -> Values:
+    """Two layers in one loop."""
+    h, g = b.input("h", ["N", 4]), b.input("g", ["N", 4])
+    x, w = b.input("x", ["T", "N", 4]), b.param("w", [4, 4])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = i.add(rows[0], carry[0])
+        return [h, i.add(i.matmul(h, consts[0]), carry[1])], []
+
+    return [b.scan([w], [h, g], [x], step)[0][1]]
+
+
+def masked(b: Builder) -> Values:
+    """A row whose sequence has ended keeps its state."""
+    h, u, lengths = b.input("h", ["N", 4]), b.param("u", [4, 4]), b.input("lengths", ["N"], "i32")
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        going = i.compare("lt", i.broadcast(rows[0], ["N"], []), consts[1])
+        going = i.broadcast(going, ["N", 4], [0])
+        return [i.select(going, i.matmul(carry[0], consts[0]), carry[0])], []
+
+    return b.scan([u, lengths], [h], [b.iota(["T"], 0)], step)[0]
+
+
+def gradient(b: Builder) -> Values:
+    """A weight's gradient, step by step."""
+    x, dy = b.input("x", ["T", "N", 3]), b.input("dy", ["T", "N", 4])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        return [i.add(carry[0], i.matmul(rows[0], rows[1], transpose_a=True))], []
+
+    return b.scan([], [b.fill(0.0, [3, 4])], [x, dy], step, reverse=True)[0]
+
+
+def total(b: Builder) -> Values:
+    return [b.reduce("sum", b.input("x", ["T", "N", 3]), [0, 1])]
+
+
+def copied(b: Builder) -> Values:
+    """A loop that carries what never changes."""
+    x, h, c = b.input("x", ["T", "N", 4]), b.input("h", ["N", 4]), b.input("c", ["N", 4])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        return [i.add(i.mul(rows[0], carry[1]), carry[0]), carry[1]], []
+
+    return [b.scan([], [h, c], [x], step)[0][0]]
+
+
+EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
+    StripStopGradient: stops,
+    Cse: twins,
+    Dce: unused,
+    MergeMatmuls: gates,
+    Hoist: cell,
+    ReassociateSums: biases,
+    SplitScans: stack,
+    MaskRows: masked,
+    Sink: gradient,
+    Accumulate: total,
+    SimplifyScans: copied,
+}
+
+
+def nets(kind: type[NetPass]) -> tuple[str, str]:
+    """What goes into a pass, and what comes out."""
+    b = Builder.net("example")
+    values = EXAMPLES[kind](b)
+    program = b.finish({f"y{i}": value for i, value in enumerate(values)})
+    before = show(program)
+    applied(kind())(program)
+    return before, show(program)
+
+
+@pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.name)
+def test_a_pass_does_what_it_shows(kind: type[NetPass]) -> None:
+    text = inspect.cleandoc(kind.__doc__ or "")
+    shown = re.findall(r"^(?:Before|After):\n\n((?:    .*\n?)+)", text, re.MULTILINE)
+    assert [inspect.cleandoc(block) for block in shown] == list(nets(kind))
