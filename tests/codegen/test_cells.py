@@ -90,6 +90,8 @@ def test_cpus(kind: str, cpu: str) -> None:
 def test_objects_need_nothing(kind: str, triple: str | None, cpu: str | None) -> None:
     options = Options(name=kind, target=triple, cpu=cpu)
     compiled = compiling.compile_object(cell(kind, 17, 3), None, options)
+    weights = compiling.build_library(cell(kind, 17, 3), None, options).weights_block()
+    assert weights.tobytes() in compiled.code
     elf, target = Elf(compiled.code), resolve_target(triple, cpu)
     asks_libc = target.architecture == "aarch64" and compiled.metadata["features"]  # for the CPU
     needed = {"_GLOBAL_OFFSET_TABLE_", *(["getauxval"] if asks_libc else [])}

@@ -13,7 +13,10 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Unary, get_dim
 from rnncc.ir.ops.control import Yield, terminator
+<<<<<<< HEAD
 from rnncc.ir.ops.elementwise import Rem, Round
+=======
+>>>>>>> w-targets
 from rnncc.ir.ops.random import MASK, Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.types import dtype_of
@@ -110,9 +113,9 @@ def _float(op: Operation, xs: list[str]) -> str:
             return f"rnncc_maximum({xs[0]}, 0.0f)"
         case ew.Maximum() | ew.Minimum():
             return f"rnncc_{op.name.split('.')[1]}({xs[0]}, {xs[1]})"
-        case Rem():
+        case ew.Rem():
             return f"fmodf({xs[0]}, {xs[1]})"
-        case Round():
+        case ew.Round():
             return f"{ROUNDINGS[op.kind.data]}({xs[0]})"
         case Unary():
             return f"{FUNCTIONS[op.name.split('.')[1]]}({xs[0]})"
@@ -128,7 +131,7 @@ def _integer(op: Operation, xs: list[str], dtype: str) -> str:
             return f"({c.C_TYPES[dtype]})({a} {INFIX[type(op)]} {b})"
         case ew.Div():
             return f"rnncc_quotient_{dtype}({xs[0]}, {xs[1]})"
-        case Rem():
+        case ew.Rem():
             return f"rnncc_rest_{dtype}({xs[0]}, {xs[1]})"
         case ew.Maximum() | ew.Minimum():
             order = ">" if isinstance(op, ew.Maximum) else "<"
