@@ -13,10 +13,6 @@ from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Unary, get_dim
 from rnncc.ir.ops.control import Yield, terminator
-<<<<<<< HEAD
-from rnncc.ir.ops.elementwise import Rem, Round
-=======
->>>>>>> w-targets
 from rnncc.ir.ops.random import MASK, Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.types import dtype_of
