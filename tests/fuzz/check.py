@@ -94,9 +94,14 @@ def _compare(
     if got is None:
         return  # refused with a code, or too large
     result.runs += 1
-    with np.errstate(all="ignore"):
-        want = run(program, inputs, np.float32, sizes)
-    asked = ask(inputs) if ask is not None else {}
+    try:
+        with np.errstate(all="ignore"):
+            want = run(program, inputs, np.float32, sizes)
+    except ValueError:  # an index outside of its axis, in what no output needs: code leaves it out
+        result.unstable += 1
+        return
+    has_nan = any(np.isnan(a).any() for a in want.values() if a.dtype.kind == "f")
+    asked = ask(inputs) if ask is not None and not has_nan else {}  # where is ours to say: math.md
     differs = {"code": disagreement(got, want), "import": disagreement(got, asked)}
     if not any(differs.values()):
         result.compared += 1
