@@ -16,6 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
+from rnncc.version import __version__
+
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     Source = str | Path | bytes | NetDef | ModelProto | Program | ExportedProgram
 
-__version__ = "0.1.0"
+
 __all__ = ["CompileError", "__version__", "build", "cells", "compile", "elementwise"]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen import targets
 from rnncc.errors import CompileError
-from rnncc.packaging.names import bad_library_name, library_name
+from rnncc.names import bad_library_name, library_name
 from rnncc.sizes import parse_bytes
 
 if TYPE_CHECKING:
@@ -23,9 +23,6 @@ MAX_ITERATIONS = (1 << 31) - 1
 
 PRECISIONS = ("fp32", "bf16", "int8")
 """What the weights of products may be."""
-
-RULES = ("auto", "none", "all")
-"""The values of `recompute` that are no names."""
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
 
 from rnncc.errors import CompileError
-from rnncc.packaging.names import bad_library_name
+from rnncc.names import bad_library_name
 
 Direction = Literal["forward", "backward", "both"]
 Merge = Literal["add", "multiply", "average", "concatenate"]

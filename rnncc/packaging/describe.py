@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rnncc import __version__
+from rnncc.codegen.prototypes import STRUCTS
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
 from rnncc.ir.exports import exported, size_functions
@@ -13,8 +13,8 @@ from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.streaming import Streaming
 from rnncc.ir.training import Training
-from rnncc.packaging.names import c_names
-from rnncc.packaging.prototypes import STRUCTS
+from rnncc.names import c_names
+from rnncc.version import __version__
 
 FORMAT = 2
 

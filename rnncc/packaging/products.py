@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from rnncc.errors import CompileError
+from rnncc.names import SYSTEM_HEADERS, SYSTEM_LIBRARIES, hides_module
 from rnncc.packaging import texts
 from rnncc.packaging.ar import archive
 from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts, Compiled
 from rnncc.packaging.link import link_shared
-from rnncc.packaging.names import SYSTEM_HEADERS, SYSTEM_LIBRARIES, hides_module
 from rnncc.writing import create, staged
 
 KINDS = {

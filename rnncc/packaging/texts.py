@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from rnncc.packaging.prototypes import prototype
+from rnncc.codegen.prototypes import prototype
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -20,8 +20,8 @@ from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.shape import Reshape
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
+from rnncc.ir.recompute import RULES
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
-from rnncc.options import RULES
 from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of

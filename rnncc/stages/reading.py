@@ -8,7 +8,8 @@ from rnncc.errors import CompileError
 from rnncc.frontends.onnx.reading import is_onnx
 from rnncc.ir.bounds import bounds_of
 from rnncc.ir.program import Program
-from rnncc.options import RULES, Options
+from rnncc.ir.recompute import RULES
+from rnncc.options import Options
 from rnncc.passes.fold_constants import fold_constants
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Compilation

@@ -8,8 +8,9 @@ from dataclasses import replace
 from rnncc.errors import CompileError
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
+from rnncc.ir.recompute import RULES
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.options import RULES, Options
+from rnncc.options import Options
 from rnncc.passes.differentiate import differentiate as add_gradients
 from rnncc.passes.pack_tape import pack_tape
 from rnncc.passes.rematerialise import rematerialise

@@ -13,9 +13,9 @@ import pytest
 import rnncc_runtime
 
 import rnncc
+from rnncc.names import c_name, c_names
 from rnncc.packaging import texts
 from rnncc.packaging.describe import STRUCTS
-from rnncc.packaging.names import c_name, c_names
 from tests import samples
 
 INCLUDE = Path(rnncc_runtime.__file__).parent / "include"

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rnncc.errors import CompileError
+from rnncc.names import bad_library_name, c_name, c_names, library_name
 from rnncc.options import Options
-from rnncc.packaging.names import bad_library_name, c_name, c_names, library_name
 from rnncc.packaging.products import write_products
 from tests import samples
 

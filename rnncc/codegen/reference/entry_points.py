@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rnncc.codegen.prototypes import prototype
 from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.program import ProgramWriter
 from rnncc.ir.dims import Dim
@@ -25,7 +26,6 @@ from rnncc.ir.entry_points import (
     Stored,
 )
 from rnncc.ir.exports import SizeFunction
-from rnncc.packaging.prototypes import prototype
 
 NULL_POINTER, BAD_SIZE, BAD_TAPE = 1, 2, 6
 """Codes of rnncc.h."""

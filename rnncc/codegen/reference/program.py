@@ -17,7 +17,7 @@ from rnncc.ir.kernels import Kernel
 from rnncc.ir.moves import GoesOn
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
-from rnncc.packaging.names import c_names
+from rnncc.names import c_names
 
 NULL_POINTER, PAST_LIMIT = 1, 4
 """Codes of rnncc.h."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from rnncc.codegen.prototypes import size_names
 from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.entry_points import EntryWriter
 from rnncc.codegen.reference.prelude import prelude
@@ -15,8 +16,7 @@ from rnncc.ir.entry_points import entry_points
 from rnncc.ir.exports import size_functions
 from rnncc.ir.library import Library, params_of
 from rnncc.ir.ops.base import get_dim
-from rnncc.packaging.names import c_names
-from rnncc.packaging.prototypes import size_names
+from rnncc.names import c_names
 
 
 def write_source(library: Library, metadata: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from rnncc.frontends.onnx.values import NAMES, Array, Dims
 from rnncc.frontends.shapes import Shape, Sizes, parse_shape
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import shape_text
-from rnncc.packaging.names import c_name
+from rnncc.names import c_name
 
 _TAKEN = ("inputs", "outputs", "workspace", "state", "part", "parameters", "tape", "grads")
 """Names of arguments in the C interface."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rnncc.ir.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
-from rnncc.packaging.names import c_names
+from rnncc.names import c_names
 
 STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
 """What follows `NAME_` in the names of the header's structs."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rnncc.cells.layer import Layer
+from rnncc.driver import compiling
 from rnncc.errors import CompileError
+from rnncc.options import Options
 
 if TYPE_CHECKING:
     from rnncc.ir.dims import Dim, Largest
@@ -106,8 +108,5 @@ def _ours(library: Library) -> dict[str, Dim | Largest]:
 
 
 def _planned(layer: Layer) -> list[Library]:
-    from rnncc.driver import compiling
-    from rnncc.options import Options
-
     every = (Options(name=layer.name, train=train) for train in (False, True))
     return [compiling.build_library(layer, None, options) for options in every]
