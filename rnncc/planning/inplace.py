@@ -42,7 +42,8 @@ def _reads_own_points(use: Use) -> bool:
     """Whether each point reads its own elements alone; other points read a product's factors."""
     if isinstance(use.op, GoesOn):
         return use.value is use.op.init
-    return isinstance(use.op, Map | Gemm) and use.value in use.op.ins
+    # by identity, without a call for each input of a sum of many
+    return isinstance(use.op, Map | Gemm) and id(use.value) in map(id, use.op.ins)
 
 
 def _may_give(line: Timeline, alive: dict[Buffer, Lifetime], read: Use, write: Use) -> bool:

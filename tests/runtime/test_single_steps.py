@@ -69,7 +69,7 @@ def check(model: Model, results: list[Arrays], whole: Arrays) -> None:
 
 def written(layer: Program, **options: object) -> str:
     """The IR before LLVM's passes."""
-    library = compiling.build_library(layer, None, Options.of(None, options))
+    library = compiling.build_library(layer, None, Options.of(layer, options))
     return str(emit_module(library, resolve_target(), {}).module)
 
 

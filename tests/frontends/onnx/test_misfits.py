@@ -45,9 +45,12 @@ CASES = {
         of("Split", split=[1, 1]),
         "has the unknown attribute 'split' (attributes: axis)",
     ),
-    "flag that is neither": (of("ArgMin", keepdims=-100), "keepdims is -100, expected 0 or 1"),
-    "flag of a sum": (of("ReduceSum", keepdims=2), "keepdims is 2, expected 0 or 1"),
-    "flag of a product": (of("Gemm", F, transB=-1), "transB is -1, expected 0 or 1"),
+    "flag that is neither": (
+        of("ArgMin", keepdims=-100),
+        "attribute keepdims is -100, expected 0 or 1",
+    ),
+    "flag of a sum": (of("ReduceSum", keepdims=2), "attribute keepdims is 2, expected 0 or 1"),
+    "flag of a product": (of("Gemm", F, transB=-1), "attribute transB is -1, expected 0 or 1"),
     "attribute of another kind": (
         of("Softmax", axis=1.0),
         "attribute 'axis' is of another type than it should be",
