@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc import pipeline
 from rnncc.codegen import targets
-from rnncc.driver.loading import load
 from rnncc.driver.trace import run
 from rnncc.errors import CompileError
 from rnncc.ir.library import Library
 from rnncc.options import Options
 from rnncc.packaging.compiled import Compiled
-from rnncc.packaging.image import Image
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Array, Compilation, Step
 from rnncc.stages.threads import beside
 
 if TYPE_CHECKING:
     from rnncc_runtime import Model, TrainableModel
+
+    from rnncc.packaging.image import Image
 
 
 def compile_object(
@@ -48,6 +48,8 @@ def build_library(net: Any, init: Any, options: Options) -> Library:
 
 def load_library(library: Library, options: Options) -> Model | TrainableModel:
     """Compile a planned library into this process."""
+    from rnncc.driver.loading import load  # what writes files need not wait for the runtime
+
     c = Compilation(options, in_memory=True, library=library)
     c.target.check_runs_here()
     run(c, pipeline.CODE)
@@ -124,6 +126,8 @@ def make_image(compilation: Compilation) -> Image:
 
 
 def _image(compilation: Compilation) -> Image:
+    from rnncc.packaging.image import Image  # as above
+
     c, code = compilation, compilation.code
     assert code is not None
     return Image(c.metadata, code.symbols, c.product, c.planned.weights_block())

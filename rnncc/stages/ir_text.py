@@ -25,13 +25,11 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Operation, SSAValue
 from xdsl.utils.exceptions import ParseError, VerifyException
 
-from rnncc import arrays
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
-from rnncc.passes.split_phases import Phases
 from rnncc.passes.streaming import Kept, Streamed
 from rnncc.sources import called, read_bytes
 from rnncc.stages.compilation import Array, Compilation
@@ -150,6 +148,8 @@ def _restore(
         defaults = dict(facts["defaults"])
         c.streamed = Streamed(c.programs["init"], c.programs["step"], state, defaults)
     if "saved" in facts:
+        from rnncc.passes.split_phases import Phases  # inference need not wait for it
+
         halves = c.programs["forward"], c.programs["backward"]
         c.phases = Phases(*halves, facts["saved"], facts["kept"], facts["checkpoints"])
     if c.phases is not None or c.initial:
@@ -189,6 +189,8 @@ def _arrays(source: Any) -> dict[str, Array]:
     """What is in the file of parameters, if there is one."""
     if source is None:
         return {}
+    from rnncc import arrays  # zip files and the like, seldom needed
+
     if isinstance(source, bytes):
         held = arrays.parse(source, called(source, "the parameters"))
     else:

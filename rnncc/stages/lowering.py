@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
@@ -11,12 +12,14 @@ from rnncc.ir.streaming import Streaming
 from rnncc.ir.training import GRAD, KEPT, SAVED, Initial, Training
 from rnncc.lowering.lower import lower as lower_net
 from rnncc.lowering.stand_ins import take_stand_ins
-from rnncc.passes.split_phases import Phases
-from rnncc.passes.streaming import Streamed
 from rnncc.planning.layout import plan as plan_memory
 from rnncc.planning.replaced_states import in_place
 from rnncc.planning.tape_reuse import reuse_tape as take_over_slots
 from rnncc.stages.compilation import Compilation
+
+if TYPE_CHECKING:
+    from rnncc.passes.split_phases import Phases
+    from rnncc.passes.streaming import Streamed
 
 
 def lower(compilation: Compilation) -> None:

@@ -1,9 +1,14 @@
-"""Makes two programs of a net, `forward` and `backward`, and the tape between them."""
+"""Makes two programs of a net, `forward` and `backward`, and the tape between them.
+
+The passes are imported where they run: inference, which imports the whole pipeline, need not wait
+for them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rnncc.errors import CompileError
 from rnncc.ir.kernel_program import KernelProgram
@@ -11,15 +16,13 @@ from rnncc.ir.program import Program
 from rnncc.ir.recompute import RULES
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import Options
-from rnncc.passes.differentiate import differentiate as add_gradients
-from rnncc.passes.pack_tape import pack_tape
-from rnncc.passes.rematerialise import rematerialise
-from rnncc.passes.split_phases import Phases, split_phases
 from rnncc.passes.trip_counts import name_trip_counts, restore_trip_counts
 from rnncc.sizes import all_sizes
 from rnncc.stages import lowering
-from rnncc.stages.budget import fit
 from rnncc.stages.compilation import Compilation
+
+if TYPE_CHECKING:
+    from rnncc.passes.split_phases import Phases
 
 
 def prepare(compilation: Compilation) -> None:
@@ -36,6 +39,8 @@ def differentiate(compilation: Compilation) -> None:
     Raises:
         CompileError: the options name an output that there is not.
     """
+    from rnncc.passes.differentiate import differentiate as add_gradients
+
     c, program = compilation, compilation.programs["net"]
     inputs = [name for name, v in program.net.inputs.items() if dtype_of(v) in FLOATS]
     params = _float_params(program)
@@ -51,6 +56,9 @@ def split(compilation: Compilation) -> None:
     Raises:
         CompileError: the options name a value to compute again that there is not.
     """
+    from rnncc.passes.rematerialise import rematerialise
+    from rnncc.passes.split_phases import split_phases
+
     program = compilation.programs["net"]
     choice = rematerialise(program, _rule(program, compilation.options))
     compilation.set_phases(split_phases(program, choice))
@@ -58,6 +66,8 @@ def split(compilation: Compilation) -> None:
 
 def pack(compilation: Compilation) -> None:
     """Join what is saved side by side and replaced by its gradients."""
+    from rnncc.passes.pack_tape import pack_tape
+
     compilation.set_phases(pack_tape(_phases(compilation)))
 
 
@@ -70,6 +80,8 @@ def checkpoint(compilation: Compilation) -> None:
     c, phases = compilation, _phases(compilation)
     if c.options.memory_budget is None:
         return
+    from rnncc.stages.budget import fit
+
     symbols = [symbol for symbol in phases.backward.symbols if symbol not in c.trip_counts]
     sizes = all_sizes(c.options.plan_for, symbols, "a budget of memory")
 
