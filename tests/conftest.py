@@ -36,8 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Look for garbage seldom: each look goes through the thousands of tests and all that they keep
-    compiled, which was a sixth of the time of whole folders."""
+    """Look for garbage seldom: each look goes through all tests and what they keep compiled."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
