@@ -10,9 +10,12 @@ import shutil
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 from rnncc.errors import CompileError
 from rnncc.writing import partial_name, scratch
@@ -116,22 +119,26 @@ def _run(command: list[str], folder: Path) -> None:
     Args:
         folder: for its own temporary files.
     """
+    process: subprocess.Popen[str] | None = None
     try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            env={**os.environ, "TMPDIR": str(folder.resolve())},
-            start_new_session=True,  # so that it ends with the processes that it starts
-        )
-    except OSError as error:
-        raise CompileError("", f"the linker {command[0]} did not run: {error}", _CHOICES) from error
-    try:
+        with _uninterrupted():  # else it might be started and then forgotten
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
+                env={**os.environ, "TMPDIR": str(folder.resolve())},
+                start_new_session=True,  # so that it ends with the processes that it starts
+            )
         _, told = process.communicate(timeout=_TIMEOUT)
     except BaseException as error:  # an interruption too
+        if process is None:
+            if isinstance(error, OSError):
+                what = f"the linker {command[0]} did not run: {error}"
+                raise CompileError("", what, _CHOICES) from error
+            raise
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
@@ -143,6 +150,23 @@ def _run(command: list[str], folder: Path) -> None:
         lines = [line for line in told.splitlines() if line.strip()] or ["no message"]
         first = next(line for word in _TELLING for line in lines if word in line)
         raise CompileError("", f"the linker {command[0]} failed: {first}", _hint(folder))
+
+
+@contextmanager
+def _uninterrupted() -> Generator[None]:
+    """Until the end of the block hold Ctrl-C back; then its handler is called."""
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield  # the handler runs in another thread, or there is none
+        return
+    seen: list[tuple[int, FrameType | None]] = []
+    signal.signal(signal.SIGINT, lambda number, frame: seen.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        for number, frame in seen[:1]:
+            handler(number, frame)
 
 
 def _hint(folder: Path) -> str | None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 import stat
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rnncc.errors import CompileError
+from rnncc.packaging import link
 from rnncc.packaging.ar import archive
 from rnncc.packaging.elf import Elf
 from rnncc.packaging.link import Linker, find_linker, link_shared
@@ -124,6 +128,30 @@ def test_linker_that_does_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(CompileError, match="no-such-compiler did not run"):
         link_shared(samples.compiled().code, tmp_path / "lib.so", "twice", NATIVE)
+
+
+def test_an_interruption_as_the_linker_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes once the process is known, which then ends."""
+    started: list[subprocess.Popen[str]] = []
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        started.append(popen(*arguments, **options))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    popen = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            link._run(["sleep", "60"], tmp_path)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert started[0].returncode == -signal.SIGKILL
 
 
 def test_undefined_symbols_are_refused(tmp_path: Path) -> None:
