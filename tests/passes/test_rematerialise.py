@@ -20,32 +20,10 @@ from rnncc.passes.simplify import Simplify
 from rnncc.passes.split_phases import Phases, split_phases
 from tests.passes.gradients import float_outputs, float_sources
 from tests.passes.helpers import quick
+from tests.passes.nets import gated
 from tests.strategies import SIZES, make_inputs, programs
 
 RULES = ["none", "auto", "all"]
-
-
-def gated(output: str = "h") -> Program:
-    """h = o * tanh(c), c = f * c + i, all gates from one product; c or h is an output."""
-    b = Builder.net("gated")
-    x, h0, c0 = b.input("x", ["T", "N", 4]), b.input("h0", ["N", 3]), b.input("c0", ["N", 3])
-    u = b.param("u", [3, 9])
-    w = b.param("w", [4, 9])
-
-    def body(inner: Builder, ks: list, carry: list, rows: list) -> tuple[list, list]:
-        h, c = carry
-        z = inner.add(inner.matmul(rows[0], ks[1]), inner.matmul(h, ks[0]))
-        z.name_hint = "z"
-        i, f, o = (inner.sigmoid(inner.slice(z, 1, 3 * k, 3)) for k in range(3))
-        i.name_hint, f.name_hint, o.name_hint = "i", "f", "o"
-        new = inner.add(inner.mul(f, c), i)
-        squashed = inner.tanh(new)
-        squashed.name_hint = "squashed"
-        h = inner.mul(o, squashed)
-        return [h, new], [h if output == "h" else new]
-
-    _, (every,) = b.scan([u, w], [h0, c0], [x], body)
-    return b.finish({"y": every})
 
 
 def phases_of(program: Program, rule: str | Collection[str]) -> Phases:
