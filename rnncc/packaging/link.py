@@ -154,7 +154,10 @@ def _run(command: list[str], folder: Path) -> None:
 
 @contextmanager
 def _uninterrupted() -> Generator[None]:
-    """Until the end of the block hold Ctrl-C back; then its handler is called."""
+    """Until the end of the block hold Ctrl-C back; then its handler is called.
+
+    `rnncc_runtime.signals.undisturbed` does more, but takes 20 ms to import, in every command.
+    """
     handler = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
         yield  # the handler runs in another thread, or there is none

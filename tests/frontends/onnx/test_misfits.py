@@ -49,6 +49,10 @@ CASES = {
         of("ArgMin", keepdims=-100),
         "attribute keepdims is -100, expected 0 or 1",
     ),
+    "flag of infinities": (
+        of("IsInf", opset=20, detect_negative=3),
+        "attribute detect_negative is 3, expected 0 or 1",
+    ),
     "flag of a sum": (of("ReduceSum", keepdims=2), "attribute keepdims is 2, expected 0 or 1"),
     "flag of a product": (of("Gemm", F, transB=-1), "attribute transB is -1, expected 0 or 1"),
     "attribute of another kind": (

@@ -94,7 +94,7 @@ def _is_inf(n: Node) -> SSAValue:
     b, x = n.b, n.x(0, FLOATS)
     found = b.fill(0, (), "i1")
     for name, number in (("detect_positive", math.inf), ("detect_negative", -math.inf)):
-        if n.integer(name, 1):
+        if n.flag(name, 1):
             found = b.logical("or", found, b.compare("eq", x, b.fill(number, ())))
     return b.broadcast_together(found, x)[0]
 

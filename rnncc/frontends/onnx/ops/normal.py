@@ -79,7 +79,7 @@ def _batch_norm(n: Node) -> SSAValue:
     """
     if n.flag("training_mode", 0) or sum(1 for name in n.op.output if name) > 1:
         raise n.unsupported("is in training mode")
-    if n.opset < 9 and n.integer("spatial", 1) == 0:
+    if n.opset < 9 and not n.flag("spatial", 1):
         raise n.unsupported("is not spatial")
     scale, bias, average, variance = (_channels(n, i) for i in range(1, 5))
     epsilon = n.real("epsilon", 1e-5)
