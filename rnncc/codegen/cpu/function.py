@@ -6,8 +6,8 @@ exported functions are in `entries.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
@@ -23,26 +23,14 @@ from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team
-from rnncc.codegen.llvm.emit import (
-    BAD_SIZE,
-    I8,
-    I32,
-    I64,
-    NULL_POINTER,
-    OK,
-    PAST_LIMIT,
-    POINTER,
-    Pointer,
-    Value,
-)
+from rnncc.codegen.llvm.emit import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
+from rnncc.codegen.llvm.walk import Walk
 from rnncc.errors import CompileError
-from rnncc.ir.dims import Dim, Largest
-from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
+from rnncc.ir.dims import Dim
+from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
-from rnncc.ir.moves import Gather, GoesOn, ListRows, Pack, Reverse, Scatter
-from rnncc.ir.ops.base import get_dim
-from rnncc.ir.ops.control import Yield
+from rnncc.ir.moves import Gather, ListRows, Pack, Reverse, Scatter
 
 
 def emit_program(
@@ -84,16 +72,17 @@ def emit_program(
     return function
 
 
-class _Body:
+class _Body(Walk[CpuEmit]):
     """The function's body: checks, buffers, then kernels and loops in order."""
 
     def __init__(
         self, emit: CpuEmit, program: KernelProgram, function: ir.Function, shared: Shared
     ) -> None:
-        self.emit, self.program, self.shared = emit, program, shared
-        self.weights, self.inputs, self.outputs, self.workspace = function.args[:4]
-        self.pointers: dict[SSAValue, Pointer] = {}
-        self.labelled: dict[str, Buffer] = {}
+        weights, inputs, outputs, workspace = function.args[:4]
+        super().__init__(emit, program, weights, workspace)
+        self.inputs, self.outputs, self.shared = inputs, outputs, shared
+        self.numbers = {port.name: i for i, port in enumerate(program.inputs)}
+        self.places = {port.name: i for i, port in enumerate(program.outputs)}
 
     def check(self, bounds: Sequence[Dim]) -> None:
         """Sizes and tables."""
@@ -102,208 +91,51 @@ class _Body:
         self.emit.fail_if(self.emit.is_null(self.outputs), NULL_POINTER)
 
     def run(self) -> None:
-        self._declare()
-        self._block(self.program.func.body.block.ops)
-        self.emit.b.ret(I32(OK))
-
-    def _fail(self, code: int) -> None:
-        self.emit.b.ret(I32(code))
-
-    def _declare(self) -> None:
-        """Pointers of all buffers; null ones that are needed end the call."""
-        b = self.emit.b
         if self.program.workspace:
             size = self.emit.largest(self.program.workspace)
-            empty = b.icmp_signed("==", size, I64(0))
-            missing = b.and_(self.emit.is_null(self.workspace), b.not_(empty))
+            empty = self.emit.b.icmp_signed("==", size, I64(0))
+            missing = self.emit.b.and_(self.emit.is_null(self.workspace), self.emit.b.not_(empty))
             self.emit.fail_if(missing, NULL_POINTER)
-        buffers = self.program.buffers
-        self.labelled = {op.label.data: op for op in reversed(buffers)}  # the first of a name
-        numbers = {port.name: i for i, port in enumerate(self.program.inputs)}
-        places = {port.name: i for i, port in enumerate(self.program.outputs)}
-        for op in buffers:
-            label = op.label.data
-            match op.role.data:
-                case "input":
-                    self.pointers[op.y] = self._input(op, numbers[label])
-                case "output":
-                    self.pointers[op.y] = self._output(op, places[label])
-                case "param":
-                    self.pointers[op.y] = self._within(op, self.weights)
-                case _ if op.within is not None:
-                    held = self.labelled[op.within.data]
-                    self.pointers[op.y] = Pointer(self.pointers[held.y].base, op.dtype)
-                case _:
-                    self.pointers[op.y] = self._within(op, self.workspace)
+        self.declare()
+        self.block(self.program.func.body.block.ops)
+        self.emit.b.ret(I32(OK))
 
-    def _input(self, op: Buffer, number: int) -> Pointer:
-        base = self.emit.field(self.inputs, number)
-        if op.default is not None:
-            default = self.labelled[op.default.data]
-            block = self.weights if default.role.data == "param" else self.workspace
-            held, absent = self._within(default, block).base, self.emit.is_null(base)
-            base = self.emit.b.select(absent, held, base)
-            return Pointer(base, op.dtype, absent, op.rows_kept)
-        if op.y.first_use:
-            self.emit.fail_if(self.emit.is_null(base), NULL_POINTER)
-        return Pointer(base, op.dtype)
+    def given(self, op: Buffer) -> Value:
+        if op.role.data == "input":
+            return self.emit.field(self.inputs, self.numbers[op.label.data])
+        return self.emit.field(self.outputs, self.places[op.label.data])
 
-    def _output(self, op: Buffer, number: int) -> Pointer:
-        base = self.emit.field(self.outputs, number)
-        absent = self.emit.is_null(base)
-        if op.stand_in == 0:
-            return Pointer(base, op.dtype, absent, None, skippable=True)
-        stand_in = self._within(op, self.workspace).base
-        chosen = self.emit.b.select(absent, stand_in, base)
-        return Pointer(chosen, op.dtype, absent, op.rows_kept)
+    def require(self, op: Buffer, pointer: Value) -> None:
+        self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
 
-    def _within(self, op: Buffer, block: Value) -> Pointer:
-        """A buffer at its planned offset, in bytes."""
-        assert op.offset is not None, f"{op.label.data} has no offset"
-        offset = self.emit.largest(Largest.parse(op.offset.data))
-        return Pointer(
-            self.emit.b.gep(block, [offset], source_etype=I8), op.dtype, None, op.rows_kept
-        )
+    def fail_if(self, condition: Value, code: int) -> None:
+        self.emit.fail_if(condition, code)
 
-    def _block(self, ops: Iterable[Operation]) -> list[Pointer]:
-        """Code for ops in order; the pointers that they end with."""
-        for op in ops:
-            match op:
-                case Buffer():
-                    continue
-                case Yield():
-                    return [self.pointers[v] for v in op.values]
-                case Row():
-                    index, stride = (self.emit.dim(get_dim(d)) for d in (op.index, op.stride))
-                    row = self.emit.row(self.pointers[op.buffer], index, stride)
-                    self.pointers[op.y] = row
-                case ShiftedRow():
-                    self.pointers[op.y] = self._shifted(op)
-                case For():
-                    self._for(op)
-                case Limit():
-                    past = self._flag(op.flag)
-                    self.emit.fail_if(past, PAST_LIMIT)
-                case _:
-                    self._guarded(op)
-        return []
-
-    def _shifted(self, op: ShiftedRow) -> Pointer:
-        emit, b = self.emit, self.emit.b
-        index, stride, edge = (emit.dim(get_dim(d)) for d in (op.index, op.stride, op.edge))
-        at_edge = b.icmp_signed("==", index, edge)
-        row = emit.row(self.pointers[op.buffer], b.add(index, I64(op.step.data)), stride)
-        return Pointer(b.select(at_edge, self.pointers[op.init].base, row.base), row.dtype)
-
-    def _guarded(self, op: Operation) -> None:
-        """A kernel; skipped when nothing that it writes is wanted."""
-        outs = self._all(op.outs) if isinstance(op, Kernel | GoesOn) else []
-        absent = [p.absent for p in outs if p.skippable and p.absent is not None]
-        if absent and len(absent) == len(outs):
-            with self.emit.when(self.emit.b.not_(reduce(self.emit.b.and_, absent))):
-                self._kernel(op)
-        else:
-            self._kernel(op)
+    def together(self) -> None:
         self.emit.together()
 
-    def _kernel(self, op: Operation) -> None:
+    @contextmanager
+    def turn(self, number: Value) -> Generator[None]:
+        around, self.emit.turn = self.emit.turn, number
+        yield
+        self.emit.turn = around
+
+    def kernel(self, op: Operation) -> None:
         if isinstance(op, Reverse):
-            x, lengths, out = self._all([op.x, op.lengths, op.out])
+            x, lengths, out = self.all([op.x, op.lengths, op.out])
             emit_reverse(self.emit, op, x, lengths, out, self._fail)
         elif isinstance(op, Gather):
-            x, index, out = self._all([op.x, op.index, op.out])
+            x, index, out = self.all([op.x, op.index, op.out])
             emit_gather(self.emit, op, x, index, out, self._fail)
         elif isinstance(op, Scatter):
-            x, index, out = self._all([op.x, op.index, op.out])
+            x, index, out = self.all([op.x, op.index, op.out])
             init = None if op.init is None else self.pointers[op.init]
             emit_scatter(self.emit, op, x, index, out, init, self._fail)
         elif not self.shared.call(self.emit, op, self.pointers):
             emit_kernel(self.emit, op, self.pointers)
 
-    def _all(self, values: Sequence[SSAValue]) -> list[Pointer]:
-        return [self.pointers[v] for v in values]
-
-    def _for(self, op: For) -> None:
-        """A loop over single steps or over chunks of steps."""
-        emit, b = self.emit, self.emit.b
-        start, count = emit.dim(get_dim(op.start)), emit.dim(get_dim(op.count))
-        size = self._chunk_steps(op) if op.chunk is not None else I64(1)
-        turns = count
-        if op.chunk is not None:
-            turns = emit.parts(count, size)
-        types = [self.pointers[v] for v in op.inits]
-        before, gate, after = _split_at_gate(op)
-        opened: list[Value] = []
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            number = b.sub(b.sub(turns, I64(1)), i) if op.reverse else i
-            first = b.mul(number, size) if op.chunk is not None else number
-            symbols = {op.index.data: b.add(start, first)}
-            if op.extent is not None:
-                rest = b.sub(count, first)
-                symbols[op.extent.data] = b.select(b.icmp_signed("<", rest, size), rest, size)
-            if op.turn is not None:
-                symbols[op.turn.data] = number
-            for argument, base, like in zip(op.body.block.args, carried, types, strict=True):
-                self.pointers[argument] = Pointer(base, like.dtype)
-            around, emit.turn = emit.turn, i
-            with emit.symbols_set(symbols):
-                if gate is None:
-                    made = [p.base for p in self._block(before)]
-                else:
-                    self._block(before)
-                    opened.append(self._flag(gate.flag))
-                    made = self._where(opened[-1], after, carried)
-            emit.turn = around
-            return made
-
-        goes_on = (lambda: opened[-1]) if gate is not None and bool(gate.last) else None
-        finals = emit.loop(turns, turn, [p.base for p in types], goes_on)
-        for result, base, like in zip(op.finals, finals, types, strict=True):
-            self.pointers[result] = Pointer(base, like.dtype)
-
-    def _flag(self, value: SSAValue) -> Value:
-        """A bool in memory, which no thread changes before all have read it."""
-        flag = self.emit.load(self.pointers[value])
-        self.emit.together()
-        return flag
-
-    def _where(
-        self, condition: Value, ops: Sequence[Operation], otherwise: Sequence[Value]
-    ) -> list[Value]:
-        """What ops end with where a condition holds, else some other pointers."""
-        b, before = self.emit.b, self.emit.b.block
-        run, join = b.append_basic_block("run"), b.append_basic_block("join")
-        b.cbranch(condition, run, join)
-        b.position_at_end(run)
-        made, after = [p.base for p in self._block(ops)], b.block
-        b.branch(join)
-        b.position_at_end(join)
-        values: list[Value] = []
-        for value, other in zip(made, otherwise, strict=True):
-            phi = b.phi(POINTER)
-            phi.add_incoming(value, after)
-            phi.add_incoming(other, before)
-            values.append(phi)
-        return values
-
-    def _chunk_steps(self, op: For) -> Value:
-        """max(1, chunk // max(rows, 1))"""
-        assert op.chunk is not None and op.rows is not None
-        b = self.emit.b
-        rows = self.emit.dim(get_dim(op.rows))
-        rows = b.select(b.icmp_signed(">", rows, I64(1)), rows, I64(1))
-        steps = b.sdiv(I64(op.chunk.data), rows)
-        return b.select(b.icmp_signed(">", steps, I64(1)), steps, I64(1))
-
-
-def _split_at_gate(loop: For) -> tuple[list[Operation], Gate | None, list[Operation]]:
-    """A loop's ops: those before its gate, the gate, those behind it; all are before no gate."""
-    ops = list(loop.body.block.ops)
-    for i, op in enumerate(ops):
-        if isinstance(op, Gate):
-            return ops[:i], op, ops[i + 1 :]
-    return ops, None, []
+    def _fail(self, code: int) -> None:
+        self.emit.b.ret(I32(code))
 
 
 def emit_kernel(emit: CpuEmit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> None:
