@@ -35,7 +35,8 @@ CPU = Row(
     knobs=("cache", "vectors", "chains"),
 )
 REFERENCE = Row("rnncc.codegen.reference.target", products=("c", "h"), by_default=("c", "h"))
-TARGETS = {"cpu": CPU, "reference": REFERENCE}
+NVPTX = Row("rnncc.codegen.nvptx.target", CPU.products, CPU.by_default)
+TARGETS = {"cpu": CPU, "reference": REFERENCE, "nvptx": NVPTX}
 """What `--target` may name; anything else is an LLVM triple, for the CPU's."""
 
 

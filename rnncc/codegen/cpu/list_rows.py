@@ -5,8 +5,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.nest import make_nest
 from rnncc.codegen.llvm.emit import I64, VALUE, Pointer, Value, vector_type
+from rnncc.codegen.llvm.nest import make_nest
 from rnncc.ir.access import get_access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.moves import ListRows

@@ -10,9 +10,9 @@ from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim

@@ -18,8 +18,8 @@ from rnncc.codegen.cpu.emit import CpuEmit, Part
 from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I32, I64, VALUE, Pointer, Value
+from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Reduce
 from rnncc.ir.types import ITEM_BYTES, dtype_of
@@ -54,15 +54,10 @@ class _ReduceCode:
         self.kept = len(op.dims) - op.reduced.data
         self.dtype = dtype_of(op.yields[0])
         self.access = [*op.in_accesses, *op.out_accesses]
-        last_kept, last = self.kept - 1, len(op.dims) - 1
-        reads = self.access[:-1]
-        across = self.kept > 0 and self.access[-1].strides[last_kept] == 1
-        across = across and _dense(reads, last_kept)
-        some = op.some_rows
-        across = across and (some is None or some.axes < self.kept)  # listed rows are far apart
+        reads, lanes = self.access[:-1], lanes_of(op)
+        across, along = lanes is Lanes.ACROSS, lanes is Lanes.ALONG
         self.ordered, self.down = op.order.data != "any", op.order.data == "down"
-        along = not across and not self.ordered and op.reduced.data > 0 and _dense(reads, last)
-        self.axis = last_kept if across else last if along else None
+        self.axis = self.kept - 1 if across else len(op.dims) - 1 if along else None
         self.lanes = emit.target.lanes if self.axis is not None else 1
         varying: set[SSAValue] = {
             v
@@ -306,8 +301,3 @@ class _ReduceCode:
             return b.select(b.icmp_signed(order, low, high), low, high)
         keeps = b.or_(b.fcmp_ordered(order, low, high), b.fcmp_unordered("uno", low, low))
         return b.select(keeps, low, high)
-
-
-def _dense(accesses: Sequence[Access], axis: int) -> bool:
-    steps = [a.strides[axis] for a in accesses]
-    return any(s == 1 for s in steps) and all(s in (0, 1) for s in steps)

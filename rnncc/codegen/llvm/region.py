@@ -46,18 +46,17 @@ class RegionCode:
         self._fused = set(self._multiply_adds())
 
     def _multiply_adds(self) -> list[Operation]:
-        """Products that are computed together with the sum that alone reads them."""
+        """Products that are computed together with the sum that alone reads them.
+
+        Which are does not depend on the lanes, as the result's last bit would then.
+        """
         found: list[Operation] = []
         for op in self._ops:
             if isinstance(op, ew.Add | ew.Sub) and dtype_of(op.y) == "f32":
-                mul = next((v.owner for v in op.operands if self._fuses(v, op)), None)
+                mul = next((v.owner for v in op.operands if _is_only_summed(v)), None)
                 if isinstance(mul, ew.Mul):
                     found.append(mul)
         return found
-
-    def _fuses(self, value: SSAValue, reader: Operation) -> bool:
-        alone = isinstance(value.owner, ew.Mul) and value.has_one_use()
-        return alone and (value in self.varying) == (reader.results[0] in self.varying)
 
     def invariants(
         self, known: Mapping[SSAValue, Value], index: Callable[[int], Value]
@@ -147,6 +146,10 @@ class RegionCode:
                 return b.sitofp(value, vector_type(VALUE["f32"], wide))
             case _:
                 return b.icmp_unsigned("!=", value, ir.Constant(value.type, None))
+
+
+def _is_only_summed(value: SSAValue) -> bool:
+    return isinstance(value.owner, ew.Mul) and value.has_one_use()
 
 
 class _Lookup(dict[SSAValue, Value]):

@@ -9,8 +9,8 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.terms import along, neighbours
 from rnncc.codegen.cpu.map import lane_numbers
-from rnncc.codegen.cpu.nest import Nest
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm

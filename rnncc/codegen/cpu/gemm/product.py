@@ -15,9 +15,9 @@ from rnncc.codegen.cpu.gemm.bf16 import DotTerms, WidenedTerms
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.int8 import WholeTerms
 from rnncc.codegen.cpu.gemm.terms import Left, Terms
-from rnncc.codegen.cpu.nest import indexed_axes, make_nest
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.nest import indexed_axes, make_nest
 from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim

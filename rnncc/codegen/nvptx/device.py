@@ -1,0 +1,141 @@
+"""A library's kernels as LLVM IR for the device: one a program, launched by the host."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+from xdsl.ir import Block
+
+from rnncc.codegen.llvm.user_functions import applied_text
+from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.limits import POINTERS
+from rnncc.codegen.nvptx.program import Program
+from rnncc.errors import CompileError
+from rnncc.ir.dims import Dim, Largest, product
+from rnncc.ir.entry_points import Call, Stored, entry_points
+from rnncc.ir.kern import For
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Contract, Kernel, Reduce
+from rnncc.ir.library import Library
+from rnncc.ir.ops.apply import Apply
+from rnncc.ir.ops.base import get_dim, get_dims
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from rnncc.codegen.nvptx.target import NvptxTarget
+
+SEALS = {"forward": "write", "backward": "check"}
+"""What a program does with the tape's seal."""
+MOST_PARAMETERS = 4096 // 8
+"""As PTX allows since its first version: 4 KiB."""
+
+
+@dataclass(frozen=True)
+class DeviceKernel:
+    """A program's kernel.
+
+    Attributes:
+        symbol: of the entry in the PTX.
+        threads: of a block.
+        shared: bytes of dynamic shared memory of a block.
+        points: results that its largest phase computes, by the sizes; `per_block` of them are work
+            for one block.
+    """
+
+    symbol: str
+    threads: int
+    shared: int
+    points: Largest
+    per_block: int
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """LLVM IR, the kernels in it by program, and modules of users' functions that it calls."""
+
+    text: str
+    kernels: dict[str, DeviceKernel]
+    linked: tuple[str, ...] = ()
+
+
+def emit_device(library: Library, target: NvptxTarget) -> DeviceCode:
+    """All kernels of a library.
+
+    Raises:
+        CompileError: a program has more inputs and outputs than a launch takes.
+    """
+    module = ir.Module(library.name)
+    module.triple = target.machine.triple
+    kernels = {
+        name: _emit_kernel(module, library, name, program, target)
+        for name, program in library.programs.items()
+    }
+    ops = [op for p in library.programs.values() for op in p.func.walk() if isinstance(op, Apply)]
+    functions = {op.function.data.code: len(op.xs) for op in ops}
+    linked = tuple(applied_text(code, n, target.machine) for code, n in functions.items())
+    return DeviceCode(target.finished(str(module)), kernels, linked)
+
+
+def _emit_kernel(
+    module: ir.Module, library: Library, name: str, program: KernelProgram, target: NvptxTarget
+) -> DeviceKernel:
+    for port in (*program.inputs, *program.outputs, *program.parameters):
+        if port.dtype == "f64":
+            raise CompileError(program.source, f"{port.name} is float64: not supported")
+    symbol = f"{library.name}_{name}"
+    ports = len(program.inputs) + len(program.outputs)
+    parameters = len(POINTERS) + 1 + ports + len(program.symbols)
+    if parameters > MOST_PARAMETERS:
+        what = f"{name} has {ports} inputs and outputs; a launch takes {MOST_PARAMETERS}"
+        raise CompileError(program.source, f"{what} parameters", "compile it for a CPU")
+    gpu = target.primitives(module, symbol, ports, len(program.symbols))
+    fixed, given = gpu.arguments[: len(POINTERS) + 1], gpu.arguments[len(POINTERS) + 1 :]
+    own = dict(zip((*POINTERS, "seal_value"), fixed, strict=True))
+    emit = GpuEmit(gpu, target, own["sync"])
+    emit.symbols = dict(zip(program.symbols, given[ports:], strict=True))
+    split = len(program.inputs)
+    Program(emit, program, own, (given[:split], given[split:ports]), _stored(library, name)).write(
+        SEALS.get(name)
+    )
+    points = Largest(_points(program.func.body.block, {}))
+    return DeviceKernel(symbol, target.threads, 0, points, target.threads)
+
+
+def _stored(library: Library, name: str) -> frozenset[str]:
+    """The inputs of a program whose pointers lie in memory of the device."""
+    calls = [
+        step
+        for entry in entry_points(library)
+        for step in entry.steps
+        if isinstance(step, Call) and step.program == name
+    ]
+    ports = library.programs[name].inputs
+    return frozenset(
+        port.name
+        for call in calls
+        for port, source in zip(ports, call.inputs, strict=True)
+        if isinstance(source, Stored)
+    )
+
+
+def _points(block: Block, sizes: Mapping[str, Dim | int]) -> list[Dim]:
+    """How many results each kernel has; of a loop's steps as of one, of chunks as of all."""
+    found = list[Dim]()
+    for op in block.ops:
+        if isinstance(op, For):
+            count = get_dim(op.count).substitute(sizes)
+            names = [(op.index, 0), (op.turn, 0), (op.extent, count)]
+            inner = {n.data: v for n, v in names if n is not None}
+            found += _points(op.body.block, {**sizes, **inner})
+        elif isinstance(op, Reduce):
+            found.append(product(op.dims[: len(op.dims) - op.reduced.data]).substitute(sizes))
+        elif isinstance(op, Kernel):
+            found.append(product(op.dims).substitute(sizes))
+        elif isinstance(op, Contract):
+            found.append(product(op.sizes[1:]).substitute(sizes))
+        elif "dims" in op.properties:
+            found.append(product(get_dims(op.properties["dims"])).substitute(sizes))
+    return found

@@ -1,0 +1,136 @@
+"""`kern.gemm`: a thread has the sums of all slots of one unit and row, k from 0 up.
+
+Neighbouring threads have neighbouring units of a panel, so that they read weights side by side.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.rows import Rows, begins, unit_steps, values_of
+from rnncc.ir.access import Access, get_access
+from rnncc.ir.dims import Dim
+from rnncc.ir.kernels import Gemm
+from rnncc.ir.packing import GROUP
+
+
+def emit_gemm(
+    emit: GpuEmit,
+    op: Gemm,
+    a: Pointer,
+    weights: Pointer,
+    ins: list[Pointer],
+    outs: list[Pointer],
+    listed: Pointer | None,
+) -> None:
+    """Write a product; `listed`: the rows that are computed, if not all are."""
+    Product(emit, op, a, weights, ins, outs, listed).write()
+
+
+class Product:
+    """What a product reads and writes, by row and unit."""
+
+    def __init__(
+        self,
+        emit: GpuEmit,
+        op: Gemm,
+        a: Pointer,
+        weights: Pointer,
+        ins: list[Pointer],
+        outs: list[Pointer],
+        listed: Pointer | None,
+    ) -> None:
+        self.emit, self.op, self.weights = emit, op, weights
+        self.slots, self.depth, self.units = op.slots.data, op.depth.data, op.units
+        self.group = GROUP[weights.dtype]
+        self.words = -(-self.depth // self.group)
+        left = get_access(op.a_access)
+        self.k_step = left.strides[-1]
+        over_rows = Access(left.offset, (*left.strides[:-1], Dim.of(0)))
+        accesses = [over_rows, *op.in_accesses, *op.out_accesses]
+        self.pointers = begins(emit, [a, *ins, *outs], accesses)
+        self.steps = unit_steps(accesses)
+        self.rows = Rows(emit, op, accesses, len(op.dims) - 1, listed)
+
+    def write(self) -> None:
+        """One unit and row a thread."""
+        emit = self.emit
+        total = emit.b.mul(self.rows.count, I64(self.units))
+
+        def point(number: Value) -> None:
+            row, unit = emit.unravel(number, [self.rows.count, I64(self.units)])
+            indices = self.rows.indices(row)
+            here = self.rows.at(self.pointers, indices)
+            self.finish(indices, here, unit, self._sums(here[0], unit))
+
+        emit.each(total, point)
+
+    def finish(
+        self, indices: list[Value], here: list[Pointer], unit: Value, sums: list[Value]
+    ) -> None:
+        """The body on the sums of a unit and row, whose pointers are `here`."""
+        emit, block = self.emit, self.op.body.block
+        count = len(self.op.ins)
+        _, *others = (
+            emit.along(p, [step], [unit]) for p, step in zip(here, self.steps, strict=True)
+        )
+        known: dict[SSAValue, Value] = dict(zip(block.args, sums, strict=False))
+        known |= {
+            v: emit.load(p) for v, p in zip(block.args[self.slots :], others[:count], strict=True)
+        }
+        by_axis = {**self.rows.by_axis(indices), len(self.op.dims) - 1: unit}
+        values = values_of(emit, block, known, by_axis)
+        for value, pointer in zip(values, others[count:], strict=True):
+            emit.store(value, pointer)
+
+    def _sums(self, row: Pointer, unit: Value) -> list[Value]:
+        """One chain of fused multiply-adds a slot."""
+        emit, b = self.emit, self.emit.b
+        first, step = self.place(unit)
+        zero = ir.Constant(FLOAT, 0.0)
+
+        def turn(word: Value, sums: list[Value]) -> list[Value]:
+            at = b.add(first, b.mul(word, b.mul(step, I64(self.slots))))
+            for i in range(self.group):
+                k = word if self.group == 1 else b.add(b.mul(word, I64(self.group)), I64(i))
+                value = self._left(row, k)
+                for slot in range(self.slots):
+                    here = b.add(at, b.add(b.mul(I64(slot), step), I64(i)))
+                    sums[slot] = emit.math(1).fma(b, value, self._weight(here), sums[slot])
+            return sums
+
+        return emit.loop(I64(self.words), turn, [zero] * self.slots)
+
+    def place(self, unit: Value) -> tuple[Value, Value]:
+        """Where a unit's weights begin, and from one slot's to the next one's, in elements."""
+        b, panel = self.emit.b, self.op.panel.data
+        number = b.sdiv(unit, I64(panel))
+        start = b.mul(number, I64(panel))
+        width: Value = I64(panel)
+        rest = self.units % panel
+        if rest:
+            last = b.icmp_signed("==", number, I64(self.units // panel))
+            width = b.select(last, I64(rest), width)
+        first = b.mul(start, I64(self.words * self.group * self.slots))
+        own = b.mul(b.sub(unit, start), I64(self.group))
+        return b.add(first, own), b.mul(width, I64(self.group))
+
+    def _left(self, row: Pointer, k: Value) -> Value:
+        """A row's value; zero behind the last one, where a group is not full."""
+        emit, b = self.emit, self.emit.b
+        inside = self.depth % self.group == 0
+        at = k if inside else b.select(b.icmp_signed("<", k, I64(self.depth)), k, I64(0))
+        value = emit.load(emit.along(row, [self.k_step], [at]))
+        if inside:
+            return value
+        return b.select(b.icmp_signed("<", k, I64(self.depth)), value, ir.Constant(FLOAT, 0.0))
+
+    def _weight(self, element: Value) -> Value:
+        emit = self.emit
+        value = emit.load(emit.at(self.weights, element))
+        if self.weights.dtype == "f32":
+            return value
+        return emit.b.bitcast(emit.b.shl(emit.b.zext(value, I32), I32(16)), FLOAT)

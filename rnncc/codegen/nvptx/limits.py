@@ -1,0 +1,26 @@
+"""Numbers that device code, host code and the loader share (include/rnncc_cuda.h)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+POINTERS = ("weights", "workspace", "sync", "status", "seal")
+"""The first parameters of a kernel; the seal's value follows, then inputs, outputs and sizes."""
+WARP = 32
+SYNC_BYTES = 256
+"""The first bytes of a workspace: `Sync`'s words; cleared as a call begins."""
+LAUNCH_BYTES = 12
+"""Of these, the ones that are cleared before each further launch of the same call."""
+STUCK = 9
+"""The code of a wait that took longer than `PATIENCE`."""
+PATIENCE = 2_000_000_000
+"""Nanoseconds."""
+
+
+class Sync(IntEnum):
+    """32-bit words: how often blocks came to the grid's barrier, an error that a kernel has found,
+    the error that a launch ended with."""
+
+    COUNTER = 0
+    FOUND = 2
+    FAILED = 3

@@ -1,0 +1,31 @@
+"""`kern.map`: one point a thread, neighbours along the last axis."""
+
+from __future__ import annotations
+
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.llvm.emit import Pointer, Value
+from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.rows import Rows, begins, values_of
+from rnncc.ir.kernels import Map
+
+
+def emit_map(
+    emit: GpuEmit, op: Map, ins: list[Pointer], outs: list[Pointer], listed: Pointer | None
+) -> None:
+    """Write a map; `listed`: the rows that are computed, if not all are."""
+    accesses = [*op.in_accesses, *op.out_accesses]
+    pointers = begins(emit, [*ins, *outs], accesses)
+    rows = Rows(emit, op, accesses, len(op.dims), listed)
+
+    def point(number: Value) -> None:
+        indices = rows.indices(number)
+        here = rows.at(pointers, indices)
+        block = op.body.block
+        known: dict[SSAValue, Value] = {
+            v: emit.load(p) for v, p in zip(block.args, here, strict=False)}
+        values = values_of(emit, block, known, rows.by_axis(indices))
+        for value, pointer in zip(values, here[len(ins) :], strict=True):
+            emit.store(value, pointer)
+
+    emit.each(rows.count, point)

@@ -1,0 +1,151 @@
+"""`kern.pack`, `kern.reverse`, `kern.gather` and `kern.scatter`: kernels that move elements.
+
+What numbers rows is checked first; the wait behind that shows all threads whether it holds.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I64, VALUE, Pointer, Value
+from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.ir.dims import product
+from rnncc.ir.moves import ByIndex, Gather, Pack, Reverse, Scatter
+from rnncc.ir.ops.base import get_dim, get_dims
+
+
+def emit_pack(emit: GpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:
+    """Copy weights into the order in which a product reads them: whole panels, then the rest."""
+    units, panel = op.units.data, op.panel.data
+    whole = units - units % panel
+    for slot in range(len(ins)):
+        begin = emit.at(ins[slot], emit.dim(op.in_accesses[slot].offset))
+        for start, end, wide in ((0, whole, panel), (whole, units, units - whole)):
+            if start < end:
+                _pack(emit, op, (slot, begin), out, (start, end, wide))
+
+
+def _pack(
+    emit: GpuEmit,
+    op: Pack,
+    source: tuple[int, Pointer],
+    out: Pointer,
+    panels: tuple[int, int, int],
+) -> None:
+    """One slot's weights; `panels`: the first unit, the one behind the last, units of a panel."""
+    b, depth, slots = emit.b, op.depth.data, len(op.ins)
+    [slot, begin], [start, end, wide] = source, panels
+    strides = op.in_accesses[slot].strides
+
+    def element(number: Value) -> None:
+        one, k, unit = emit.unravel(number, [I64(0), I64(depth), I64(wide)])
+        row = b.add(I64(start), b.add(b.mul(one, I64(wide)), unit))
+        value = emit.load(emit.along(begin, strides, [row, k]))
+        first = b.add(I64(start * depth * slots), b.mul(one, I64(wide * depth * slots)))
+        at = b.add(first, b.mul(k, I64(slots * wide)))
+        emit.store(value, emit.at(out, b.add(at, b.add(I64(slot * wide), unit))))
+
+    emit.each(I64((end - start) * depth), element)
+
+
+def check_lengths(emit: GpuEmit, op: Reverse, lengths: Pointer) -> None:
+    """Find lengths outside of the sequence."""
+    steps, columns, _ = get_dims(op.dims)
+
+    def check(n: Value) -> None:
+        emit.found(_outside(emit, _whole(emit, lengths, n), emit.dim(steps + 1)), BAD_LENGTH)
+
+    emit.each(emit.dim(columns), check)
+
+
+def emit_reverse(emit: GpuEmit, op: Reverse, x: Pointer, lengths: Pointer, out: Pointer) -> None:
+    """Turn the first steps of each row around; lengths are right."""
+    b, dims = emit.b, get_dims(op.dims)
+    _, columns, inner = (emit.dim(d) for d in dims)
+
+    def element(indices: list[Value]) -> None:
+        t, n, i = indices
+        length = _whole(emit, lengths, n)
+        mirrored = b.sub(b.sub(length, I64(1)), t)
+        source = b.select(b.icmp_signed("<", t, length), mirrored, t)
+        there, here = (
+            b.add(b.mul(b.add(b.mul(step, columns), n), inner), i) for step in (source, t)
+        )
+        emit.store(emit.load(emit.at(x, there)), emit.at(out, here))
+
+    emit.points(dims, element)
+
+
+def check_index(emit: GpuEmit, op: ByIndex, index: Pointer) -> None:
+    """Find numbers of rows that there are not."""
+    _, count, _ = get_dims(op.dims)
+
+    def check(j: Value) -> None:
+        outside = _outside(emit, _whole(emit, index, j), emit.dim(get_dim(op.size)))
+        emit.found(outside, BAD_INDEX)
+
+    emit.each(emit.dim(count), check)
+
+
+def emit_gather(emit: GpuEmit, op: Gather, x: Pointer, index: Pointer, out: Pointer) -> None:
+    """Copy numbered rows."""
+
+    def element(indices: list[Value]) -> None:
+        here, numbered = _places(emit, op, indices, index)
+        emit.store(emit.load(emit.at(x, numbered)), emit.at(out, here))
+
+    emit.points(get_dims(op.dims), element)
+
+
+def begin_scatter(emit: GpuEmit, op: Scatter, out: Pointer, init: Pointer | None) -> None:
+    """What is added to."""
+
+    def element(i: Value) -> None:
+        value = ir.Constant(VALUE[out.dtype], 0) if init is None else emit.load(emit.at(init, i))
+        emit.store(value, emit.at(out, i))
+
+    emit.each(emit.dim(product(op.numbered)), element)
+
+
+def emit_scatter(emit: GpuEmit, op: Scatter, x: Pointer, index: Pointer, out: Pointer) -> None:
+    """Add rows to numbered ones: a thread has one column, and takes the rows in their order."""
+    b = emit.b
+    outer, count, inner = get_dims(op.dims)
+
+    def column(indices: list[Value]) -> None:
+        a, c = indices
+
+        def row(j: Value, carried: list[Value]) -> list[Value]:
+            here, numbered = _places(emit, op, [a, j, c], index)
+            there = emit.at(out, numbered)
+            old, more = emit.load(there), emit.load(emit.at(x, here))
+            emit.store((b.fadd if out.dtype == "f32" else b.add)(old, more), there)
+            return []
+
+        emit.loop(emit.dim(count), row)
+
+    emit.points([outer, inner], column)
+
+
+def _places(
+    emit: GpuEmit, op: ByIndex, indices: list[Value], index: Pointer
+) -> tuple[Value, Value]:
+    """An element's place in the rows, and in what they are numbers of."""
+    b, [a, j, c] = emit.b, indices
+    _, count, inner = (emit.dim(d) for d in get_dims(op.dims))
+    number, size = _whole(emit, index, j), emit.dim(get_dim(op.size))
+    here, numbered = (
+        b.add(b.mul(b.add(b.mul(a, rows), row), inner), c)
+        for rows, row in ((count, j), (size, number))
+    )
+    return here, numbered
+
+
+def _whole(emit: GpuEmit, pointer: Pointer, at: Value) -> Value:
+    value = emit.load(emit.at(pointer, at))
+    return value if pointer.dtype == "i64" else emit.b.sext(value, I64)
+
+
+def _outside(emit: GpuEmit, value: Value, end: Value) -> Value:
+    """Whether a number is below 0, or not below the end."""
+    return emit.b.icmp_unsigned(">=", value, end)

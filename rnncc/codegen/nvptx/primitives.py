@@ -1,0 +1,159 @@
+"""What only a GPU can do: thread numbers, shared memory, waits, exchanges between lanes.
+
+The only file that names an intrinsic of NVPTX or holds inline assembly. All other code of a kernel
+is plain LLVM IR: tests compile it for the host, with the functions of an emulator in place of these
+(`tests/gpu`).
+
+Orders and scopes are written out as assembly: LLVM 22 drops the order of `atomicrmw` on NVPTX, and
+its default scope is that of the whole system.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from llvmlite import ir
+
+from rnncc.codegen.llvm.builder import FoldingBuilder
+from rnncc.codegen.llvm.emit import I8, I32, I64, POINTER, Value
+from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.nvptx.limits import PATIENCE, POINTERS, STUCK, WARP, Sync
+
+VOID = ir.VoidType()
+GLOBAL, SHARED = ir.PointerType(None, 1), ir.PointerType(None, 3)
+PARAMETERS = [*[POINTER] * len(POINTERS), I64]
+"""The first ones of every kernel."""
+EVERY = I32(-1)
+"""All lanes of a warp."""
+
+
+class Primitives:
+    """Those of one kernel, which is begun with them.
+
+    Args:
+        ports: how many inputs and outputs it has.
+    """
+
+    def __init__(self, module: ir.Module, name: str, ports: int, sizes: int) -> None:
+        types = [*PARAMETERS, *[POINTER] * ports, *[I64] * sizes]
+        self.module = module
+        self.function = ir.Function(module, ir.FunctionType(VOID, types), name)
+        self.function.calling_convention = "ptx_kernel"
+        self.b = FoldingBuilder(self.function.append_basic_block("entry"))
+        self._shared: Value | None = None
+
+    @property
+    def arguments(self) -> Sequence[Value]:
+        """The kernel's parameters."""
+        return self.function.args
+
+    def _call(self, name: str, result: ir.Type, arguments: Sequence[Value] = ()) -> Value:
+        function = declared(self.module, name, result, [a.type for a in arguments])
+        return self.b.call(function, list(arguments))
+
+    def _asm(
+        self, text: str, result: ir.Type, constraints: str, arguments: Sequence[Value]
+    ) -> Value:
+        kind = ir.FunctionType(result, [a.type for a in arguments])
+        return self.b.asm(kind, text, constraints, list(arguments), True)
+
+    # Numbers
+
+    @property
+    def thread(self) -> Value:
+        """This thread's number within its block."""
+        return self._call("llvm.nvvm.read.ptx.sreg.tid.x", I32)
+
+    @property
+    def block(self) -> Value:
+        """This block's number."""
+        return self._call("llvm.nvvm.read.ptx.sreg.ctaid.x", I32)
+
+    @property
+    def blocks(self) -> Value:
+        """How many blocks there are."""
+        return self._call("llvm.nvvm.read.ptx.sreg.nctaid.x", I32)
+
+    # Memory
+
+    def shared(self) -> Value:
+        """The block's dynamic shared memory, at a multiple of 16 bytes."""
+        memory = self.module.globals.get("shared")
+        if memory is None:
+            memory = ir.GlobalVariable(self.module, ir.ArrayType(I8, 0), "shared", 3)
+            memory.linkage, memory.align = "external", 16
+            memory.type = SHARED
+        return _cast(self.b, memory, POINTER)
+
+    def in_global(self, pointer: Value) -> Value:
+        """A pointer that was read from memory and leads to device memory, so that LLVM knows."""
+        return _cast(self.b, _cast(self.b, pointer, GLOBAL), POINTER)
+
+    # Waits
+
+    def block_wait(self) -> None:
+        """Until all threads of the block are here; what they wrote is seen by all of them."""
+        self._call("llvm.nvvm.barrier.cta.sync.aligned.all", VOID, [I32(0)])
+
+    def grid_wait(self, sync: Value, goal: Value) -> None:
+        """Until all blocks have added to `sync` as often as this one.
+
+        Args:
+            goal: what the counter holds then, modulo 2**32.
+        """
+        self.block_wait()
+        with self.b.if_then(self.b.icmp_unsigned("==", self.thread, I32(0))):
+            self._asm("fence.acq_rel.gpu;", VOID, "~{memory}", [])
+            self._asm("red.relaxed.gpu.global.add.u32 [$0], 1;", VOID, "l,~{memory}", [sync])
+            self._await(sync, goal)
+        self.block_wait()
+
+    def _await(self, sync: Value, goal: Value) -> None:
+        """Look at the counter until it has reached the goal, for no longer than `PATIENCE`."""
+        b = self.b
+        begun, before = self._clock(), b.block
+        look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
+        b.branch(look)
+        b.position_at_end(look)
+        looks = b.phi(I32)
+        looks.add_incoming(I32(1), before)
+        now = self._asm("ld.acquire.gpu.global.u32 $0, [$1];", I32, "=r,l,~{memory}", [sync])
+        late = b.icmp_signed("<", b.sub(now, goal), I32(0))  # the counter may wrap
+        b.cbranch(late, again, done)
+        b.position_at_end(again)
+        seldom = b.icmp_unsigned("==", b.and_(looks, I32((1 << 12) - 1)), I32(0))
+        with b.if_then(seldom):
+            waited = b.sub(self._clock(), begun)
+            with b.if_then(b.icmp_unsigned(">", waited, I64(PATIENCE))):
+                for word in (Sync.FOUND, Sync.FAILED):
+                    at = b.gep(sync, [I64(word)], source_etype=I32)
+                    b.store(I32(STUCK), at, align=4)
+                self.end()
+        looks.add_incoming(b.add(looks, I32(1)), b.block)
+        b.branch(look)
+        b.position_at_end(done)
+
+    def _clock(self) -> Value:
+        """Nanoseconds."""
+        return self._asm("mov.u64 $0, %globaltimer;", I64, "=l", [])
+
+    def end(self) -> None:
+        """End this thread."""
+        self._asm("exit;", VOID, "", [])
+
+    # Lanes
+
+    def shuffle_down(self, value: Value, by: int) -> Value:
+        """A 32-bit value of the lane `by` further on; of the own lane beyond the warp."""
+        name = f"llvm.nvvm.shfl.sync.down.{'f32' if value.type == ir.FloatType() else 'i32'}"
+        return self._call(name, value.type, [EVERY, value, I32(by), I32(WARP - 1)])
+
+    def ballot(self, flag: Value) -> Value:
+        """A bit for each lane of the warp, of those that are here all."""
+        return self._call("llvm.nvvm.vote.ballot.sync", I32, [EVERY, flag])
+
+
+def _cast(b: Any, pointer: Value, type_: ir.Type) -> Value:
+    """A pointer into another address space; the builder's type stubs do not know of it."""
+    return b.addrspacecast(pointer, type_)

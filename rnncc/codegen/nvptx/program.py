@@ -1,0 +1,157 @@
+"""A kernel program as one launch: all threads of the grid walk its loops, and share its kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.codegen.llvm.emit import BAD_TAPE, I32, I64, POINTER, Pointer, Value
+from rnncc.codegen.llvm.walk import Walk
+from rnncc.codegen.nvptx.contract import emit_contract
+from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.gemm import emit_gemm
+from rnncc.codegen.nvptx.limits import Sync
+from rnncc.codegen.nvptx.list_rows import emit_list_rows
+from rnncc.codegen.nvptx.map import emit_map
+from rnncc.codegen.nvptx.moves import (
+    begin_scatter,
+    check_index,
+    check_lengths,
+    emit_gather,
+    emit_pack,
+    emit_reverse,
+    emit_scatter,
+)
+from rnncc.codegen.nvptx.reduce import emit_reduce
+from rnncc.ir.kern import Buffer
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
+from rnncc.ir.moves import Gather, ListRows, Pack, Reverse, Scatter
+
+
+class Program(Walk[GpuEmit]):
+    """One kernel.
+
+    Args:
+        given: the parameters by name, and `inputs` and `outputs` as tuples.
+        stored: the inputs whose parameter is where the pointer lies.
+    """
+
+    def __init__(
+        self,
+        emit: GpuEmit,
+        program: KernelProgram,
+        own: Mapping[str, Value],
+        ports: tuple[Sequence[Value], Sequence[Value]],
+        stored: frozenset[str] = frozenset(),
+    ) -> None:
+        super().__init__(emit, program, own["weights"], own["workspace"])
+        self.status, self.seal, self.seal_value = (
+            own[name] for name in ("status", "seal", "seal_value")
+        )
+        inputs, outputs = ports
+        self.inputs = {
+            port.name: self._loaded(pointer) if port.name in stored else pointer
+            for port, pointer in zip(program.inputs, inputs, strict=True)
+        }
+        self.outputs = {p.name: v for p, v in zip(program.outputs, outputs, strict=True)}
+
+    def write(self, seals: str | None) -> None:
+        """The whole kernel; `seals`: `write` or `check` the tape's seal."""
+        emit, b = self.emit, self.emit.b
+        before = b.load(emit.word(Sync.FAILED), typ=I32, align=4)
+        with emit.when(b.icmp_unsigned("!=", before, I32(0))):
+            b.ret_void()
+        if seals == "check":
+            held = b.load(self.seal, typ=I64, align=8)
+            self.fail_if(b.icmp_unsigned("!=", held, self.seal_value), BAD_TAPE)
+        self.declare()
+        self.block(self.program.func.body.block.ops)
+        if seals == "write":
+            with emit.when(emit.first):
+                b.store(self.seal_value, self.seal, align=8)
+        b.ret_void()
+
+    def _loaded(self, place: Value) -> Value:
+        return self.emit.gpu.in_global(self.emit.b.load(place, typ=POINTER, align=8))
+
+    # What `Walk` asks
+
+    def given(self, op: Buffer) -> Value:
+        ports = self.inputs if op.role.data == "input" else self.outputs
+        return ports[op.label.data]
+
+    def together(self) -> None:
+        self.emit.together()
+
+    def fail_if(self, condition: Value, code: int) -> None:
+        with self.emit.when(condition):
+            self._fail(I32(code))
+
+    def _fail(self, code: Value) -> None:
+        """End the launch; the first thread leaves the code."""
+        emit, b = self.emit, self.emit.b
+        with emit.when(emit.first):
+            b.store(code, emit.word(Sync.FAILED), align=4)
+            with emit.when(b.not_(emit.is_null(self.status))):
+                b.store(code, self.status, align=4)
+        b.ret_void()
+
+    def _fail_if_found(self) -> None:
+        """Behind a check by all threads."""
+        emit, b = self.emit, self.emit.b
+        self.together()
+        code = b.load(emit.word(Sync.FOUND), typ=I32, align=4)
+        with emit.when(b.icmp_unsigned("!=", code, I32(0))):
+            self._fail(code)
+
+    def kernel(self, op: Operation) -> None:
+        rows = self.pointers[op.rows] if isinstance(op, Kernel) and op.rows is not None else None
+        optional = self._optional
+        match op:
+            case Map():
+                emit_map(self.emit, op, self.all(op.ins), self.all(op.outs), rows)
+            case Reduce():
+                [out] = self.all(op.outs)
+                emit_reduce(self.emit, op, self.all(op.ins), out, optional(op.init), rows)
+            case Gemm():
+                a, weights = self.all([op.a, op.weights])
+                emit_gemm(self.emit, op, a, weights, self.all(op.ins), self.all(op.outs), rows)
+            case Contract():
+                a, b, out = self.all([op.a, op.b, op.out])
+                emit_contract(self.emit, op, a, b, out, optional(op.init), optional(op.first))
+            case Pack():
+                emit_pack(self.emit, op, self.all(op.ins), self.pointers[op.out])
+            case ListRows():
+                emit_list_rows(self.emit, op, *self.all([op.flags, op.out]))
+            case _:
+                self._move(op)
+
+    def _move(self, op: Operation) -> None:
+        """A kernel whose input numbers rows."""
+        emit = self.emit
+        match op:
+            case Reverse():
+                x, lengths, out = self.all([op.x, op.lengths, op.out])
+                check_lengths(emit, op, lengths)
+                self._fail_if_found()
+                emit_reverse(emit, op, x, lengths, out)
+            case Gather():
+                x, index, out = self.all([op.x, op.index, op.out])
+                check_index(emit, op, index)
+                self._fail_if_found()
+                emit_gather(emit, op, x, index, out)
+            case Scatter():
+                x, index, out = self.all([op.x, op.index, op.out])
+                check_index(emit, op, index)
+                self._fail_if_found()
+                if op.init is None or op.init is not op.out:
+                    begin_scatter(emit, op, out, self._optional(op.init))
+                    self.together()
+                emit_scatter(emit, op, x, index, out)
+            case _:
+                raise AssertionError(f"{op.name} has no code")
+
+    def _optional(self, value: SSAValue | None) -> Pointer | None:
+        return None if value is None else self.pointers[value]
