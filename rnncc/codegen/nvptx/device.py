@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 from xdsl.ir import Block
 
+from rnncc.codegen.llvm.emit import Value
 from rnncc.codegen.llvm.user_functions import applied_text
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.limits import POINTERS
@@ -40,7 +41,7 @@ class DeviceKernel:
     Attributes:
         symbol: of the entry in the PTX.
         threads: of a block.
-        shared: bytes of dynamic shared memory of a block.
+        shared: the most bytes of dynamic shared memory that a block has use for.
         points: results that its largest phase computes, by the sizes; `per_block` of them are work
             for one block.
     """
@@ -93,15 +94,15 @@ def _emit_kernel(
         raise CompileError(program.source, f"{what} parameters", "compile it for a CPU")
     gpu = target.primitives(module, symbol, ports, len(program.symbols))
     fixed, given = gpu.arguments[: len(POINTERS) + 1], gpu.arguments[len(POINTERS) + 1 :]
-    own = dict(zip((*POINTERS, "seal_value"), fixed, strict=True))
+    own: dict[str, Value] = dict(zip((*POINTERS, "seal_value"), fixed, strict=True))
     emit = GpuEmit(gpu, target, own["sync"])
     emit.symbols = dict(zip(program.symbols, given[ports:], strict=True))
     split = len(program.inputs)
-    Program(emit, program, own, (given[:split], given[split:ports]), _stored(library, name)).write(
-        SEALS.get(name)
-    )
+    ports_given = given[:split], given[split:ports]
+    code = Program(emit, program, own, ports_given, _stored(library, name))
+    code.write(SEALS.get(name))
     points = Largest(_points(program.func.body.block, {}))
-    return DeviceKernel(symbol, target.threads, 0, points, target.threads)
+    return DeviceKernel(symbol, target.threads, code.shared, points, target.threads)
 
 
 def _stored(library: Library, name: str) -> frozenset[str]:

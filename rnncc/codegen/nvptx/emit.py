@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.llvm.emit import I32, I64, Emit, Pointer, Value
 from rnncc.codegen.nvptx.limits import Sync
@@ -13,6 +14,15 @@ from rnncc.ir.dims import Dim
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.target import NvptxTarget
+
+
+@dataclass(frozen=True)
+class Team:
+    """Whether this thread is one of a team's, and the grid around it."""
+
+    member: Value
+    blocks: Value
+    everyone: Value
 
 
 class GpuEmit(Emit):
@@ -27,13 +37,18 @@ class GpuEmit(Emit):
         self.gpu, self.sync, self.threads = primitives, sync, target.threads
         self.thread, self.block = primitives.thread, primitives.block
         self.blocks = primitives.blocks
-        wide = (self.b.zext(v, I64) for v in (self.thread, self.block, self.blocks))
-        self.thread64, self.block64, self.blocks64 = wide
-        self.me = self.b.add(self.b.mul(self.block64, I64(self.threads)), self.thread64)
-        self.everyone = self.b.mul(self.blocks64, I64(self.threads))
+        self.thread64 = self.b.zext(self.thread, I64)
+        before = self.b.mul(self.b.zext(self.block, I64), I64(self.threads))
+        self.me = self.b.add(before, self.thread64)
+        self.everyone = self.b.mul(self.b.zext(self.blocks, I64), I64(self.threads))
         self.first = self.b.icmp_unsigned("==", self.me, I64(0))
-        self._goal = self.room(I32, 4)
-        self.b.store(I32(0), self._goal, align=4)
+        self.team: Team | None = None
+        self._goals = {word: self._goal() for word in (Sync.COUNTER, Sync.TEAM)}
+
+    def _goal(self) -> Value:
+        goal = self.room(I32, 4)
+        self.b.store(I32(0), goal, align=4)
+        return goal
 
     # Sharing
 
@@ -77,15 +92,42 @@ class GpuEmit(Emit):
     # Waits
 
     def together(self) -> None:
-        """Wait until all threads of the grid are here; one block needs no other."""
-        b = self.b
-        goal = b.add(b.load(self._goal, typ=I32, align=4), self.blocks)
-        b.store(goal, self._goal, align=4)
-        with b.if_else(b.icmp_unsigned("==", self.blocks, I32(1))) as (alone, several):
+        """Wait until all threads of the grid, or of the team, are here."""
+        if self.team is None:
+            self._meet(Sync.COUNTER)
+        else:
+            self._meet(Sync.TEAM)
+
+    def _meet(self, word: Sync) -> None:
+        """Who is no member counts the waits, and goes on; one block needs no other."""
+        b, place = self.b, self._goals[word]
+        goal = b.add(b.load(place, typ=I32, align=4), self.blocks)
+        b.store(goal, place, align=4)
+        several = b.icmp_unsigned(">", self.blocks, I32(1))
+        with self.members(), b.if_else(several) as (others, alone):
+            with others:
+                self.gpu.grid_wait(self.word(word), goal)
             with alone:
                 self.gpu.block_wait()
-            with several:
-                self.gpu.grid_wait(self.sync, goal)
+
+    def members(self) -> AbstractContextManager[Any]:
+        """Code for the threads that compute: all, or those of the team."""
+        return nullcontext() if self.team is None else self.when(self.team.member)
+
+    def begin_team(self, blocks: Value) -> None:
+        """Let the first so many blocks alone compute what follows, and wait for each other."""
+        assert self.team is None, "a team within a team"
+        member = self.b.icmp_unsigned("<", self.block, blocks)
+        self.team = Team(member, self.blocks, self.everyone)
+        self.blocks = blocks
+        self.everyone = self.b.mul(self.b.zext(blocks, I64), I64(self.threads))
+
+    def end_team(self) -> None:
+        """All blocks meet, and compute again."""
+        if self.team is not None:
+            self.blocks, self.everyone = self.team.blocks, self.team.everyone
+            self.team = None
+            self.together()
 
     # Errors
 

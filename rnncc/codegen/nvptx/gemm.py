@@ -5,6 +5,9 @@ Neighbouring threads have neighbouring units of a panel, so that they read weigh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
+
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
@@ -30,6 +33,41 @@ def emit_gemm(
     Product(emit, op, a, weights, ins, outs, listed).write()
 
 
+class Weights:
+    """Packed weights of a product in device memory.
+
+    Attributes:
+        group: how many k of a unit lie side by side; `words`: how many such groups.
+    """
+
+    def __init__(self, emit: GpuEmit, op: Gemm, packed: Pointer) -> None:
+        self.emit, self.op, self.packed = emit, op, packed
+        self.group = GROUP[packed.dtype]
+        self.words = -(-op.depth.data // self.group)
+
+    def place(self, unit: Value) -> tuple[Value, Value]:
+        """Where a unit's weights begin, and from one slot's to the next one's, in elements."""
+        b, panel = self.emit.b, self.op.panel.data
+        number = b.sdiv(unit, I64(panel))
+        start = b.mul(number, I64(panel))
+        width: Value = I64(panel)
+        rest = self.op.units % panel
+        if rest:
+            last = b.icmp_signed("==", number, I64(self.op.units // panel))
+            width = b.select(last, I64(rest), width)
+        first = b.mul(start, I64(self.words * self.group * self.op.slots.data))
+        own = b.mul(b.sub(unit, start), I64(self.group))
+        return b.add(first, own), b.mul(width, I64(self.group))
+
+    def load(self, element: Value) -> Value:
+        """One of them as a float."""
+        emit = self.emit
+        value = emit.load(emit.at(self.packed, element))
+        if self.packed.dtype == "f32":
+            return value
+        return emit.b.bitcast(emit.b.shl(emit.b.zext(value, I32), I32(16)), FLOAT)
+
+
 class Product:
     """What a product reads and writes, by row and unit."""
 
@@ -43,10 +81,8 @@ class Product:
         outs: list[Pointer],
         listed: Pointer | None,
     ) -> None:
-        self.emit, self.op, self.weights = emit, op, weights
+        self.emit, self.op, self.weights = emit, op, Weights(emit, op, weights)
         self.slots, self.depth, self.units = op.slots.data, op.depth.data, op.units
-        self.group = GROUP[weights.dtype]
-        self.words = -(-self.depth // self.group)
         left = get_access(op.a_access)
         self.k_step = left.strides[-1]
         over_rows = Access(left.offset, (*left.strides[:-1], Dim.of(0)))
@@ -64,73 +100,64 @@ class Product:
             row, unit = emit.unravel(number, [self.rows.count, I64(self.units)])
             indices = self.rows.indices(row)
             here = self.rows.at(self.pointers, indices)
-            self.finish(indices, here, unit, self._sums(here[0], unit))
+            self.loaded(indices, here, unit)(None, self._sums(here[0], unit))
 
         emit.each(total, point)
 
-    def finish(
-        self, indices: list[Value], here: list[Pointer], unit: Value, sums: list[Value]
-    ) -> None:
-        """The body on the sums of a unit and row, whose pointers are `here`."""
+    def loaded(
+        self, indices: list[Value], here: list[Pointer], unit: Value
+    ) -> Callable[[Value | None, list[Value]], None]:
+        """Read the inputs of a unit and row, whose pointers are `here`.
+
+        Returns:
+            What computes the body on the sums, and stores its results where a condition holds.
+        """
         emit, block = self.emit, self.op.body.block
         count = len(self.op.ins)
         _, *others = (
             emit.along(p, [step], [unit]) for p, step in zip(here, self.steps, strict=True)
         )
-        known: dict[SSAValue, Value] = dict(zip(block.args, sums, strict=False))
-        known |= {
-            v: emit.load(p) for v, p in zip(block.args[self.slots :], others[:count], strict=True)
-        }
+        inputs = [emit.load(p) for p in others[:count]]
         by_axis = {**self.rows.by_axis(indices), len(self.op.dims) - 1: unit}
-        values = values_of(emit, block, known, by_axis)
-        for value, pointer in zip(values, others[count:], strict=True):
-            emit.store(value, pointer)
+
+        def finish(condition: Value | None, sums: list[Value]) -> None:
+            known: dict[SSAValue, Value] = dict(zip(block.args, [*sums, *inputs], strict=True))
+            values = values_of(emit, block, known, by_axis)
+            with nullcontext() if condition is None else emit.when(condition):
+                for value, pointer in zip(values, others[count:], strict=True):
+                    emit.store(value, pointer)
+
+        return finish
 
     def _sums(self, row: Pointer, unit: Value) -> list[Value]:
         """One chain of fused multiply-adds a slot."""
         emit, b = self.emit, self.emit.b
-        first, step = self.place(unit)
+        first, step = self.weights.place(unit)
+        group = self.weights.group
         zero = ir.Constant(FLOAT, 0.0)
 
         def turn(word: Value, sums: list[Value]) -> list[Value]:
             at = b.add(first, b.mul(word, b.mul(step, I64(self.slots))))
-            for i in range(self.group):
-                k = word if self.group == 1 else b.add(b.mul(word, I64(self.group)), I64(i))
+            for i in range(self.weights.group):
+                k = (
+                    word
+                    if self.weights.group == 1
+                    else b.add(b.mul(word, I64(self.weights.group)), I64(i))
+                )
                 value = self._left(row, k)
                 for slot in range(self.slots):
                     here = b.add(at, b.add(b.mul(I64(slot), step), I64(i)))
-                    sums[slot] = emit.math(1).fma(b, value, self._weight(here), sums[slot])
+                    sums[slot] = emit.math(1).fma(b, value, self.weights.load(here), sums[slot])
             return sums
 
-        return emit.loop(I64(self.words), turn, [zero] * self.slots)
-
-    def place(self, unit: Value) -> tuple[Value, Value]:
-        """Where a unit's weights begin, and from one slot's to the next one's, in elements."""
-        b, panel = self.emit.b, self.op.panel.data
-        number = b.sdiv(unit, I64(panel))
-        start = b.mul(number, I64(panel))
-        width: Value = I64(panel)
-        rest = self.units % panel
-        if rest:
-            last = b.icmp_signed("==", number, I64(self.units // panel))
-            width = b.select(last, I64(rest), width)
-        first = b.mul(start, I64(self.words * self.group * self.slots))
-        own = b.mul(b.sub(unit, start), I64(self.group))
-        return b.add(first, own), b.mul(width, I64(self.group))
+        return emit.loop(I64(self.weights.words), turn, [zero] * self.slots)
 
     def _left(self, row: Pointer, k: Value) -> Value:
         """A row's value; zero behind the last one, where a group is not full."""
         emit, b = self.emit, self.emit.b
-        inside = self.depth % self.group == 0
+        inside = self.depth % self.weights.group == 0
         at = k if inside else b.select(b.icmp_signed("<", k, I64(self.depth)), k, I64(0))
         value = emit.load(emit.along(row, [self.k_step], [at]))
         if inside:
             return value
         return b.select(b.icmp_signed("<", k, I64(self.depth)), value, ir.Constant(FLOAT, 0.0))
-
-    def _weight(self, element: Value) -> Value:
-        emit = self.emit
-        value = emit.load(emit.at(self.weights, element))
-        if self.weights.dtype == "f32":
-            return value
-        return emit.b.bitcast(emit.b.shl(emit.b.zext(value, I32), I32(16)), FLOAT)

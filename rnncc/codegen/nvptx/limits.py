@@ -19,8 +19,9 @@ PATIENCE = 2_000_000_000
 
 class Sync(IntEnum):
     """32-bit words: how often blocks came to the grid's barrier, an error that a kernel has found,
-    the error that a launch ended with."""
+    the error that a launch ended with, how often blocks came to the barriers of teams."""
 
     COUNTER = 0
     FOUND = 2
     FAILED = 3
+    TEAM = 4

@@ -23,7 +23,8 @@ def emit_map(
         here = rows.at(pointers, indices)
         block = op.body.block
         known: dict[SSAValue, Value] = {
-            v: emit.load(p) for v, p in zip(block.args, here, strict=False)}
+            v: emit.load(p) for v, p in zip(block.args, here, strict=False)
+        }
         values = values_of(emit, block, known, rows.by_axis(indices))
         for value, pointer in zip(values, here[len(ins) :], strict=True):
             emit.store(value, pointer)

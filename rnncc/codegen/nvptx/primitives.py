@@ -86,6 +86,10 @@ class Primitives:
             memory.type = SHARED
         return _cast(self.b, memory, POINTER)
 
+    def shared_bytes(self) -> Value:
+        """How much of it the launch gave, as an i32."""
+        return self._asm("mov.u32 $0, %dynamic_smem_size;", I32, "=r", [])
+
     def in_global(self, pointer: Value) -> Value:
         """A pointer that was read from memory and leads to device memory, so that LLVM knows."""
         return _cast(self.b, _cast(self.b, pointer, GLOBAL), POINTER)

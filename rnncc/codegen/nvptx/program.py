@@ -10,7 +10,7 @@ from rnncc.codegen.llvm.emit import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
 from rnncc.codegen.nvptx.contract import emit_contract
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.codegen.nvptx.gemm import emit_gemm
+from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import Sync
 from rnncc.codegen.nvptx.list_rows import emit_list_rows
 from rnncc.codegen.nvptx.map import emit_map
@@ -24,17 +24,18 @@ from rnncc.codegen.nvptx.moves import (
     emit_scatter,
 )
 from rnncc.codegen.nvptx.reduce import emit_reduce
-from rnncc.ir.kern import Buffer
+from rnncc.codegen.nvptx.stationary import Stationary
+from rnncc.ir.kern import Buffer, For
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.ir.moves import Gather, ListRows, Pack, Reverse, Scatter
 
 
 class Program(Walk[GpuEmit]):
-    """One kernel.
+    """One kernel; `shared`: bytes of shared memory that it has use for.
 
     Args:
-        given: the parameters by name, and `inputs` and `outputs` as tuples.
+        own: the first parameters by name; `ports`: inputs, then outputs.
         stored: the inputs whose parameter is where the pointer lies.
     """
 
@@ -55,6 +56,8 @@ class Program(Walk[GpuEmit]):
             port.name: self._loaded(pointer) if port.name in stored else pointer
             for port, pointer in zip(program.inputs, inputs, strict=True)
         }
+        self.shared = 0
+        self._stationary: Stationary | None = None
         self.outputs = {p.name: v for p, v in zip(program.outputs, outputs, strict=True)}
 
     def write(self, seals: str | None) -> None:
@@ -106,7 +109,24 @@ class Program(Walk[GpuEmit]):
         with emit.when(b.icmp_unsigned("!=", code, I32(0))):
             self._fail(code)
 
+    def loop(self, op: For) -> None:
+        gemms = Stationary.products(op)
+        if not gemms:
+            super().loop(op)
+            return
+        around, self._stationary = self._stationary, Stationary(self.emit, op, gemms, self.pointers)
+        self.shared = max(self.shared, Stationary.most_shared(gemms))
+        inner = self._stationary
+        inner.begin()
+        super().loop(op)
+        inner.end()
+        self._stationary = around
+
     def kernel(self, op: Operation) -> None:
+        with self.emit.members():
+            self._kernel(op)
+
+    def _kernel(self, op: Operation) -> None:
         rows = self.pointers[op.rows] if isinstance(op, Kernel) and op.rows is not None else None
         optional = self._optional
         match op:
@@ -117,7 +137,13 @@ class Program(Walk[GpuEmit]):
                 emit_reduce(self.emit, op, self.all(op.ins), out, optional(op.init), rows)
             case Gemm():
                 a, weights = self.all([op.a, op.weights])
-                emit_gemm(self.emit, op, a, weights, self.all(op.ins), self.all(op.outs), rows)
+                ins, outs = self.all(op.ins), self.all(op.outs)
+                made = Product(self.emit, op, a, weights, ins, outs, rows)
+                around = self._stationary
+                if around is not None and op in around.gemms:
+                    around.write(made)
+                else:
+                    made.write()
             case Contract():
                 a, b, out = self.all([op.a, op.b, op.out])
                 emit_contract(self.emit, op, a, b, out, optional(op.init), optional(op.first))

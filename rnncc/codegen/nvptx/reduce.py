@@ -101,7 +101,9 @@ class _ReduceCode:
         emit, op = self.emit, self.op
         axis = self.kept + depth
         if axis == len(op.dims):
-            known: dict[SSAValue, Value] = {v: emit.load(p) for v, p in zip(op.body.block.args, reads, strict=True)}
+            known: dict[SSAValue, Value] = {
+                v: emit.load(p) for v, p in zip(op.body.block.args, reads, strict=True)
+            }
             [term] = values_of(emit, op.body.block, known, by_axis)
             return self._combined(total, term)
         size = emit.dim(op.dims[axis])

@@ -1,0 +1,442 @@
+"""Products whose weights stay in shared memory while a loop runs.
+
+A block owns some groups of `GROUP_UNITS` units of each product in a loop's body, and keeps their
+weights; blocks with the same units share the rows. A step then reads the rows alone:
+
+    rows of a, a run of k at a time -> shared memory -> sums in registers -> the kernel's body
+
+A warp has one group of units and `ROW_LANES` times R rows: a lane has one unit, R rows, and the
+sums of all slots, k from 0 up, so that results have the bits of any other code for the product. How
+many groups a block owns follows, at run time, from the shared memory that it was given; none, where
+even one does not fit, or the loop is too short to pay for the copy: then the plain code runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.gemm import Product, Weights
+from rnncc.codegen.nvptx.limits import WARP
+from rnncc.ir.access import get_access
+from rnncc.ir.dims import product
+from rnncc.ir.kern import Buffer, For, Gate, Limit
+from rnncc.ir.kernels import Gemm
+from rnncc.ir.moves import Gather, Reverse, Scatter
+from rnncc.ir.ops.base import get_dim
+
+GROUP_UNITS = 8
+"""Units of a warp; its other lanes have other rows."""
+ROW_LANES = WARP // GROUP_UNITS
+RUN = 4
+"""k that lie side by side in shared memory: what one load takes."""
+STAGED = 8704
+"""Floats of rows in shared memory: 64 rows of 128 and what parts them, or fewer of more."""
+MOST_GROUPS = 4
+"""Of a block: one a scheduler, where there are no more rows."""
+HEIGHTS = (2, 1)
+"""Rows of a lane: with two, multiply-adds take longer than the reads that they need."""
+COPIED = 8
+"""Runs that a thread copies of a tile."""
+LEAST_TURNS = 4
+MOST_SUMS = 32
+"""Of a lane, in registers."""
+
+
+@dataclass
+class Held:
+    """A product whose weights are held: its place in shared memory, given the groups."""
+
+    op: Gemm
+    offset: Value
+    """In floats, from the first weights on."""
+
+
+class Stationary:
+    """What holds while one loop runs.
+
+    Attributes:
+        groups: of units that a block owns; 0 where weights are not held.
+        team: blocks that compute the loop.
+    """
+
+    def __init__(
+        self, emit: GpuEmit, loop: For, gemms: Sequence[Gemm], pointers: dict[SSAValue, Pointer]
+    ) -> None:
+        self.emit, self.loop, self.gemms, self.pointers = emit, loop, gemms, pointers
+        self.held = dict[Gemm, Held]()
+
+    # Choice
+
+    @staticmethod
+    def products(loop: For) -> list[Gemm]:
+        """The products of a loop's body whose weights may be held."""
+        if loop.chunk is not None:
+            return []
+        written = {value for op in loop.walk() for value in getattr(op, "outs", ())}
+        written |= {op.operands[-1] for op in loop.walk() if op.name == "kern.pack"}
+        own = {name.data for name in (loop.index, loop.turn) if name is not None}
+        return [
+            op
+            for op in loop.body.block.ops
+            if isinstance(op, Gemm)
+            and op.room is None
+            and op.slots.data <= MOST_SUMS
+            and isinstance(op.weights.owner, Buffer)
+            and op.weights.owner.dtype == "f32"
+            and op.weights not in written
+            and not any(set(d.symbols) & own for d in op.dims)
+        ]
+
+    @staticmethod
+    def most_shared(gemms: Sequence[Gemm]) -> int:
+        """Bytes of shared memory that the products of a loop have use for."""
+        return 4 * (STAGED + MOST_GROUPS * sum(_floats(op) for op in gemms))
+
+    def begin(self) -> None:
+        """Choose, and copy weights."""
+        emit, b = self.emit, self.emit.b
+        room = b.sub(b.lshr(emit.gpu.shared_bytes(), I32(2)), I32(STAGED))
+        turns = emit.dim(get_dim(self.loop.count))
+        long = b.icmp_signed(">=", turns, I64(LEAST_TURNS))
+        self.groups: Value = I32(0)
+        for groups in (1, 2, 4):
+            if groups > emit.threads // WARP:
+                break
+            need = sum(_floats(op) * groups for op in self.gemms)
+            parts = max(-(-_groups(op) // groups) for op in self.gemms)
+            fits = b.icmp_signed("<=", I32(need), room)
+            enough = b.icmp_unsigned("<=", I32(parts), emit.blocks)
+            chosen = b.and_(b.and_(fits, enough), long)
+            self.groups = b.select(chosen, I32(groups), self.groups)
+        self.holds = b.icmp_unsigned(">", self.groups, I32(0))
+        two, four = (b.zext(b.icmp_unsigned(">", self.groups, I32(n)), I32) for n in (1, 2))
+        self.shift = b.add(two, four)
+        self._restrict()
+        offset: Value = I32(0)
+        for op in self.gemms:
+            self.held[op] = Held(op, offset)
+            mine = b.mul(self.groups, I32(_floats(op)))
+            offset = b.add(offset, mine)
+        emit.gpu.block_wait()  # until nobody reads what lay there before
+        with emit.when(self.holds):
+            for op in self.gemms:
+                self._load(op)
+        emit.gpu.block_wait()
+
+    def _restrict(self) -> None:
+        """Fewer blocks wait for each other where there is not work for all."""
+        emit, b, loop = self.emit, self.emit.b, self.loop
+        if emit.team is not None or any(isinstance(op, _UNIFORM) for op in loop.walk()):
+            return
+        most: Value = I32(1)
+        for op in self.gemms:
+            parts = self.parts(op)
+            rows = b.trunc(emit.dim(product(op.dims[:-1])), I32)
+            each = b.lshr(I32(MOST_GROUPS * ROW_LANES), self.shift)
+            needed = b.mul(parts, b.udiv(b.add(rows, b.sub(each, I32(1))), each))
+            most = b.select(b.icmp_unsigned(">", needed, most), needed, most)
+        fewer = b.icmp_unsigned("<", most, emit.blocks)
+        size = b.select(b.and_(fewer, self.holds), most, emit.blocks)
+        emit.begin_team(size)
+
+    def end(self) -> None:
+        """All blocks meet again."""
+        self.emit.end_team()
+
+    def parts(self, op: Gemm) -> Value:
+        """How many blocks it takes to own all units."""
+        b = self.emit.b
+        last = b.sub(self.groups, I32(1))
+        return b.lshr(b.add(I32(_groups(op)), last), self.shift)
+
+    # Weights
+
+    @property
+    def weights(self) -> Pointer:
+        """The first of them in shared memory: behind the rows."""
+        return self.emit.at(Pointer(self.emit.gpu.shared(), "f32"), I64(STAGED))
+
+    def _load(self, op: Gemm) -> None:
+        """A block's groups of units: runs of k, slots, units, and k within the run."""
+        emit, b = self.emit, self.emit.b
+        source = Weights(emit, op, self.pointers[op.weights])
+        slots, depth, runs = op.slots.data, op.depth.data, -(-op.depth.data // RUN)
+        part = b.urem(emit.block, self.parts(op))
+        first = b.zext(b.shl(part, self.shift), I64)
+        target = emit.at(self.weights, b.zext(self.held[op].offset, I64))
+        count = b.mul(b.zext(self.groups, I64), I64(runs * slots * GROUP_UNITS))
+
+        def four(i: Value) -> None:
+            sizes = [I64(0), I64(runs), I64(slots), I64(GROUP_UNITS)]
+            group, run, slot, lane = emit.unravel(i, sizes)
+            unit = b.add(b.mul(b.add(first, group), I64(GROUP_UNITS)), lane)
+            inside = b.icmp_signed("<", unit, I64(op.units))
+            at, step = source.place(b.select(inside, unit, I64(op.units - 1)))
+            values: Value = ir.Constant(ir.VectorType(FLOAT, RUN), None)
+            for k in range(RUN):
+                number = b.add(b.mul(run, I64(RUN)), I64(k))
+                known = number
+                if depth % RUN:
+                    known = b.select(b.icmp_signed("<", number, I64(depth)), number, I64(0))
+                place = b.add(b.mul(known, I64(slots)), slot)
+                value = source.load(b.add(at, b.mul(place, step)))
+                values = b.insert_element(values, value, I64(k))
+            b.store(values, emit.at(target, b.mul(i, I64(RUN))).base, align=16)
+
+        emit.strided(emit.thread64, count, I64(emit.threads), four)
+
+    # A step
+
+    def write(self, made: Product) -> None:
+        """The product in a turn of the loop; by the plain code where weights are not held."""
+        b, [a, *_] = self.emit.b, made.pointers
+        holds, dense = self.holds, _is_dense(made.op)
+        if dense:
+            low = b.and_(b.ptrtoint(a.base, I64), I64(15))
+            holds = b.and_(holds, b.icmp_unsigned("==", low, I64(0)))
+        with b.if_else(holds) as (held, plain):
+            with held:
+                _Step(self, made, dense).write()
+            with plain:
+                made.write()
+
+
+_UNIFORM = (Gate, Limit, Gather, Reverse, Scatter)
+"""What all blocks must see: whether the turn, or the call, goes on."""
+
+
+class _Step:
+    """One product in one turn of the loop."""
+
+    def __init__(self, around: Stationary, made: Product, dense: bool) -> None:
+        self.around, self.made, self.emit, self.dense = around, made, around.emit, dense
+        self.op, self.slots = made.op, made.slots
+        emit, b = self.emit, self.emit.b
+        held = around.held[made.op]
+        weights = emit.at(around.weights, b.zext(held.offset, I64))
+        parts = around.parts(made.op)
+        self.part = b.urem(emit.block, parts)
+        self.rank = b.udiv(emit.block, parts)
+        self.ranks = b.udiv(emit.blocks, parts)
+        self.active = b.icmp_unsigned("<", self.rank, self.ranks)
+        warp, lane = b.lshr(emit.thread, I32(5)), b.and_(emit.thread, I32(WARP - 1))
+        group = b.and_(warp, b.sub(around.groups, I32(1)))
+        self.band = b.lshr(warp, around.shift)
+        self.row_lane = b.lshr(lane, I32(3))
+        unit_lane = b.and_(lane, I32(GROUP_UNITS - 1))
+        groups = b.add(b.shl(self.part, around.shift), group)
+        unit = b.add(b.mul(groups, I32(GROUP_UNITS)), unit_lane)
+        self.own_unit = b.icmp_unsigned("<", unit, I32(made.units))
+        known = b.select(self.own_unit, unit, I32(made.units - 1))
+        self.unit = b.zext(known, I64)
+        runs = -(-made.depth // RUN)
+        first = b.mul(group, I32(runs * self.slots * GROUP_UNITS * RUN))
+        first = b.add(first, b.mul(unit_lane, I32(RUN)))
+        self.weights = emit.at(weights, b.zext(first, I64))
+        self.staged = Pointer(emit.gpu.shared(), "f32")
+        self.count = b.trunc(made.rows.count, I32)
+
+    def write(self) -> None:
+        """Tiles of rows, as high as there are rows for."""
+        b, emit = self.emit.b, self.emit
+        heights = [h for h in HEIGHTS if h * self.slots <= MOST_SUMS]
+        mine = b.udiv(b.add(self.count, b.sub(self.ranks, I32(1))), self.ranks)
+        with emit.when(self.active):
+            self._choose(mine, heights)
+
+    def _choose(self, mine: Value, heights: Sequence[int]) -> None:
+        """`mine`: about how many rows a block has."""
+        height, *others = heights
+        if not others:
+            self._tiles(height)
+            return
+        b = self.emit.b
+        # with half the height there would be more than a warp for each scheduler all the same
+        many = b.lshr(I32(others[0] * ROW_LANES * MOST_GROUPS), self.around.shift)
+        with b.if_else(b.icmp_unsigned(">", mine, many)) as (high, low):
+            with high:
+                self._tiles(height)
+            with low:
+                self._choose(mine, others)
+
+    def _tiles(self, height: int) -> None:
+        emit, b = self.emit, self.emit.b
+        warps = emit.threads // WARP
+        tile = b.lshr(I32(warps * ROW_LANES * height), self.around.shift)
+        runs = b.add(I32((COPIED * ROW_LANES // height * 2).bit_length() - 1), self.around.shift)
+        first, step = b.mul(self.rank, tile), b.mul(self.ranks, tile)
+
+        def one(start: Value) -> None:
+            _Tile(self, height, b.trunc(start, I32), tile, runs).write()
+
+        wide = [b.zext(v, I64) for v in (first, self.count, step)]
+        emit.strided(wide[0], wide[1], wide[2], one)
+
+
+class _Tile:
+    """A tile of rows: `tile` of them from `start` on, 2**`runs` runs of k at a time."""
+
+    def __init__(self, step: _Step, height: int, start: Value, tile: Value, runs: Value) -> None:
+        self.step, self.height, self.start, self.tile, self.runs = step, height, start, tile, runs
+        self.emit, self.made = step.emit, step.made
+        b = self.emit.b
+        self.run = b.shl(I32(RUN), runs)
+        self.pitch = b.add(self.run, I32(RUN))
+        mine = b.mul(step.band, I32(ROW_LANES * height))
+        self.first = b.add(mine, step.row_lane)
+
+    def write(self) -> None:
+        emit, b, made = self.emit, self.emit.b, self.made
+        rows = [b.add(self.first, I32(r * ROW_LANES)) for r in range(self.height)]
+        states = [self._row(b.add(self.start, row)) for row in rows]
+        zero = ir.Constant(FLOAT, 0.0)
+        sums = [zero] * (self.height * made.slots)
+        depth = I32(made.depth)
+
+        def part(i: Value, carried: list[Value]) -> list[Value]:
+            k = b.mul(b.trunc(i, I32), self.run)
+            rest = b.sub(depth, k)
+            count = b.select(b.icmp_signed("<", rest, self.run), rest, self.run)
+            emit.gpu.block_wait()
+            self._stage(k, count)
+            emit.gpu.block_wait()
+            return self._add(rows, k, count, carried)
+
+        parts = b.udiv(b.add(depth, b.sub(self.run, I32(1))), self.run)
+        sums = emit.loop(b.zext(parts, I64), part, sums)
+        for r, (inside, finish) in enumerate(states):
+            finish(inside, sums[r * made.slots :][: made.slots])
+
+    def _row(self, row: Value) -> tuple[Value, Callable[[Value, list[Value]], None]]:
+        """Whether a row is there, and what becomes of its sums; its inputs are read now."""
+        b, made = self.emit.b, self.made
+        inside = b.icmp_unsigned("<", row, self.step.count)
+        known = b.zext(b.select(inside, row, self.start), I64)
+        indices = made.rows.indices(known)
+        here = made.rows.at(made.pointers, indices)
+        finish = made.loaded(indices, here, self.step.unit)
+        return b.and_(inside, self.step.own_unit), finish
+
+    # Rows
+
+    def _stage(self, k: Value, count: Value) -> None:
+        """Copy `count` k of the tile's rows, from the k-th on; behind the last row, of the first.
+
+        A thread copies runs of four, all of which it reads before it writes the first.
+        """
+        emit, b = self.emit, self.emit.b
+        rows = b.sub(self.step.count, self.start)
+        rows = b.select(b.icmp_signed("<", rows, self.tile), rows, self.tile)
+        used = b.shl(rows, self.runs)
+        few = b.icmp_unsigned("<=", used, I32(emit.threads))
+        with b.if_else(few) as (once, often):
+            with once:
+                self._copy(k, count, rows, 1)
+            with often:
+                self._copy(k, count, rows, COPIED)
+
+    def _copy(self, k: Value, count: Value, rows: Value, times: int) -> None:
+        emit, b, made = self.emit, self.emit.b, self.made
+        last = b.sub(b.shl(I32(1), self.runs), I32(1))
+        copies: list[tuple[Value, Value, Value]] = []
+        for i in range(times):
+            number = b.add(emit.thread, I32(i * emit.threads))
+            row, at = b.lshr(number, self.runs), b.mul(b.and_(number, last), I32(RUN))
+            own = b.and_(b.icmp_unsigned("<", row, rows), b.icmp_unsigned("<", at, count))
+            row, at = b.select(own, row, I32(0)), b.select(own, at, I32(0))
+            indices = made.rows.indices(b.zext(b.add(self.start, row), I64))
+            source = made.rows.at(made.pointers, indices)[0]
+            copies.append((own, b.add(b.mul(row, self.pitch), at), self._four(source, k, at)))
+        for own, target, value in copies:
+            with emit.when(own):
+                place = emit.at(self.step.staged, b.zext(target, I64))
+                b.store(value, place.base, align=16)
+
+    def _four(self, row: Pointer, k: Value, at: Value) -> Value:
+        """Four neighbours along k; those behind the depth are not used."""
+        emit, b, made = self.emit, self.emit.b, self.made
+        type_ = ir.VectorType(FLOAT, RUN)
+        first = b.add(k, at)
+        if self.step.dense:
+            place = emit.at(row, b.zext(first, I64))
+            return b.load(place.base, typ=type_, align=16)
+        values: Value = ir.Constant(type_, None)
+        for i in range(RUN):
+            number = b.add(first, I32(i))
+            inside = b.icmp_unsigned("<", number, I32(made.depth))
+            known = b.zext(b.select(inside, number, first), I64)
+            value = emit.load(emit.along(row, [made.k_step], [known]))
+            values = b.insert_element(values, value, I64(i))
+        return values
+
+    # Sums
+
+    def _add(self, rows: list[Value], k: Value, count: Value, sums: list[Value]) -> list[Value]:
+        """The terms of the staged k."""
+        emit, b, made = self.emit, self.emit.b, self.made
+        step = self.made.slots * GROUP_UNITS * RUN
+        first = b.mul(b.lshr(k, I32(2)), I32(step))
+        weights = emit.at(self.step.weights, b.zext(first, I64))
+        lines = [emit.at(self.step.staged, b.zext(b.mul(row, self.pitch), I64)) for row in rows]
+
+        def run(i: Value, carried: list[Value], terms: int = RUN) -> list[Value]:
+            own = emit.at(weights, b.mul(i, I64(step)))
+            words = [
+                self._read(emit.at(own, I64(s * GROUP_UNITS * RUN))) for s in range(made.slots)
+            ]
+            lefts = [self._read(emit.at(line, b.mul(i, I64(RUN)))) for line in lines]
+            return self._multiply(lefts, words, carried, terms)
+
+        whole = b.zext(b.lshr(count, I32(2)), I64)
+        sums = emit.loop(whole, run, sums)
+        rest = made.depth % RUN
+        if not rest:
+            return sums
+        last = b.and_(count, I32(RUN - 1))
+        counted = b.zext(b.icmp_unsigned("!=", last, I32(0)), I64)
+        return emit.loop(counted, lambda _, carried: run(whole, carried, rest), sums)
+
+    def _read(self, pointer: Pointer) -> list[Value]:
+        b = self.emit.b
+        four = b.load(pointer.base, typ=ir.VectorType(FLOAT, RUN), align=16)
+        return [b.extract_element(four, I64(i)) for i in range(RUN)]
+
+    def _multiply(
+        self,
+        lefts: list[list[Value]],
+        words: list[list[Value]],
+        sums: list[Value],
+        terms: int,
+    ) -> list[Value]:
+        """One k after another."""
+        b, fma = self.emit.b, self.emit.math(1).fma
+        sums = list(sums)
+        for i in range(terms):
+            for r, left in enumerate(lefts):
+                for s, word in enumerate(words):
+                    n = r * self.made.slots + s
+                    sums[n] = fma(b, left[i], word[i], sums[n])
+        return sums
+
+
+def _groups(op: Gemm) -> int:
+    """Groups of units, the last one perhaps not full."""
+    return -(-op.units // GROUP_UNITS)
+
+
+def _is_dense(op: Gemm) -> bool:
+    """Whether runs of k lie side by side, each at a multiple of its size if the first one does."""
+    *rows, k = get_access(op.a_access).strides
+    whole = all(factor % RUN == 0 for step in rows for _, factor in step.terms)
+    return k == 1 and whole and op.depth.data % RUN == 0
+
+
+def _floats(op: Gemm) -> int:
+    """Weights of a group."""
+    return -(-op.depth.data // RUN) * RUN * op.slots.data * GROUP_UNITS
