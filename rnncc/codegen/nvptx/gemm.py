@@ -138,12 +138,8 @@ class Product:
 
         def turn(word: Value, sums: list[Value]) -> list[Value]:
             at = b.add(first, b.mul(word, b.mul(step, I64(self.slots))))
-            for i in range(self.weights.group):
-                k = (
-                    word
-                    if self.weights.group == 1
-                    else b.add(b.mul(word, I64(self.weights.group)), I64(i))
-                )
+            for i in range(group):
+                k = b.add(b.mul(word, I64(group)), I64(i))
                 value = self._left(row, k)
                 for slot in range(self.slots):
                     here = b.add(at, b.add(b.mul(I64(slot), step), I64(i)))
