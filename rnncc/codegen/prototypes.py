@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnncc.ir.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
+from rnncc.ir.signatures import (
+    CUDA_SUFFIX,
+    PARAMETERS,
+    PART,
+    PART_SUFFIX,
+    TIME,
+    cuda_parameters,
+)
 from rnncc.names import c_names
 
 STRUCTS = ("inputs", "outputs", "parameters", "output_grads", "grads")
@@ -15,6 +22,9 @@ TYPES = {
     **{struct: f"const {{name}}_{struct} *{struct}" for struct in STRUCTS},
     **{name: f"void *{name}" for name in ("tape", "state", "workspace")},
     PART: f"const struct rnncc_part *{PART}",
+    "cuda": "const struct rnncc_cuda *cuda",
+    "status": "int32_t *status",
+    "stream": "void *stream",
 }
 """What functions take in front of the sizes, as the header declares it."""
 _FIXED = "\u00a0"
@@ -28,8 +38,8 @@ def size_names(metadata: Mapping[str, Any]) -> list[str]:
 
 def prototype(metadata: Mapping[str, Any], function: str) -> str:
     """The declaration of a function, without its semicolon; in lines of 100 columns."""
-    own = function.removesuffix(PART_SUFFIX)
-    pointers = [*PARAMETERS.get(own, ()), *([PART] if own != function else [])]
+    own = function.removesuffix(CUDA_SUFFIX).removesuffix(PART_SUFFIX)
+    pointers = _pointers(function, own)
     words = [TYPES[pointer].format(name=metadata["name"]) for pointer in pointers]
     if own != "init_parameters":
         pairs = zip(metadata["symbols"], size_names(metadata), strict=True)
@@ -42,3 +52,11 @@ def prototype(metadata: Mapping[str, Any], function: str) -> str:
     text = f"{head}({', '.join(words) or 'void'})"
     filled = textwrap.fill(text, 98, subsequent_indent="    ", break_long_words=False)
     return filled.replace(_FIXED, " ")
+
+
+def _pointers(function: str, own: str) -> Sequence[str]:
+    """What a function takes in front of the sizes; `own`: its name without what is behind that."""
+    pointers = PARAMETERS.get(own, ())
+    if function.endswith(PART_SUFFIX):
+        return (*pointers, PART)
+    return cuda_parameters(pointers) if pointers and own != function else pointers

@@ -52,6 +52,11 @@ class Target(Protocol):
         """What a CPU must have beyond its architecture's baseline, as LLVM names it."""
         ...
 
+    @property
+    def device(self) -> str:
+        """Whose memory the functions' arrays lie in, and who computes: `cpu` or `cuda`."""
+        ...
+
     # How data lies: asked by lowering, in elements where nothing else is said
 
     @property

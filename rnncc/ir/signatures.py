@@ -16,3 +16,13 @@ PARAMETERS = {
 PART, PART_SUFFIX = "part", "_part"
 """What a function takes that several threads call together, behind its other pointers, and the end
 of its name."""
+
+CUDA_SUFFIX = "_cuda"
+"""The end of the name of a function that computes on a GPU."""
+SYNC_BYTES = 256
+"""The head of a workspace on a GPU: where the blocks of a launch meet, and leave errors."""
+
+
+def cuda_parameters(parameters: tuple[str, ...]) -> tuple[str, ...]:
+    """The pointers that such a function takes, where one for a CPU takes these."""
+    return ("cuda", *parameters, "status", "stream")

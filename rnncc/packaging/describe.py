@@ -7,10 +7,11 @@ from typing import Any
 
 from rnncc.codegen.prototypes import STRUCTS
 from rnncc.codegen.target import Target
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.exports import exported, size_functions
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
+from rnncc.ir.signatures import CUDA_SUFFIX, SYNC_BYTES, cuda_parameters
 from rnncc.ir.streaming import Streaming
 from rnncc.ir.training import Training
 from rnncc.names import c_names
@@ -28,7 +29,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         "rnncc": __version__,
         "name": library.name,
         "symbols": library.symbols,
-        **_functions(library),
+        **_functions(library, target.device),
         "inputs": _ports(library.name, inputs),
         "outputs": _ports(library.name, outputs),
         "parameters": [
@@ -37,8 +38,9 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         **(_training(library.name, library.training) if library.training else {}),
         "stream": _stream(streaming) if streaming else {"refused": library.refusal},
         **({"bounds": [str(formula) for formula in library.bounds]} if library.bounds else {}),
-        "workspace": str(library.workspace),
+        "workspace": str(_workspace(library, target.device)),
         "weights": library.weights,
+        **({} if target.device == "cpu" else {"device": target.device}),
         "target": target.triple,
         "cpu": target.cpu,
         "features": target.extensions,
@@ -46,11 +48,21 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
     }
 
 
-def _functions(library: Library) -> dict[str, Any]:
+def _functions(library: Library, device: str) -> dict[str, Any]:
     """What is exported: what computes, and how many pointers that takes; what tells numbers."""
     functions = {name: len(parameters) for name, parameters in exported(library).items()}
     sizes = [function.name for function in size_functions(library)]
+    if device == "cuda":
+        taken = {name: cuda_parameters(given) for name, given in exported(library).items()}
+        functions = {f"{name}{CUDA_SUFFIX}": len(given) for name, given in taken.items()}
+        return {"functions": functions, "sizes": [f"{name}{CUDA_SUFFIX}" for name in sizes]}
     return {"functions": functions, "sizes": [*sizes, *(["threads"] if library.shared else [])]}
+
+
+def _workspace(library: Library, device: str) -> Largest:
+    """What a call takes: on a GPU also the room in which blocks meet."""
+    formulas = library.workspace.formulas or (Dim.of(0),)
+    return Largest(f + SYNC_BYTES for f in formulas) if device == "cuda" else library.workspace
 
 
 def _training(name: str, training: Training) -> dict[str, Any]:

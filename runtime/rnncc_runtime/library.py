@@ -96,6 +96,7 @@ def bind(
 
 def symbols_of(metadata: Mapping[str, Any], name: str) -> list[str]:
     """The sizes that an exported function takes; a state has nothing to do with T."""
+    name = name.removesuffix("_cuda")
     if name == "init_parameters":
         return []
     return [s for s in metadata["symbols"] if s != "T" or not name.startswith("state_")]

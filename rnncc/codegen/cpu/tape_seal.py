@@ -27,6 +27,9 @@ class TapeSeal:
         name: the library's.
         tape: the caller's memory.
         sizes: of all symbols.
+
+    Attributes:
+        value: the seal.
     """
 
     def __init__(self, emit: CpuEmit, name: str, tape: Value, sizes: Sequence[Value]) -> None:
@@ -34,12 +37,12 @@ class TapeSeal:
         seal = emit.b.ptrtoint(_constant(emit.module, f"{name}_tape_seal"), I64)
         for size in sizes:
             seal = emit.b.mul(emit.b.xor(seal, size), ir.Constant(I64, _SPREAD))
-        self._value = emit.b.or_(seal, I64(1))  # none is broken
+        self.value = emit.b.or_(seal, I64(1))  # none is broken
 
     def check(self) -> None:
         """End the call unless the tape is sealed."""
         found = self._emit.b.load(self._tape, typ=I64, align=8)
-        self._emit.fail_if(self._emit.b.icmp_unsigned("!=", found, self._value), BAD_TAPE)
+        self._emit.fail_if(self._emit.b.icmp_unsigned("!=", found, self.value), BAD_TAPE)
         self._emit.together()  # all threads have looked before one of them breaks it
 
     def open(self) -> None:
@@ -51,7 +54,7 @@ class TapeSeal:
         """Seal the tape if forward ended well."""
         ended_well = self._emit.b.icmp_signed("==", code, ir.Constant(code.type, OK))
         with self._emit.alone(), self._emit.when(ended_well):
-            self._write(self._value)
+            self._write(self.value)
 
     def break_unless_refused(self, code: Value) -> None:
         """A tape that backward has begun to read is used up."""

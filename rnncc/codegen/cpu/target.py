@@ -53,6 +53,10 @@ class CpuTarget:
         return architecture_of(self.triple)
 
     @property
+    def device(self) -> str:
+        return "cpu"
+
+    @property
     def extensions(self) -> list[str]:
         from rnncc.codegen.cpu.features import needed  # asks LLVM
 

@@ -28,6 +28,10 @@ class ReferenceTarget:
         return "C99"
 
     @property
+    def device(self) -> str:
+        return "cpu"
+
+    @property
     def extensions(self) -> list[str]:
         return []
 

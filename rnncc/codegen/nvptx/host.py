@@ -1,0 +1,248 @@
+"""The exported functions of a library for a GPU: what the host does, on the caller's stream.
+
+In: a library, and its kernels. Out: LLVM IR for the host's CPU. Each function refuses at once what
+sizes and pointers tell, then enqueues a few fills and one launch a program; it waits for nothing,
+allocates nothing and keeps no state, so that a call may be captured in a CUDA graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.sizes import bad_size, emit_size
+from rnncc.codegen.cpu.supported import supported_text
+from rnncc.codegen.cpu.tape_seal import TapeSeal
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
+from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_text
+from rnncc.codegen.nvptx.host_image import Image, image_text
+from rnncc.errors import CompileError
+from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.entry_points import (
+    Call,
+    CheckSizes,
+    Copy,
+    Default,
+    EntryPoint,
+    Field,
+    Keep,
+    NotNull,
+    Place,
+    Seal,
+    Source,
+    Step,
+    Stored,
+    entry_points,
+)
+from rnncc.ir.exports import size_functions
+from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.library import Library
+from rnncc.ir.signatures import CUDA_SUFFIX, SYNC_BYTES, TIME, cuda_parameters
+
+if TYPE_CHECKING:
+    from rnncc.codegen.nvptx.device import DeviceCode
+    from rnncc.codegen.nvptx.target import NvptxTarget
+
+_NULL = ir.Constant(POINTER, None)
+_SYNC_WORDS, _LAUNCH_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, 3, 2
+"""What is cleared as a call begins, and before each further launch; and the seal of a tape."""
+
+
+def write_host(
+    library: Library,
+    target: NvptxTarget,
+    device: DeviceCode,
+    metadata: Mapping[str, Any],
+    images: Sequence[Image],
+    in_memory: bool = False,
+) -> str:
+    """The host's part of a library, as LLVM IR for `target.host`.
+
+    Unless it is for this process, the weights are an external constant: `objects.optimise` takes
+    `(library.name, library.weights_block())`.
+
+    Raises:
+        CompileError: the library is for several threads of a CPU.
+    """
+    if library.shared:
+        what = "threads of a CPU do not compute together on a GPU, which has its own"
+        raise CompileError("--threads", what, "leave it out")
+    assert len(device.kernels) <= MOST_KERNELS
+    name, module = library.name, ir.Module(library.name)
+    module.triple = target.host.triple
+    for entry in entry_points(library):
+        _Writer(module, library, entry, device, target.host).write()
+    for size in size_functions(library):
+        more = SYNC_BYTES if size.name == "workspace_bytes" else 0
+        bytes_ = Largest([formula + more for formula in size.bytes.formulas or (Dim.of(0),)])
+        symbol = f"{name}_{size.name}{CUDA_SUFFIX}"
+        emit_size(module, symbol, bytes_, size.symbols, target.host, size.bounds)
+    kernels = list(device.kernels.values())
+    told = {**metadata, "kernels": kernel_metadata(device), "images": [i.chip for i in images]}
+    parts = [
+        str(module),
+        helpers_text(name),
+        supported_text(name, metadata["features"], target.host),
+        image_text(name, images, kernels, library.weights, told, in_memory),
+    ]
+    return "\n".join(parts)
+
+
+def kernel_metadata(device: DeviceCode) -> dict[str, dict[str, Any]]:
+    """What the metadata says of kernels: of each program its symbol and the launch."""
+    return {
+        program: {
+            "symbol": kernel.symbol,
+            "threads": kernel.threads,
+            "shared": kernel.shared,
+            "blocks": str(kernel.blocks),
+        }
+        for program, kernel in device.kernels.items()
+    }
+
+
+class _Writer:
+    """Writes one function: all refusals, then what is enqueued, step after step."""
+
+    def __init__(
+        self,
+        module: ir.Module,
+        library: Library,
+        entry: EntryPoint,
+        device: DeviceCode,
+        host: CpuTarget,
+    ) -> None:
+        self.library, self.entry, self.device = library, entry, device
+        blocks = cuda_parameters(entry.parameters)
+        types = [POINTER] * len(blocks) + [I64] * len(entry.symbols)
+        symbol = f"{library.name}_{entry.name}{CUDA_SUFFIX}"
+        self.function = ir.Function(module, ir.FunctionType(I32, types), symbol)
+        self.function.attributes.add("nounwind")
+        pointers = self.function.args[: len(blocks)]
+        self.blocks: dict[str, Value] = dict(zip(blocks, pointers, strict=True))
+        self.emit = CpuEmit.begin(self.function, host, entry.symbols)
+        self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
+        self.driver = HostDriver(
+            self.emit, library.name, self.blocks["cuda"], self.blocks["stream"]
+        )
+        self.numbers = {program: i for i, program in enumerate(device.kernels)}
+        self.launches = 0
+
+    def write(self) -> None:
+        """The whole function."""
+        self._refuse_null(self.blocks["cuda"])
+        for step in self.entry.steps:
+            self._refuse(step)
+        self.blocks["weights"] = self.driver.weights
+        self._begin()
+        for step in self.entry.steps:
+            self._enqueue(step)
+        self.emit.b.ret(I32(OK))
+
+    # Refusals
+
+    def _refuse(self, step: Step) -> None:
+        """What a step cannot take, before anything is enqueued."""
+        match step:
+            case CheckSizes(bounds):
+                self.emit.fail_if(bad_size(self.emit, bounds), BAD_SIZE)
+            case NotNull(block):
+                self._refuse_null(self.blocks[block])
+            case Call():
+                self._refuse_call(step)
+            case Copy(_, Field() as field):
+                self._refuse_null(self._pointer(field))
+            case Keep(pointer):
+                self._refuse_null(self._pointer(pointer))
+            case _:
+                pass
+
+    def _refuse_call(self, call: Call) -> None:
+        """Kernels meet in the workspace, so that it is always needed."""
+        self._refuse_null(self.blocks["workspace"])
+        program = self.library.programs[call.program]
+        needed = needed_inputs(program)
+        for port, source in zip(program.inputs, call.inputs, strict=True):
+            if port.name in needed and isinstance(source, Field):
+                self._refuse_null(self._pointer(source))
+
+    def _refuse_null(self, pointer: Value) -> None:
+        self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
+
+    # What is enqueued
+
+    def _begin(self) -> None:
+        """No error is found yet, and nobody has come to a barrier."""
+        status = self.blocks["status"]
+        with self.emit.when(self.emit.b.not_(self.emit.is_null(status))):
+            self.driver.set_words(status, 1)
+        if (sync := self.blocks.get("workspace")) is not None:
+            self.driver.set_words(sync, _SYNC_WORDS)
+            behind = self.emit.b.gep(sync, [I64(SYNC_BYTES)], source_etype=I8)
+            self.blocks |= {"sync": sync, "workspace": behind}
+
+    def _enqueue(self, step: Step) -> None:
+        match step:
+            case Call():
+                self._launch(step)
+            case Copy(source, target, size):
+                self.driver.copy(self._pointer(target), self._pointer(source), self.emit.dim(size))
+            case Keep(pointer, place):
+                self.driver.set_pointer(self._pointer(place), self._pointer(pointer))
+            case Seal("open" | "use_up"):
+                self.driver.set_words(self.blocks["tape"], _SEAL_WORDS)
+            case _:
+                pass
+
+    def _launch(self, call: Call) -> None:
+        if self.launches:
+            self.driver.set_words(self.blocks["sync"], _LAUNCH_WORDS)
+        self.launches += 1
+        parameters = [
+            self.blocks["weights"],
+            self._pointer(call.workspace),
+            self.blocks["sync"],
+            self.blocks["status"],
+            *self._seal(),
+            *(self._pointer(source) for source in (*call.inputs, *call.outputs)),
+            *(self.emit.symbols[symbol] for symbol in self.library.symbols),
+        ]
+        kernel = self.device.kernels[call.program]
+        number = self.numbers[call.program]
+        self.driver.launch(number, kernel.blocks, kernel.threads, kernel.shared, parameters)
+
+    def _seal(self) -> list[Value]:
+        """The tape's seal and what it should be; the kernel checks and writes it."""
+        if "tape" not in self.blocks:
+            return [_NULL, I64(0)]
+        tape, sizes = self.blocks["tape"], [self.emit.symbols[s] for s in self.entry.symbols]
+        return [tape, TapeSeal(self.emit, self.library.name, tape, sizes).value]
+
+    def _pointer(self, source: Source) -> Value:
+        """A pointer as the kernel takes it; of a stored one, where that lies."""
+        b = self.emit.b
+        match source:
+            case None:
+                return _NULL
+            case Field(struct, number):
+                return self.emit.field(self.blocks[struct], number)
+            case Stored(place):
+                return self._pointer(place)
+            case Default(field, held):
+                given = self._pointer(field)
+                return b.select(self.emit.is_null(given), self._pointer(held), given)
+            case Place(block, offset):
+                return b.gep(self.blocks[block], [self.emit.dim(offset)], source_etype=I8)
+
+
+def needed_inputs(program: KernelProgram) -> set[str]:
+    """The inputs that a program reads and has no default for."""
+    return {
+        buffer.label.data
+        for buffer in program.buffers
+        if buffer.role.data == "input" and buffer.default is None and buffer.y.first_use
+    }
