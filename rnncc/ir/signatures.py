@@ -20,7 +20,8 @@ of its name."""
 CUDA_SUFFIX = "_cuda"
 """The end of the name of a function that computes on a GPU."""
 SYNC_BYTES = 256
-"""The head of a workspace on a GPU: where the blocks of a launch meet, and leave errors."""
+"""The first bytes of a workspace on a GPU, where the blocks of a launch meet and leave errors; they
+are cleared as a call begins."""
 
 
 def cuda_parameters(parameters: tuple[str, ...]) -> tuple[str, ...]:

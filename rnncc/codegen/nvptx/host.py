@@ -19,7 +19,8 @@ from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_text
-from rnncc.codegen.nvptx.host_image import Image, image_text
+from rnncc.codegen.nvptx.host_image import image_text
+from rnncc.codegen.nvptx.limits import LAUNCH_BYTES, SYNC_BYTES
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.entry_points import (
@@ -41,14 +42,15 @@ from rnncc.ir.entry_points import (
 from rnncc.ir.exports import size_functions
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.library import Library
-from rnncc.ir.signatures import CUDA_SUFFIX, SYNC_BYTES, TIME, cuda_parameters
+from rnncc.ir.signatures import CUDA_SUFFIX, TIME, cuda_parameters
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.device import DeviceCode
+    from rnncc.codegen.nvptx.ptx import Image
     from rnncc.codegen.nvptx.target import NvptxTarget
 
 _NULL = ir.Constant(POINTER, None)
-_SYNC_WORDS, _LAUNCH_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, 3, 2
+_SYNC_WORDS, _LAUNCH_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, LAUNCH_BYTES // 4, 2
 """What is cleared as a call begins, and before each further launch; and the seal of a tape."""
 
 
@@ -99,7 +101,8 @@ def kernel_metadata(device: DeviceCode) -> dict[str, dict[str, Any]]:
             "symbol": kernel.symbol,
             "threads": kernel.threads,
             "shared": kernel.shared,
-            "blocks": str(kernel.blocks),
+            "points": str(kernel.points),
+            "per_block": kernel.per_block,
         }
         for program, kernel in device.kernels.items()
     }
@@ -212,8 +215,7 @@ class _Writer:
             *(self.emit.symbols[symbol] for symbol in self.library.symbols),
         ]
         kernel = self.device.kernels[call.program]
-        number = self.numbers[call.program]
-        self.driver.launch(number, kernel.blocks, kernel.threads, kernel.shared, parameters)
+        self.driver.launch(self.numbers[call.program], kernel, parameters)
 
     def _seal(self) -> list[Value]:
         """The tape's seal and what it should be; the kernel checks and writes it."""

@@ -7,11 +7,14 @@ of the three functions that are needed. The layout here is that one's.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import I8, I32, I64, POINTER, Emit, Value
-from rnncc.ir.dims import Largest
+
+if TYPE_CHECKING:
+    from rnncc.codegen.nvptx.device import DeviceKernel
 
 LAUNCH, SET, COPY, WEIGHTS, KERNELS = 0, 8, 16, 24, 32
 """Bytes from the start of `struct rnncc_cuda`."""
@@ -103,15 +106,13 @@ class HostDriver:
         with self._emit.when(self._emit.b.icmp_signed(">", size, I64(0))):
             self._call("copy", [to, source, size, self._stream])
 
-    def launch(
-        self, number: int, blocks: Largest, threads: int, shared: int, parameters: Sequence[Value]
-    ) -> None:
+    def launch(self, number: int, kernel: DeviceKernel, parameters: Sequence[Value]) -> None:
         """Launch the kernel of a number, with as many blocks as have work and fit at once."""
         slots = self._slots(parameters)
-        kernel = I64(KERNELS + number * KERNEL_BYTES)
-        wanted = self._emit.largest(blocks)
-        arguments = [kernel, wanted, I32(threads), I32(shared), self._stream, slots]
-        self._call("launch", arguments)
+        at = I64(KERNELS + number * KERNEL_BYTES)
+        wanted = self._emit.parts(self._emit.largest(kernel.points), I64(kernel.per_block))
+        shape = I32(kernel.threads), I32(kernel.shared)
+        self._call("launch", [at, wanted, *shape, self._stream, slots])
 
     def _slots(self, parameters: Sequence[Value]) -> Value:
         """A table of pointers to the parameters, of 8 bytes each."""

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from rnncc.codegen.nvptx.device import Kernel
+    from rnncc.codegen.nvptx.device import DeviceKernel
+    from rnncc.codegen.nvptx.ptx import Image
 
 VERSION = 1
 """Of the structs that library and loader share."""
@@ -29,16 +30,6 @@ define ptr @{name}_metadata() {{
   ret ptr {metadata}
 }}
 """  # noqa: E501
-
-
-class Image(Protocol):
-    """Code for a chip, such as `sm_90a`; for `ptx`, text that ends in NUL."""
-
-    @property
-    def chip(self) -> str: ...
-
-    @property
-    def data(self) -> bytes: ...
 
 
 class _Constants:
@@ -63,7 +54,7 @@ class _Constants:
 def image_text(
     name: str,
     images: Sequence[Image],
-    kernels: Sequence[Kernel],
+    kernels: Sequence[DeviceKernel],
     weights: int,
     metadata: Mapping[str, Any],
     in_memory: bool,

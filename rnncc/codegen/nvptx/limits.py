@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from rnncc.ir.signatures import SYNC_BYTES as SYNC_BYTES
+
 POINTERS = ("weights", "workspace", "sync", "status", "seal")
 """The first parameters of a kernel; the seal's value follows, then inputs, outputs and sizes."""
 WARP = 32
-SYNC_BYTES = 256
-"""The first bytes of a workspace: `Sync`'s words; cleared as a call begins."""
 LAUNCH_BYTES = 12
 """Of these, the ones that are cleared before each further launch of the same call."""
 STUCK = 9

@@ -49,6 +49,10 @@ class NvptxTarget:
         return self.host.cpu
 
     @property
+    def device(self) -> str:
+        return "cuda"
+
+    @property
     def extensions(self) -> list[str]:
         return self.host.extensions
 
@@ -113,8 +117,8 @@ class NvptxTarget:
 
         def finish() -> Forms:
             images = self.images(device.text, device.linked)
-            host = write_host(library, self, device, metadata, images)
-            weights = library.name, library.weights_block()
+            host = write_host(library, self, device, metadata, images, in_memory)
+            weights = None if in_memory else (library.name, library.weights_block())
             optimised = objects.optimise(host, self.host, in_memory, weights)
             return {
                 "llvm": lambda: device.text,
@@ -123,7 +127,9 @@ class NvptxTarget:
                 "obj": lambda: optimised.object_code,
             }
 
-        return Code(device.text, ".ll", finish)
+        names = (*metadata["functions"], *metadata["sizes"], "cuda_image")
+        symbols = {name: f"{library.name}_{name}" for name in names}
+        return Code(device.text, ".ll", finish, symbols)
 
     def check_runs_here(self) -> None:
         from rnncc.codegen.cpu.machines import check_runs_here

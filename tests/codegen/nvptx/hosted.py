@@ -13,7 +13,9 @@ from rnncc_runtime.library import bind
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
+from rnncc.codegen.nvptx.device import DeviceCode, DeviceKernel
 from rnncc.codegen.nvptx.host import write_host
+from rnncc.codegen.nvptx.ptx import Image
 from rnncc.driver import compiling
 from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.library import Library
@@ -21,26 +23,6 @@ from rnncc.options import Options
 from rnncc.packaging.describe import describe
 
 RESIDENT = 6
-
-
-@dataclass(frozen=True)
-class Kernel:
-    symbol: str
-    threads: int
-    shared: int
-    blocks: Largest
-
-
-@dataclass(frozen=True)
-class DeviceCode:
-    text: str
-    kernels: dict[str, Kernel]
-
-
-@dataclass(frozen=True)
-class Image:
-    chip: str
-    data: bytes
 
 
 @dataclass(frozen=True)
@@ -154,9 +136,9 @@ def hosted(net: Any, init: Any = None, **options: Any) -> Hosted:
 
 def device_of(library: Library) -> DeviceCode:
     """Kernels that nothing is known of but how they are launched."""
-    blocks = Largest([Dim.of("N") * 2 - 1, Dim.of(4)])
+    points = Largest([Dim.of("N") * 20 - 10, Dim.of(31)])
     kernels = {
-        name: Kernel(f"{library.name}_{name}", 256, 1024 * number, blocks)
+        name: DeviceKernel(f"{library.name}_{name}", 256, 1024 * number, points, 10)
         for number, name in enumerate(library.programs)
     }
     return DeviceCode("", kernels)

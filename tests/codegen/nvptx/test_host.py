@@ -14,13 +14,13 @@ import pytest
 
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.nvptx.host import needed_inputs, write_host
+from rnncc.codegen.nvptx.ptx import Image
 from rnncc.errors import CompileError
 from rnncc.ir.entry_points import Call, EntryPoint, entry_points
 from tests.codegen.nvptx.hosted import (
     RESIDENT,
     Hosted,
     HostOnly,
-    Image,
     address,
     device_of,
     hosted,
@@ -303,7 +303,8 @@ def test_the_metadata() -> None:
         "symbol": "net_step",
         "threads": 256,
         "shared": 1024,
-        "blocks": "max(2*N - 1, 4)",
+        "points": "max(20*N - 10, 31)",
+        "per_block": 10,
     }
 
 
