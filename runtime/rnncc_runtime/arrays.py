@@ -66,13 +66,13 @@ def check_inputs(inputs: Mapping[str, object], specs: Specs) -> list[Array | Non
     None stands for an optional input that is not given.
     """
     if inputs.keys() != specs.keys():
-        _check_names(inputs, specs)
+        check_names(inputs, specs)
     arrays: list[Array | None] = []
     for name, spec in specs.items():
         if spec.optional and name not in inputs:
             arrays.append(None)
             continue
-        array = _as_array(name, inputs[name])
+        array = as_array(name, inputs[name])
         if array.dtype != spec.dtype:
             raise ArrayError(f"{name} is {array.dtype}, expected {spec.dtype}")
         flags = array.flags
@@ -86,7 +86,7 @@ def check_outputs(out: Mapping[str, Array], specs: Specs) -> list[Array | None]:
     """The caller's arrays in the order of the specs, None for what is not wanted."""
     unknown = [str(name) for name in out if name not in specs]
     if unknown:
-        raise ArrayError(f"no output is named {_listed(unknown)}; outputs: {_listed(specs)}")
+        raise ArrayError(f"no output is named {listed(unknown)}; outputs: {listed(specs)}")
     for name, array in out.items():
         dtype = specs[name].dtype
         if not isinstance(array, np.ndarray):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -132,7 +132,8 @@ def address(array: Array | None) -> int:
         return array.ctypes.data
 
 
-def _as_array(name: str, value: object) -> Array:
+def as_array(name: str, value: object) -> Array:
+    """An array of NumPy's; raises `ArrayError` where none can be made."""
     if type(value) is np.ndarray:
         return value
     try:
@@ -142,14 +143,16 @@ def _as_array(name: str, value: object) -> Array:
         raise ArrayError(f"{name} is a {kind} that is not an array: {error}") from error
 
 
-def _check_names(inputs: Mapping[str, object], specs: Specs) -> None:
+def check_names(inputs: Mapping[str, object], specs: Specs) -> None:
+    """Raise `ArrayError` where an input is missing or unknown."""
     missing = [name for name, s in specs.items() if name not in inputs and not s.optional]
     unknown = [str(name) for name in inputs if name not in specs]
-    parts = [f"missing: {_listed(missing)}"] if missing else []
-    parts += [f"unknown: {_listed(unknown)}"] if unknown else []
+    parts = [f"missing: {listed(missing)}"] if missing else []
+    parts += [f"unknown: {listed(unknown)}"] if unknown else []
     if parts:
-        raise ArrayError(f"inputs {'; '.join(parts)} (the model's inputs: {_listed(specs)})")
+        raise ArrayError(f"inputs {'; '.join(parts)} (the model's inputs: {listed(specs)})")
 
 
-def _listed(names: Sequence[str] | Specs) -> str:
+def listed(names: Sequence[str] | Specs) -> str:
+    """Names with commas between them."""
     return ", ".join(names) or "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from rnncc_runtime.arrays import Array, Specs, read_specs
 from rnncc_runtime.errors import CODES, ArrayError, LoadError, RunError
@@ -20,6 +20,17 @@ _REMEMBERED = 256
 """Combinations of shapes whose sizes are kept; beyond that, all are found anew."""
 _BAD_SIZE = 2
 _LARGEST = 2**62
+
+
+class Shaped(Protocol):
+    """An array, wherever it lies."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+
+Shapeds = Sequence[Shaped | None]
+"""Arrays in the order of their specs; None for one that is not there."""
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
@@ -57,7 +68,12 @@ class Compiled:
         self._symbols: tuple[str, ...] = tuple(metadata["symbols"])
         self._functions, self._keep = functions, keep
 
-    def _solved(self, given: Arrays, results: Arrays, needed: Sequence[str]) -> dict[str, int]:
+    def _solved(
+        self,
+        given: Shapeds,
+        results: Shapeds,
+        needed: Sequence[str],
+    ) -> dict[str, int]:
         """Every symbol's value, as arrays tell it; 1 for one that is not needed.
 
         Raises:
@@ -67,7 +83,7 @@ class Compiled:
         specs = (*self.inputs.values(), *self.outputs.values())
         shapes = [
             (label, spec.sizes, array.shape)
-            for label, spec, array in zip(labels, specs, given + results, strict=True)
+            for label, spec, array in zip(labels, specs, [*given, *results], strict=True)
             if array is not None
         ]
         values = solve(shapes, needed)

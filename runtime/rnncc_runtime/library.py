@@ -18,30 +18,44 @@ from rnncc_runtime.training import TrainableModel
 
 @overload
 def load(
-    path: str | os.PathLike[str], name: str | None = None, *, train: Literal[False] = False
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    train: Literal[False] = False,
+    device: int | None = None,
 ) -> Model: ...
 
 
 @overload
 def load(
-    path: str | os.PathLike[str], name: str | None = None, *, train: Literal[True]
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    train: Literal[True],
+    device: int | None = None,
 ) -> TrainableModel: ...
 
 
 def load(
-    path: str | os.PathLike[str], name: str | None = None, *, train: bool = False
+    path: str | os.PathLike[str],
+    name: str | None = None,
+    *,
+    train: bool = False,
+    device: int | None = None,
 ) -> Model | TrainableModel:
-    """The model in a shared library.
+    """The model in a shared library; a `rnncc_runtime.cuda.CudaModel` in one for GPUs.
 
     Args:
         path: the library, `libNAME.so`.
         name: NAME, where the file was renamed.
         train: whether it was compiled for training.
+        device: the number of a GPU, for a library for GPUs; without it that of the thread's current
+            CUDA context, else 0.
 
     Raises:
         LoadError: there is no such file, it is not for this machine, whose CPU may lack what it
             needs, or rnncc did not make it; or it is for inference and not for training, or the
-            other way round.
+            other way round; or there is no GPU for it.
     """
     try:
         file = Path(path).resolve()
@@ -65,9 +79,36 @@ def load(
     if train != ("trained" in described):
         kind, hint = ("inference", "leave train=True out") if train else ("training", "train=True")
         raise LoadError(f"{path}: compiled for {kind}; {hint}")
+    if described.get("device") == "cuda":
+        image = getattr(library, f"{name}_cuda_image", None)
+        if image is None:
+            raise LoadError(f"{path}: a function is missing: {name}_cuda_image")
+        image.restype = ctypes.c_void_p
+        return on_gpu(described, functions, image(), keep=library, device=device)
+    if device is not None:
+        raise LoadError(f"{path}: compiled for the CPU, and device={device} is a GPU's number")
     if train:
         return TrainableModel(described, functions, keep=library)
     return Model(described, functions, keep=library)
+
+
+def on_gpu(
+    metadata: Mapping[str, Any],
+    functions: Mapping[str, Callable[..., int]],
+    image: int,
+    keep: object,
+    weights: int | None = None,
+    device: int | None = None,
+) -> Model | TrainableModel:
+    """The model of a library for GPUs; the arguments are those of `rnncc_runtime.cuda.CudaModel`.
+
+    Raises:
+        LoadError: there is no such GPU, or no code for it.
+    """
+    from rnncc_runtime import cuda  # most models are for the CPU
+
+    kind = cuda.CudaTrainableModel if "trained" in metadata else cuda.CudaModel
+    return kind(metadata, functions, image, keep, weights, device)
 
 
 def bind(

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 import numpy as np
 
 from rnncc_runtime.arrays import address
 
 ALIGNMENT = 64
+
+
+class Block(Protocol):
+    """Memory by its address, of the CPU or of a GPU."""
+
+    size: int
+    address: int
 
 
 class Memory:

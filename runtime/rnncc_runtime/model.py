@@ -18,7 +18,7 @@ from rnncc_runtime.arrays import (
     check_outputs,
     read_specs,
 )
-from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shapes_of
+from rnncc_runtime.compiled import Compiled, Shape, Shapeds, remember, shapes_of
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.pool import Parallel
 from rnncc_runtime.sizes import parse_largest
@@ -139,13 +139,13 @@ class Model(Compiled):
         places = (frame.inputs_address, frame.outputs_address, frame.workspace.address)
         self._compute("run", places, sizes.symbols, pool)
 
-    def _sizes(self, given: Arrays, results: Arrays) -> _Sizes:
+    def _sizes(self, given: Shapeds, results: Shapeds) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
-        key = tuple([None if array is None else array.shape for array in given + results])
+        key = tuple([None if array is None else array.shape for array in (*given, *results)])
         known = self._known.get(key)
         return known or remember(self._known, key, self._find_sizes(given, results))
 
-    def _find_sizes(self, given: Arrays, results: Arrays) -> _Sizes:
+    def _find_sizes(self, given: Shapeds, results: Shapeds) -> _Sizes:
         symbols = self._solved(given, results, self._needed)
         workspace = self._bytes("workspace_bytes", symbols)
         return _Sizes(tuple(symbols.values()), shapes_of(self.outputs, symbols), workspace)

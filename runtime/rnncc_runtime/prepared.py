@@ -35,6 +35,7 @@ class Prepared:
 
     Attributes:
         arguments: of the code.
+        outputs: the slots that are written.
     """
 
     def __init__(
@@ -47,7 +48,7 @@ class Prepared:
         sources, targets = ((c_void_p * max(length, 1))() for length in lengths)
         self.arguments = addressof(sources), addressof(targets), *more
         self._tables = [sources] * len(inputs) + [targets] * len(outputs)
-        self._slots = [*inputs, *outputs]
+        self._slots, self.outputs = [*inputs, *outputs], list(outputs)
         self._sizes = [prod(slot.shape) * slot.dtype.itemsize for slot in self._slots]
         self._inputs, self._outputs = len(inputs), len(outputs)
         self._kinds = [(False, slot.name, slot.dtype, slot.shape) for slot in inputs]
@@ -89,7 +90,7 @@ class Prepared:
 
     def make(self) -> list[Array]:
         """New arrays for the outputs."""
-        return [empty(slot.shape, slot.dtype) for slot in self._slots[self._inputs :]]
+        return [empty(slot.shape, slot.dtype) for slot in self.outputs]
 
     def check(self, places: list[int]) -> None:
         """Raise `ArrayError` if an output shares memory with another array."""

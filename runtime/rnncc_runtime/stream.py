@@ -22,9 +22,9 @@ from rnncc_runtime.arrays import (
     check_inputs,
     check_outputs,
 )
-from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shape_of
+from rnncc_runtime.compiled import Arrays, Compiled, Shape, Shapeds, remember, shape_of
 from rnncc_runtime.errors import ArrayError, StreamError
-from rnncc_runtime.memory import Memory
+from rnncc_runtime.memory import Block, Memory
 from rnncc_runtime.prepared import Prepared, Slot
 from rnncc_runtime.sizes import Size, solve
 
@@ -36,7 +36,7 @@ Told = tuple[str, tuple[Size, ...], Shape]
 _TIME, _BATCH = Size.parse("T"), Size.parse("N")
 
 
-def _alone(method: _F) -> _F:
+def alone(method: _F) -> _F:
     """A method that raises `StreamError` while another thread computes with the stream."""
 
     @wraps(method)
@@ -91,14 +91,14 @@ class Stream(Compiled):
         sizes = (s for spec in (*self.inputs.values(), *self.outputs.values()) for s in spec.sizes)
         self._timed = any(_TIME.text in size.symbols for size in sizes)
         self._single = all(map(_leads_with_time, [*self.inputs.values(), *self.outputs.values()]))
-        self._state, self._workspace = Memory(0), Memory(0)
+        self._state, self._workspace = self._memory(0), self._memory(0)
         self._sizes: dict[str, int] | None = None
         self._busy = False  # no thread gives way between a look at it and the next statement
         self._known: dict[tuple[Shape | None, ...], Prepared] = {}
         self._last: Prepared | None = None
         self.reset(inputs)
 
-    @_alone
+    @alone
     def reset(self, inputs: Mapping[str, object] | None = None) -> None:
         """Begin new sequences.
 
@@ -176,7 +176,7 @@ class Stream(Compiled):
         return StreamError(f"{self.name}: another thread computes with this stream")
 
     @property
-    @_alone
+    @alone
     def state(self) -> bytes:
         """All that the next step depends on. Set it to go on from there, in any stream of the net.
 
@@ -187,11 +187,12 @@ class Stream(Compiled):
         if self._sizes is None:
             raise StreamError(f"{self.name}: no state yet, as nothing has told the batch")
         places = self._places(self._sizes)
-        values = b"".join(self._state.bytes[at : at + count].tobytes() for at, count in places)
+        content = self._content(self._state)
+        values = b"".join(content[at : at + count].tobytes() for at, count in places)
         return saved.pack(self._layout, list(self._sizes.values()), values)
 
     @state.setter
-    @_alone
+    @alone
     def state(self, content: bytes) -> None:
         numbers, values = saved.unpack(content, self._layout, len(self._kept_symbols))
         sizes = dict(zip(self._kept_symbols, numbers, strict=True))
@@ -202,11 +203,13 @@ class Stream(Compiled):
         if sum(count for _, count in places) != len(values):  # known before anything is allocated
             raise StreamError(f"{self.name}: the state is damaged: its sizes are those of another")
         state, at = self._allocate(sizes), 0
+        made = np.zeros(state.size, np.uint8)
         for start, count in places:
             if not 0 <= start <= state.size - count:
                 raise StreamError(f"{self.name}: the state is damaged: a value lies outside")
-            state.bytes[start : start + count] = np.frombuffer(values, np.uint8, count, at)
+            made[start : start + count] = np.frombuffer(values, np.uint8, count, at)
             at += count
+        self._fill(state, made)
         self._adopt(state, sizes)
 
     def _places(self, sizes: Mapping[str, int]) -> list[Place]:
@@ -225,7 +228,7 @@ class Stream(Compiled):
         """Make the first state. `more`: further arrays that tell sizes."""
         absent = self._check_names(inputs)
         specs = {name: spec for name, spec in self.starts.items() if name in inputs}
-        arrays = dict(zip(specs, check_inputs(inputs, specs), strict=True))
+        arrays = dict(zip(specs, self._checked(inputs, specs), strict=True))
         told = [(n, specs[n].sizes, a.shape) for n, a in arrays.items() if a is not None]
         if self._batch is not None:
             told.append(("the stream", (_BATCH,), (self._batch,)))
@@ -253,10 +256,10 @@ class Stream(Compiled):
             raise ArrayError(f"a stream's beginning: {'; '.join(parts)} (it takes: {known})")
         return absent
 
-    def _allocate(self, sizes: Mapping[str, int]) -> Memory:
-        return Memory(self._bytes("state_bytes", sizes))
+    def _allocate(self, sizes: Mapping[str, int]) -> Block:
+        return self._memory(self._bytes("state_bytes", sizes))
 
-    def _adopt(self, state: Memory, sizes: dict[str, int]) -> None:
+    def _adopt(self, state: Block, sizes: dict[str, int]) -> None:
         self._state, self._sizes = state, sizes
         self._forget()
 
@@ -265,28 +268,47 @@ class Stream(Compiled):
         self._known.clear()
         self._last = None
 
-    def _initialise(self, state: Memory, sizes: Mapping[str, int], arrays: Arrays) -> None:
-        table = (c_void_p * max(len(arrays), 1))(*map(address, arrays))
+    def _initialise(self, state: Block, sizes: Mapping[str, int], arrays: Arrays) -> None:
+        places, _held = self._pointers(arrays)
+        table = (c_void_p * max(len(arrays), 1))(*places)
         self._reserve(self._ordered(sizes, 0))
         begin = self._functions["state_init"]
         blocks = addressof(table), state.address, self._workspace.address
         if code := begin(*blocks, *sizes.values()):
             self._refuse(code, sizes)
 
+    # Where state and workspace lie
+
+    def _memory(self, size: int) -> Block:
+        return Memory(size)
+
+    def _checked(self, inputs: Mapping[str, object], specs: Specs) -> Arrays:
+        return check_inputs(inputs, specs)
+
+    def _pointers(self, arrays: Arrays) -> tuple[list[int], object]:
+        """Where the code finds arrays, and what must live until it has read them."""
+        return [address(array) for array in arrays], arrays
+
+    def _content(self, state: Any) -> Array:
+        return state.bytes
+
+    def _fill(self, state: Any, content: Array) -> None:
+        state.bytes[:] = content
+
     # The sizes of a step
 
-    def _prepared(self, given: Arrays, results: Arrays | None) -> Prepared:
+    def _prepared(self, given: Shapeds, results: Shapeds | None) -> Prepared:
         """A step on arrays of these shapes, remembered. `results`: None if they are to be made."""
-        arrays = given if results is None else given + results
+        arrays = given if results is None else [*given, *results]
         key = tuple([None if array is None else array.shape for array in arrays])
         return self._known.get(key) or remember(self._known, key, self._prepare(given, results))
 
-    def _prepare(self, given: Arrays, results: Arrays | None) -> Prepared:
+    def _prepare(self, given: Shapeds, results: Shapeds | None) -> Prepared:
         single = self._single and any(
-            array is not None and array.ndim == len(spec.sizes) - 1
+            array is not None and len(array.shape) == len(spec.sizes) - 1
             for spec, array in zip(self.inputs.values(), given, strict=True)
         )
-        absent: Arrays = [None] * len(self.outputs)
+        absent: Shapeds = [None] * len(self.outputs)
         told = _told("", self.inputs, given, single)
         told += _told("output ", self.outputs, results or absent, single)
         if single or not self._timed:
@@ -317,7 +339,7 @@ class Stream(Compiled):
         """Make the workspace large enough."""
         size = self._bytes("workspace_bytes", symbols)
         if self._workspace.size < size:
-            self._workspace = Memory(size)
+            self._workspace = self._memory(size)
             self._forget()
 
     def _ordered(self, sizes: Mapping[str, int], steps: int) -> dict[str, int]:
@@ -350,7 +372,7 @@ def _present(arrays: Arrays) -> list[Array]:
     return [array for array in arrays if array is not None]
 
 
-def _told(prefix: str, specs: Specs, arrays: Arrays, single: bool) -> list[Told]:
+def _told(prefix: str, specs: Specs, arrays: Shapeds, single: bool) -> list[Told]:
     return [
         (f"{prefix}{name}", _row(spec, single), array.shape)
         for (name, spec), array in zip(specs.items(), arrays, strict=True)

@@ -19,7 +19,7 @@ from rnncc_runtime.arrays import (
     check_outputs,
     read_specs,
 )
-from rnncc_runtime.compiled import Arrays, Compiled, Shape, remember, shapes_of
+from rnncc_runtime.compiled import Arrays, Compiled, Shape, Shapeds, remember, shapes_of
 from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.pool import Parallel
@@ -114,12 +114,7 @@ class TrainableModel(Compiled):
         self._spare: list[Memory] = []
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
         self._fixed = [tuple(s.evaluate({}) for s in t.sizes) for t in self._trained.values()]
-        self.parameters: dict[str, Array] = {
-            name: np.empty(shape, spec.dtype)
-            for (name, spec), shape in zip(self._trained.items(), self._fixed, strict=True)
-        }
-        table = _table(self.parameters.values())
-        functions["init_parameters"](addressof(table))
+        self.parameters: dict[str, Array] = self._initial()
 
     def forward(
         self,
@@ -219,6 +214,16 @@ class TrainableModel(Compiled):
         self._keep_spare(tape._take())
         return outputs
 
+    def _initial(self) -> dict[str, Array]:
+        """The parameters as the init net made them."""
+        arrays = {
+            name: np.empty(shape, spec.dtype)
+            for (name, spec), shape in zip(self._trained.items(), self._fixed, strict=True)
+        }
+        table = _table(arrays.values())
+        self._functions["init_parameters"](addressof(table))
+        return arrays
+
     def _results(
         self, wanted: Iterable[str] | None, out: Mapping[str, Array] | None, sizes: _Sizes
     ) -> Arrays:
@@ -234,7 +239,7 @@ class TrainableModel(Compiled):
             )
         ]
 
-    def _check_shapes(self, given: Arrays, results: Arrays, sizes: _Sizes) -> None:
+    def _check_shapes(self, given: Shapeds, results: Shapeds, sizes: _Sizes) -> None:
         specs = [*self._given.values(), *self._grads.values()]
         shapes = [*sizes.shapes["given"], *sizes.shapes["grads"]]
         for spec, want, array in zip(specs, shapes, [*given, *results], strict=True):
@@ -242,13 +247,13 @@ class TrainableModel(Compiled):
                 found = f"has shape {list(array.shape)}, expected {list(want)}"
                 raise ArrayError(f"the gradient of {spec.name} {found}")
 
-    def _sizes(self, given: Arrays, results: Arrays) -> _Sizes:
+    def _sizes(self, given: Shapeds, results: Shapeds) -> _Sizes:
         """The sizes of a call, remembered by the shapes of its arrays."""
-        key = tuple([None if array is None else array.shape for array in given + results])
+        key = tuple([None if array is None else array.shape for array in (*given, *results)])
         known = self._known.get(key)
         return known or remember(self._known, key, self._find_sizes(given, results))
 
-    def _find_sizes(self, given: Arrays, results: Arrays) -> _Sizes:
+    def _find_sizes(self, given: Shapeds, results: Shapeds) -> _Sizes:
         specs = (*self.inputs.values(), *self.outputs.values())
         used = set[str]().union(*(size.symbols for spec in specs for size in spec.sizes))
         needed = tuple(symbol for symbol in self._symbols if symbol in used)
@@ -266,6 +271,9 @@ class TrainableModel(Compiled):
                 raise ArrayError(f"parameter {name} is to be an array of shape {list(want)}")
         return arrays
 
+    def _memory(self, size: int) -> Memory:
+        return Memory(size)
+
     def _take(self, size: int) -> Memory:
         for block in list(self._spare):
             if block.size == size:
@@ -274,7 +282,7 @@ class TrainableModel(Compiled):
                 except ValueError:  # another thread was quicker
                     continue
                 return block
-        return Memory(size)
+        return self._memory(size)
 
     def _keep_spare(self, block: Memory) -> None:
         if len(self._spare) < _SPARE:

@@ -1,0 +1,195 @@
+"""A library's code and weights on a device; the structs are those of `rnncc_cuda.h`."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from contextlib import suppress
+from typing import Any
+
+from rnncc_runtime.cuda.device import Device, DeviceMemory
+from rnncc_runtime.cuda.driver import NO_MEMORY
+from rnncc_runtime.errors import LoadError, RunError
+
+VERSION, _MOST_KERNELS = 1, 4
+_BAD_IMAGE, _NO_BINARY, _BAD_PTX, _NO_COMPILER, _NEW_PTX = 200, 209, 218, 221, 222
+_NOT_FOR_HERE = (_BAD_IMAGE, _NO_BINARY, _BAD_PTX, _NO_COMPILER, _NEW_PTX)
+"""Errors after which another image may do."""
+_ERRORS, _ERROR_BYTES = 5, 6
+"""Of CUjit_option."""
+_MOST_SHARED = 8
+"""Of CUfunction_attribute."""
+_USUAL_SHARED, _LOG = 48 << 10, 4096
+
+
+class _Binary(ctypes.Structure):
+    _fields_ = [
+        ("chip", ctypes.c_char_p),
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_int64),
+    ]
+
+
+class _Kernel(ctypes.Structure):
+    _fields_ = [
+        ("symbol", ctypes.c_char_p),
+        ("threads", ctypes.c_int32),
+        ("shared", ctypes.c_int32),
+    ]
+
+
+class _Image(ctypes.Structure):
+    _fields_ = [
+        ("version", ctypes.c_int32),
+        ("binaries", ctypes.c_int32),
+        ("kernels", ctypes.c_int32),
+        ("reserved", ctypes.c_int32),
+        ("name", ctypes.c_char_p),
+        ("binary", ctypes.POINTER(_Binary)),
+        ("kernel", ctypes.POINTER(_Kernel)),
+        ("weights", ctypes.c_void_p),
+        ("weights_bytes", ctypes.c_int64),
+    ]
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = [("function", ctypes.c_void_p), ("resident", ctypes.c_int64)]
+
+
+class _Cuda(ctypes.Structure):
+    """As much of `struct rnncc_cuda` as libraries read."""
+
+    _fields_ = [
+        ("launch", ctypes.c_void_p),
+        ("set", ctypes.c_void_p),
+        ("copy", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+        ("kernels", _Launch * _MOST_KERNELS),
+    ]
+
+
+class Code:
+    """A library as it is loaded on a device.
+
+    Args:
+        image: the address that `NAME_cuda_image` returns.
+        weights: where they are, if not in the image.
+        keep: whatever must live as long.
+
+    Attributes:
+        address: of the struct that functions take first.
+        chip: of the image that was taken, such as `sm_90a` or `ptx`.
+
+    Raises:
+        LoadError: the library has no code for the device, or the device no room for it.
+    """
+
+    def __init__(self, device: Device, image: int, weights: int | None, keep: object) -> None:
+        held = _Image.from_address(image)
+        self.device, self._keep, self._name = device, keep, _text(held.name)
+        if held.version != VERSION or held.kernels > _MOST_KERNELS:
+            what = f"made for version {held.version} of rnncc_runtime.cuda, and this is {VERSION}"
+            raise LoadError(f"{self._name}: {what}")
+        struct = _Cuda()
+        driver = device.driver
+        with device.current():
+            module, self.chip = self._load(held)
+            finalizer = weakref.finalize(self, _unload, device, module)
+            finalizer.atexit = False  # as for memory
+            self._weights = self._upload(held, weights)
+            for number in range(held.kernels):
+                struct.kernels[number] = self._kernel(module, held.kernel[number])
+        struct.launch = driver.address("cuLaunchCooperativeKernel")
+        struct.set = driver.address("cuMemsetD32Async")
+        struct.copy = driver.address("cuMemcpyDtoDAsync_v2")
+        struct.weights = self._weights.address
+        self._struct, self.address = struct, ctypes.addressof(struct)
+
+    def _load(self, image: Any) -> tuple[int, str]:
+        """The module of the image that suits the device best, and that image's chip."""
+        binaries = [image.binary[i] for i in range(image.binaries)]
+        fits = [(suits(_text(one.chip), self.device.chip), one) for one in binaries]
+        refused = ""
+        for _, one in sorted((fit for fit in fits if fit[0]), key=lambda fit: -fit[0]):
+            module = ctypes.c_void_p()
+            code, told = self._try(module, one)
+            if code == 0:
+                return module.value or 0, _text(one.chip)
+            refused = f"; {_text(one.chip)} was refused: {told}"
+            if code not in _NOT_FOR_HERE:
+                break
+        chips = ", ".join(_text(one.chip) for one in binaries) or "nothing"
+        major, minor = self.device.chip
+        what = f"no code for {self.device.name}, a chip sm_{major}{minor}: it has {chips}"
+        raise LoadError(f"{self._name}: {what}{refused}")
+
+    def _try(self, module: ctypes.c_void_p, binary: Any) -> tuple[int, str]:
+        """The driver's code for an image, and what it says."""
+        log = ctypes.create_string_buffer(_LOG)
+        options = (ctypes.c_int * 2)(_ERRORS, _ERROR_BYTES)
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(log), _LOG - 1)
+        load = "cuModuleLoadDataEx"
+        driver = self.device.driver
+        code = driver.ask(load, ctypes.byref(module), binary.data, 2, options, values)
+        if not code:
+            return 0, ""
+        said = log.value.decode(errors="replace").strip()
+        return code, driver.text(code) + (f": {said}" if said else "")
+
+    def _upload(self, image: Any, weights: int | None) -> DeviceMemory:
+        source, size = weights or image.weights, image.weights_bytes
+        try:
+            memory = DeviceMemory(self.device, size)
+            if size:
+                self.device.driver.do("cuMemcpyHtoD_v2", memory.address, source, size)
+        except RunError as error:
+            what = "no memory for" if error.code == -NO_MEMORY else "cannot take"
+            told = f"{self.device.name} has {what} {size} bytes of weights"
+            raise LoadError(f"{self._name}: {told}: {error}") from error
+        return memory
+
+    def _kernel(self, module: int, kernel: Any) -> _Launch:
+        driver, symbol = self.device.driver, kernel.symbol
+        try:
+            function = driver.pointer("cuModuleGetFunction", module, symbol)
+            if kernel.shared > _USUAL_SHARED:
+                driver.do("cuFuncSetAttribute", function, _MOST_SHARED, kernel.shared)
+            resident = driver.number(
+                "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+                function,
+                kernel.threads,
+                kernel.shared,
+            )
+        except RunError as error:
+            raise LoadError(f"{self._name}: the kernel {_text(symbol)}: {error}") from error
+        if resident < 1:
+            shape = f"{kernel.threads} threads and {kernel.shared} bytes of shared memory"
+            what = f"{self.device.name} has no room for a block of {_text(symbol)}, {shape}"
+            raise LoadError(f"{self._name}: {what}")
+        return _Launch(function, resident * self.device.processors)
+
+
+def suits(chip: str, device: tuple[int, int]) -> int:
+    """How well code for a chip suits a device: 0 not at all, 1 as text for the driver's compiler, 2
+    as machine code of an older chip of its kind, 3 as that of the chip itself."""
+    if chip == "ptx":
+        return 1
+    name = chip.removeprefix("sm_")
+    number = name.rstrip("af")
+    if name == chip or not number.isdigit():
+        return 0
+    major, minor = divmod(int(number), 10)
+    if (major, minor) == device:
+        return 3
+    return 0 if name.endswith("a") or major != device[0] or minor > device[1] else 2
+
+
+def _unload(device: Device, module: int) -> None:
+    """Once nothing computes with it any more."""
+    with suppress(RunError), device.current():
+        device.driver.ask("cuCtxSynchronize")
+        device.driver.ask("cuModuleUnload", module)
+
+
+def _text(name: bytes | None) -> str:
+    return (name or b"").decode(errors="replace")
