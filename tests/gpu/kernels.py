@@ -8,9 +8,9 @@ declare i32 @emu_block()
 declare i32 @emu_blocks()
 declare ptr @emu_shared()
 declare void @emu_block_wait()
-declare void @emu_grid_wait(ptr)
+declare void @emu_grid_wait(ptr, i32)
 declare void @emu_poll()
-declare i32 @emu_shuffle(i32, i32)
+declare i32 @emu_shuffle_down(i32, i32)
 """
 
 
@@ -110,10 +110,12 @@ row:
   %i1 = add i64 %i, %stride
   br label %rows
 wait:
-  call void @emu_grid_wait(ptr %sync.p)
+  %k1 = add i64 %k, 1
+  %goal.wide = mul i64 %k1, %blocks
+  %goal = trunc i64 %goal.wide to i32
+  call void @emu_grid_wait(ptr %sync.p, i32 %goal)
   br label %next
 next:
-  %k1 = add i64 %k, 1
   %again = icmp ult i64 %k1, %count
   br i1 %again, label %loop, label %end
 end:

@@ -15,8 +15,8 @@ import numpy as np
 
 SOURCES = Path(__file__).parent / "emulator"
 _FLAGS = "-std=gnu99 -O2 -g -Wall -Wextra -Werror -fvisibility=hidden -shared -fPIC".split()
-DEFAULTS = {"SEED": 1, "SMS": 3, "CHECK": 1, "DEVICES": 1, "DRIVER": 12040, "CHIP": 90} | {
-    "OCCUPANCY": 1
+DEFAULTS = {"seed": 1, "sms": 3, "check": 1, "devices": 1, "driver": 12040, "chip": 90} | {
+    "occupancy": 1
 }
 
 _folders: list[tempfile.TemporaryDirectory[str]] = []
@@ -52,6 +52,7 @@ class Emulator:
 
     def __init__(self, library: Path) -> None:
         self.library = ctypes.CDLL(str(library))
+        self.configured = dict[str, int]()
         self.library.emu_report.restype = ctypes.c_char_p
         self.library.emu_races.restype = ctypes.c_int64
         self.library.emu_reports.restype = ctypes.c_int64
@@ -74,6 +75,7 @@ class Emulator:
 
     def configure(self, **settings: int) -> None:
         """Set its settings: seed, sms, check, devices, driver, chip, occupancy."""
+        self.configured |= settings
         for name, value in settings.items():
             assert self.library.emu_set(name.upper().encode(), ctypes.c_int64(value)), name
 
@@ -86,6 +88,7 @@ class Emulator:
         self.library.emu_forget()
         self.library.emu_reset()
         self.configure(**DEFAULTS)
+        self.configured = {}
 
     # The driver, as far as tests call it themselves
 
@@ -102,8 +105,8 @@ class Emulator:
     def context(self) -> Iterator[None]:
         """With the device's context as current."""
         context = ctypes.c_void_p()
-        self.call("cuInit", 0)
         self.forget()
+        self.call("cuInit", 0)
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
         self.call("cuCtxPushCurrent_v2", context)
         try:
@@ -134,6 +137,16 @@ class Emulator:
     def release(self, *places: int) -> None:
         for place in places:
             self.call("cuMemFree_v2", _pointer(place))
+
+    def copy(self, to: int, source: int, size: int) -> None:
+        """Within device memory, on the default stream."""
+        if size:
+            args = _pointer(to), _pointer(source), ctypes.c_size_t(size), None
+            self.call("cuMemcpyDtoDAsync_v2", *args)
+
+    def store(self, place: int, word: int) -> None:
+        """Eight bytes of device memory."""
+        self.call("cuMemcpyHtoD_v2", _pointer(place), ctypes.byref(ctypes.c_uint64(word)), ctypes.c_size_t(8))
 
     def module(self, image: bytes) -> ctypes.c_void_p:
         made = ctypes.c_void_p()

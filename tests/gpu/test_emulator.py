@@ -88,12 +88,12 @@ def test_a_block_that_does_not_wait_races(cuda: Emulator) -> None:
 
 
 def test_a_grid_that_does_not_wait_races(cuda: Emulator) -> None:
-    steps(cuda, kernels.STEPS.replace("  call void @emu_grid_wait(ptr %sync.p)", ""))
+    steps(cuda, kernels.STEPS.replace("  call void @emu_grid_wait(ptr %sync.p, i32 %goal)", ""))
     assert cuda.races
 
 
 def test_a_block_wait_orders_no_other_block(cuda: Emulator) -> None:
-    wait = ("call void @emu_grid_wait(ptr %sync.p)", "call void @emu_block_wait()")
+    wait = ("call void @emu_grid_wait(ptr %sync.p, i32 %goal)", "call void @emu_block_wait()")
     text = kernels.STEPS.replace(*wait)
     steps(cuda, text)
     assert cuda.races
@@ -104,7 +104,7 @@ def test_a_block_wait_orders_no_other_block(cuda: Emulator) -> None:
 
 def test_races_are_looked_for_only_if_wanted(cuda: Emulator) -> None:
     cuda.configure(check=0)
-    steps(cuda, kernels.STEPS.replace("  call void @emu_grid_wait(ptr %sync.p)", ""))
+    steps(cuda, kernels.STEPS.replace("  call void @emu_grid_wait(ptr %sync.p, i32 %goal)", ""))
     assert cuda.report == ""
 
 
@@ -132,10 +132,8 @@ def test_lanes_that_wait_at_different_places(cuda: Emulator) -> None:
 
 
 def test_a_grid_wait_that_a_block_leaves_out(cuda: Emulator) -> None:
-    text = kernels.STEPS.replace(
-        "wait:\n",
-        "wait:\n  %left = icmp eq i64 %bid, 1\n  br i1 %left, label %next, label %meet\nmeet:\n",
-    )
+    apart = "  %left = icmp eq i64 %bid, 1\n  br i1 %left, label %next, label %meet\nmeet:\n"
+    text = kernels.STEPS.replace("  call void @emu_grid", f"{apart}  call void @emu_grid")
     with pytest.raises(CudaError):
         steps(cuda, text)
     assert "32 threads wait for the grid" in cuda.report
@@ -182,7 +180,7 @@ def test_a_barrier_that_was_not_cleared(cuda: Emulator) -> None:
     cuda.launch(*arguments)
     with pytest.raises(CudaError):
         cuda.launch(*arguments)
-    assert "in the words of the grid's barrier" in cuda.report
+    assert "a grid's barrier holds 4, not 2" in cuda.report
     cuda.library.emu_reset()
     cuda.release(x, y, sync)
 

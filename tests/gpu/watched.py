@@ -24,7 +24,7 @@ _WAITS = re.compile(r"  (?:tail )?call void @emu_(block|grid)_wait\((?P<args>.*)
 _DECLARED = """
 declare void @emu_access(ptr, i32, i32, i32)
 declare void @emu_block_wait_at(i32)
-declare void @emu_grid_wait_at(ptr, i32)
+declare void @emu_grid_wait_at(ptr, i32, i32)
 """
 
 

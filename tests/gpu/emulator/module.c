@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "driver.h"
@@ -19,14 +18,14 @@ static void be_found(void) {
 }
 
 static void *opened(const char *bytes, size_t size) {
-    char path[64];
-    int file = memfd_create("device code", 0);
+    char path[] = "/tmp/rnncc-device-XXXXXX"; /* one name twice would give the first one's code */
+    int file = mkstemp(path);
     if (file < 0) return NULL;
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
     void *handle = NULL;
     if (write(file, bytes, size) == (ssize_t)size) handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) report("the image cannot be loaded: %s", dlerror());
     close(file);
+    unlink(path);
     return handle;
 }
 

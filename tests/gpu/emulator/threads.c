@@ -47,7 +47,8 @@ typedef struct {
     Context at;
     int state, block, number;
     int32_t site; /* of its wait */
-    uint64_t posted;
+    uint32_t posted, goal;
+    const uint32_t *counter; /* of the grid's barrier */
     char *stack;
 } Thread;
 
@@ -66,7 +67,6 @@ static struct {
     Thread *all;
     int block_count, threads, broken;
     int64_t shared, polls;
-    uint32_t barrier; /* what the grid's words should hold */
 } run;
 static Context scheduler;
 static Thread *now;
@@ -123,18 +123,17 @@ API void emu_block_wait_at(int32_t site) {
     leave(IN_BLOCK);
 }
 API void emu_block_wait(void) { emu_block_wait_at(-1); }
-API void emu_grid_wait_at(uint32_t *sync, int32_t site) {
-    if (run.barrier == 0 && (sync[0] || sync[1])) {
-        report("a launch began with %u, %u in the words of the grid's barrier", sync[0], sync[1]);
-        run.broken = 1;
-    }
-    run.barrier++;
+/* A barrier counts the blocks that have come; `goal` is what it holds when all have. */
+API void emu_grid_wait_at(uint32_t *sync, uint32_t goal, int32_t site) {
+    if (now->number == 0) sync[0]++;
     now->site = site;
+    now->counter = sync;
+    now->goal = goal;
     run.polls = 0;
     leave(IN_GRID);
-    sync[0] = run.barrier; /* as a barrier would that counts: the next launch must find it cleared */
 }
-API void emu_grid_wait(uint32_t *sync) { emu_grid_wait_at(sync, -1); }
+API void emu_grid_wait(uint32_t *sync, uint32_t goal) { emu_grid_wait_at(sync, goal, -1); }
+API void emu_end(void) { leave(ENDED); }
 API void emu_poll(void) { /* in each loop that waits for another thread's word */
     if (++run.polls > POLLS) {
         report("a loop of block %d, thread %d waits for what nobody writes", now->block, now->number);
@@ -164,14 +163,26 @@ static void warp_wait(void) {
         b->in[READY]++;
     }
 }
-/* The value that another lane of the warp gives; all of its lanes call it. */
-API int32_t emu_shuffle(int32_t value, int32_t lane) {
-    Thread *warp = run.blocks[now->block].threads + now->number / WARP * WARP;
+/* What all lanes of a warp call together, with a value of each. */
+static Thread *post(int32_t value) {
     now->posted = (uint32_t)value;
     warp_wait();
-    uint64_t got = warp[lane & (WARP - 1)].posted;
+    return run.blocks[now->block].threads + now->number / WARP * WARP;
+}
+/* The value of the lane so much further on; of the own lane beyond the warp. */
+API int32_t emu_shuffle_down(int32_t value, int32_t by) {
+    const Thread *warp = post(value);
+    int lane = now->number % WARP + by;
+    uint32_t got = lane < WARP ? warp[lane].posted : (uint32_t)value;
     warp_wait();
     return (int32_t)got;
+}
+API int32_t emu_ballot(int32_t flag) {
+    const Thread *warp = post(flag);
+    uint32_t bits = 0;
+    for (int i = 0; i < WARP; i++) bits |= (uint32_t)(warp[i].posted & 1) << i;
+    warp_wait();
+    return (int32_t)bits;
 }
 
 void give_way(void) { leave(READY); }
@@ -213,11 +224,23 @@ static void pass(Block *b) {
     }
 }
 
+static void check_counters(const Block *b) {
+    for (int i = 0; i < run.threads; i++) {
+        const Thread *t = b->threads + i;
+        if (*t->counter == t->goal) continue;
+        report("block %d, thread %d: a grid's barrier holds %u, not %u, at: %s", t->block, i, *t->counter, t->goal,
+               site_text(run.function->module, t->site));
+        run.broken = 1;
+        return;
+    }
+}
+
 static void let_grid_go(void) {
     place.before = ++last_time;
     for (int i = 0; i < run.block_count; i++) {
         Block *b = run.blocks + i;
         check_warps(b);
+        check_counters(b);
         release(b, IN_GRID);
         b->time = last_time;
     }
