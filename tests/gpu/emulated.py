@@ -1,0 +1,136 @@
+"""The target `emulated`: the device code of `nvptx` as host code, with functions of the emulator.
+
+Everything but these few functions is the LLVM IR that a GPU gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from llvmlite import ir
+
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm.builder import FoldingBuilder
+from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
+from rnncc.codegen.nvptx import target as nvptx
+from rnncc.codegen.nvptx.primitives import PARAMETERS, VOID, Primitives
+from rnncc.codegen.nvptx.ptx import DeviceMachine, Image
+from rnncc.codegen.nvptx.target import NvptxTarget
+from rnncc.codegen.targets import NVPTX, TARGETS, Row
+from tests.gpu.images import image_of
+
+NAME = "emulated"
+Change = Callable[[str], str]
+
+
+class EmulatedPrimitives(Primitives):
+    """Those of one kernel, `void NAME(void **params)`."""
+
+    def __init__(self, module: ir.Module, name: str, ports: int, sizes: int) -> None:
+        types = [*PARAMETERS, *[POINTER] * ports, *[I64] * sizes]
+        self.module = module
+        self.function = ir.Function(module, ir.FunctionType(VOID, [POINTER]), name)
+        self.b = FoldingBuilder(self.function.append_basic_block("entry"))
+        self._given = [self._parameter(i, type_) for i, type_ in enumerate(types)]
+        count = ir.GlobalVariable(module, I32, f"{name}.params")
+        count.initializer, count.global_constant = I32(len(types)), True
+
+    def _parameter(self, number: int, type_: ir.Type) -> Value:
+        at = self.b.gep(self.function.args[0], [I64(number)], source_etype=POINTER)
+        place = self.b.load(at, typ=POINTER, align=8)
+        return self.b.load(place, typ=type_, align=8)
+
+    @property
+    def arguments(self) -> Sequence[Value]:
+        return self._given
+
+    @property
+    def thread(self) -> Value:
+        return self._call("emu_thread", I32)
+
+    @property
+    def block(self) -> Value:
+        return self._call("emu_block", I32)
+
+    @property
+    def blocks(self) -> Value:
+        return self._call("emu_blocks", I32)
+
+    def shared(self) -> Value:
+        return self._call("emu_shared", POINTER)
+
+    def in_global(self, pointer: Value) -> Value:
+        return pointer
+
+    def block_wait(self) -> None:
+        self._call("emu_block_wait", VOID)
+
+    def grid_wait(self, sync: Value, goal: Value) -> None:
+        self._call("emu_grid_wait", VOID, [sync, goal])
+
+    def end(self) -> None:
+        self._call("emu_end", VOID)
+
+    def shuffle_down(self, value: Value, by: int) -> Value:
+        word = value if value.type == I32 else self.b.bitcast(value, I32)
+        other = self._call("emu_shuffle_down", I32, [word, I32(by)])
+        return other if value.type == I32 else self.b.bitcast(other, value.type)
+
+    def ballot(self, flag: Value) -> Value:
+        return self._call("emu_ballot", I32, [self.b.zext(flag, I32)])
+
+
+@dataclass(frozen=True)
+class HostMachine(DeviceMachine):
+    """This machine's CPU, one value at a time."""
+
+    host: CpuTarget = field(default_factory=resolve_target)
+
+    @property
+    def features(self) -> str:
+        return self.host.features
+
+
+def _machine() -> HostMachine:
+    host = resolve_target()
+    return HostMachine(host.cpu, host.triple, host)
+
+
+@dataclass(frozen=True)
+class EmulatedTarget(NvptxTarget):
+    """A GPU made of this machine.
+
+    Attributes:
+        change: of the device code's text, before it is compiled; for code with mistakes.
+    """
+
+    host: CpuTarget = field(default_factory=resolve_target)
+    machine: DeviceMachine = field(default_factory=_machine)
+    change: Change | None = None
+
+    def primitives(self, module: ir.Module, name: str, ports: int, sizes: int) -> Primitives:
+        return EmulatedPrimitives(module, name, ports, sizes)
+
+    def finished(self, text: str) -> str:
+        return self.change(text) if self.change else text
+
+    def images(self, text: str, linked: Sequence[str]) -> list[Image]:
+        return [Image("ptx", image_of(text, linked))]
+
+
+def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> EmulatedTarget:
+    """The target; as knob `threads`, of a block."""
+    return EmulatedTarget(threads=knobs.get("threads", 64))
+
+
+def load(code: bytes) -> Any:
+    """The host's part in this process."""
+    return nvptx.load(code)
+
+
+def register() -> None:
+    """Make `--target emulated` known in this process."""
+    TARGETS[NAME] = Row("tests.gpu.emulated", NVPTX.products, NVPTX.by_default, ("threads",))

@@ -1,0 +1,375 @@
+/* A launch: all threads of all blocks as coroutines of this thread, one at a time.
+ *
+ * Which goes on, and how long one is kept waiting, the seed decides; each runs up to its next wait,
+ * atomic access or poll. What cannot go on is reported and ends the launch: a wait that some threads
+ * have ended without, blocks that wait for a grid that others have left, an access of nothing. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "emulator.h"
+
+enum { READY, IN_WARP, IN_BLOCK, IN_GRID, ENDED, STATES };
+enum { WARP = 32, STACK = 64 * 1024, PAGE = 4096, MAX_PARAMS = 512, POLLS = 1 << 22 };
+
+/* Coroutines: emu_switch keeps the registers of one on its stack and takes those of another. */
+#if defined(__x86_64__) && !defined(EMU_UCONTEXT)
+typedef void *Context;
+void emu_switch(Context *left, Context *entered);
+__asm__(".text\n.globl emu_switch\n.hidden emu_switch\n.type emu_switch, @function\nemu_switch:\n"
+        "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+        "  movq %rsp, (%rdi)\n  movq (%rsi), %rsp\n"
+        "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n"
+        ".size emu_switch, . - emu_switch\n");
+static void prepare(Context *c, char *stack, void (*body)(void)) {
+    void **top = (void **)(stack + STACK);
+    *--top = NULL;
+    *--top = (void *)(uintptr_t)body;
+    *c = memset(top - 6, 0, 6 * sizeof *top);
+}
+#else
+#include <ucontext.h>
+typedef ucontext_t Context;
+static void emu_switch(Context *left, Context *entered) { swapcontext(left, entered); }
+static void prepare(Context *c, char *stack, void (*body)(void)) {
+    getcontext(c);
+    c->uc_stack.ss_sp = stack;
+    c->uc_stack.ss_size = STACK;
+    makecontext(c, body, 0);
+}
+#endif
+
+typedef struct {
+    Context at;
+    int state, block, number;
+    int32_t site; /* of its wait */
+    uint32_t posted, goal;
+    const uint32_t *counter; /* of the grid's barrier */
+    char *stack;
+} Thread;
+
+typedef struct {
+    Thread *threads;
+    int in[STATES]; /* threads of each state */
+    int *warps;     /* threads of each warp that wait for it */
+    uint32_t time;
+    char *shared;
+} Block;
+
+static struct {
+    const Function *function;
+    void **params;
+    Block *blocks;
+    Thread *all;
+    int block_count, threads, broken;
+    int64_t shared, polls;
+} run;
+static Context scheduler;
+static Thread *now;
+static Here place;
+static uint64_t state;
+static uint32_t last_time = 1;
+static char *stacks;
+static size_t stack_count;
+static sigjmp_buf escape;
+
+const Here *here(void) { return &place; }
+
+static uint32_t draw(void) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return (uint32_t)(state >> 16);
+}
+
+static void leave(int why) {
+    Block *b = run.blocks + now->block;
+    b->in[now->state]--;
+    now->state = why;
+    b->in[why]++;
+    emu_switch(&now->at, &scheduler);
+}
+
+static void body(void) {
+    run.function->entry(run.params);
+    leave(ENDED);
+    abort();
+}
+
+static void enter(Thread *t) {
+    const Block *b = run.blocks + t->block;
+    now = t;
+    place.block = t->block;
+    place.thread = t->number;
+    place.time = b->time;
+    place.stack = t->stack;
+    emu_switch(&scheduler, &t->at);
+}
+
+/* What device code calls. */
+
+API int32_t emu_thread(void) { return now->number; }
+API int32_t emu_block(void) { return now->block; }
+API int32_t emu_blocks(void) { return run.block_count; }
+API int32_t emu_threads(void) { return run.threads; }
+API void *emu_shared(void) { return run.blocks[now->block].shared; }
+API void emu_block_wait_at(int32_t site) {
+    now->site = site;
+    run.polls = 0;
+    leave(IN_BLOCK);
+}
+API void emu_block_wait(void) { emu_block_wait_at(-1); }
+/* A barrier counts the blocks that have come; `goal` is what it holds when all have. */
+API void emu_grid_wait_at(uint32_t *sync, uint32_t goal, int32_t site) {
+    if (now->number == 0) sync[0]++;
+    now->site = site;
+    now->counter = sync;
+    now->goal = goal;
+    run.polls = 0;
+    leave(IN_GRID);
+}
+API void emu_grid_wait(uint32_t *sync, uint32_t goal) { emu_grid_wait_at(sync, goal, -1); }
+API void emu_end(void) { leave(ENDED); }
+API void emu_poll(void) { /* in each loop that waits for another thread's word */
+    if (++run.polls > POLLS) {
+        report("a loop of block %d, thread %d waits for what nobody writes", now->block, now->number);
+        run.broken = 1;
+        leave(ENDED);
+    }
+    leave(READY);
+}
+API void emu_access(const char *p, int32_t bytes, int32_t kind, int32_t site) {
+    if (kind >= 2 && (draw() & 1)) give_way();
+    if (settings.check) watch(p, bytes, kind, site);
+}
+static void warp_wait(void) {
+    int w = now->number / WARP, first = w * WARP;
+    Block *b = run.blocks + now->block;
+    int lanes = run.threads - first < WARP ? run.threads - first : WARP;
+    if (++b->warps[w] < lanes) {
+        leave(IN_WARP);
+        return;
+    }
+    b->warps[w] = 0;
+    for (int i = first; i < first + lanes; i++) {
+        Thread *t = b->threads + i;
+        if (t->state != IN_WARP) continue;
+        t->state = READY;
+        b->in[IN_WARP]--;
+        b->in[READY]++;
+    }
+}
+/* What all lanes of a warp call together, with a value of each. */
+static Thread *post(int32_t value) {
+    now->posted = (uint32_t)value;
+    warp_wait();
+    return run.blocks[now->block].threads + now->number / WARP * WARP;
+}
+/* The value of the lane so much further on; of the own lane beyond the warp. */
+API int32_t emu_shuffle_down(int32_t value, int32_t by) {
+    const Thread *warp = post(value);
+    int lane = now->number % WARP + by;
+    uint32_t got = lane < WARP ? warp[lane].posted : (uint32_t)value;
+    warp_wait();
+    return (int32_t)got;
+}
+API int32_t emu_ballot(int32_t flag) {
+    const Thread *warp = post(flag);
+    uint32_t bits = 0;
+    for (int i = 0; i < WARP; i++) bits |= (uint32_t)(warp[i].posted & 1) << i;
+    warp_wait();
+    return (int32_t)bits;
+}
+
+void give_way(void) { leave(READY); }
+
+/* The scheduler. */
+
+static void release(Block *b, int from) {
+    for (int i = 0; i < run.threads; i++)
+        if (b->threads[i].state == from) b->threads[i].state = READY;
+    b->in[READY] += b->in[from];
+    b->in[from] = 0;
+}
+
+/* On a GPU the lanes of a warp arrive at one place together. */
+static void check_warps(const Block *b) {
+    for (int i = 0; i < run.threads; i++) {
+        const Thread *t = b->threads + i, *first = b->threads + i / WARP * WARP;
+        if (t->site == first->site) continue;
+        report("block %d: lanes of one warp wait at different places:\n  thread %d at: %s\n  thread %d at: %s", t->block,
+               first->number, site_text(run.function->module, first->site), i,
+               site_text(run.function->module, t->site));
+        run.broken = 1;
+        return;
+    }
+}
+
+static int common_divisor(int a, int b) { return b ? common_divisor(b, a % b) : a; }
+
+/* Threads of a block from a random one on, in strides; some are left for later. */
+static void pass(Block *b) {
+    int n = run.threads, start = (int)(draw() % n), stride = 1 + (int)(draw() % n), late = draw() & 7;
+    while (common_divisor(stride, n) != 1) stride++;
+    for (int j = 0, i = start; j < n && !run.broken; j++, i = (i + stride) % n)
+        if (b->threads[i].state == READY && (late || (draw() & 1))) enter(b->threads + i);
+    if (b->in[IN_BLOCK] == n) {
+        check_warps(b);
+        release(b, IN_BLOCK);
+        b->time = ++last_time;
+    }
+}
+
+static void check_counters(const Block *b) {
+    for (int i = 0; i < run.threads; i++) {
+        const Thread *t = b->threads + i;
+        if (*t->counter == t->goal) continue;
+        report("block %d, thread %d: a grid's barrier holds %u, not %u, at: %s", t->block, i, *t->counter, t->goal,
+               site_text(run.function->module, t->site));
+        run.broken = 1;
+        return;
+    }
+}
+
+static void let_grid_go(void) {
+    place.before = ++last_time;
+    for (int i = 0; i < run.block_count; i++) {
+        Block *b = run.blocks + i;
+        check_warps(b);
+        check_counters(b);
+        release(b, IN_GRID);
+        b->time = last_time;
+    }
+}
+
+static void report_stuck(void) {
+    static const char *const names[] = {"ready", "wait for their warp", "wait for their block", "wait for the grid"};
+    report("the launch of %s cannot go on", run.function->name);
+    for (int i = 0; i < run.block_count && i < 8; i++) {
+        const Block *b = run.blocks + i;
+        report("  block %d: %d threads have ended", i, b->in[ENDED]);
+        for (int s = IN_WARP; s <= IN_GRID; s++)
+            for (int t = 0; t < run.threads && b->in[s]; t++)
+                if (b->threads[t].state == s) {
+                    report("  block %d: %d threads %s, such as %d at: %s", i, b->in[s], names[s], t,
+                           site_text(run.function->module, b->threads[t].site));
+                    break;
+                }
+    }
+    run.broken = 1;
+}
+
+static void schedule(void) {
+    while (!run.broken) {
+        int ready = 0, grid = 0, ended = 0, total = run.block_count * run.threads;
+        int chosen = (int)(draw() % run.block_count), again = 1 + (int)(draw() & 3);
+        while (again-- && run.blocks[chosen].in[READY] && !run.broken) pass(run.blocks + chosen);
+        for (int i = 0; i < run.block_count; i++) {
+            ready += run.blocks[i].in[READY];
+            grid += run.blocks[i].in[IN_GRID];
+            ended += run.blocks[i].in[ENDED];
+        }
+        if (ended == total) return;
+        if (grid == total)
+            let_grid_go();
+        else if (!ready)
+            report_stuck();
+    }
+}
+
+/* A launch's beginning and end. */
+
+static int stacks_for(size_t count) {
+    if (count <= stack_count) return 1;
+    if (stacks) munmap(stacks, stack_count * (STACK + PAGE));
+    size_t bytes = count * (STACK + PAGE);
+    stacks = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    stack_count = stacks == MAP_FAILED ? 0 : count;
+    if (!stack_count) stacks = NULL;
+    for (size_t i = 0; i < stack_count; i++) mprotect(stacks + i * (STACK + PAGE), PAGE, PROT_NONE);
+    return stack_count > 0;
+}
+
+static int begin(int i) {
+    Block *b = run.blocks + i;
+    b->time = last_time;
+    b->threads = run.all + (size_t)i * run.threads;
+    b->warps = calloc((run.threads + WARP - 1) / WARP, sizeof *b->warps);
+    b->in[READY] = run.threads;
+    b->shared = memory_new(run.shared, 1);
+    for (int j = 0; j < run.threads; j++) {
+        Thread *t = b->threads + j;
+        t->block = i;
+        t->number = j;
+        t->stack = stacks + ((size_t)i * run.threads + j) * (STACK + PAGE) + PAGE;
+        prepare(&t->at, t->stack, body);
+    }
+    return b->shared && b->warps;
+}
+
+static void fault(int signal, siginfo_t *info, void *unused) {
+    (void)unused;
+    report("block %d, thread %d: signal %d at address %p, last watched access at: %s", now->block, now->number, signal,
+           info->si_addr, site_text(run.function->module, last_site));
+    siglongjmp(escape, 1);
+}
+
+/* Run with faults of device code reported; 0, or what the driver would return. */
+static int guarded_schedule(void) {
+    static char room[64 * 1024];
+    stack_t other = {.ss_sp = room, .ss_size = sizeof room}, previous;
+    struct sigaction catch = {.sa_sigaction = fault, .sa_flags = SA_SIGINFO | SA_ONSTACK}, old[2];
+    sigaltstack(&other, &previous);
+    sigaction(SIGSEGV, &catch, old);
+    sigaction(SIGBUS, &catch, old + 1);
+    int code = ILLEGAL_ADDRESS;
+    if (!sigsetjmp(escape, 1)) {
+        schedule();
+        code = run.broken ? LAUNCH_FAILED : OK;
+    }
+    sigaction(SIGSEGV, old, NULL);
+    sigaction(SIGBUS, old + 1, NULL);
+    if (!(previous.ss_flags & SS_DISABLE)) sigaltstack(&previous, NULL);
+    return code;
+}
+
+int launch(const Function *function, int blocks, int threads, int64_t shared, void *const *given) {
+    static struct {
+        void *at[MAX_PARAMS];
+        int64_t values[MAX_PARAMS];
+    } params;
+    for (int i = 0; i < function->params; i++) {
+        params.values[i] = (int64_t)(uintptr_t)given[i];
+        params.at[i] = params.values + i;
+    }
+    place.params = (char *)&params;
+    place.params_end = (char *)(&params + 1);
+    size_t count = (size_t)blocks * threads;
+    memset(&run, 0, sizeof run);
+    run.function = function;
+    run.params = params.at;
+    run.block_count = blocks;
+    run.threads = threads;
+    run.shared = shared;
+    run.blocks = calloc(blocks, sizeof *run.blocks);
+    run.all = calloc(count, sizeof *run.all);
+    place.before = ++last_time;
+    place.stack_bytes = STACK;
+    place.module = function->module;
+    state = (uint64_t)settings.seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du;
+    int code = run.blocks && run.all && stacks_for(count) ? OK : OUT_OF_MEMORY;
+    for (int i = 0; i < blocks && code == OK; i++) code = begin(i) ? OK : OUT_OF_MEMORY;
+    if (code == OK) code = guarded_schedule();
+    if (!memory_guards("behind a launch") && code == OK) code = ILLEGAL_ADDRESS;
+    for (int i = 0; run.blocks && i < blocks; i++) {
+        memory_delete(run.blocks[i].shared);
+        free(run.blocks[i].warps);
+    }
+    free(run.blocks);
+    free(run.all);
+    return code;
+}

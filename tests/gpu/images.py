@@ -1,0 +1,37 @@
+"""Device code for the emulator: LLVM IR as host code in a shared object, and that as an image."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.llvm import objects
+from tests.gpu.watched import watched
+
+MAGIC = b"RNNCCEMU"
+
+
+def image_of(text: str, linked: Sequence[str] = ()) -> bytes:
+    """An image of a module with the emulator's primitives.
+
+    LLVM's passes run before accesses are watched: what is left are those of the machine code.
+    """
+    host = resolve_target(None, None)
+    seen = watched(objects.optimise(text, host, linked=linked).text)
+    if keep := os.environ.get("RNNCC_EMU_KEEP"):
+        Path(keep).write_text(seen)
+    shared = _shared(objects.optimise(seen, host).object_code)
+    return MAGIC + len(shared).to_bytes(8, "little") + shared
+
+
+def _shared(code: bytes) -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder, "device.o"), Path(folder, "device.so")
+        source.write_bytes(code)
+        command = ["cc", "-shared", "-nostdlib", source, "-lm", "-o", made]
+        subprocess.run(command, check=True)
+        return made.read_bytes()

@@ -1,0 +1,70 @@
+"""Nets under the emulator beside the CPU's library, whose bits they must have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.llvm.reductions import Lanes, lanes_of
+from rnncc.codegen.nvptx.reduce import LANES
+from rnncc.ir.kernels import Reduce
+from rnncc.ir.library import Library
+from tests.gpu import libcuda
+from tests.gpu.device_net import DeviceNet, library_of
+from tests.golden import Arrays, arrays_of
+
+SHAPES = [(64, 3), (32, 1), (256, 2), (96, 7)]
+"""Threads of a block, and how many blocks there are at most."""
+
+
+@cache
+def inference(case: Path) -> Library:
+    return library_of(case / "net.pb", case / "init.pb")
+
+
+@cache
+def training(case: Path) -> Library:
+    weights = list(arrays_of(case, "weight:"))
+    return library_of(case / "net.pb", case / "init.pb", train=True, outputs_with_grads=weights)
+
+
+@cache
+def device_net(case: Path, train: bool = False, shape: tuple[int, int] = SHAPES[0]) -> DeviceNet:
+    return DeviceNet(training(case) if train else inference(case), *shape)
+
+
+def is_exact(library: Library) -> bool:
+    """Whether the CPU of this machine adds in the order of a GPU.
+
+    A sum whose order is free has that of a CPU with vectors of `LANES` floats.
+    """
+    if resolve_target().lanes == LANES:
+        return True
+    ops = (op for program in library.programs.values() for op in program.func.walk())
+    return not any(isinstance(op, Reduce) and lanes_of(op) is Lanes.ALONG for op in ops)
+
+
+def check(library: Library, got: Arrays, want: Arrays) -> None:
+    """Hold results to the CPU's, and the emulator to silence."""
+    assert libcuda.emulator().report == ""
+    assert list(got) == list(want)
+    exact = is_exact(library)
+    for name, array in want.items():
+        if exact or array.dtype != np.float32:
+            np.testing.assert_array_equal(bits(got[name]), bits(array), err_msg=name, strict=True)
+        else:
+            np.testing.assert_allclose(got[name], array, 1e-5, 1e-5, err_msg=name)
+
+
+def bits(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.view(np.int32) if array.dtype == np.float32 else array
+
+
+def differ(got: Mapping[str, Any], want: Mapping[str, Any]) -> list[str]:
+    """The results with other bits."""
+    return [name for name, array in want.items() if array.tobytes() != got[name].tobytes()]
