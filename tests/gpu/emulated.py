@@ -62,6 +62,9 @@ class EmulatedPrimitives(Primitives):
     def shared(self) -> Value:
         return self._call("emu_shared", POINTER)
 
+    def shared_bytes(self) -> Value:
+        return self._call("emu_shared_bytes", I32)
+
     def in_global(self, pointer: Value) -> Value:
         return pointer
 

@@ -18,7 +18,7 @@ from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
 from tests.golden import Arrays, arrays_of
 
-SHAPES = [(64, 3), (32, 1), (256, 2), (96, 7)]
+SHAPES = [(64, 3), (32, 1), (256, 2), (128, 7)]
 """Threads of a block, and how many blocks there are at most."""
 
 

@@ -117,6 +117,7 @@ API int32_t emu_block(void) { return now->block; }
 API int32_t emu_blocks(void) { return run.block_count; }
 API int32_t emu_threads(void) { return run.threads; }
 API void *emu_shared(void) { return run.blocks[now->block].shared; }
+API int32_t emu_shared_bytes(void) { return (int32_t)run.shared; }
 API void emu_block_wait_at(int32_t site) {
     now->site = site;
     run.polls = 0;
@@ -235,15 +236,20 @@ static void check_counters(const Block *b) {
     }
 }
 
-static void let_grid_go(void) {
-    place.before = ++last_time;
+/* Let those blocks go on whose counter holds what they wait for: of the grid, or of a team of it. */
+static int let_grid_go(void) {
+    int gone = 0;
     for (int i = 0; i < run.block_count; i++) {
         Block *b = run.blocks + i;
+        const Thread *t = b->threads;
+        if (b->in[IN_GRID] != run.threads || (int32_t)(*t->counter - t->goal) < 0) continue;
+        if (!gone++) place.before = ++last_time;
         check_warps(b);
         check_counters(b);
         release(b, IN_GRID);
         b->time = last_time;
     }
+    return gone;
 }
 
 static void report_stuck(void) {
@@ -274,10 +280,7 @@ static void schedule(void) {
             ended += run.blocks[i].in[ENDED];
         }
         if (ended == total) return;
-        if (grid == total)
-            let_grid_go();
-        else if (!ready)
-            report_stuck();
+        if (!ready && !(grid && let_grid_go())) report_stuck();
     }
 }
 
