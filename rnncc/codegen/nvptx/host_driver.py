@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 LAUNCH, SET, COPY, WEIGHTS, KERNELS = 0, 8, 16, 24, 32
 """Bytes from the start of `struct rnncc_cuda`."""
-KERNEL_BYTES, RESIDENT = 16, 8
-"""Of each kernel's part of it; the number of blocks that are resident at once is within that."""
+KERNEL_BYTES, RESIDENT, SHARED = 16, 8, 12
+"""Of each kernel's part of it, in which are the number of blocks that are resident at once, and
+their bytes of shared memory."""
 MOST_KERNELS = 4
 
 _HELPERS = """
@@ -37,11 +38,14 @@ define internal i32 @{name}_cuda_copy(ptr %cuda, ptr %to, ptr %from, i64 %bytes,
   %result = sub i32 0, %code
   ret i32 %result
 }}
-define internal i32 @{name}_cuda_launch(ptr %cuda, i64 %kernel, i64 %wanted, i32 %threads, i32 %shared, ptr %stream, ptr %parameters) {{
+define internal i32 @{name}_cuda_launch(ptr %cuda, i64 %kernel, i64 %wanted, i32 %threads, ptr %stream, ptr %parameters) {{
   %function_at = getelementptr i8, ptr %cuda, i64 %kernel
   %handle = load ptr, ptr %function_at
   %resident_at = getelementptr i8, ptr %function_at, i64 {resident}
-  %resident = load i64, ptr %resident_at
+  %resident_word = load i32, ptr %resident_at
+  %resident = sext i32 %resident_word to i64
+  %shared_at = getelementptr i8, ptr %function_at, i64 {shared}
+  %shared = load i32, ptr %shared_at
   %is_less = icmp slt i64 %wanted, %resident
   %least = select i1 %is_less, i64 %wanted, i64 %resident
   %is_some = icmp sgt i64 %least, 1
@@ -57,13 +61,13 @@ define internal i32 @{name}_cuda_launch(ptr %cuda, i64 %kernel, i64 %wanted, i32
 _ARGUMENTS = {
     "set": [POINTER, POINTER, I32, I64, POINTER],
     "copy": [POINTER, POINTER, POINTER, I64, POINTER],
-    "launch": [POINTER, I64, I64, I32, I32, POINTER, POINTER],
+    "launch": [POINTER, I64, I64, I32, POINTER, POINTER],
 }
 
 
 def helpers_text(name: str) -> str:
     """The functions of a library that call the driver; each returns 0, or minus its error."""
-    return _HELPERS.format(name=name, set=SET, copy=COPY, launch=LAUNCH, resident=RESIDENT)
+    return _HELPERS.format(name=name, set=SET, copy=COPY, launch=LAUNCH, resident=RESIDENT, shared=SHARED)
 
 
 class HostDriver:
@@ -111,8 +115,7 @@ class HostDriver:
         slots = self._slots(parameters)
         at = I64(KERNELS + number * KERNEL_BYTES)
         wanted = self._emit.parts(self._emit.largest(kernel.points), I64(kernel.per_block))
-        shape = I32(kernel.threads), I32(kernel.shared)
-        self._call("launch", [at, wanted, *shape, self._stream, slots])
+        self._call("launch", [at, wanted, I32(kernel.threads), self._stream, slots])
 
     def _slots(self, parameters: Sequence[Value]) -> Value:
         """A table of pointers to the parameters, of 8 bytes each."""

@@ -19,6 +19,8 @@ _ERRORS, _ERROR_BYTES = 5, 6
 """Of CUjit_option."""
 _MOST_SHARED = 8
 """Of CUfunction_attribute."""
+_MOST_BLOCKS = 4
+"""Of a processor: more would wait longer for each other than they gain."""
 _USUAL_SHARED, _LOG = 48 << 10, 4096
 
 
@@ -53,7 +55,11 @@ class _Image(ctypes.Structure):
 
 
 class _Launch(ctypes.Structure):
-    _fields_ = [("function", ctypes.c_void_p), ("resident", ctypes.c_int64)]
+    _fields_ = [
+        ("function", ctypes.c_void_p),
+        ("resident", ctypes.c_int32),
+        ("shared", ctypes.c_int32),
+    ]
 
 
 class _Cuda(ctypes.Structure):
@@ -152,21 +158,23 @@ class Code:
         driver, symbol = self.device.driver, kernel.symbol
         try:
             function = driver.pointer("cuModuleGetFunction", module, symbol)
-            if kernel.shared > _USUAL_SHARED:
-                driver.do("cuFuncSetAttribute", function, _MOST_SHARED, kernel.shared)
+            shared = min(kernel.shared, self.device.shared)
+            if shared > _USUAL_SHARED:
+                driver.do("cuFuncSetAttribute", function, _MOST_SHARED, shared)
             resident = driver.number(
                 "cuOccupancyMaxActiveBlocksPerMultiprocessor",
                 function,
                 kernel.threads,
-                kernel.shared,
+                shared,
             )
         except RunError as error:
             raise LoadError(f"{self._name}: the kernel {_text(symbol)}: {error}") from error
         if resident < 1:
-            shape = f"{kernel.threads} threads and {kernel.shared} bytes of shared memory"
+            shape = f"{kernel.threads} threads and {shared} bytes of shared memory"
             what = f"{self.device.name} has no room for a block of {_text(symbol)}, {shape}"
             raise LoadError(f"{self._name}: {what}")
-        return _Launch(function, resident * self.device.processors)
+        blocks = min(resident, _MOST_BLOCKS) * self.device.processors
+        return _Launch(function, blocks, shared)
 
 
 def suits(chip: str, device: tuple[int, int]) -> int:

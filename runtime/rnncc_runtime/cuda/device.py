@@ -18,6 +18,7 @@ from rnncc_runtime.errors import LoadError, RunError
 ALIGNMENT = 256
 """Of what shares a block of memory."""
 _PROCESSORS, _MAJOR, _MINOR, _COOPERATIVE = 16, 75, 76, 95
+_SHARED = 97
 """Of CUdevice_attribute."""
 
 
@@ -29,6 +30,7 @@ class Device:
         name: as NVIDIA calls it.
         chip: its compute capability, such as (9, 0).
         processors: how many there are.
+        shared: bytes of shared memory that a block may have.
 
     Raises:
         LoadError: there is no such device, or it is too old.
@@ -43,6 +45,7 @@ class Device:
         handle = self.driver.number("cuDeviceGet", number)
         ask = self._attribute
         self.processors = ask(_PROCESSORS, handle)
+        self.shared = ask(_SHARED, handle)
         self.chip = ask(_MAJOR, handle), ask(_MINOR, handle)
         name = ctypes.create_string_buffer(256)
         self.driver.do("cuDeviceGetName", name, len(name), handle)

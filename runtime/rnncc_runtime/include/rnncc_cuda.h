@@ -54,7 +54,7 @@ struct rnncc_cuda_binary {
 };
 struct rnncc_cuda_kernel {
     const char *symbol;
-    int32_t threads, shared;
+    int32_t threads, shared; /* of a block; at most so many bytes of shared memory are of use */
 };
 struct rnncc_cuda_image {
     int32_t version, binaries, kernels, reserved;
@@ -74,7 +74,7 @@ struct rnncc_cuda {
     void *weights;
     struct {
         void *function;
-        int64_t resident; /* blocks that the device runs at once */
+        int32_t resident, shared; /* blocks that the device runs at once, and their shared memory */
     } kernels[RNNCC_CUDA_KERNELS];
     void *driver, *context, *module;
     int device;
@@ -230,10 +230,10 @@ static inline int rnncc_cuda_upload(struct rnncc_cuda *cuda, const struct rnncc_
 
 /* For the loader itself: the kernels, and how many of their blocks run at once. */
 static inline int rnncc_cuda_kernels(
-    struct rnncc_cuda *cuda, const struct rnncc_cuda_image *image, int processors) {
-    enum { MOST_SHARED = 8, USUAL_SHARED = 48 << 10 };
+    struct rnncc_cuda *cuda, const struct rnncc_cuda_image *image, int processors, int room) {
+    enum { MOST_SHARED = 8, USUAL_SHARED = 48 << 10, MOST_BLOCKS = 4 };
     int (*find)(void **, void *, const char *), (*set)(void *, int, int);
-    int (*ask)(int *, void *, int, size_t), i, error, blocks;
+    int (*ask)(int *, void *, int, size_t), i, error, blocks, shared;
     if (rnncc_cuda_find(cuda, "cuModuleGetFunction", &find) ||
         rnncc_cuda_find(cuda, "cuFuncSetAttribute", &set) ||
         rnncc_cuda_find(cuda, "cuOccupancyMaxActiveBlocksPerMultiprocessor", &ask))
@@ -244,24 +244,26 @@ static inline int rnncc_cuda_kernels(
         blocks = 0;
         error = find(function, cuda->module, kernel->symbol);
         if (error) return rnncc_cuda_refused(cuda, kernel->symbol, error);
-        error = kernel->shared > USUAL_SHARED ? set(*function, MOST_SHARED, kernel->shared) : 0;
-        if (!error) error = ask(&blocks, *function, kernel->threads, (size_t)kernel->shared);
+        shared = kernel->shared < room ? kernel->shared : room;
+        error = shared > USUAL_SHARED ? set(*function, MOST_SHARED, shared) : 0;
+        if (!error) error = ask(&blocks, *function, kernel->threads, (size_t)shared);
         if (error) return rnncc_cuda_refused(cuda, kernel->symbol, error);
         if (blocks < 1)
             return rnncc_cuda_fail(cuda, RNNCC_NO_ROOM, "the GPU has no room for a block of", kernel->symbol);
-        cuda->kernels[i].resident = (int64_t)blocks * processors;
+        cuda->kernels[i].resident = (blocks < MOST_BLOCKS ? blocks : MOST_BLOCKS) * processors;
+        cuda->kernels[i].shared = shared;
     }
     return 0;
 }
 
 /* For the loader itself: all that needs the device's context as current. */
 static inline int rnncc_cuda_prepare(struct rnncc_cuda *cuda, const struct rnncc_cuda_image *image) {
-    enum { PROCESSORS = 16, MAJOR = 75, MINOR = 76, COOPERATIVE = 95 }; /* of CUdevice_attribute */
-    int (*ask)(int *, int, int), numbers[4] = {0, 0, 0, 0}, i, code;
-    const int attributes[4] = {PROCESSORS, MAJOR, MINOR, COOPERATIVE};
+    enum { PROCESSORS = 16, MAJOR = 75, MINOR = 76, COOPERATIVE = 95, ROOM = 97 }; /* of CUdevice_attribute */
+    int (*ask)(int *, int, int), numbers[5] = {0, 0, 0, 0, 0}, i, code;
+    const int attributes[5] = {PROCESSORS, MAJOR, MINOR, COOPERATIVE, ROOM};
     if (rnncc_cuda_find(cuda, "cuDeviceGetAttribute", &ask))
         return rnncc_cuda_fail(cuda, RNNCC_TOO_OLD, "the NVIDIA driver lacks functions", NULL);
-    for (i = 0; i < 4; i++) {
+    for (i = 0; i < 5; i++) {
         code = ask(&numbers[i], attributes[i], cuda->device);
         if (code) return rnncc_cuda_refused(cuda, "the GPU cannot be asked", code);
     }
@@ -269,7 +271,7 @@ static inline int rnncc_cuda_prepare(struct rnncc_cuda *cuda, const struct rnncc
         return rnncc_cuda_fail(cuda, RNNCC_TOO_OLD, "the GPU has no cooperative launches", NULL);
     code = rnncc_cuda_load(cuda, image, numbers[1], numbers[2]);
     if (!code) code = rnncc_cuda_upload(cuda, image);
-    return code ? code : rnncc_cuda_kernels(cuda, image, numbers[0]);
+    return code ? code : rnncc_cuda_kernels(cuda, image, numbers[0], numbers[4]);
 }
 
 /* For the loader itself: the driver, and the device's number in it. */
