@@ -20,7 +20,7 @@ from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_text
 from rnncc.codegen.nvptx.host_image import image_text
-from rnncc.codegen.nvptx.limits import LAUNCH_BYTES, SYNC_BYTES
+from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, Largest
 from rnncc.ir.entry_points import (
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from rnncc.codegen.nvptx.target import NvptxTarget
 
 _NULL = ir.Constant(POINTER, None)
-_SYNC_WORDS, _LAUNCH_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, LAUNCH_BYTES // 4, 2
-"""What is cleared as a call begins, and before each further launch; and the seal of a tape."""
+_SYNC_WORDS, _SEAL_WORDS = SYNC_BYTES // 4, 2
+"""What is cleared as a call begins; and the seal of a tape."""
 
 
 def write_host(
@@ -203,7 +203,7 @@ class _Writer:
 
     def _launch(self, call: Call) -> None:
         if self.launches:
-            self.driver.set_words(self.blocks["sync"], _LAUNCH_WORDS)
+            self._clear_again()
         self.launches += 1
         parameters = [
             self.blocks["weights"],
@@ -216,6 +216,13 @@ class _Writer:
         ]
         kernel = self.device.kernels[call.program]
         self.driver.launch(self.numbers[call.program], kernel, parameters)
+
+    def _clear_again(self) -> None:
+        """Before a further launch: all but the error that an earlier one has ended with."""
+        sync, behind = self.blocks["sync"], Sync.FAILED + 1
+        self.driver.set_words(sync, Sync.FAILED)
+        rest = self.emit.b.gep(sync, [I64(4 * behind)], source_etype=I8)
+        self.driver.set_words(rest, _SYNC_WORDS - behind)
 
     def _seal(self) -> list[Value]:
         """The tape's seal and what it should be; the kernel checks and writes it."""

@@ -9,8 +9,6 @@ from rnncc.ir.signatures import SYNC_BYTES as SYNC_BYTES
 POINTERS = ("weights", "workspace", "sync", "status", "seal")
 """The first parameters of a kernel; the seal's value follows, then inputs, outputs and sizes."""
 WARP = 32
-LAUNCH_BYTES = 12
-"""Of these, the ones that are cleared before each further launch of the same call."""
 STUCK = 9
 """The code of a wait that took longer than `PATIENCE`."""
 PATIENCE = 2_000_000_000
@@ -18,8 +16,9 @@ PATIENCE = 2_000_000_000
 
 
 class Sync(IntEnum):
-    """32-bit words: how often blocks came to the grid's barrier, an error that a kernel has found,
-    the error that a launch ended with, how often blocks came to the barriers of teams."""
+    """32-bit words, all but `FAILED` cleared before each further launch of a call: how often blocks
+    came to the grid's barrier, an error that a kernel has found, the error that a launch ended
+    with, how often blocks came to the barriers of teams."""
 
     COUNTER = 0
     FOUND = 2

@@ -80,7 +80,7 @@ class Hosted:
         self.struct = Struct(*addresses, self.weights)
         for number in range(len(self.device.kernels)):
             self.struct.kernels[2 * number] = 0x100 + number
-            self.struct.kernels[2 * number + 1] = RESIDENT
+            self.struct.kernels[2 * number + 1] = RESIDENT | (1024 * number) << 32
 
     @property
     def cuda(self) -> int:
