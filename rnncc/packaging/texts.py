@@ -17,11 +17,12 @@ _C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t",
 GROUPS = ("inputs", "outputs", "parameters")
 TEMPLATES = {
     "h": "header.h.j2",
+    "cuda.h": "cuda.h.j2",
     "py": "wrapper.py.j2",
     "pc": "package.pc.j2",
     "cmake": "Config.cmake.j2",
 }
-"""Kinds of products that are texts -> their templates."""
+"""Kinds of products that are texts -> their templates; `cuda.h` is `h` of a library for GPUs."""
 _NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
 
 
@@ -35,7 +36,7 @@ def prepare(kinds: Iterable[str]) -> None:
 def header(metadata: Mapping[str, Any]) -> str:
     """`NAME.h`: C99 and C++, in need of no other file of ours."""
     return _render(
-        "h",
+        "cuda.h" if metadata.get("device") == "cuda" else "h",
         metadata,
         declare=partial(prototype, metadata),
         guard=f"RNNCC_MODEL_{metadata['name']}_H",
@@ -66,6 +67,7 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         **{key: metadata[key] for key in ("name", "target", "cpu", "workspace")},
         **{key: _entries(metadata[key], metadata.get("kept", ())) for key in GROUPS},
         "version": metadata["rnncc"],
+        "gpu": metadata.get("device") == "cuda",
         "training": _training(metadata) if "trained" in metadata else None,
         "stream": metadata.get("stream", {}).get("state"),
         "shared": any(name.endswith("_part") for name in metadata["functions"]),
@@ -77,6 +79,8 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
 def _needs(metadata: Mapping[str, Any]) -> str:
     """A sentence on the CPUs that the code runs on."""
     features = ", ".join(metadata.get("features", ()))
+    if metadata.get("device") == "cuda":
+        return f"They run on a CPU that has {features}." if features else "They run on any such CPU."
     return f"It runs on a CPU that has {features}." if features else "It runs on any such CPU."
 
 

@@ -349,7 +349,7 @@ def test_which_code_suits_a_chip(chip: str, device: tuple[int, int], fit: int) -
         ("cuModuleLoadDataEx", 218, "ptx was refused"),
         ("cuMemAlloc_v2", 2, "no memory for .* bytes of weights"),
         ("cuModuleGetFunction", 500, "the kernel net_init"),
-        ("cuFuncGetAttribute", 1, "the kernel net_init"),
+        ("cuOccupancyMaxActiveBlocksPerMultiprocessor", 1, "the kernel net_init"),
     ],
 )
 def test_loading_tells_what_the_driver_refuses(function: str, code: int, message: str) -> None:
