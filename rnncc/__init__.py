@@ -68,6 +68,7 @@ def compile(
     *,
     train: bool = False,
     max_input: int | str | None = None,
+    device: str | None = None,
     **options: Any,
 ) -> Model | TrainableModel:
     """Compile a net in memory, for this machine; needs no linker.
@@ -81,18 +82,22 @@ def compile(
             and options["outputs_with_grads"] the outputs that a loss depends on.
         max_input: the most bytes that a file may hold, such as "4G"; 2G, or RNNCC_MAX_INPUT,
             without it (docs/security.md).
+        device: "cpu", or "cuda" for an NVIDIA GPU, "cuda:1" for that of a number; the model is a
+            `rnncc_runtime.cuda.CudaModel` then, or a `CudaTrainableModel`.
         options: fields of `rnncc.options.Options`, such as shapes={"x": ("T", "N", 40)}.
 
     Raises:
         CompileError: the net is damaged, wrong, or has what rnncc does not support.
+        rnncc_runtime.LoadError: there is no such GPU, or it has no room for the model.
     """
     from rnncc.driver import in_memory
     from rnncc.options import Options
 
     with _limited(max_input):
         net, init = _read(net), _read(init)
-        chosen = Options.of(net, {**options, "train": train})
-        return in_memory.compile_in_memory(net, init, chosen)
+        kind, number = _device(device)
+        chosen = Options.of(net, {**options, "train": train, "device": kind})
+        return in_memory.compile_in_memory(net, init, chosen, number)
 
 
 def build(
@@ -107,7 +112,8 @@ def build(
     """Compile a net into files: `libNAME.so`, `NAME.h`, `NAME.py`.
 
     Args:
-        net, init, options: as for `compile`, train=True among them.
+        net, init, options: as for `compile`, train=True among them; device="cuda" makes a library
+            for NVIDIA GPUs, with machine code for cpu="sm_80,sm_90a" where a ptxas is found.
         out: the folder to write into; made if need be.
         name: NAME; without it the file's stem.
         products: which files, among so, h, py, o, a, pc, cmake; so, h and py without it. With
@@ -129,6 +135,14 @@ def build(
         kinds = check_kinds(products, chosen.name, row.products, row.by_default)
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
     return write_products(compiled, Path(out), kinds)
+
+
+def _device(device: str | None) -> tuple[str | None, int | None]:
+    """What computes, and its number among its like."""
+    kind, colon, number = (device or "").partition(":")
+    if colon and kind == "cuda" and number.isdecimal():
+        return kind, int(number)
+    return device, None
 
 
 def _limited(most: int | str | None) -> AbstractContextManager[None]:

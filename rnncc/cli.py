@@ -19,10 +19,12 @@ from rnncc.commands.bench import bench
 from rnncc.commands.help import example
 from rnncc.commands.netdef import netdef
 from rnncc.commands.options import (
+    GPU,
     JSON,
     MEMORY_BUDGET,
     NET,
     RECOMPUTE,
+    NetCommand,
     options_of,
     settle,
     source_options,
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from rnncc.packaging.compiled import Artifacts, Compiled
     from rnncc.sources import NetFile
 
-TEXTS = ("rnn", "kern", "llvm", "asm", "c")
+TEXTS = ("rnn", "kern", "llvm", "ptx", "asm", "c")
 EMITTED = (*TEXTS, "obj", "so")
 GC_THRESHOLD = 500_000
 """New objects before Python looks for garbage."""
@@ -51,10 +53,12 @@ cli.add_command(bench)
 
 
 @cli.command(
-    epilog=example("rnncc compile examples/lstm.pbtxt --init examples/lstm_init.pbtxt -o build")
+    cls=NetCommand,
+    epilog=example("rnncc compile examples/lstm.pbtxt --init examples/lstm_init.pbtxt -o build"),
 )
 @NET
 @source_options
+@GPU
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder; with --emit a file.")
 @click.option(
     "--products",
@@ -152,7 +156,9 @@ def _tell(compiled: Compiled, written: Artifacts, options: Options, seconds: flo
 def _made_for(metadata: dict[str, Any]) -> str:
     """For which CPUs a library is, and how to make one for more."""
     text = f"cpu        {metadata['cpu']}, {metadata['target']}"
-    if metadata["target"].startswith("x86_64") and not metadata["cpu"].startswith("x86-64"):
+    if "device" in metadata:
+        text = f"NVIDIA GPUs; {text}"
+    elif metadata["target"].startswith("x86_64") and not metadata["cpu"].startswith("x86-64"):
         text += " (--cpu x86-64-v3 or x86-64-v2 for others)"
     elif metadata["target"].startswith("aarch64") and metadata["cpu"] != "generic":
         text += " (--cpu generic for others)"
@@ -160,12 +166,14 @@ def _made_for(metadata: dict[str, Any]) -> str:
 
 
 @cli.command(
+    cls=NetCommand,
     epilog=example(
         "rnncc run examples/lstm.pbtxt --init examples/lstm_init.pbtxt -i examples/lstm.npz"
-    )
+    ),
 )
 @click.argument("net_or_library", type=click.Path(path_type=Path), callback=settle)
 @source_options
+@GPU
 @click.option(
     "-i", "--input", "inputs", multiple=True, metavar="FILE", help="x.npz, or NAME=x.npy."
 )
@@ -214,13 +222,15 @@ def inspect(net: NetFile, init: NetFile | None, as_json: bool, **options: Any) -
 
 
 @cli.command(
+    cls=NetCommand,
     epilog=example(
         "rnncc plan examples/lstm.pbtxt --init examples/lstm_init.pbtxt --plan-for 100,4"
         " --html plan.html"
-    )
+    ),
 )
 @NET
 @source_options
+@GPU
 @click.option("--train", is_flag=True, help="Plan forward and backward.")
 @RECOMPUTE
 @MEMORY_BUDGET
@@ -252,9 +262,10 @@ def plan(
 
 
 @cli.command(
+    cls=NetCommand,
     epilog=example(
         "rnncc check examples/lstm.pbtxt examples/lstm_init.pbtxt --for 7,3 --recompute all"
-    )
+    ),
 )
 @NET
 @click.argument(
@@ -265,6 +276,7 @@ def plan(
     callback=settle,
 )
 @source_options
+@GPU
 @click.option("--for", "at", metavar="T,N", help="The sizes, or T=7,N=3; 7,3 without it.")
 @RECOMPUTE
 @click.option(

@@ -36,7 +36,8 @@ class Options:
         bind: input -> the constant that it is: a number, numbers in lists, or an array; or texts
             such as "sr=16000". It is no input of the model then, and decides what depends on it.
         target: an LLVM triple; None is this machine.
-        cpu: an LLVM CPU name or "native"; None is native for this machine, else the baseline.
+        cpu: an LLVM CPU name or "native"; None is native for this machine, else the baseline. For
+            GPUs the chips that machine code is made for, such as "sm_80,sm_90a"; they run PTX too.
         seed: of the random fills of an init net.
         stop_after: the step whose result `emit` shows; None is the last.
         dump_ir: a folder that gets the IR after every step.
@@ -95,6 +96,7 @@ class Options:
         Raises:
             CompileError: an option is unknown or its value makes no sense.
         """
+        given = _with_target(given)
         known = [entry.name for entry in fields(Options)]
         if unknown := sorted(given.keys() - set(known)):
             raise CompileError("", f"no option is named {', '.join(unknown)}", ", ".join(known))
@@ -105,6 +107,8 @@ class Options:
         _check_training(values)
         _check_precision(values)
         check_tuning(values.get("tuning", {}), values.get("target"))
+        if values.get("tune") and values.get("target") == targets.BY_DEVICE["cuda"]:
+            raise CompileError("--tune", "code for GPUs has no settings to try", "leave it out")
         if "state" in values:
             values["state"] = _state_of(values["state"], bool(values.get("train")))
         if "bind" in values:
@@ -119,6 +123,19 @@ class Options:
             what = f"max_iterations {most!r} is not a number from 1 to {MAX_ITERATIONS}"
             raise CompileError("", what)
         return Options(**values)
+
+
+def _with_target(given: Mapping[str, Any]) -> dict[str, Any]:
+    """`device`, `cpu` or `cuda`, as a target, unless one is named."""
+    values = dict(given)
+    device = values.pop("device", None)
+    if device is None:
+        return values
+    if device not in targets.BY_DEVICE:
+        raise CompileError("device", f"{device!r} is no device", ", ".join(targets.BY_DEVICE))
+    if values.get("target") is None:
+        values["target"] = targets.BY_DEVICE[device]
+    return values
 
 
 def _check_training(values: dict[str, Any]) -> None:

@@ -38,6 +38,8 @@ REFERENCE = Row("rnncc.codegen.reference.target", products=("c", "h"), by_defaul
 NVPTX = Row("rnncc.codegen.nvptx.target", CPU.products, CPU.by_default)
 TARGETS = {"cpu": CPU, "reference": REFERENCE, "nvptx": NVPTX}
 """What `--target` may name; anything else is an LLVM triple, for the CPU's."""
+BY_DEVICE = {"cpu": None, "cuda": "nvptx"}
+"""What computes, as a user names it -> the target that is meant."""
 
 
 def row_of(target: str | None) -> Row:

@@ -50,6 +50,27 @@ MEMORY_BUDGET = click.option(
 RECOMPUTE = click.option(
     "--recompute", metavar="WHAT", help="In backward: auto, none, all, or blobs' names."
 )
+
+
+class NetCommand(click.Command):
+    """A command with `--gpu [CHIPS]`: what follows it counts as chips only if it looks so."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        for at, word in enumerate(args):
+            if word == "--":
+                break
+            if word == "--gpu":
+                chips = args[at + 1] if at + 1 < len(args) else ""
+                is_given = chips.startswith("sm_")
+                args[at : at + 1 + is_given] = [f"--gpu={chips if is_given else ''}"]
+        return super().parse_args(ctx, args)
+
+
+GPU = click.option(
+    "--gpu",
+    metavar="[CHIPS]",
+    help="For NVIDIA GPUs, as PTX; and as machine code of chips such as sm_80,sm_90a.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
@@ -91,7 +112,7 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
 
 def options_of(net: NetFile, given: dict[str, Any]) -> Options:
     """What `source_options` and a command's own were given as; raises `CompileError`."""
-    given, shapes = dict(given), dict[str, str]()
+    given, shapes = _with_gpu(given), dict[str, str]()
     for text in given.pop("shapes", ()):
         blob, equals, shape = text.rpartition("=")
         if not equals or not blob:
@@ -99,6 +120,17 @@ def options_of(net: NetFile, given: dict[str, Any]) -> Options:
         shapes[blob] = shape
     bind = _constants(given.pop("bind", ()))
     return Options.of(net, {**given, "shapes": shapes, "bind": bind})
+
+
+def _with_gpu(given: dict[str, Any]) -> dict[str, Any]:
+    """The target and its chips that `--gpu` stands for."""
+    values = dict(given)
+    chips = values.pop("gpu", None)
+    if chips is None:
+        return values
+    if values.get("cpu") is not None:
+        raise CompileError("--cpu", "does not go with --gpu", "chips are named as --gpu sm_90a")
+    return {**values, "device": "cuda", "cpu": chips or None}
 
 
 def _constants(texts: Sequence[str]) -> dict[str, Any]:

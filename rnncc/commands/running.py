@@ -75,6 +75,10 @@ def name_arrays(given: Arrays, model: Model | TrainableModel) -> Arrays:
 def compute(model: Model | TrainableModel, given: Arrays, threads: int) -> Arrays:
     """The outputs for arrays that a user gave."""
     inputs = name_arrays(given, model)
+    if "device" in model.metadata:
+        if threads > 1:
+            raise CompileError("--threads", "a GPU has threads of its own", "leave it out")
+        return model.run(inputs)
     with Pool(threads) as pool:
         return model.run(inputs, pool=pool)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import llvmlite.binding as llvm
+from rnncc_runtime import ModelError
+
+from rnncc.codegen.nvptx.ptx import assembler
 
 COLUMNS = ("machine", "triple", "cpu")
 
@@ -14,5 +17,27 @@ _MACHINES = (
 
 
 def rows() -> list[tuple[str, str, str]]:
-    """This machine, then what can be compiled for from any machine."""
-    return [("this one", llvm.get_default_triple(), llvm.get_host_cpu_name()), *_MACHINES]
+    """This machine, then what can be compiled for from any machine; GPUs last."""
+    own = ("this one", llvm.get_default_triple(), llvm.get_host_cpu_name())
+    return [own, *_MACHINES, ("NVIDIA GPU", "nvptx", _chips()), ("", "", _here())]
+
+
+def _chips() -> str:
+    """What `--gpu` may name."""
+    tool = assembler()
+    text = "PTX for sm_70 up (--gpu)"
+    if tool is None:
+        return f"{text}; found no ptxas for chips (pip install 'rnncc[gpu]')"
+    return f"{text}, and chips such as sm_80, sm_90a, by {tool}"
+
+
+def _here() -> str:
+    """The GPU that this machine has, or why it has none."""
+    from rnncc_runtime.cuda import Device
+
+    try:
+        device = Device.at()
+    except ModelError as error:
+        return f"here: {error}"
+    major, minor = device.chip
+    return f"here: {device.name}, sm_{major}{minor}"

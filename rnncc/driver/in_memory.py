@@ -15,11 +15,17 @@ if TYPE_CHECKING:
     from rnncc_runtime import Model, TrainableModel
 
 
-def compile_in_memory(net: Any, init: Any, options: Options) -> Model | TrainableModel:
+def compile_in_memory(
+    net: Any, init: Any, options: Options, device: int | None = None
+) -> Model | TrainableModel:
     """A model that runs in this process; from the cache on disk if it was compiled before.
+
+    Args:
+        device: the number of a GPU, where it computes on one.
 
     Raises:
         CompileError: the net has what rnncc does not support, or is for another machine.
+        LoadError: there is no such GPU.
     """
     if options.tune:
         from rnncc.driver.compiling import with_tuning  # as below
@@ -27,11 +33,15 @@ def compile_in_memory(net: Any, init: Any, options: Options) -> Model | Trainabl
         options = with_tuning(net, init, options)
     target = targets.resolve(options.target, options.cpu, options.tuning)
     target.check_runs_here()
+    if target.device == "cuda":
+        from rnncc_runtime.cuda import Device  # so that who has none need not wait
+
+        device = Device.at(device).number
     key = cache.key_of(net, init, options, target)
     entry = cache.find(key)
     if entry is not None:
         with suppress(ImageError):  # what is no image is made anew
-            return load(Image.from_bytes(entry))
+            return load(Image.from_bytes(entry), device)
     # half a second that a model found again need not wait for
     from rnncc.driver.compiling import make_image
     from rnncc.stages.compilation import Compilation
@@ -39,4 +49,4 @@ def compile_in_memory(net: Any, init: Any, options: Options) -> Model | Trainabl
     image = make_image(Compilation(options, net, init, in_memory=True))
     if key == cache.key_of(net, init, options, target):  # the files are what they were
         cache.keep(key, image.to_bytes())
-    return load(image)
+    return load(image, device)

@@ -12,11 +12,15 @@ from rnncc.codegen import targets
 from rnncc.packaging.image import Image
 
 
-def load(image: Image) -> Model | TrainableModel:
-    """A model whose functions live as long as it does."""
+def load(image: Image, device: int | None = None) -> Model | TrainableModel:
+    """A model whose functions live as long as it does, on the GPU of a number where it is for one.
+
+    Raises:
+        LoadError: there is no such GPU.
+    """
     engine, weights = targets.load(image.metadata["target"], image.code), image.weights
     if image.metadata.get("device") == "cuda":
-        return _load_cuda(image, engine)
+        return _load_cuda(image, engine, device)
     functions = {
         name: bind(image.metadata, name, engine.get_function_address(symbol), weights.ctypes.data)
         for name, symbol in image.symbols.items()
@@ -25,7 +29,7 @@ def load(image: Image) -> Model | TrainableModel:
     return kind(image.metadata, functions, keep=(engine, weights))
 
 
-def _load_cuda(image: Image, engine: Any) -> Model | TrainableModel:
+def _load_cuda(image: Image, engine: Any, device: int | None) -> Model | TrainableModel:
     """The host's functions are here, the kernels go to the GPU."""
     functions = {
         name: bind(image.metadata, name, engine.get_function_address(symbol))
@@ -36,4 +40,4 @@ def _load_cuda(image: Image, engine: Any) -> Model | TrainableModel:
         engine.get_function_address(image.symbols["cuda_image"])
     )
     keep, weights = (engine, image.weights), image.weights.ctypes.data
-    return on_gpu(image.metadata, functions, tell() or 0, keep, weights)
+    return on_gpu(image.metadata, functions, tell() or 0, keep, weights, device)

@@ -61,7 +61,8 @@ class Image:
             raise ImageError("of another length")
         try:
             metadata, symbols = json.loads(data[starts[0] : starts[1]])
-            if not symbols.keys() >= {*metadata["functions"], *metadata["sizes"]}:
+            needed = {*metadata["functions"], *metadata["sizes"]}
+            if not symbols.keys() >= needed | ({"cuda_image"} if "device" in metadata else set()):
                 raise ValueError("a function has no symbol")
             _check_object(data[starts[1] : starts[2]], set(symbols.values()))
             Compiled(metadata, {})  # reads the names and shapes of arrays

@@ -80,7 +80,9 @@ def _needs(metadata: Mapping[str, Any]) -> str:
     """A sentence on the CPUs that the code runs on."""
     features = ", ".join(metadata.get("features", ()))
     if metadata.get("device") == "cuda":
-        return f"They run on a CPU that has {features}." if features else "They run on any such CPU."
+        return (
+            f"They run on a CPU that has {features}." if features else "They run on any such CPU."
+        )
     return f"It runs on a CPU that has {features}." if features else "It runs on any such CPU."
 
 

@@ -67,7 +67,9 @@ _ARGUMENTS = {
 
 def helpers_text(name: str) -> str:
     """The functions of a library that call the driver; each returns 0, or minus its error."""
-    return _HELPERS.format(name=name, set=SET, copy=COPY, launch=LAUNCH, resident=RESIDENT, shared=SHARED)
+    return _HELPERS.format(
+        name=name, set=SET, copy=COPY, launch=LAUNCH, resident=RESIDENT, shared=SHARED
+    )
 
 
 class HostDriver:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rnncc.ir.library import Library
 
 NAME = "nvptx"
+HOSTS = {"x86_64": "x86-64", "aarch64": "generic"}
+"""Of each architecture the CPU that all others can do for."""
 AHEAD_BYTES = 32 << 20
 """What is computed ahead of the steps that read it stays in the second-level cache."""
 CHIP = re.compile(r"sm_([7-9]|1[0-2])[0-9][af]?")
@@ -143,14 +145,19 @@ def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> Nv
     Raises:
         CompileError: there is no such chip, or it is older than the baseline.
     """
-    from rnncc.codegen.cpu.machines import resolve_target
-
     chips = tuple(filter(None, (cpu or "").split(",")))
     for chip in chips:
         if not CHIP.fullmatch(chip):
             what = f"{chip!r} is no chip that rnncc knows"
             raise CompileError("--gpu", what, f"{BASELINE} to sm_120, such as sm_80,sm_90a")
-    return NvptxTarget(resolve_target(None, None), chips)
+    return NvptxTarget(_host(), chips)
+
+
+def _host() -> CpuTarget:
+    """Any CPU of this architecture: the host's functions only check and call the driver."""
+    from rnncc.codegen.cpu.machines import resolve_target
+
+    return resolve_target(None, HOSTS[resolve_target().architecture])
 
 
 def load(code: bytes) -> Any:
