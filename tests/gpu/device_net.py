@@ -31,9 +31,9 @@ from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.types import NUMPY
 from rnncc.options import Options
+from tests.golden import Arrays
 from tests.gpu import emulated, libcuda
 from tests.gpu.emulated import Change, EmulatedTarget
-from tests.golden import Arrays
 
 SEAL = 0x1234567812345671
 Sizes = Mapping[str, int]
@@ -91,7 +91,9 @@ class DeviceNet:
             session.block("tape", training.tape.evaluate(session.sizes))
             session.call("forward")
             session.call("backward")
-            return session.taken("outputs", training.outputs), session.taken("grads", training.grads)
+            return session.taken("outputs", training.outputs), session.taken(
+                "grads", training.grads
+            )
 
     @contextmanager
     def stream(self, inputs: Arrays, sizes: Sizes) -> Generator[Callable[[Arrays, int], Arrays]]:

@@ -1,4 +1,4 @@
-"""Kernels by hand that tell whether the emulator is right: LLVM IR as the emitter would write it."""
+"""Kernels by hand that tell whether the emulator is right, in LLVM IR."""
 
 from __future__ import annotations
 

@@ -146,7 +146,12 @@ class Emulator:
 
     def store(self, place: int, word: int) -> None:
         """Eight bytes of device memory."""
-        self.call("cuMemcpyHtoD_v2", _pointer(place), ctypes.byref(ctypes.c_uint64(word)), ctypes.c_size_t(8))
+        self.call(
+            "cuMemcpyHtoD_v2",
+            _pointer(place),
+            ctypes.byref(ctypes.c_uint64(word)),
+            ctypes.c_size_t(8),
+        )
 
     def module(self, image: bytes) -> ctypes.c_void_p:
         made = ctypes.c_void_p()

@@ -12,11 +12,13 @@ import numpy as np
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.nvptx.reduce import LANES
+from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.kernels import Reduce
 from rnncc.ir.library import Library
+from rnncc.ir.program import Program
+from tests.golden import Arrays, arrays_of, random_inputs, sizes_of
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
-from tests.golden import Arrays, arrays_of
 
 SHAPES = [(64, 3), (32, 1), (256, 2), (128, 7)]
 """Threads of a block, and how many blocks there are at most."""
@@ -36,6 +38,25 @@ def training(case: Path) -> Library:
 @cache
 def device_net(case: Path, train: bool = False, shape: tuple[int, int] = SHAPES[0]) -> DeviceNet:
     return DeviceNet(training(case) if train else inference(case), *shape)
+
+
+@cache
+def imported(case: Path) -> Program:
+    """As it was read."""
+    return import_net(case / "net.pb", case / "init.pb")
+
+
+def given(case: Path) -> tuple[Arrays, dict[str, int]]:
+    """What Caffe2 was given, and the sizes."""
+    inputs = arrays_of(case, "in:")
+    sizes = sizes_of(imported(case), inputs)
+    return {**random_inputs(imported(case), sizes), **inputs}, sizes
+
+
+def drawn(program: Program, size: tuple[int, int, int]) -> tuple[Arrays, dict[str, int]]:
+    """Inputs for T, N and S."""
+    sizes = dict(zip("TNS", size, strict=True))
+    return random_inputs(program, sizes), sizes
 
 
 def is_exact(library: Library) -> bool:

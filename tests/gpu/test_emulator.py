@@ -180,7 +180,7 @@ def test_a_barrier_that_was_not_cleared(cuda: Emulator) -> None:
     cuda.launch(*arguments)
     with pytest.raises(CudaError):
         cuda.launch(*arguments)
-    assert "a grid's barrier holds 4, not 2" in cuda.report
+    assert "a grid's barrier holds 3, not 2" in cuda.report
     cuda.library.emu_reset()
     cuda.release(x, y, sync)
 

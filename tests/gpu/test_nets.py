@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import rnncc
-from rnncc.frontends.caffe2 import import_net
-from rnncc.ir.program import Program
 from tests.codegen.compiled import model_of
 from tests.frontends.caffe2.control_nets import inputs_of, shapes_of, stage
-from tests.golden import (
-    CASES,
-    CONTROL,
-    CONTROL_KINDS,
-    KINDS,
-    Arrays,
-    arrays_of,
-    random_inputs,
-    sizes_of,
-)
+from tests.golden import CASES, CONTROL, CONTROL_KINDS, KINDS, arrays_of
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
 from tests.gpu.libcuda import Emulator
-from tests.gpu.nets import SHAPES, check, device_net
+from tests.gpu.nets import SHAPES, check, device_net, drawn, given, imported
 from tests.passes.streams import REFUSED, in_chunks
 from tests.training.models import interpreted, trainable
 
@@ -59,23 +47,6 @@ def cuda() -> Iterator[Emulator]:
     yield cuda
     assert cuda.leaks == 0
     cuda.forget()
-
-
-@cache
-def imported(case: Path) -> Program:
-    return import_net(case / "net.pb", case / "init.pb")
-
-
-def given(case: Path) -> tuple[Arrays, dict[str, int]]:
-    """What Caffe2 was given, and the sizes."""
-    inputs = arrays_of(case, "in:")
-    sizes = sizes_of(imported(case), inputs)
-    return {**random_inputs(imported(case), sizes), **inputs}, sizes
-
-
-def drawn(program: Program, size: tuple[int, int, int]) -> tuple[Arrays, dict[str, int]]:
-    sizes = dict(zip("TNS", size, strict=True))
-    return random_inputs(program, sizes), sizes
 
 
 @every_case
@@ -152,9 +123,7 @@ def test_control_gradients(case: Path) -> None:
     check(library, grads, model.backward(tape, weights))
 
 
-@pytest.mark.parametrize(
-    "case", quick([c for c in CASES if c.name not in REFUSED], KINDS)
-)
+@pytest.mark.parametrize("case", quick([c for c in CASES if c.name not in REFUSED], KINDS))
 def test_a_sequence_in_pieces(case: Path) -> None:
     net, model = device_net(case), model_of(case)
     inputs, sizes = drawn(imported(case), (8, 5, 4))

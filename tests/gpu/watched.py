@@ -60,8 +60,8 @@ def _call_before(line: str, site: int) -> str | None:
         return None
     for form, kind in _FORMS:
         if (found := form.match(line)) and found["type"] != "atomic":
-            size = _bytes(found["type"])
-            return f"  call void @emu_access(ptr {found['address']}, i32 {size}, i32 {kind}, i32 {site})"
+            args = f"ptr {found['address']}, i32 {_bytes(found['type'])}, i32 {kind}, i32 {site}"
+            return f"  call void @emu_access({args})"
     raise AssertionError(f"an access that is not watched: {line}")
 
 

@@ -34,6 +34,8 @@ typedef struct {
 } Settings;
 extern Settings settings;
 
+enum { MOST_BLOCKS = 64 }; /* of a launch */
+
 typedef void Entry(void **params);
 
 /* An image: its shared object, and the places in it that accesses are numbered by. */
@@ -55,8 +57,9 @@ typedef struct Function {
 /* threads.c */
 typedef struct {
     int32_t block, thread;
-    uint32_t time;   /* grows at each wait of the block: accesses of earlier times are ordered */
-    uint32_t before; /* what is of an earlier time than this, all blocks have waited for */
+    uint32_t time;         /* grows at each wait of the block: its accesses of earlier times are ordered */
+    const uint32_t *known; /* of each block: its accesses of earlier times than this are ordered */
+    uint32_t before;       /* the least of these */
     char *stack;
     size_t stack_bytes;
     const char *params, *params_end;

@@ -1,12 +1,14 @@
 /* Two accesses of a word, one of them a write, by threads that no wait orders: a race.
  *
  * Each word of device and shared memory has a shadow: who wrote it last, and who has read it since.
- * Time is the number of waits: a wait of a block gives the block a new time, a wait of the grid gives
- * all blocks one that is later than any before. So an access is ordered before this one if it is of
- * a time before the grid's last wait, or of this block and of an earlier time, or of this thread.
- * What several threads have done at one time is kept as done by MANY: exact, as none of them differs
- * from the others in what orders it. Words that are accessed in parts have a shadow for each byte. */
+ * Time is the number of waits: a wait of a block gives the block a new time, a wait of several blocks
+ * gives them one that is later than any before, and they know of each other up to it, and of others
+ * what one of them knew. So an access is ordered before this one if it is of a time that this block
+ * knows its block to have left, or of this block and of an earlier time, or of this thread. Of what
+ * several threads have read the latest time is kept: blocks that waited together waited for all of
+ * it. Words that are accessed in parts have a shadow for each byte. */
 #define _GNU_SOURCE
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,9 +19,10 @@ enum { READ, WRITE, ATOMIC, ATOMIC_READ };
 enum { MANY = 0xFFFF, NOBODY = 0xFFFE };
 
 typedef struct {
+    uint64_t blocks; /* a bit for each */
     uint32_t time;
-    uint16_t block, thread;
     int32_t site;
+    uint16_t thread;
 } Seen;
 typedef struct {
     Seen writer, reader;
@@ -46,36 +49,33 @@ void races_room(const char *from, size_t n) {
 
 static int ordered(const Seen *then, const Here *now) {
     if (then->time < now->before) return 1;
-    return then->block == now->block && (then->time < now->time || then->thread == now->thread);
+    uint64_t own = (uint64_t)1 << now->block;
+    if (then->blocks & own && then->time >= now->time && then->thread != now->thread) return 0;
+    for (uint64_t others = then->blocks & ~own; others; others &= others - 1)
+        if (then->time >= now->known[__builtin_ctzll(others)]) return 0;
+    return 1;
 }
 
 /* One more access of a kind that does not race with those that were seen. */
 static void merge(Seen *seen, const Here *now, int32_t site) {
-    int fresh = seen->time < now->before || (seen->block == now->block && seen->time < now->time);
-    if (fresh) {
-        *seen = (Seen){now->time, now->block, now->thread, site};
-    } else if (seen->block != now->block) {
-        seen->block = seen->thread = MANY;
-    } else if (seen->thread != now->thread) {
-        seen->thread = MANY;
+    uint64_t own = (uint64_t)1 << now->block;
+    if (ordered(seen, now)) { /* whoever is behind this is behind that too */
+        *seen = (Seen){own, now->time, site, now->thread};
+        return;
     }
+    if (seen->blocks != own || seen->thread != now->thread) seen->thread = MANY;
+    seen->blocks |= own;
+    if (seen->time < now->time) seen->time = now->time;
 }
 
 static const char *who(const Seen *seen, char *text) {
-    const char *names[] = {"block ", ", thread "};
-    const int numbers[] = {seen->block, seen->thread};
-    text[0] = 0;
-    for (int i = 0; i < 2; i++) {
-        strcat(text, names[i]);
-        if (numbers[i] == MANY) {
-            strcat(text, "(several)");
-            continue;
-        }
-        char digits[8], *d = digits + 7;
-        int n = numbers[i];
-        for (*d = 0; d == digits + 7 || n; n /= 10) *--d = (char)('0' + n % 10);
-        strcat(text, d);
-    }
+    int one = !(seen->blocks & (seen->blocks - 1)), block = __builtin_ctzll(seen->blocks);
+    if (!one)
+        return "several blocks";
+    if (seen->thread == MANY)
+        snprintf(text, 64, "several threads of block %d", block);
+    else
+        snprintf(text, 64, "block %d, thread %d", block, seen->thread);
     return text;
 }
 
@@ -102,12 +102,12 @@ static void meet(Shadow *s, const char *p, int32_t kind, int32_t site, const Her
     const Seen *w = &s->writer;
     int atomic = s->atomic == w->time && w->time;
     if (!ordered(w, now) && !(atomic && kind >= ATOMIC)) {
-        if (w->block == NOBODY)
+        if (w->thread == NOBODY)
             report("block %d, thread %d %s bytes that are nobody's, %p, at: %s", now->block, now->thread, DOES[kind],
                    (const void *)p, site_text(now->module, site));
         else
             tell(p, w, atomic ? "changed (atomic)" : "wrote", DOES[kind], site, now);
-        if (w->block == NOBODY) return;
+        if (w->thread == NOBODY) return;
     }
     if (kind == ATOMIC_READ) return; /* not kept: a plain write behind it would go unnoticed */
     if (kind != READ && !ordered(&s->reader, now)) tell(p, &s->reader, "read", DOES[kind], site, now);
@@ -118,7 +118,7 @@ static void meet(Shadow *s, const char *p, int32_t kind, int32_t site, const Her
     if (kind == ATOMIC && atomic)
         merge(&s->writer, now, site);
     else
-        s->writer = (Seen){now->time, now->block, now->thread, site};
+        s->writer = (Seen){(uint64_t)1 << now->block, now->time, site, now->thread};
     s->atomic = kind == ATOMIC ? s->writer.time : 0;
     s->reader.time = 0;
 }
@@ -165,7 +165,8 @@ void watch(const char *p, int32_t n, int32_t kind, int32_t site) {
 
 /* Bytes that nobody may touch; a whole word is the word's shadow, a part of one its bytes'. */
 void races_forbid(const char *from, const char *to, int forbidden) {
-    Shadow mark = {{forbidden ? UINT32_MAX : 0, NOBODY, 0, 0}, {0, 0, 0, 0}, 0, 0};
+    Shadow mark = {.writer = {.thread = NOBODY}};
+    if (forbidden) mark.writer.time = UINT32_MAX, mark.writer.blocks = UINT64_MAX;
     while (from < to) {
         size_t offset = from - base;
         if (offset % 4 == 0 && to - from >= 4) {

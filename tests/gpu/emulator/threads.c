@@ -48,7 +48,7 @@ typedef struct {
     int state, block, number;
     int32_t site; /* of its wait */
     uint32_t posted, goal;
-    const uint32_t *counter; /* of the grid's barrier */
+    uint32_t *counter; /* of the barrier */
     char *stack;
 } Thread;
 
@@ -56,7 +56,8 @@ typedef struct {
     Thread *threads;
     int in[STATES]; /* threads of each state */
     int *warps;     /* threads of each warp that wait for it */
-    uint32_t time;
+    int arrived;    /* and counted */
+    uint32_t time, known[MOST_BLOCKS];
     char *shared;
 } Block;
 
@@ -106,6 +107,10 @@ static void enter(Thread *t) {
     place.block = t->block;
     place.thread = t->number;
     place.time = b->time;
+    place.known = b->known;
+    place.before = b->time;
+    for (int i = 0; i < run.block_count; i++)
+        if (b->known[i] < place.before) place.before = b->known[i];
     place.stack = t->stack;
     emu_switch(&scheduler, &t->at);
 }
@@ -124,11 +129,10 @@ API void emu_block_wait_at(int32_t site) {
     leave(IN_BLOCK);
 }
 API void emu_block_wait(void) { emu_block_wait_at(-1); }
-/* A barrier counts the blocks that have come; `goal` is what it holds when all have. */
-API void emu_grid_wait_at(uint32_t *sync, uint32_t goal, int32_t site) {
-    if (now->number == 0) sync[0]++;
+/* A barrier counts the blocks that have come; `goal` is what it holds when all have whom it is for. */
+API void emu_grid_wait_at(uint32_t *counter, uint32_t goal, int32_t site) {
     now->site = site;
-    now->counter = sync;
+    now->counter = counter;
     now->goal = goal;
     run.polls = 0;
     leave(IN_GRID);
@@ -210,6 +214,51 @@ static void check_warps(const Block *b) {
     }
 }
 
+static void check_counters(const Block *b) {
+    for (int i = 0; i < run.threads; i++) {
+        const Thread *t = b->threads + i;
+        if (t->counter == b->threads->counter && *t->counter == t->goal) continue;
+        report("block %d, thread %d: a grid's barrier holds %u, not %u, at: %s", t->block, i, *t->counter, t->goal,
+               site_text(run.function->module, t->site));
+        run.broken = 1;
+        return;
+    }
+}
+
+static int waits_for(const Block *b, const uint32_t *counter) { return b->arrived && b->threads->counter == counter; }
+
+/* What one of the blocks at a barrier knows, they all know behind it. */
+static void meet(const uint32_t *counter) {
+    uint32_t known[MOST_BLOCKS] = {0};
+    last_time++;
+    for (int i = 0; i < run.block_count; i++) {
+        const Block *b = run.blocks + i;
+        if (!waits_for(b, counter)) continue;
+        for (int j = 0; j < run.block_count; j++)
+            if (known[j] < b->known[j]) known[j] = b->known[j];
+    }
+    for (int i = 0; i < run.block_count; i++)
+        if (waits_for(run.blocks + i, counter)) known[i] = last_time;
+    for (int i = 0; i < run.block_count; i++) {
+        Block *b = run.blocks + i;
+        if (!waits_for(b, counter)) continue;
+        check_warps(b);
+        check_counters(b);
+        memcpy(b->known, known, sizeof known);
+        release(b, IN_GRID);
+        b->time = last_time;
+    }
+    for (int i = 0; i < run.block_count; i++)
+        if (run.blocks[i].in[IN_GRID] == 0) run.blocks[i].arrived = 0;
+}
+
+/* A block that has come to a barrier is counted; who is the last lets all of them go. */
+static void arrive(Block *b) {
+    uint32_t *counter = b->threads->counter;
+    b->arrived = 1;
+    if ((int32_t)(++*counter - b->threads->goal) >= 0) meet(counter);
+}
+
 static int common_divisor(int a, int b) { return b ? common_divisor(b, a % b) : a; }
 
 /* Threads of a block from a random one on, in strides; some are left for later. */
@@ -223,33 +272,7 @@ static void pass(Block *b) {
         release(b, IN_BLOCK);
         b->time = ++last_time;
     }
-}
-
-static void check_counters(const Block *b) {
-    for (int i = 0; i < run.threads; i++) {
-        const Thread *t = b->threads + i;
-        if (*t->counter == t->goal) continue;
-        report("block %d, thread %d: a grid's barrier holds %u, not %u, at: %s", t->block, i, *t->counter, t->goal,
-               site_text(run.function->module, t->site));
-        run.broken = 1;
-        return;
-    }
-}
-
-/* Let those blocks go on whose counter holds what they wait for: of the grid, or of a team of it. */
-static int let_grid_go(void) {
-    int gone = 0;
-    for (int i = 0; i < run.block_count; i++) {
-        Block *b = run.blocks + i;
-        const Thread *t = b->threads;
-        if (b->in[IN_GRID] != run.threads || (int32_t)(*t->counter - t->goal) < 0) continue;
-        if (!gone++) place.before = ++last_time;
-        check_warps(b);
-        check_counters(b);
-        release(b, IN_GRID);
-        b->time = last_time;
-    }
-    return gone;
+    if (b->in[IN_GRID] == n && !b->arrived) arrive(b);
 }
 
 static void report_stuck(void) {
@@ -270,17 +293,17 @@ static void report_stuck(void) {
 }
 
 static void schedule(void) {
+    int total = run.block_count * run.threads;
     while (!run.broken) {
-        int ready = 0, grid = 0, ended = 0, total = run.block_count * run.threads;
-        int chosen = (int)(draw() % run.block_count), again = 1 + (int)(draw() & 3);
-        while (again-- && run.blocks[chosen].in[READY] && !run.broken) pass(run.blocks + chosen);
+        Block *chosen = run.blocks + draw() % run.block_count;
+        for (int again = 1 + (int)(draw() & 3); again-- && chosen->in[READY] && !run.broken;) pass(chosen);
+        int ready = 0, ended = 0;
         for (int i = 0; i < run.block_count; i++) {
             ready += run.blocks[i].in[READY];
-            grid += run.blocks[i].in[IN_GRID];
             ended += run.blocks[i].in[ENDED];
         }
         if (ended == total) return;
-        if (!ready && !(grid && let_grid_go())) report_stuck();
+        if (!ready) report_stuck();
     }
 }
 
@@ -300,6 +323,7 @@ static int stacks_for(size_t count) {
 static int begin(int i) {
     Block *b = run.blocks + i;
     b->time = last_time;
+    for (int j = 0; j < MOST_BLOCKS; j++) b->known[j] = last_time;
     b->threads = run.all + (size_t)i * run.threads;
     b->warps = calloc((run.threads + WARP - 1) / WARP, sizeof *b->warps);
     b->in[READY] = run.threads;
@@ -360,11 +384,12 @@ int launch(const Function *function, int blocks, int threads, int64_t shared, vo
     run.shared = shared;
     run.blocks = calloc(blocks, sizeof *run.blocks);
     run.all = calloc(count, sizeof *run.all);
-    place.before = ++last_time;
+    last_time++;
     place.stack_bytes = STACK;
     place.module = function->module;
     state = (uint64_t)settings.seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du;
-    int code = run.blocks && run.all && stacks_for(count) ? OK : OUT_OF_MEMORY;
+    int code = blocks > MOST_BLOCKS ? TOO_LARGE : OK;
+    if (!run.blocks || !run.all || !stacks_for(count)) code = OUT_OF_MEMORY;
     for (int i = 0; i < blocks && code == OK; i++) code = begin(i) ? OK : OUT_OF_MEMORY;
     if (code == OK) code = guarded_schedule();
     if (!memory_guards("behind a launch") && code == OK) code = ILLEGAL_ADDRESS;

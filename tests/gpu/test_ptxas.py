@@ -1,0 +1,178 @@
+"""Device code as NVIDIA's assembler takes it: fixed nets for every chip; what PTX must not have."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from rnncc.codegen import targets
+from rnncc.codegen.nvptx.device import DeviceCode, emit_device
+from rnncc.codegen.nvptx.ptx import DeviceMachine, ptx_of
+from rnncc.codegen.nvptx.target import NvptxTarget
+from rnncc.driver import compiling
+from rnncc.ir.library import Library
+from rnncc.options import Options
+from tests.golden import CASES, arrays_of
+
+pytestmark = pytest.mark.skipif(not CASES, reason="no golden data here")
+CHIPS = ["sm_70", "sm_80", "sm_90a", "sm_100", "sm_120"]
+QUICK_CHIPS = ["sm_70", "sm_90a"]
+REGISTERS = 65536
+"""Of a block, on every chip."""
+NETS = ["lstm", "gru", "layernorm_lstm", "attention_regular"]
+
+
+def tools(name: str) -> list[str]:
+    """A tool of NVIDIA's wheels."""
+    found = list[str]()
+    for package in ("nvidia.cuda_nvcc", "nvidia.cu13", "nvidia.cuda_nvdisasm"):
+        try:
+            spec = find_spec(package)
+        except ModuleNotFoundError:
+            continue
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            path = Path(folder, "bin", name)
+            found += [str(path)] if path.is_file() else []
+    return found
+
+
+@cache
+def assembler(chip: str) -> str | None:
+    """One that knows a chip: no version knows all."""
+    for tool in tools("ptxas"):
+        helped = subprocess.run([tool, "--help"], capture_output=True, text=True, check=True)
+        if re.search(rf"'{chip}'", helped.stdout):
+            return tool
+    return None
+
+
+@cache
+def device_code(name: str, train: bool) -> DeviceCode:
+    case = next(case for case in CASES if case.name == name)
+    options = Options(name="net", target="nvptx", train=train)
+    if train:
+        weights = list(arrays_of(case, "weight:"))
+        options = Options(name="net", target="nvptx", train=True, outputs_with_grads=weights)
+    library: Library = compiling.build_library(case / "net.pb", case / "init.pb", options)
+    target = targets.resolve("nvptx")
+    assert isinstance(target, NvptxTarget)
+    return emit_device(library, target)
+
+
+@cache
+def ptx(name: str, train: bool, chip: str) -> str:
+    code = device_code(name, train)
+    return ptx_of(code.text, DeviceMachine(chip), code.linked)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What ptxas says of a kernel."""
+
+    kernel: str
+    registers: int
+    stack: int
+    spilled: int
+    shared: int
+
+
+def assemble(text: str, chip: str, folder: Path) -> tuple[list[Usage], Path]:
+    """The kernels' needs, and machine code."""
+    tool = assembler(chip)
+    if tool is None:
+        pytest.skip(f"no ptxas here that knows {chip}: pip install nvidia-cuda-nvcc-cu12")
+    source, out = folder / "net.ptx", folder / "net.cubin"
+    source.write_text(text)
+    command = [tool, "-v", f"-arch={chip}", str(source), "-o", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[:2000]
+    return usages(done.stderr), out
+
+
+def usages(said: str) -> list[Usage]:
+    found = list[Usage]()
+    for part in said.split("Compiling entry function ")[1:]:
+        name = part.split("'")[1]
+        [stack, *spilled] = _numbers(r"(\d+) bytes stack frame, (\d+) [^,]*, (\d+) ", part)
+        [registers] = _numbers(r"Used (\d+) registers", part)
+        shared = re.search(r"(\d+) bytes smem", part)
+        sizes = stack, sum(spilled), int(shared[1]) if shared else 0
+        found.append(Usage(name, registers, *sizes))
+    return found
+
+
+def _numbers(pattern: str, text: str) -> Sequence[int]:
+    found = re.search(pattern, text)
+    assert found, text
+    return [int(number) for number in found.groups()]
+
+
+def marked(chips: Sequence[str], quick: Sequence[str]) -> list[object]:
+    return [pytest.param(c, marks=[] if c in quick else [pytest.mark.slow]) for c in chips]
+
+
+@pytest.mark.parametrize("chip", marked(CHIPS, QUICK_CHIPS))
+@pytest.mark.parametrize("train", [False, True], ids=["run", "train"])
+@pytest.mark.parametrize("name", NETS)
+def test_every_chip_takes_it(name: str, train: bool, chip: str, tmp_path: Path) -> None:
+    code = device_code(name, train)
+    found, _ = assemble(ptx(name, train, chip), chip, tmp_path)
+    threads = {kernel.symbol: kernel.threads for kernel in code.kernels.values()}
+    assert {usage.kernel for usage in found} == threads.keys()
+    for usage in found:
+        assert -(-usage.registers // 8) * 8 * threads[usage.kernel] <= REGISTERS, usage
+        assert usage.spilled == 0, usage
+        assert usage.stack == 0, usage
+
+
+@pytest.mark.parametrize("train", [False, True], ids=["run", "train"])
+@pytest.mark.parametrize("name", NETS)
+def test_what_orders_stands_behind_a_fence(name: str, train: bool) -> None:
+    """LLVM 22 drops the order of atomics: each addition that others wait for has its own fence."""
+    text = ptx(name, train, "sm_70")
+    assert not re.findall(r"^\s*call[^;]*llvm", text, re.MULTILINE)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line for line in lines if not line.startswith(("//", "mov", "$", "ld.param"))]
+    ordering = [i for i, line in enumerate(lines) if re.match(r"(?:@%\w+ )?(?:atom|red)\.", line)]
+    assert ordering
+    for i in ordering:
+        assert lines[i - 1].startswith("fence.acq_rel.gpu"), lines[i - 3 : i + 1]
+    assert not re.search(r"\b(?:atom|red|fence)\S*\.sys\b", text)
+
+
+@pytest.mark.parametrize("name", ["lstm"])
+def test_launches_expect_the_threads_that_they_get(name: str) -> None:
+    code, text = device_code(name, False), ptx(name, False, "sm_70")
+    for kernel in code.kernels.values():
+        entry = text[text.index(f".entry {kernel.symbol}(") :].partition("{")[0]
+        assert f".reqntid {kernel.threads}" in entry
+        assert ".minnctapersm 1" in entry
+
+
+SPILL = re.compile(r"\b(?:LDL|STL)\b")
+BARRIERS = re.compile(r"\bMEMBAR\.\S+")
+
+
+@pytest.mark.parametrize("chip", ["sm_90a"])
+@pytest.mark.parametrize("name", NETS)
+def test_machine_code(name: str, chip: str, tmp_path: Path) -> None:
+    """No local memory; fences are of the GPU's scope, not of the system's."""
+    if not (found := tools("nvdisasm")):
+        pytest.skip("no nvdisasm here: pip install nvidia-cuda-nvdisasm")
+    _, cubin = assemble(ptx(name, False, chip), chip, tmp_path)
+    command = [found[0], "-c", str(cubin)]
+    listing = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=True
+    ).stdout
+    assert "FFMA" in listing
+    assert not SPILL.search(listing)
+    fences = {fence.rstrip(" ;") for fence in BARRIERS.findall(listing)}
+    assert fences
+    assert all(fence.endswith(".GPU") for fence in fences), fences
