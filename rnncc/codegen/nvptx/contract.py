@@ -1,14 +1,28 @@
-"""`kern.contract`: a thread has one element of the sum, k in the order that the kernel states."""
+"""`kern.contract`: tiles of the sum in registers, k in the order that the kernel states."""
 
 from __future__ import annotations
 
-from llvmlite import ir
-
-from rnncc.codegen.llvm.emit import FLOAT, I64, Pointer, Value
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.tiles import (
+    DEPTH,
+    QUAD,
+    SIDE,
+    SQUARE,
+    ZERO,
+    Loaded,
+    Tile,
+    clamped,
+    for_tiles,
+    pitch_of,
+    place_of,
+    write_quad,
+)
 from rnncc.ir.access import Access, get_access
-from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Contract
+
+SHARED = 4 * 4 * DEPTH * pitch_of(1)
+"""Bytes of shared memory."""
 
 
 def emit_contract(
@@ -35,43 +49,80 @@ class _ContractCode:
         init: Pointer | None,
         first: Pointer | None,
     ) -> None:
-        self.emit, self.op, self.out, self.init, self.first = emit, op, out, init, first
+        self.emit, self.op, self.out, self.init = emit, op, out, init
         self.depth, self.m, self.n = (emit.dim(d) for d in op.sizes)
-        self.left = self._begin(a, get_access(op.a_access))
-        self.right = self._begin(b, get_access(op.b_access))
-
-    def _begin(self, pointer: Pointer, access: Access) -> tuple[Pointer, Dim]:
-        """The operand's first element, and from row to row."""
-        return self.emit.at(pointer, self.emit.dim(access.offset)), access.strides[0]
+        of_b = bool(op.of_b)
+        self.left = _Rows(emit, op, a, get_access(op.a_access), None if of_b else first)
+        self.right = _Rows(emit, op, b, get_access(op.b_access), first if of_b else None)
 
     def write(self) -> None:
-        emit = self.emit
-        emit.points(self.op.sizes[1:], self._element)
+        if self.emit.threads != SQUARE:
+            self.emit.points(self.op.sizes[1:], self._element)
+            return
+        sizes = SIDE * QUAD, SIDE * QUAD
+        for_tiles(self.emit, self.m, self.n, sizes, self._tile)
+
+    def _place(self, m: Value, n: Value) -> Value:
+        return self.emit.b.add(self.emit.b.mul(m, self.n), n)
 
     def _element(self, indices: list[Value]) -> None:
+        """One element, by one thread."""
         emit, b = self.emit, self.emit.b
         m, n = indices
-        at = b.add(b.mul(m, self.n), n)
-        begin: Value = ir.Constant(FLOAT, 0.0)
-        if self.init is not None:
-            begin = emit.load(emit.at(self.init, at))
+        at = self._place(m, n)
+        begin = ZERO if self.init is None else emit.load(emit.at(self.init, at))
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
-            k = b.sub(b.sub(self.depth, I64(1)), i) if bool(self.op.reverse) else i
-            x = emit.load(emit.at(self._row(self.left, k, False), m))
-            y = emit.load(emit.at(self._row(self.right, k, True), n))
+            x, y = (
+                emit.load(emit.at(side.row(i), place))
+                for side, place in ((self.left, m), (self.right, n))
+            )
             return [emit.math(1).fma(b, x, y, carried[0])]
 
         [total] = emit.loop(self.depth, turn, [begin])
         emit.store(total, emit.at(self.out, at))
 
-    def _row(self, operand: tuple[Pointer, Dim], k: Value, of_b: bool) -> Pointer:
-        """Row k of an operand; where it is shifted, of the rows in front of it or behind it."""
+    def _tile(self, m: Value, n: Value) -> None:
+        emit, b = self.emit, self.emit.b
+        y, x = (b.mul(place, I64(QUAD)) for place in place_of(emit))
+        rows, columns = (
+            [b.add(b.add(first, at), I64(i)) for i in range(QUAD)] for first, at in ((m, y), (n, x))
+        )
+        begin = [self._begin(row, column) for row in rows for column in columns]
+        left, right = _Part(self.left, m, self.m), _Part(self.right, n, self.n)
+        sums = Tile(emit, left, right, self.depth).sums(begin)
+        places = ((row, column) for row in rows for column in columns)
+        for total, (row, column) in zip(sums, places, strict=True):
+            inside = b.and_(b.icmp_signed("<", row, self.m), b.icmp_signed("<", column, self.n))
+            with emit.when(inside):
+                emit.store(total, emit.at(self.out, self._place(row, column)))
+
+    def _begin(self, m: Value, n: Value) -> Value:
+        """What an element starts at."""
+        if self.init is None:
+            return ZERO
+        emit = self.emit
+        at = self._place(clamped(emit, m, self.m), clamped(emit, n, self.n))
+        return emit.load(emit.at(self.init, at))
+
+
+class _Rows:
+    """An operand's rows, one a k; `first`: rows in front of them or behind them."""
+
+    def __init__(
+        self, emit: GpuEmit, op: Contract, pointer: Pointer, access: Access, first: Pointer | None
+    ) -> None:
+        self.emit, self.op, self.first, self.stride = emit, op, first, access.strides[0]
+        self.pointer = emit.at(pointer, emit.dim(access.offset))
+        self.depth = emit.dim(op.sizes[0])
+
+    def row(self, i: Value) -> Pointer:
+        """The i-th row in the order of the sum."""
         emit, b, op = self.emit, self.emit.b, self.op
-        pointer, stride = operand
-        if self.first is None or bool(op.of_b) != of_b:
-            return emit.along(pointer, [stride], [k])
-        shift, width = emit.dim(op.shifted_by), op.sizes[2 if of_b else 1]
+        k = b.sub(b.sub(self.depth, I64(1)), i) if bool(op.reverse) else i
+        if self.first is None:
+            return emit.along(self.pointer, [self.stride], [k])
+        shift, width = emit.dim(op.shifted_by), op.sizes[2 if bool(op.of_b) else 1]
         if bool(op.late):
             kept = b.sub(self.depth, shift)
             own, number = b.icmp_signed("<", k, kept), b.sub(k, kept)
@@ -79,6 +130,29 @@ class _ContractCode:
         else:
             own, number = b.icmp_signed(">=", k, shift), k
             inside = b.sub(k, shift)
-        row = emit.along(pointer, [stride], [inside])
+        row = emit.along(self.pointer, [self.stride], [inside])
         other = emit.along(self.first, [width], [number])
         return Pointer(b.select(own, row.base, other.base), row.dtype)
+
+
+class _Part:
+    """Some columns of an operand's rows: a thread reads four neighbours of one k."""
+
+    quads = 1
+
+    def __init__(self, rows: _Rows, first: Value, count: Value) -> None:
+        self.rows, self.first, self.count, self.emit = rows, first, count, rows.emit
+        self.k, x = place_of(self.emit)
+        self.x = self.emit.b.mul(x, I64(QUAD))
+
+    def load(self, k: Value) -> Loaded:
+        emit, b = self.emit, self.emit.b
+        row = self.rows.row(clamped(emit, b.add(k, self.k), self.rows.depth))
+        first = b.add(self.first, self.x)
+        numbers = [clamped(emit, b.add(first, I64(i)), self.count) for i in range(QUAD)]
+        return [emit.load(emit.at(row, number)) for number in numbers]
+
+    def store(self, loaded: Loaded, place: Pointer) -> None:
+        emit, b = self.emit, self.emit.b
+        line = b.mul(self.k, I64(pitch_of(self.quads)))
+        write_quad(emit, loaded, emit.at(place, b.add(line, self.x)))

@@ -18,9 +18,10 @@ PATIENCE = 2_000_000_000
 class Sync(IntEnum):
     """32-bit words, all but `FAILED` cleared before each further launch of a call: how often blocks
     came to the grid's barrier, an error that a kernel has found, the error that a launch ended
-    with, how often blocks came to the barriers of teams."""
+    with, how often blocks came to the barriers of teams; that on a line of its own, as the blocks
+    that are in no team keep looking at the first."""
 
     COUNTER = 0
     FOUND = 2
     FAILED = 3
-    TEAM = 4
+    TEAM = 32

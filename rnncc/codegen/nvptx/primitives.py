@@ -24,6 +24,8 @@ VOID = ir.VoidType()
 GLOBAL, SHARED = ir.PointerType(None, 1), ir.PointerType(None, 3)
 PARAMETERS = [*[POINTER] * len(POINTERS), I64]
 """The first ones of every kernel."""
+EAGER, PAUSE = 64, 200
+"""Looks at a counter before a thread that waits begins to pause between them, and nanoseconds."""
 EVERY = I32(-1)
 """All lanes of a warp."""
 
@@ -134,6 +136,8 @@ class Primitives:
                     at = b.gep(sync, [I64(word)], source_etype=I32)
                     b.store(I32(STUCK), at, align=4)
                 self.end()
+        with b.if_then(b.icmp_unsigned(">", looks, I32(EAGER))):
+            self._asm("nanosleep.u32 $0;", VOID, "r", [I32(PAUSE)])
         looks.add_incoming(b.add(looks, I32(1)), b.block)
         b.branch(look)
         b.position_at_end(done)

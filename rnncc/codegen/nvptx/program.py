@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
-from rnncc.codegen.nvptx.contract import emit_contract
+from rnncc.codegen.nvptx import bulk, contract
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import Sync
@@ -142,11 +142,17 @@ class Program(Walk[GpuEmit]):
                 around = self._stationary
                 if around is not None and op in around.gemms:
                     around.write(made)
+                elif around is None and bulk.suits(made, self.emit.threads):
+                    self.shared = max(self.shared, bulk.SHARED)
+                    bulk.write_bulk(self.emit, made)
                 else:
                     made.write()
             case Contract():
                 a, b, out = self.all([op.a, op.b, op.out])
-                emit_contract(self.emit, op, a, b, out, optional(op.init), optional(op.first))
+                self.shared = max(self.shared, contract.SHARED)
+                contract.emit_contract(
+                    self.emit, op, a, b, out, optional(op.init), optional(op.first)
+                )
             case Pack():
                 emit_pack(self.emit, op, self.all(op.ins), self.pointers[op.out])
             case ListRows():

@@ -280,7 +280,11 @@ class _Step:
 
 
 class _Tile:
-    """A tile of rows: `tile` of them from `start` on, 2**`runs` runs of k at a time."""
+    """A tile of rows: `tile` of them from `start` on, 2**`runs` runs of k at a time.
+
+    Attributes:
+        works: whether this warp has rows; else it only copies.
+    """
 
     def __init__(self, step: _Step, height: int, start: Value, tile: Value, runs: Value) -> None:
         self.step, self.height, self.start, self.tile, self.runs = step, height, start, tile, runs
@@ -290,6 +294,8 @@ class _Tile:
         self.pitch = b.add(self.run, I32(RUN))
         mine = b.mul(step.band, I32(ROW_LANES * height))
         self.first = b.add(mine, step.row_lane)
+        here = b.icmp_unsigned("<", b.add(start, mine), step.count)
+        self.works = b.and_(here, b.icmp_unsigned("<", mine, tile))
 
     def write(self) -> None:
         emit, b, made = self.emit, self.emit.b, self.made
@@ -310,8 +316,9 @@ class _Tile:
 
         parts = b.udiv(b.add(depth, b.sub(self.run, I32(1))), self.run)
         sums = emit.loop(b.zext(parts, I64), part, sums)
-        for r, (inside, finish) in enumerate(states):
-            finish(inside, sums[r * made.slots :][: made.slots])
+        with emit.when(self.works):
+            for r, (inside, finish) in enumerate(states):
+                finish(inside, sums[r * made.slots :][: made.slots])
 
     def _row(self, row: Value) -> tuple[Value, Callable[[Value, list[Value]], None]]:
         """Whether a row is there, and what becomes of its sums; its inputs are read now."""
@@ -393,6 +400,7 @@ class _Tile:
             lefts = [self._read(emit.at(line, b.mul(i, I64(RUN)))) for line in lines]
             return self._multiply(lefts, words, carried, terms)
 
+        count = b.select(self.works, count, I32(0))
         whole = b.zext(b.lshr(count, I32(2)), I64)
         sums = emit.loop(whole, run, sums)
         rest = made.depth % RUN

@@ -1,0 +1,184 @@
+"""Tiles of products in registers: the rows of two operands go through shared memory, some k at a time.
+
+Threads stand in a square of `SIDE` by `SIDE`. Each has some quads of the tile's rows by some quads
+of its columns, so that it reads four numbers at a time; a quad's neighbour in the tile belongs to
+the next thread. Sums are chains of fused multiply-adds, one k after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from llvmlite import ir
+
+from rnncc.codegen.llvm.emit import FLOAT, I64, Pointer, Value
+from rnncc.codegen.nvptx.emit import GpuEmit
+
+SIDE = 16
+QUAD = 4
+DEPTH = 16
+"""k that lie in shared memory at a time; as many more are on their way in registers."""
+SQUARE = SIDE * SIDE
+"""Threads that it takes."""
+
+ZERO = ir.Constant(FLOAT, 0.0)
+
+Loaded = list[Value]
+"""What a thread has read of an operand for one run of k."""
+
+
+class Operand(Protocol):
+    """One side of a product: `quads` of a thread, `SIDE * QUAD` times as many places in all."""
+
+    quads: int
+
+    def load(self, k: Value) -> Loaded:
+        """Read this thread's part of the run from the k-th on; what is outside reads as inside."""
+        ...
+
+    def store(self, loaded: Loaded, place: Pointer) -> None:
+        """Leave it in shared memory: each k has `pitch_of(quads)` places."""
+        ...
+
+
+def pitch_of(quads: int) -> int:
+    """Floats from k to k in shared memory."""
+    return quads * SIDE * QUAD + QUAD
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile's operands and the depth of its sums.
+
+    Attributes:
+        depth: how many k there are, known when code is written or not.
+    """
+
+    emit: GpuEmit
+    left: Operand
+    right: Operand
+    depth: Value
+
+    @property
+    def floats(self) -> int:
+        """Of shared memory: of each operand two runs."""
+        return 2 * DEPTH * (pitch_of(self.left.quads) + pitch_of(self.right.quads))
+
+    @property
+    def rows(self) -> int:
+        """Of a thread."""
+        return self.left.quads * QUAD
+
+    @property
+    def columns(self) -> int:
+        return self.right.quads * QUAD
+
+    def sums(self, begin: list[Value]) -> list[Value]:
+        """A thread's sums, row by row, from `begin` on; all threads of the block together."""
+        emit, b = self.emit, self.emit.b
+        runs = b.sdiv(self.depth, I64(DEPTH))
+        rest = b.sub(self.depth, b.mul(runs, I64(DEPTH)))
+        emit.gpu.block_wait()
+        self._store(self._load(I64(0)), I64(0))
+        emit.gpu.block_wait()
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            following = b.add(i, I64(1))
+            ahead = self._load(b.mul(following, I64(DEPTH)))
+            number = b.and_(i, I64(1))
+            for k in range(DEPTH):
+                carried = self._add(number, I64(k), carried)
+            self._store(ahead, b.xor(number, I64(1)))
+            emit.gpu.block_wait()
+            return carried
+
+        sums = emit.loop(runs, turn, begin)
+        last = b.and_(runs, I64(1))
+        return emit.loop(rest, lambda k, carried: self._add(last, k, carried), sums)
+
+    def _load(self, k: Value) -> tuple[Loaded, Loaded]:
+        return self.left.load(k), self.right.load(k)
+
+    def _places(self, number: Value) -> tuple[Pointer, Pointer]:
+        """Where the runs of an even or odd number lie."""
+        emit, b = self.emit, self.emit.b
+        memory = Pointer(emit.gpu.shared(), "f32")
+        size = [DEPTH * pitch_of(side.quads) for side in (self.left, self.right)]
+        right = b.add(I64(2 * size[0]), b.mul(number, I64(size[1])))
+        return emit.at(memory, b.mul(number, I64(size[0]))), emit.at(memory, right)
+
+    def _store(self, loaded: tuple[Loaded, Loaded], number: Value) -> None:
+        for side, values, place in zip(
+            (self.left, self.right), loaded, self._places(number), strict=True
+        ):
+            side.store(values, place)
+
+    def _add(self, number: Value, k: Value, sums: list[Value]) -> list[Value]:
+        """The terms of one k."""
+        emit, b = self.emit, self.emit.b
+        y, x = place_of(emit)
+        values: list[list[Value]] = []
+        for side, place, at in zip(
+            (self.left, self.right), self._places(number), (y, x), strict=True
+        ):
+            line = emit.at(place, b.mul(k, I64(pitch_of(side.quads))))
+            line = emit.at(line, b.mul(at, I64(QUAD)))
+            quads = [emit.at(line, I64(q * SIDE * QUAD)) for q in range(side.quads)]
+            values.append([v for quad in quads for v in read_quad(emit, quad)])
+        fma, [rows, columns] = emit.math(1).fma, values
+        return [
+            fma(b, row, column, sums[r * self.columns + c])
+            for r, row in enumerate(rows)
+            for c, column in enumerate(columns)
+        ]
+
+
+def place_of(emit: GpuEmit) -> tuple[Value, Value]:
+    """A thread's row and column in the square."""
+    b = emit.b
+    return b.lshr(emit.thread64, I64(4)), b.and_(emit.thread64, I64(SIDE - 1))
+
+
+def read_quad(emit: GpuEmit, place: Pointer) -> list[Value]:
+    """Four floats at a multiple of 16 bytes."""
+    four = emit.b.load(place.base, typ=ir.VectorType(FLOAT, QUAD), align=16)
+    return [emit.b.extract_element(four, I64(i)) for i in range(QUAD)]
+
+
+def write_quad(emit: GpuEmit, values: list[Value], place: Pointer) -> None:
+    """The opposite."""
+    four: Value = ir.Constant(ir.VectorType(FLOAT, QUAD), None)
+    for i, value in enumerate(values):
+        four = emit.b.insert_element(four, value, I64(i))
+    emit.b.store(four, place.base, align=16)
+
+
+def clamped(emit: GpuEmit, value: Value, count: Value) -> Value:
+    """A number below a count of at least 1: itself, or the last one."""
+    b = emit.b
+    inside = b.icmp_signed("<", value, count)
+    return b.select(inside, value, b.sub(count, I64(1)))
+
+
+def for_tiles(
+    emit: GpuEmit,
+    rows: Value,
+    columns: Value,
+    sizes: tuple[int, int],
+    body: Callable[[Value, Value], None],
+) -> None:
+    """`body(row, column)` of each tile's first place, each by one block of the grid."""
+    b = emit.b
+    down, across = (
+        emit.parts(n, I64(size)) for n, size in zip((rows, columns), sizes, strict=True)
+    )
+    block, blocks = (b.zext(v, I64) for v in (emit.block, emit.blocks))
+
+    def tile(number: Value) -> None:
+        i = b.sdiv(number, across)
+        j = b.sub(number, b.mul(i, across))
+        body(b.mul(i, I64(sizes[0])), b.mul(j, I64(sizes[1])))
+
+    emit.strided(block, b.mul(down, across), blocks, tile)
