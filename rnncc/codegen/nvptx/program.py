@@ -142,7 +142,7 @@ class Program(Walk[GpuEmit]):
                 around = self._stationary
                 if around is not None and op in around.gemms:
                     around.write(made)
-                elif around is None and bulk.suits(made, self.emit.threads):
+                elif bulk.suits(made, self.emit.threads):
                     self.shared = max(self.shared, bulk.SHARED)
                     bulk.write_bulk(self.emit, made)
                 else:

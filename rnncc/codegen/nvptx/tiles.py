@@ -1,4 +1,4 @@
-"""Tiles of products in registers: the rows of two operands go through shared memory, some k at a time.
+"""Tiles of products in registers: both operands go through shared memory, some k at a time.
 
 Threads stand in a square of `SIDE` by `SIDE`. Each has some quads of the tile's rows by some quads
 of its columns, so that it reads four numbers at a time; a quad's neighbour in the tile belongs to
