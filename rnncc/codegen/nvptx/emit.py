@@ -101,9 +101,10 @@ class GpuEmit(Emit):
     def _meet(self, word: Sync) -> None:
         """Who is no member counts the waits, and goes on; one block needs no other."""
         b, place = self.b, self._goals[word]
-        goal = b.add(b.load(place, typ=I32, align=4), self.blocks)
-        b.store(goal, place, align=4)
         several = b.icmp_unsigned(">", self.blocks, I32(1))
+        come = b.select(several, self.blocks, I32(0))
+        goal = b.add(b.load(place, typ=I32, align=4), come)
+        b.store(goal, place, align=4)
         with self.members(), b.if_else(several) as (others, alone):
             with others:
                 self.gpu.grid_wait(self.word(word), goal)

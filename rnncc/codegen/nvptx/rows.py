@@ -65,7 +65,7 @@ class Rows:
         """The pointers at a row."""
         return [
             self.emit.along(p, access.strides, indices)
-            for p, access in zip(pointers, self.nest.accesses, strict=True)
+            for p, access in zip(pointers, self.nest.accesses, strict=False)
         ]
 
     def by_axis(self, indices: Sequence[Value]) -> dict[int, Value]:

@@ -38,9 +38,10 @@ RUN = 4
 STAGED = 8704
 """Floats of rows in shared memory: 64 rows of 128 and what parts them, or fewer of more."""
 MOST_GROUPS = 4
-"""Of a block: one a scheduler, where there are no more rows."""
-HEIGHTS = (2, 1)
-"""Rows of a lane: with two, multiply-adds take longer than the reads that they need."""
+"""Of a block."""
+HEIGHTS = {4: (8, 8), 2: (2, 4), 1: (0, 0)}
+"""Rows of a lane: the more, the fewer reads a multiply-add takes. They are taken where a block has
+more than so many pairs of a group and `ROW_LANES` rows, and more than so many rows."""
 COPIED = 8
 """Runs that a thread copies of a tile."""
 LEAST_TURNS = 4
@@ -105,6 +106,7 @@ class Stationary:
         turns = emit.dim(get_dim(self.loop.count))
         long = b.icmp_signed(">=", turns, I64(LEAST_TURNS))
         self.groups: Value = I32(0)
+        pairs = self._pairs()
         for groups in (1, 2, 4):
             if groups > emit.threads // WARP:
                 break
@@ -112,7 +114,10 @@ class Stationary:
             parts = max(-(-_groups(op) // groups) for op in self.gemms)
             fits = b.icmp_signed("<=", I32(need), room)
             enough = b.icmp_unsigned("<=", I32(parts), emit.blocks)
-            chosen = b.and_(b.and_(fits, enough), long)
+            # a block with many rows reads few weights for each, but all of the rows
+            better = b.icmp_unsigned(">=", pairs, I32(2 * groups))
+            better = b.or_(better, b.icmp_unsigned("==", self.groups, I32(0)))
+            chosen = b.and_(b.and_(fits, enough), b.and_(better, long))
             self.groups = b.select(chosen, I32(groups), self.groups)
         self.holds = b.icmp_unsigned(">", self.groups, I32(0))
         two, four = (b.zext(b.icmp_unsigned(">", self.groups, I32(n)), I32) for n in (1, 2))
@@ -129,6 +134,21 @@ class Stationary:
                 self._load(op)
         emit.gpu.block_wait()
 
+    def _quads(self, op: Gemm) -> Value:
+        """A product's rows, `ROW_LANES` at a time."""
+        b = self.emit.b
+        rows = b.trunc(self.emit.dim(product(op.dims[:-1])), I32)
+        return b.udiv(b.add(rows, I32(ROW_LANES - 1)), I32(ROW_LANES))
+
+    def _pairs(self) -> Value:
+        """How many pairs of a group and `ROW_LANES` rows a block has, of the largest product."""
+        b, blocks, most = self.emit.b, self.emit.blocks, I32(0)
+        for op in self.gemms:
+            pairs = b.mul(I32(_groups(op)), self._quads(op))
+            each = b.udiv(b.add(pairs, b.sub(blocks, I32(1))), blocks)
+            most = b.select(b.icmp_unsigned(">", each, most), each, most)
+        return most
+
     def _restrict(self) -> None:
         """Fewer blocks wait for each other where there is not work for all."""
         emit, b, loop = self.emit, self.emit.b, self.loop
@@ -137,9 +157,9 @@ class Stationary:
         most: Value = I32(1)
         for op in self.gemms:
             parts = self.parts(op)
-            rows = b.trunc(emit.dim(product(op.dims[:-1])), I32)
-            each = b.lshr(I32(MOST_GROUPS * ROW_LANES), self.shift)
-            needed = b.mul(parts, b.udiv(b.add(rows, b.sub(each, I32(1))), each))
+            some = b.select(b.icmp_unsigned(">", parts, I32(0)), parts, I32(1))
+            ranks, quads = b.udiv(emit.blocks, some), self._quads(op)
+            needed = b.mul(parts, b.select(b.icmp_unsigned("<", quads, ranks), quads, ranks))
             most = b.select(b.icmp_unsigned(">", needed, most), needed, most)
         fewer = b.icmp_unsigned("<", most, emit.blocks)
         size = b.select(b.and_(fewer, self.holds), most, emit.blocks)
@@ -245,7 +265,7 @@ class _Step:
     def write(self) -> None:
         """Tiles of rows, as high as there are rows for."""
         b, emit = self.emit.b, self.emit
-        heights = [h for h in HEIGHTS if h * self.slots <= MOST_SUMS]
+        heights = [h for h in HEIGHTS if h == 1 or h * self.slots <= MOST_SUMS]
         mine = b.udiv(b.add(self.count, b.sub(self.ranks, I32(1))), self.ranks)
         with emit.when(self.active):
             self._choose(mine, heights)
@@ -257,9 +277,12 @@ class _Step:
             self._tiles(height)
             return
         b = self.emit.b
-        # with half the height there would be more than a warp for each scheduler all the same
-        many = b.lshr(I32(others[0] * ROW_LANES * MOST_GROUPS), self.around.shift)
-        with b.if_else(b.icmp_unsigned(">", mine, many)) as (high, low):
+        quads = b.udiv(b.add(mine, I32(ROW_LANES - 1)), I32(ROW_LANES))
+        values = b.shl(quads, self.around.shift), mine
+        many, tall = (
+            b.icmp_unsigned(">", v, I32(n)) for v, n in zip(values, HEIGHTS[height], strict=True)
+        )
+        with b.if_else(b.and_(many, tall)) as (high, low):
             with high:
                 self._tiles(height)
             with low:
@@ -279,11 +302,26 @@ class _Step:
         emit.strided(wide[0], wide[1], wide[2], one)
 
 
+@dataclass(frozen=True)
+class _Copy:
+    """What a thread copies of each staging: the run `at` of a row, which may be another's.
+
+    Attributes:
+        used: whether any thread has rows to copy with this one; `own`: whether this one has.
+    """
+
+    used: Value
+    own: Value
+    at: Value
+    source: Pointer
+    target: Pointer
+
+
 class _Tile:
     """A tile of rows: `tile` of them from `start` on, 2**`runs` runs of k at a time.
 
     Attributes:
-        works: whether this warp has rows; else it only copies.
+        works: whether this lane has rows; else it only copies.
     """
 
     def __init__(self, step: _Step, height: int, start: Value, tile: Value, runs: Value) -> None:
@@ -294,28 +332,29 @@ class _Tile:
         self.pitch = b.add(self.run, I32(RUN))
         mine = b.mul(step.band, I32(ROW_LANES * height))
         self.first = b.add(mine, step.row_lane)
-        here = b.icmp_unsigned("<", b.add(start, mine), step.count)
-        self.works = b.and_(here, b.icmp_unsigned("<", mine, tile))
+        here = b.icmp_unsigned("<", b.add(start, self.first), step.count)
+        self.works = b.and_(here, b.icmp_unsigned("<", self.first, tile))
 
     def write(self) -> None:
         emit, b, made = self.emit, self.emit.b, self.made
         rows = [b.add(self.first, I32(r * ROW_LANES)) for r in range(self.height)]
         states = [self._row(b.add(self.start, row)) for row in rows]
-        zero = ir.Constant(FLOAT, 0.0)
-        sums = [zero] * (self.height * made.slots)
-        depth = I32(made.depth)
+        copies = [self._copy_of(i) for i in range(COPIED)]
 
         def part(i: Value, carried: list[Value]) -> list[Value]:
             k = b.mul(b.trunc(i, I32), self.run)
-            rest = b.sub(depth, k)
-            count = b.select(b.icmp_signed("<", rest, self.run), rest, self.run)
             emit.gpu.block_wait()
-            self._stage(k, count)
+            for copy, value in zip(copies, carried, strict=False):
+                self._put(copy, k, value)
             emit.gpu.block_wait()
-            return self._add(rows, k, count, carried)
+            following = [self._get(copy, b.add(k, self.run)) for copy in copies]
+            return [*following, *self._add(rows, k, self._count(k), carried[COPIED:])]
 
-        parts = b.udiv(b.add(depth, b.sub(self.run, I32(1))), self.run)
-        sums = emit.loop(b.zext(parts, I64), part, sums)
+        runs = b.add(I32(made.depth), b.sub(self.run, I32(1)))
+        first = [self._get(copy, I32(0)) for copy in copies]
+        zeros = [ir.Constant(FLOAT, 0.0)] * (self.height * made.slots)
+        made_of = emit.loop(b.zext(b.udiv(runs, self.run), I64), part, [*first, *zeros])
+        sums = made_of[COPIED:]
         with emit.when(self.works):
             for r, (inside, finish) in enumerate(states):
                 finish(inside, sums[r * made.slots :][: made.slots])
@@ -332,38 +371,49 @@ class _Tile:
 
     # Rows
 
-    def _stage(self, k: Value, count: Value) -> None:
-        """Copy `count` k of the tile's rows, from the k-th on; behind the last row, of the first.
+    def _count(self, k: Value) -> Value:
+        """How many k are staged together from the k-th on; less than 1 behind the last one."""
+        b = self.emit.b
+        rest = b.sub(I32(self.made.depth), k)
+        return b.select(b.icmp_signed("<", rest, self.run), rest, self.run)
 
-        A thread copies runs of four, all of which it reads before it writes the first.
-        """
+    def _copy_of(self, number: int) -> _Copy:
+        """The run of four k that this thread copies as its `number`-th."""
         emit, b = self.emit, self.emit.b
         rows = b.sub(self.step.count, self.start)
         rows = b.select(b.icmp_signed("<", rows, self.tile), rows, self.tile)
-        used = b.shl(rows, self.runs)
-        few = b.icmp_unsigned("<=", used, I32(emit.threads))
-        with b.if_else(few) as (once, often):
-            with once:
-                self._copy(k, count, rows, 1)
-            with often:
-                self._copy(k, count, rows, COPIED)
-
-    def _copy(self, k: Value, count: Value, rows: Value, times: int) -> None:
-        emit, b, made = self.emit, self.emit.b, self.made
+        first = I32(number * emit.threads)
+        used = b.icmp_unsigned("<", first, b.shl(rows, self.runs))
+        place = b.add(emit.thread, first)
         last = b.sub(b.shl(I32(1), self.runs), I32(1))
-        copies: list[tuple[Value, Value, Value]] = []
-        for i in range(times):
-            number = b.add(emit.thread, I32(i * emit.threads))
-            row, at = b.lshr(number, self.runs), b.mul(b.and_(number, last), I32(RUN))
-            own = b.and_(b.icmp_unsigned("<", row, rows), b.icmp_unsigned("<", at, count))
-            row, at = b.select(own, row, I32(0)), b.select(own, at, I32(0))
-            indices = made.rows.indices(b.zext(b.add(self.start, row), I64))
-            source = made.rows.at(made.pointers, indices)[0]
-            copies.append((own, b.add(b.mul(row, self.pitch), at), self._four(source, k, at)))
-        for own, target, value in copies:
-            with emit.when(own):
-                place = emit.at(self.step.staged, b.zext(target, I64))
-                b.store(value, place.base, align=16)
+        row, at = b.lshr(place, self.runs), b.mul(b.and_(place, last), I32(RUN))
+        own = b.icmp_unsigned("<", row, rows)
+        row = b.select(own, row, I32(0))
+        indices = self.made.rows.indices(b.zext(b.add(self.start, row), I64))
+        source = self.made.rows.at(self.made.pointers[:1], indices)[0]
+        target = emit.at(self.step.staged, b.zext(b.add(b.mul(row, self.pitch), at), I64))
+        return _Copy(used, own, at, source, target)
+
+    def _get(self, copy: _Copy, k: Value) -> Value:
+        """Read a run of the staging from the k-th on, if there is one."""
+        emit, b = self.emit, self.emit.b
+        none: Value = ir.Constant(ir.VectorType(FLOAT, RUN), None)
+        count = self._count(k)
+        there, before = b.and_(copy.used, b.icmp_signed(">", count, I32(0))), b.block
+        with emit.when(there):
+            inside = b.icmp_signed("<", copy.at, count)
+            value = self._four(copy.source, k, b.select(inside, copy.at, I32(0)))
+            read = b.block
+        found = b.phi(none.type)
+        found.add_incoming(none, before)
+        found.add_incoming(value, read)
+        return found
+
+    def _put(self, copy: _Copy, k: Value, value: Value) -> None:
+        b = self.emit.b
+        inside = b.icmp_signed("<", copy.at, self._count(k))
+        with self.emit.when(b.and_(copy.own, inside)):
+            b.store(value, copy.target.base, align=16)
 
     def _four(self, row: Pointer, k: Value, at: Value) -> Value:
         """Four neighbours along k; those behind the depth are not used."""
