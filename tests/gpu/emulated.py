@@ -71,8 +71,8 @@ class EmulatedPrimitives(Primitives):
     def block_wait(self) -> None:
         self._call("emu_block_wait", VOID)
 
-    def grid_wait(self, sync: Value, goal: Value) -> None:
-        self._call("emu_grid_wait", VOID, [sync, goal])
+    def grid_wait(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
+        self._call("emu_grid_wait", VOID, [counter, goal])
 
     def end(self) -> None:
         self._call("emu_end", VOID)

@@ -6,6 +6,9 @@ through shared memory to threads that each run the kernel's body for some points
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import dataclass
+
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product
@@ -21,6 +24,8 @@ from rnncc.codegen.nvptx.tiles import (
     for_tiles,
     pitch_of,
     place_of,
+    read_quad,
+    write_quad,
 )
 
 QUADS = 2
@@ -39,21 +44,30 @@ def suits(made: Product, threads: int) -> bool:
 
 def write_bulk(emit: GpuEmit, made: Product) -> None:
     """The product in tiles, if it has rows enough."""
-    many = emit.b.icmp_signed(">=", made.rows.count, I64(LEAST_ROWS))
-    with emit.b.if_else(many) as (tiles, plain):
+    b = emit.b
+    many = b.icmp_signed(">=", made.rows.count, I64(LEAST_ROWS))
+    with b.if_else(many) as (tiles, plain):
         with tiles:
-            _write_tiles(emit, made)
+            if made.is_dense:
+                low = b.and_(b.ptrtoint(made.pointers[0].base, I64), I64(4 * QUAD - 1))
+                with b.if_else(b.icmp_unsigned("==", low, I64(0))) as (fours, ones):
+                    with fours:
+                        _write_tiles(emit, made, True)
+                    with ones:
+                        _write_tiles(emit, made, False)
+            else:
+                _write_tiles(emit, made, False)
         with plain:
             made.write()
 
 
-def _write_tiles(emit: GpuEmit, made: Product) -> None:
+def _write_tiles(emit: GpuEmit, made: Product, fours: bool) -> None:
     units = _Units(emit, made)
     sizes = ROWS, units.count
 
     def tile(row: Value, unit: Value) -> None:
         units.first = unit
-        left = _Rows(emit, made, row)
+        left = _Rows(emit, made, row, fours)
         work = Tile(emit, left, units, I64(made.depth))
         sums = work.sums([ZERO] * (work.rows * work.columns))
         _finish(emit, made, units, row, sums)
@@ -62,30 +76,36 @@ def _write_tiles(emit: GpuEmit, made: Product) -> None:
 
 
 class _Rows:
-    """Rows of the left operand: a thread reads some neighbouring k of one of them."""
+    """Rows of the left operand: a thread reads some neighbouring k of one of them.
+
+    Args:
+        fours: whether four of them lie side by side at a multiple of 16 bytes.
+    """
 
     quads = QUADS
+    each = DEPTH * ROWS // SQUARE
 
-    def __init__(self, emit: GpuEmit, made: Product, first: Value) -> None:
-        self.emit, self.made = emit, made
+    def __init__(self, emit: GpuEmit, made: Product, first: Value, fours: bool) -> None:
+        self.emit, self.made, self.fours = emit, made, fours
         b = emit.b
         self.place = b.and_(emit.thread64, I64(ROWS - 1))
         self.part = b.lshr(emit.thread64, I64(ROWS.bit_length() - 1))
         number = clamped(emit, b.add(first, self.place), made.rows.count)
-        self.row = made.rows.at(made.pointers, made.rows.indices(number))[0]
-
-    @property
-    def each(self) -> int:
-        """k that a thread reads."""
-        return DEPTH * ROWS // SQUARE
+        self.row = made.rows.at(made.pointers[:1], made.rows.indices(number))[0]
 
     def load(self, k: Value) -> Loaded:
-        emit, b = self.emit, self.emit.b
+        emit, b, depth = self.emit, self.emit.b, self.made.depth
         first = b.add(k, b.mul(self.part, I64(self.each)))
-        numbers = [
-            clamped(emit, b.add(first, I64(i)), I64(self.made.depth)) for i in range(self.each)
-        ]
-        return [emit.load(emit.along(self.row, [self.made.k_step], [n])) for n in numbers]
+        if not self.fours:
+            numbers = [clamped(emit, b.add(first, I64(i)), I64(depth)) for i in range(self.each)]
+            return [emit.load(emit.along(self.row, [self.made.k_step], [n])) for n in numbers]
+        values: Loaded = []
+        for i in range(0, self.each, QUAD):
+            at = b.add(first, I64(i))
+            inside = b.icmp_signed("<", at, I64(depth))
+            at = b.select(inside, at, I64(depth - QUAD))
+            values += read_quad(emit, emit.at(self.row, at))
+        return values
 
     def store(self, loaded: Loaded, place: Pointer) -> None:
         emit, b = self.emit, self.emit.b
@@ -126,47 +146,86 @@ class _Units:
         return b.add(place, I64(quad * SIDE * self.per_quad))
 
     def load(self, k: Value) -> Loaded:
-        """Thread t reads the unit t mod `count`, of all slots, for some of the k."""
+        """This thread's reads: of one k and slot, of `QUAD` neighbouring units or of one."""
         emit, b, made = self.emit, self.emit.b, self.made
-        unit = clamped(emit, b.add(self.first, self._unit()), I64(made.units))
-        first, step = made.weights.place(unit)
         values: Loaded = []
-        for i in range(self._rounds):
-            number = clamped(emit, b.add(k, self._k(i)), I64(made.depth))
-            for slot in range(self.slots):
-                at = b.add(b.mul(number, I64(self.slots)), I64(slot))
-                values.append(made.weights.load(b.add(first, b.mul(at, step))))
+        for part in self._parts():
+            number = clamped(emit, b.add(k, part.k), I64(made.depth))
+            unit = b.add(self.first, part.unit)
+            last = I64(made.units - self._side)
+            unit = b.select(b.icmp_signed("<", unit, last), unit, last)
+            first, step = made.weights.place(unit)
+            at = b.add(b.mul(number, I64(self.slots)), part.slot)
+            place = emit.at(made.weights.packed, b.add(first, b.mul(at, step)))
+            values += read_quad(emit, place) if self._side == QUAD else [emit.load(place)]
         return values
 
     def store(self, loaded: Loaded, place: Pointer) -> None:
         emit, b = self.emit, self.emit.b
-        unit = self._unit()
-        per = SIDE * self.per_quad
-        quad = b.sdiv(unit, I64(per))
-        within = b.sub(unit, b.mul(quad, I64(per)))
-        x = b.sdiv(within, I64(self.per_quad))
-        inner = b.sub(within, b.mul(x, I64(self.per_quad)))
-        first = b.add(b.mul(quad, I64(SIDE * QUAD)), b.mul(x, I64(QUAD)))
-        first = b.add(first, b.mul(inner, I64(self.slots)))
-        values = iter(loaded)
-        for i in range(self._rounds):
-            line = b.add(first, b.mul(self._k(i), I64(pitch_of(self.quads))))
-            for slot in range(self.slots):
-                beside = slot // QUAD * SIDE * QUAD + slot % QUAD
-                emit.store(next(values), emit.at(place, b.add(line, I64(beside))))
+        line = pitch_of(self.quads)
+        for number, part in enumerate(self._parts()):
+            own = loaded[number * self._side :][: self._side]
+            with nullcontext() if part.inside is None else emit.when(part.inside):
+                start = emit.at(place, b.mul(part.k, I64(line)))
+                if self._side == QUAD and self.slots == 1:
+                    write_quad(emit, own, emit.at(start, self._place(part.unit, part.slot)))
+                    continue
+                for i, value in enumerate(own):
+                    at = self._place(b.add(part.unit, I64(i)), part.slot)
+                    emit.store(value, emit.at(start, at))
 
     @property
-    def _rounds(self) -> int:
-        """How many k a thread reads."""
-        return DEPTH * self.count // SQUARE
+    def _side(self) -> int:
+        """How many units a read takes: four, where they lie side by side at a multiple of four."""
+        made = self.made
+        whole = made.units % QUAD == 0 and made.op.panel.data % QUAD == 0
+        return QUAD if whole and self.count % QUAD == 0 and made.weights.group == 1 else 1
 
-    def _unit(self) -> Value:
-        return self.emit.b.and_(self.emit.thread64, I64(self.count - 1))
+    def _parts(self) -> list[_Part]:
+        """What this thread reads of a run."""
+        emit, b = self.emit, self.emit.b
+        across = self.count // self._side
+        total = DEPTH * self.slots * across
+        parts: list[_Part] = []
+        for first in range(0, total, SQUARE):
+            number = b.add(emit.thread64, I64(first))
+            full = first + SQUARE <= total
+            inside = None if full else b.icmp_signed("<", number, I64(total))
+            above, quad = _divided(emit, number, across)
+            k, slot = _divided(emit, above, self.slots)
+            if not full:
+                k = clamped(emit, k, I64(DEPTH))
+            parts.append(_Part(inside, k, slot, b.mul(quad, I64(self._side))))
+        return parts
 
-    def _k(self, number: int) -> Value:
-        b = self.emit.b
-        first = b.lshr(self.emit.thread64, I64(self.count.bit_length() - 1))
-        return b.add(first, I64(number * (SQUARE // self.count)))
+    def _place(self, unit: Value, slot: Value) -> Value:
+        """Of a unit of the tile and a slot, among the places of a k."""
+        emit, b = self.emit, self.emit.b
+        quad, within = _divided(emit, unit, SIDE * self.per_quad)
+        x, inner = _divided(emit, within, self.per_quad)
+        first = b.add(b.mul(quad, I64(SIDE * QUAD)), b.mul(x, I64(QUAD)))
+        column = b.add(b.mul(inner, I64(self.slots)), slot)
+        if self.slots <= QUAD:
+            return b.add(first, column)
+        above, rest = _divided(emit, slot, QUAD)
+        return b.add(first, b.add(b.mul(above, I64(SIDE * QUAD)), rest))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one read of weights is of; `inside`: whether there is so much to read, if in doubt."""
+
+    inside: Value | None
+    k: Value
+    slot: Value
+    unit: Value
+
+
+def _divided(emit: GpuEmit, value: Value, by: int) -> tuple[Value, Value]:
+    """Quotient and remainder."""
+    b = emit.b
+    quotient = value if by == 1 else b.udiv(value, I64(by))
+    return quotient, I64(0) if by == 1 else b.sub(value, b.mul(quotient, I64(by)))
 
 
 def _finish(emit: GpuEmit, made: Product, units: _Units, row: Value, sums: list[Value]) -> None:

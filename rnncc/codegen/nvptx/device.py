@@ -95,7 +95,7 @@ def _emit_kernel(
     gpu = target.primitives(module, symbol, ports, len(program.symbols))
     fixed, given = gpu.arguments[: len(POINTERS) + 1], gpu.arguments[len(POINTERS) + 1 :]
     own: dict[str, Value] = dict(zip((*POINTERS, "seal_value"), fixed, strict=True))
-    emit = GpuEmit(gpu, target, own["sync"])
+    emit = GpuEmit(gpu, target, own["sync"], own["status"])
     emit.symbols = dict(zip(program.symbols, given[ports:], strict=True))
     split = len(program.inputs)
     ports_given = given[:split], given[split:ports]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.llvm.emit import I32, I64, Emit, Pointer, Value
-from rnncc.codegen.nvptx.limits import Sync
+from rnncc.codegen.nvptx.limits import STUCK, Sync
 from rnncc.codegen.nvptx.primitives import Primitives
 from rnncc.ir.dims import Dim
 
@@ -32,9 +32,12 @@ class GpuEmit(Emit):
         me, everyone: this thread's number in the grid, and how many threads there are.
     """
 
-    def __init__(self, primitives: Primitives, target: NvptxTarget, sync: Value) -> None:
+    def __init__(
+        self, primitives: Primitives, target: NvptxTarget, sync: Value, status: Value
+    ) -> None:
         super().__init__(primitives.module, target.machine, primitives.b)
-        self.gpu, self.sync, self.threads = primitives, sync, target.threads
+        self.gpu, self.sync, self.status = primitives, sync, status
+        self.threads = target.threads
         self.thread, self.block = primitives.thread, primitives.block
         self.blocks = primitives.blocks
         self.thread64 = self.b.zext(self.thread, I64)
@@ -107,7 +110,7 @@ class GpuEmit(Emit):
         b.store(goal, place, align=4)
         with self.members(), b.if_else(several) as (others, alone):
             with others:
-                self.gpu.grid_wait(self.word(word), goal)
+                self.gpu.grid_wait(self.word(word), goal, self._give_up)
             with alone:
                 self.gpu.block_wait()
 
@@ -135,6 +138,17 @@ class GpuEmit(Emit):
     def word(self, number: Sync) -> Value:
         """The address of a word of `sync`."""
         return self.b.gep(self.sync, [I64(number)], source_etype=I32)
+
+    def leave(self, code: Value) -> None:
+        """Leave the code that the launch ends with."""
+        self.b.store(code, self.word(Sync.FAILED), align=4)
+        with self.when(self.b.not_(self.is_null(self.status))):
+            self.b.store(code, self.status, align=4)
+
+    def _give_up(self) -> None:
+        """A block that waited for too long computes no more that is of use."""
+        self.b.store(I32(STUCK), self.word(Sync.FOUND), align=4)
+        self.leave(I32(STUCK))
 
     def found(self, condition: Value, code: int) -> None:
         """Leave an error for all to see behind the next wait, where the condition holds."""

@@ -91,6 +91,13 @@ class Product:
         self.steps = unit_steps(accesses)
         self.rows = Rows(emit, op, accesses, len(op.dims) - 1, listed)
 
+    @property
+    def is_dense(self) -> bool:
+        """Whether fours of k lie side by side, each at a multiple of 16 bytes if the first does."""
+        *rows, k = get_access(self.op.a_access).strides
+        whole = all(factor % 4 == 0 for step in rows for _, factor in step.terms)
+        return k == 1 and whole and self.depth % 4 == 0
+
     def write(self) -> None:
         """One unit and row a thread."""
         emit = self.emit

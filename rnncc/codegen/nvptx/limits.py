@@ -11,8 +11,9 @@ POINTERS = ("weights", "workspace", "sync", "status", "seal")
 WARP = 32
 STUCK = 9
 """The code of a wait that took longer than `PATIENCE`."""
-PATIENCE = 2_000_000_000
-"""Nanoseconds."""
+PATIENCE = 1 << 22
+"""Looks at a counter, most of them with a pause of 200 ns: some seconds. Reading a clock would take
+longer than a look."""
 
 
 class Sync(IntEnum):

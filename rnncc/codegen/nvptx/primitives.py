@@ -10,7 +10,7 @@ its default scope is that of the whole system.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -18,7 +18,7 @@ from llvmlite import ir
 from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.emit import I8, I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
-from rnncc.codegen.nvptx.limits import PATIENCE, POINTERS, STUCK, WARP, Sync
+from rnncc.codegen.nvptx.limits import PATIENCE, POINTERS, WARP
 
 VOID = ir.VoidType()
 GLOBAL, SHARED = ir.PointerType(None, 1), ir.PointerType(None, 3)
@@ -102,49 +102,40 @@ class Primitives:
         """Until all threads of the block are here; what they wrote is seen by all of them."""
         self._call("llvm.nvvm.barrier.cta.sync.aligned.all", VOID, [I32(0)])
 
-    def grid_wait(self, sync: Value, goal: Value) -> None:
-        """Until all blocks have added to `sync` as often as this one.
+    def grid_wait(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
+        """Until all blocks have added to a counter as often as this one.
 
         Args:
-            goal: what the counter holds then, modulo 2**32.
+            goal: what it holds then, modulo 2**32.
+            give_up: writes what a thread does that has waited for too long.
         """
         self.block_wait()
         with self.b.if_then(self.b.icmp_unsigned("==", self.thread, I32(0))):
             self._asm("fence.acq_rel.gpu;", VOID, "~{memory}", [])
-            self._asm("red.relaxed.gpu.global.add.u32 [$0], 1;", VOID, "l,~{memory}", [sync])
-            self._await(sync, goal)
+            self._asm("red.relaxed.gpu.global.add.u32 [$0], 1;", VOID, "l,~{memory}", [counter])
+            self._await(counter, goal, give_up)
         self.block_wait()
 
-    def _await(self, sync: Value, goal: Value) -> None:
-        """Look at the counter until it has reached the goal, for no longer than `PATIENCE`."""
-        b = self.b
-        begun, before = self._clock(), b.block
+    def _await(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
+        """Look at the counter until it has reached the goal, so many times at most."""
+        b, before = self.b, self.b.block
         look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
         b.branch(look)
         b.position_at_end(look)
         looks = b.phi(I32)
         looks.add_incoming(I32(1), before)
-        now = self._asm("ld.acquire.gpu.global.u32 $0, [$1];", I32, "=r,l,~{memory}", [sync])
+        now = self._asm("ld.acquire.gpu.global.u32 $0, [$1];", I32, "=r,l,~{memory}", [counter])
         late = b.icmp_signed("<", b.sub(now, goal), I32(0))  # the counter may wrap
         b.cbranch(late, again, done)
         b.position_at_end(again)
-        seldom = b.icmp_unsigned("==", b.and_(looks, I32((1 << 12) - 1)), I32(0))
-        with b.if_then(seldom):
-            waited = b.sub(self._clock(), begun)
-            with b.if_then(b.icmp_unsigned(">", waited, I64(PATIENCE))):
-                for word in (Sync.FOUND, Sync.FAILED):
-                    at = b.gep(sync, [I64(word)], source_etype=I32)
-                    b.store(I32(STUCK), at, align=4)
-                self.end()
         with b.if_then(b.icmp_unsigned(">", looks, I32(EAGER))):
             self._asm("nanosleep.u32 $0;", VOID, "r", [I32(PAUSE)])
+            with b.if_then(b.icmp_unsigned(">", looks, I32(PATIENCE))):
+                give_up()
+                self.end()
         looks.add_incoming(b.add(looks, I32(1)), b.block)
         b.branch(look)
         b.position_at_end(done)
-
-    def _clock(self) -> Value:
-        """Nanoseconds."""
-        return self._asm("mov.u64 $0, %globaltimer;", I64, "=l", [])
 
     def end(self) -> None:
         """End this thread."""

@@ -48,9 +48,7 @@ class Program(Walk[GpuEmit]):
         stored: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(emit, program, own["weights"], own["workspace"])
-        self.status, self.seal, self.seal_value = (
-            own[name] for name in ("status", "seal", "seal_value")
-        )
+        self.seal, self.seal_value = own["seal"], own["seal_value"]
         inputs, outputs = ports
         self.inputs = {
             port.name: self._loaded(pointer) if port.name in stored else pointer
@@ -96,9 +94,7 @@ class Program(Walk[GpuEmit]):
         """End the launch; the first thread leaves the code."""
         emit, b = self.emit, self.emit.b
         with emit.when(emit.first):
-            b.store(code, emit.word(Sync.FAILED), align=4)
-            with emit.when(b.not_(emit.is_null(self.status))):
-                b.store(code, self.status, align=4)
+            emit.leave(code)
         b.ret_void()
 
     def _fail_if_found(self) -> None:

@@ -23,7 +23,6 @@ from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product, Weights
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.ir.access import get_access
 from rnncc.ir.dims import product
 from rnncc.ir.kern import Buffer, For, Gate, Limit
 from rnncc.ir.kernels import Gemm
@@ -42,6 +41,8 @@ MOST_GROUPS = 4
 HEIGHTS = {4: (8, 8), 2: (2, 4), 1: (0, 0)}
 """Rows of a lane: the more, the fewer reads a multiply-add takes. They are taken where a block has
 more than so many pairs of a group and `ROW_LANES` rows, and more than so many rows."""
+SCHEDULERS = 4
+"""Of a processor: so many warps are enough where each has many independent sums."""
 COPIED = 8
 """Runs that a thread copies of a tile."""
 LEAST_TURNS = 4
@@ -216,7 +217,7 @@ class Stationary:
     def write(self, made: Product) -> None:
         """The product in a turn of the loop; by the plain code where weights are not held."""
         b, [a, *_] = self.emit.b, made.pointers
-        holds, dense = self.holds, _is_dense(made.op)
+        holds, dense = self.holds, made.is_dense
         if dense:
             low = b.and_(b.ptrtoint(a.base, I64), I64(15))
             holds = b.and_(holds, b.icmp_unsigned("==", low, I64(0)))
@@ -291,8 +292,10 @@ class _Step:
     def _tiles(self, height: int) -> None:
         emit, b = self.emit, self.emit.b
         warps = emit.threads // WARP
-        tile = b.lshr(I32(warps * ROW_LANES * height), self.around.shift)
-        runs = b.add(I32((COPIED * ROW_LANES // height * 2).bit_length() - 1), self.around.shift)
+        rows = ROW_LANES * height * (min(warps, SCHEDULERS) if height == max(HEIGHTS) else warps)
+        tile = b.lshr(I32(rows), self.around.shift)
+        runs = I32((COPIED * emit.threads // rows).bit_length() - 1)
+        runs = b.add(runs, self.around.shift)
         first, step = b.mul(self.rank, tile), b.mul(self.ranks, tile)
 
         def one(start: Value) -> None:
@@ -338,7 +341,7 @@ class _Tile:
     def write(self) -> None:
         emit, b, made = self.emit, self.emit.b, self.made
         rows = [b.add(self.first, I32(r * ROW_LANES)) for r in range(self.height)]
-        states = [self._row(b.add(self.start, row)) for row in rows]
+        states = [self._row(row) for row in rows]
         copies = [self._copy_of(i) for i in range(COPIED)]
 
         def part(i: Value, carried: list[Value]) -> list[Value]:
@@ -362,8 +365,10 @@ class _Tile:
     def _row(self, row: Value) -> tuple[Value, Callable[[Value, list[Value]], None]]:
         """Whether a row is there, and what becomes of its sums; its inputs are read now."""
         b, made = self.emit.b, self.made
-        inside = b.icmp_unsigned("<", row, self.step.count)
-        known = b.zext(b.select(inside, row, self.start), I64)
+        number = b.add(self.start, row)
+        inside = b.icmp_unsigned("<", number, self.step.count)
+        inside = b.and_(inside, b.icmp_unsigned("<", row, self.tile))  # the next is another block's
+        known = b.zext(b.select(inside, number, self.start), I64)
         indices = made.rows.indices(known)
         here = made.rows.at(made.pointers, indices)
         finish = made.loaded(indices, here, self.step.unit)
@@ -486,13 +491,6 @@ class _Tile:
 def _groups(op: Gemm) -> int:
     """Groups of units, the last one perhaps not full."""
     return -(-op.units // GROUP_UNITS)
-
-
-def _is_dense(op: Gemm) -> bool:
-    """Whether runs of k lie side by side, each at a multiple of its size if the first one does."""
-    *rows, k = get_access(op.a_access).strides
-    whole = all(factor % RUN == 0 for step in rows for _, factor in step.terms)
-    return k == 1 and whole and op.depth.data % RUN == 0
 
 
 def _floats(op: Gemm) -> int:
