@@ -25,7 +25,7 @@ def usage(ptx: str, chips: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
     """
     tool = assembler()
     tried = (_used(tool, ptx, chip) for chip in (*chips, BASELINE, SINCE) if tool is not None)
-    return next(filter(None, tried), {})
+    return next((found for found in tried if found), dict[str, tuple[int, int]]())
 
 
 def _used(tool: str, ptx: str, chip: str) -> dict[str, tuple[int, int]]:
