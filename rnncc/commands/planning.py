@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rnncc.commands.tables import print_table, printable
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
 from rnncc.planning.report import (
     BufferRow,
+    LaunchRow,
     PlanReport,
     ProgramReport,
     SharedBlock,
@@ -21,6 +22,7 @@ from rnncc.sources import NetFile
 if TYPE_CHECKING:
     from rnncc.ir.library import Library
 
+LAUNCHES = ("program", "kernel", "blocks", "at most", "threads", "shared", "registers", "spills")
 COLUMNS = ("name", "role", "size", "first", "last", "offset", "at", "bytes", "takes over")
 
 
@@ -39,7 +41,34 @@ def report_of(
     sizes = parse_sizes(plan_for, library.symbols)
     report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)
     told = "" if library.training is None else library.training.checkpoints
-    return replace(report, checkpoints=told)
+    return replace(report, checkpoints=told, launches=_launches(library, options, report.sizes))
+
+
+def _launches(library: Library, options: Options, sizes: dict[str, int]) -> list[LaunchRow]:
+    """How a GPU computes the programs, where the plan is for one."""
+    from rnncc.codegen import targets
+
+    target: Any = targets.resolve(options.target, options.cpu)
+    if target.device != "cuda":
+        return []
+    from rnncc.codegen.nvptx.device import emit_device  # only these plans need it
+    from rnncc.codegen.nvptx.ptx import ptx_of
+    from rnncc.codegen.nvptx.usage import usage
+
+    device = emit_device(library, target)
+    used = usage(ptx_of(device.text, target.machine, device.linked), target.chips)
+    return [
+        LaunchRow(
+            program,
+            kernel.symbol,
+            kernel.threads,
+            f"{kernel.points} / {kernel.per_block}",
+            max(1, -(-kernel.points.evaluate(sizes) // kernel.per_block)),
+            kernel.shared,
+            *used.get(kernel.symbol, ()),
+        )
+        for program, kernel in device.kernels.items()
+    ]
 
 
 def _shared(library: Library) -> list[SharedBlock]:
@@ -71,6 +100,14 @@ def print_report(report: PlanReport) -> None:
         print(f"size{where}: {report.peak} bytes")
     if report.checkpoints:
         print(report.checkpoints)
+    if report.launches:
+        print_table(f"launches{where}", LAUNCHES, [_launch_cells(row) for row in report.launches])
+
+
+def _launch_cells(row: LaunchRow) -> tuple[object, ...]:
+    tells = "" if row.registers is None else row.registers, "" if row.spills is None else row.spills
+    formula = row.blocks if row.blocks.count(",") < 2 else "the largest of several"
+    return row.program, row.kernel, formula, row.at_most, row.threads, row.shared, *tells
 
 
 def _figures(program: ProgramReport, where: str) -> str:

@@ -19,7 +19,7 @@ _MACHINES = (
 def rows() -> list[tuple[str, str, str]]:
     """This machine, then what can be compiled for from any machine; GPUs last."""
     own = ("this one", llvm.get_default_triple(), llvm.get_host_cpu_name())
-    return [own, *_MACHINES, ("NVIDIA GPU", "nvptx", _chips()), ("", "", _here())]
+    return [own, *_MACHINES, ("NVIDIA GPU", "nvptx", _chips()), ("NVIDIA GPU here", "", _here())]
 
 
 def _chips() -> str:
@@ -38,6 +38,6 @@ def _here() -> str:
     try:
         device = Device.at()
     except ModelError as error:
-        return f"here: {error}"
+        return str(error)
     major, minor = device.chip
-    return f"here: {device.name}, sm_{major}{minor}"
+    return f"{device.name}, sm_{major}{minor}"

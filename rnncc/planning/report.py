@@ -131,12 +131,36 @@ class SharedReport:
 
 
 @dataclass(frozen=True)
+class LaunchRow:
+    """A program as a GPU computes it: one launch of a kernel.
+
+    Attributes:
+        threads: of a block.
+        blocks: that have work, a formula; `at_most` is its value, and a device with less room at
+            once gets fewer.
+        shared: the most bytes of shared memory that a block has use for.
+        registers: of a thread; None where no assembler tells.
+        spills: bytes that do not fit into them.
+    """
+
+    program: str
+    kernel: str
+    threads: int
+    blocks: str
+    at_most: int
+    shared: int
+    registers: int | None = None
+    spills: int | None = None
+
+
+@dataclass(frozen=True)
 class PlanReport:
     """All programs and the blocks that they share, with figures at `sizes`.
 
     Attributes:
         workspace: bytes that do for every program, a formula; `peak` is its value.
         checkpoints: how time is cut to stay within a budget, in words.
+        launches: of a plan for a GPU.
     """
 
     name: str
@@ -146,10 +170,12 @@ class PlanReport:
     programs: list[ProgramReport]
     shared: list[SharedReport]
     checkpoints: str = ""
+    launches: list[LaunchRow] = field(default_factory=list[LaunchRow])
 
     def to_dict(self) -> dict[str, Any]:
         """The report for JSON."""
-        return asdict(self)
+        told = asdict(self)
+        return told if self.launches else {k: v for k, v in told.items() if k != "launches"}
 
 
 def plan_report(

@@ -12,8 +12,8 @@ from rnncc_runtime.cuda.driver import NO_MEMORY
 from rnncc_runtime.errors import LoadError, RunError
 
 VERSION, _MOST_KERNELS = 1, 4
-_BAD_IMAGE, _NO_BINARY, _BAD_PTX, _NO_COMPILER, _NEW_PTX = 200, 209, 218, 221, 222
-_NOT_FOR_HERE = (_BAD_IMAGE, _NO_BINARY, _BAD_PTX, _NO_COMPILER, _NEW_PTX)
+_BAD_IMAGE, _NO_BINARY, _BAD_PTX, _NO_COMPILER, _NEW_PTX, _NO_JIT = 200, 209, 218, 221, 222, 223
+_NOT_FOR_HERE = (_BAD_IMAGE, _NO_BINARY, _BAD_PTX, _NO_COMPILER, _NEW_PTX, _NO_JIT)
 """Errors after which another image may do."""
 _ERRORS, _ERROR_BYTES = 5, 6
 """Of CUjit_option."""

@@ -189,7 +189,7 @@ static inline int rnncc_cuda_load_one(struct rnncc_cuda *cuda, const struct rnnc
 /* For the loader itself: loads the image that suits the device best, of those that the driver takes. */
 static inline int rnncc_cuda_load(
     struct rnncc_cuda *cuda, const struct rnncc_cuda_image *image, int major, int minor) {
-    enum { BAD_IMAGE = 200, NO_BINARY = 209, BAD_PTX = 218, NO_COMPILER = 221, NEW_PTX = 222 };
+    enum { BAD_IMAGE = 200, NO_BINARY = 209, BAD_PTX = 218, NO_COMPILER = 221, NEW_PTX = 222, NO_JIT = 223 };
     char told[sizeof cuda->message] = "", kind[96];
     int fit, i, error = NO_BINARY;
     for (fit = 3; fit > 0; fit--)
@@ -201,7 +201,7 @@ static inline int rnncc_cuda_load(
                 return 0;
             }
             if (error != NO_BINARY && error != NEW_PTX && error != BAD_PTX && error != BAD_IMAGE &&
-                error != NO_COMPILER)
+                error != NO_COMPILER && error != NO_JIT)
                 return error == 2 ? RNNCC_NO_MEMORY : RNNCC_CUDA_ERROR;
             memcpy(told, cuda->message, sizeof told);
         }

@@ -1,0 +1,129 @@
+"""The commands for GPUs: files anywhere, results where there is one, else one line to say so."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rnncc.cli import main
+from rnncc.codegen.nvptx.ptx import assembler
+from tests.gpu import libcuda
+from tests.runtime import on_gpu
+
+ROOT = Path(__file__).parents[2]
+NET = str(ROOT / "examples/lstm.pbtxt")
+INIT = ["--init", str(ROOT / "examples/lstm_init.pbtxt")]
+ARRAYS = str(ROOT / "examples/lstm.npz")
+
+Capture = pytest.CaptureFixture[str]
+
+
+def alone(*words: str, driver: str = "/nowhere/libcuda.so") -> tuple[int, str]:
+    """The status of a command in a process of its own, and its complaint."""
+    path = os.pathsep.join([str(ROOT), str(ROOT / "runtime")])
+    environment = {**os.environ, "RNNCC_LIBCUDA": driver, "PYTHONPATH": path}
+    command = [sys.executable, "-m", "rnncc", *words]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("words", [["--gpu", NET], [NET, "--gpu"], [NET, "--target", "nvptx"]])
+def test_files_are_written_without_a_gpu(tmp_path: Path, words: list[str], capsys: Capture) -> None:
+    assert main(["compile", *words, *INIT, "-o", str(tmp_path), "-v"]) == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"liblstm.so", "lstm.h", "lstm.py"}
+    assert "NVIDIA GPUs" in capsys.readouterr().err
+    assert "lstm_run_cuda(" in (tmp_path / "lstm.h").read_text()
+
+
+def test_ptx(capsys: Capture) -> None:
+    assert main(["compile", "--gpu", NET, *INIT, "--emit", "ptx"]) == 0
+    assert ".target sm_70" in capsys.readouterr().out
+    assert main(["compile", NET, *INIT, "--emit", "ptx"]) == 2
+    assert "has no form ptx" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(assembler() is None, reason="no ptxas is installed")
+def test_chips(tmp_path: Path, capsys: Capture) -> None:
+    assert main(["compile", "--gpu", "sm_80,sm_90a", NET, *INIT, "-o", str(tmp_path)]) == 0
+    text = (tmp_path / "liblstm.so").read_bytes()
+    assert b'"images": ["sm_80", "sm_90a", "ptx"]' in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--gpu", "sm_20"], "'sm_20' is no chip"),
+        (["--gpu=fast"], "'fast' is no chip"),
+        (["--gpu", "--cpu", "native"], "--cpu: does not go with --gpu"),
+        (["--gpu", "--threads"], "--threads: threads of a CPU"),
+        (["--gpu", "--tune"], "--tune: code for GPUs has no settings"),
+        (["--gpu", "--products", "c"], "does not make the product c"),
+    ],
+)
+def test_what_makes_no_sense(
+    tmp_path: Path, capsys: Capture, words: list[str], message: str
+) -> None:
+    assert main(["compile", NET, *INIT, "-o", str(tmp_path), *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_gpu_commands_that_compute_say_so(tmp_path: Path) -> None:
+    assert main(["compile", "--gpu", NET, *INIT, "-o", str(tmp_path)]) == 0
+    library = str(tmp_path / "liblstm.so")
+    for words in (
+        ["run", "--gpu", NET, *INIT, "-i", ARRAYS],
+        ["check", "--gpu", NET, *INIT],
+        ["run", library, "-i", ARRAYS],
+    ):
+        status, told = alone(*words)
+        assert status == 2
+        assert told.startswith("rnncc: error: found no NVIDIA driver: /nowhere/libcuda.so")
+        assert len(told.splitlines()) == 1
+
+
+def test_with_one_they_compute(tmp_path: Path, capsys: Capture) -> None:
+    on_gpu.begin()
+    words = ["--target", "emulated"]
+    assert main(["compile", NET, *INIT, *words, "-o", str(tmp_path)]) == 0
+    library = str(tmp_path / "liblstm.so")
+    tables = list[str]()
+    for run in ([library], [NET, *INIT, *words], [NET, *INIT]):
+        assert main(["run", *run, "-i", ARRAYS]) == 0
+        tables.append(capsys.readouterr().out)
+    assert tables[0] == tables[1] == tables[2]
+    assert main(["run", library, "-i", ARRAYS, "--threads", "2"]) == 2
+    assert "a GPU has threads of its own" in capsys.readouterr().err
+    assert main(["check", NET, *INIT, *words]) == 0
+
+
+def test_targets_tell_of_the_gpu(capsys: Capture) -> None:
+    on_gpu.begin()
+    assert main(["targets", "--json"]) == 0
+    rows = {row["machine"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["NVIDIA GPU"]["triple"] == "nvptx"
+    assert "sm_90" in rows["NVIDIA GPU here"]["cpu"]
+    status, told = alone("targets", driver=str(libcuda.path()))
+    assert (status, told) == (0, "")
+
+
+@pytest.mark.parametrize("train", [False, True])
+def test_the_plan_tells_of_launches(capsys: Capture, train: bool) -> None:
+    words = ["plan", "--gpu", NET, *INIT, "--plan-for", "100,4", *(["--train"] if train else [])]
+    assert main([*words, "--json"]) == 0
+    launches = json.loads(capsys.readouterr().out)["launches"]
+    programs = ["forward", "backward"] if train else ["init", "step"]
+    assert [row["program"] for row in launches] == programs
+    for row in launches:
+        assert row["kernel"] == f"lstm_{row['program']}"
+        assert row["at_most"] >= 1
+        assert (row["registers"] is None) == (assembler() is None)
+    assert main(words) == 0
+    assert "launches at T=100, N=4" in capsys.readouterr().out
+    assert main(["plan", NET, *INIT, "--json"]) == 0
+    assert "launches" not in json.loads(capsys.readouterr().out)
