@@ -63,7 +63,7 @@ class DeviceNet:
     def __init__(
         self,
         library: Library,
-        threads: int = 64,
+        threads: int = 256,
         blocks: int = 3,
         room: int = ROOM,
         change: Change | None = None,
