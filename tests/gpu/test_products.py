@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -12,6 +12,7 @@ import pytest
 
 import rnncc
 from rnncc import cells
+from rnncc.cells import Layer
 from rnncc.ir.library import Library
 from tests.cells.helpers import inputs_of
 from tests.gpu import libcuda
@@ -19,11 +20,15 @@ from tests.gpu.device_net import DeviceNet, library_of
 from tests.gpu.libcuda import Emulator
 from tests.gpu.nets import check
 
-KINDS = {
-    "lstm": lambda n_in, units: cells.lstm(n_in, units),
-    "gru": lambda n_in, units: cells.gru(n_in, units),
+KINDS: dict[str, Callable[[int, int], Layer]] = {
+    "lstm": cells.lstm,
+    "gru": cells.gru,
     "gru, reset before": lambda n_in, units: cells.gru(n_in, units, linear_before_reset=False),
     "layer norm": lambda n_in, units: cells.lstm(n_in, units, layer_norm=True),
+    "elman": cells.elman,
+    "three lstms": lambda n_in, units: cells.lstm(n_in, units, layers=3),
+    "masked, both ways": lambda n_in, units: cells.gru(n_in, units, direction="both", masked=True),
+    "two milstms": lambda n_in, units: cells.milstm(n_in, units, layers=2),
 }
 ROOMS = [48 << 10, 64 << 10, 100 << 10, 227 << 10]
 """Bytes of shared memory: what every chip has, and more."""
@@ -54,6 +59,7 @@ QUICK = [
     Draw("layer norm", 5, 20, 4, 9, 256, 3, ROOMS[0], seed=6),
     Draw("lstm", 8, 40, 5, 33, 256, 3, ROOMS[1], seed=7, train=True),
     Draw("gru", 5, 9, 9, 17, 256, 5, ROOMS[3], seed=8, train=True),
+    Draw("two milstms", 8, 20, 5, 5, 64, 3, ROOMS[3], seed=9, train=True),
 ]
 
 
