@@ -35,6 +35,8 @@ from tests.golden import Arrays
 from tests.gpu import emulated, libcuda
 from tests.gpu.emulated import Change, EmulatedTarget
 
+ROOM = 227 << 10
+"""Of shared memory, on most chips."""
 SEAL = 0x1234567812345671
 Sizes = Mapping[str, int]
 Memory = dict[str, int]
@@ -55,12 +57,18 @@ class DeviceNet:
     Args:
         threads: of a block.
         blocks: at most so many.
+        room: bytes of shared memory, at most, that a block gets.
     """
 
     def __init__(
-        self, library: Library, threads: int = 64, blocks: int = 3, change: Change | None = None
+        self,
+        library: Library,
+        threads: int = 256,
+        blocks: int = 3,
+        room: int = ROOM,
+        change: Change | None = None,
     ) -> None:
-        self.library, self.blocks = library, blocks
+        self.library, self.blocks, self.room = library, blocks, room
         self.target = EmulatedTarget(threads=threads, change=change)
         self.code: DeviceCode = emit_device(library, self.target)
         [image] = self.target.images(self.code.text, self.code.linked)
@@ -217,7 +225,8 @@ class _Session:
         points = kernel.points.evaluate(self.sizes)
         blocks = min(self.net.blocks, max(1, -(-points // kernel.per_block)))
         shape = blocks, kernel.threads
-        self.cuda.launch(self.module, kernel.symbol, [*own, *ports, *sizes], shape, kernel.shared)
+        shared = min(kernel.shared, self.net.room)
+        self.cuda.launch(self.module, kernel.symbol, [*own, *ports, *sizes], shape, shared)
 
     def _place(self, place: Place) -> int:
         skipped = SYNC_BYTES if place.block == "workspace" else 0

@@ -126,7 +126,7 @@ class EmulatedTarget(NvptxTarget):
 
 def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> EmulatedTarget:
     """The target; as knob `threads`, of a block."""
-    return EmulatedTarget(threads=knobs.get("threads", 64))
+    return EmulatedTarget(threads=knobs.get("threads", 256))
 
 
 def load(code: bytes) -> Any:

@@ -19,6 +19,7 @@ DEFAULTS = {"seed": 1, "sms": 3, "check": 1, "devices": 1, "driver": 12040, "chi
     "occupancy": 1
 }
 
+_MOST_SHARED = 8
 _folders: list[tempfile.TemporaryDirectory[str]] = []
 """They last as long as this process."""
 
@@ -55,6 +56,7 @@ class Emulator:
         self.configured = dict[str, int]()
         self.library.emu_report.restype = ctypes.c_char_p
         self.library.emu_races.restype = ctypes.c_int64
+        self.library.emu_shared_accesses.restype = ctypes.c_int64
         self.library.emu_reports.restype = ctypes.c_int64
 
     # What it has noticed
@@ -69,13 +71,18 @@ class Emulator:
         return self.library.emu_races()
 
     @property
+    def shared_accesses(self) -> int:
+        """Of shared memory, as long as the library is loaded."""
+        return self.library.emu_shared_accesses()
+
+    @property
     def leaks(self) -> int:
         """Allocations that are not freed."""
         return self.library.emu_leaks()
 
     def configure(self, **settings: int) -> None:
         """Set its settings: seed, sms, check, devices, driver, chip, occupancy."""
-        self.configured |= settings
+        self.configured = self.configured | settings
         for name, value in settings.items():
             assert self.library.emu_set(name.upper().encode(), ctypes.c_int64(value)), name
 
@@ -172,6 +179,7 @@ class Emulator:
         """A cooperative launch of blocks and threads, and a wait for its end."""
         function = ctypes.c_void_p()
         self.call("cuModuleGetFunction", ctypes.byref(function), module, name.encode())
+        self.call("cuFuncSetAttribute", function, _MOST_SHARED, shared)
         values = [ctypes.c_int64(argument) for argument in arguments]
         table = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
         blocks, threads = shape

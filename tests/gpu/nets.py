@@ -20,7 +20,7 @@ from tests.golden import Arrays, arrays_of, random_inputs, sizes_of
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
 
-SHAPES = [(64, 3), (32, 1), (256, 2), (128, 7)]
+SHAPES = [(256, 3), (64, 2), (32, 1), (128, 7)]
 """Threads of a block, and how many blocks there are at most."""
 
 

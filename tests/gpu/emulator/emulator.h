@@ -63,6 +63,8 @@ typedef struct {
     char *stack;
     size_t stack_bytes;
     const char *params, *params_end;
+    const char *shared, *shared_low, *shared_high; /* the block's own, and all blocks' */
+    size_t shared_bytes;
     const Module *module;
 } Here;
 const Here *here(void);

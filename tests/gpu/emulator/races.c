@@ -32,6 +32,7 @@ typedef struct {
 static const char *base;
 static size_t size;
 static Shadow *words, *bytes_;
+static int64_t shared_accesses;
 int32_t last_site;
 
 static void *reserve(size_t n) {
@@ -155,6 +156,12 @@ void watch(const char *p, int32_t n, int32_t kind, int32_t site) {
                    (const void *)p, site_text(now->module, site));
         return;
     }
+    if (p >= now->shared_low && p < now->shared_high) {
+        shared_accesses++;
+        if ((size_t)(p - now->shared) >= now->shared_bytes)
+            report("block %d, thread %d %s shared memory of another block, at: %s", now->block, now->thread,
+                   DOES[kind], site_text(now->module, site));
+    }
     while (n > 0) {
         int first = (int)((uintptr_t)p & 3), count = n < 4 - first ? n : 4 - first;
         watch_word(p - first, first, count, kind, site, now);
@@ -162,6 +169,9 @@ void watch(const char *p, int32_t n, int32_t kind, int32_t site) {
         n -= count;
     }
 }
+
+/* For the tests: whether code has used shared memory at all. */
+API int64_t emu_shared_accesses(void) { return shared_accesses; }
 
 /* Bytes that nobody may touch; a whole word is the word's shadow, a part of one its bytes'. */
 void races_forbid(const char *from, const char *to, int forbidden) {

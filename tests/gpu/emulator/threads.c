@@ -112,6 +112,7 @@ static void enter(Thread *t) {
     for (int i = 0; i < run.block_count; i++)
         if (b->known[i] < place.before) place.before = b->known[i];
     place.stack = t->stack;
+    place.shared = b->shared;
     emu_switch(&scheduler, &t->at);
 }
 
@@ -328,6 +329,8 @@ static int begin(int i) {
     b->warps = calloc((run.threads + WARP - 1) / WARP, sizeof *b->warps);
     b->in[READY] = run.threads;
     b->shared = memory_new(run.shared, 1);
+    if (b->shared < place.shared_low) place.shared_low = b->shared;
+    if (b->shared + run.shared > place.shared_high) place.shared_high = b->shared + run.shared;
     for (int j = 0; j < run.threads; j++) {
         Thread *t = b->threads + j;
         t->block = i;
@@ -386,6 +389,9 @@ int launch(const Function *function, int blocks, int threads, int64_t shared, vo
     run.all = calloc(count, sizeof *run.all);
     last_time++;
     place.stack_bytes = STACK;
+    place.shared_bytes = shared;
+    place.shared_low = (char *)UINTPTR_MAX;
+    place.shared_high = NULL;
     place.module = function->module;
     state = (uint64_t)settings.seed * 0x9E3779B97F4A7C15u + 0x2545F4914F6CDD1Du;
     int code = blocks > MOST_BLOCKS ? TOO_LARGE : OK;
