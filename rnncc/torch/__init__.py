@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 if find_spec("torch") is None:
-    raise ImportError("rnncc.torch needs PyTorch 2.13 or later: pip install 'rnncc[torch]'")
+    raise ImportError("rnncc.torch needs PyTorch 2.11 or later: pip install 'rnncc[torch]'")
 
 from rnncc.torch.elementwise import elementwise
 from rnncc.torch.modules import CompiledModule, build, compile, export
