@@ -111,7 +111,7 @@ class _Entry:
             raise CompileError("", "nothing is compiled while a CUDA graph is captured", hint)
         self._gpu = gpu
         device = f"cuda:{gpu.number}"
-        self._model: Any = rnncc.compile(program, device=device, **{"train": train})
+        self._model: Any = rnncc.compile(program, train=train, device=device)
         groups = ("inputs", "outputs", *(("output_grads", "grads") if train else ()))
         self._specs = {group: read_specs(self._model.metadata[group]) for group in groups}
         self._name = program.name
