@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -150,7 +150,7 @@ class CompiledModule(torch.nn.Module):
         rows = list(zip(self._code.inputs, tensors, self._follow, strict=False))
         leading = [(name, x) for name, x, follows in rows if not follows]
         device = common_device([name for name, _ in leading], [x for _, x in leading])
-        return [x.to(device) if follows else x for _, x, follows in rows]
+        return [follows(x, device) if follows else x for _, x, follows in rows]
 
     def _check_buffers(self, tensors: Sequence[torch.Tensor]) -> None:
         """Refuse what PyTorch would keep the graph of, for the gradients of later calls."""
@@ -257,10 +257,13 @@ def _owner(module: torch.nn.Module, exported: ExportedProgram, target: str) -> t
     return owner, name
 
 
+_Follow = Callable[[torch.Tensor, torch.device], torch.Tensor]
+
+
 def _devices(
     exported: ExportedProgram, owners: Iterable[tuple[Any, str]]
-) -> tuple[torch.device, list[bool]]:
-    """Where the example is, and which inputs and tensors of owners are to be copied to the others.
+) -> tuple[torch.device, list[_Follow | None]]:
+    """Where the example is, and which inputs and tensors of owners follow the others, and how.
 
     These are the constants of the module's code, and what the example had on the CPU beside others
     on a GPU: PyTorch wants the lengths of packed sequences there.
@@ -270,7 +273,8 @@ def _devices(
     found = {name: x.device for name, x in values.items() if isinstance(x, torch.Tensor)}
     gpu = next((device for device in found.values() if device.type != "cpu"), None)
     given = [gpu is not None and found[n].type == "cpu" for n in map(str, users) if n in found]
-    follow = [*given, *(isinstance(owner, _Constant) for owner, _ in owners)]
+    follow: list[_Follow | None] = [torch.Tensor.to if copied else None for copied in given]
+    follow += [owner.on if isinstance(owner, _Constant) else None for owner, _ in owners]
     return gpu or torch.device("cpu"), follow
 
 
@@ -279,3 +283,15 @@ class _Constant:
 
     def __init__(self, value: torch.Tensor) -> None:
         self.value = value
+        self._copies: dict[torch.device, tuple[int, torch.Tensor]] = {}
+
+    def on(self, value: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """The tensor on a device: what was copied once is not copied again, unless it changed."""
+        if value.device == device or value.requires_grad or value.is_inference():
+            return value.to(device)
+        version, copy = self._copies.get(device, (-1, value))
+        if version != value._version:
+            with torch.inference_mode(False):  # also for calls outside of it
+                copy = value.to(device)
+            self._copies[device] = value._version, copy
+        return copy

@@ -28,6 +28,7 @@ from tests.torch.emulated_gpu import EmulatedGpu, cuda, devices, faults, gpu
 rt: Any = pytest.importorskip("rnncc.torch")
 autograd: Any = pytest.importorskip("rnncc.torch.autograd")
 backend: Any = pytest.importorskip("rnncc.torch.backend")
+modules: Any = pytest.importorskip("rnncc.torch.modules")
 scanning: Any = pytest.importorskip("rnncc.torch.scanning")
 pytestmark = pytest.mark.peers
 __all__ = ["gpu"]
@@ -192,6 +193,18 @@ def test_buffers_and_constants(gpu: EmulatedGpu) -> None:
     assert compiled(torch.ones(3, 2))[0].tolist() == [2.0, 3.0]
     assert net.count.tolist() == [1.0, 1.0]
     assert gpu.calls == 1
+
+
+def test_constants_are_copied_once() -> None:
+    value, there = torch.ones(3), torch.device("meta")
+    constant = modules._Constant(value)
+    assert constant.on(value, value.device) is value
+    first = constant.on(value, there)
+    assert constant.on(value, there) is first
+    assert first.device == there
+    value.add_(1)
+    assert constant.on(value, there) is not first
+    assert constant.on(value.requires_grad_(), there).requires_grad
 
 
 def test_back_end(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
