@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,9 +14,37 @@ from tests.torch.cells import torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
 tracing: Any = pytest.importorskip("rnncc.torch.tracing")
+supported: Any = pytest.importorskip("rnncc.torch.supported")
 versions: Any = pytest.importorskip("rnncc.torch.versions")
 pytestmark = pytest.mark.peers
 READINGS = 12
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "2.12.1+cu130", "2.13.0+cpu"])
+def test_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: version)
+    assert supported.refusal() is None
+
+
+@pytest.mark.parametrize("version", ["2.10.1", "1.13.1", "2.14.0", "2.15.0.dev20260101+cu130", "3"])
+def test_other_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: version)
+    assert f"PyTorch 2.11 to 2.13, and this is {version}: pip" in supported.refusal()
+
+
+def test_no_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> str:
+        raise metadata.PackageNotFoundError
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert "PyTorch 2.11 to 2.13: pip install" in supported.refusal()
+
+
+def test_what_is_installed_by_the_extra() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    [wanted] = project["optional-dependencies"]["torch"]
+    (major, oldest), (_, newest) = supported.OLDEST, supported.NEWEST
+    assert wanted == f"torch>={major}.{oldest},<{major}.{newest + 1}"
 
 
 def most_readings(monkeypatch: pytest.MonkeyPatch, has_limits: bool) -> int:
