@@ -7,10 +7,10 @@ rnncc.torch.build(module, (x,), out="build")  # the same as a library
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from rnncc.torch.supported import refusal
 
-if find_spec("torch") is None:
-    raise ImportError("rnncc.torch needs PyTorch 2.13 or later: pip install 'rnncc[torch]'")
+if (reason := refusal()) is not None:
+    raise ImportError(reason)
 
 from rnncc.torch.elementwise import elementwise
 from rnncc.torch.modules import CompiledModule, build, compile, export

@@ -9,6 +9,7 @@ import torch
 from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
+from rnncc.torch.devices import is_number
 from rnncc.torch.nets import TorchNet
 
 
@@ -16,9 +17,12 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """The net's outputs, which know their gradients where some input wants one.
 
     Raises:
-        CompileError: autocast is on, or some input has a forward-mode gradient.
+        CompileError: the inputs are on several devices, autocast is on, or some input has a
+            forward-mode gradient.
     """
-    check_mode()
+    device = net.device(tensors)
+    check_mode(device)
+    tensors = [x.to(device) if is_number(x) else x for x in tensors]
     if forward_ad._current_level >= 0 and any(map(_is_dual, tensors)):
         raise CompileError("", "forward-mode gradients are not supported", "backward()")
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
@@ -30,10 +34,10 @@ def _is_dual(x: torch.Tensor) -> bool:
     return forward_ad.unpack_dual(x).tangent is not None
 
 
-def check_mode() -> None:
-    """Refuse autocast."""
-    if torch.is_autocast_enabled("cpu"):
-        hint = "torch.autocast('cpu', enabled=False)"
+def check_mode(device: torch.device) -> None:
+    """Refuse autocast of what is computed on a device."""
+    if torch.is_autocast_enabled(device.type):
+        hint = f"torch.autocast('{device.type}', enabled=False)"
         raise CompileError("", "autocast is on, and compiled nets compute in float32", hint)
 
 

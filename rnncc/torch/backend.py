@@ -23,7 +23,8 @@ from rnncc.frontends.torch.trace import aten_graph, fake_mode
 from rnncc.frontends.torch.types import element_type
 from rnncc.ir.builder import Builder
 from rnncc.torch.autograd import apply
-from rnncc.torch.nets import TorchNet, check_tensor, is_wide
+from rnncc.torch.devices import check_tensor
+from rnncc.torch.nets import TorchNet, drawn_seed, is_wide
 
 MOST_CELLS = 16
 """Calls of cells in one graph; more are a loop that was unrolled, for which `scan` is the way."""
@@ -80,7 +81,7 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
     def run(*given: Any) -> list[torch.Tensor]:
         tensors = [x for x in given if isinstance(x, torch.Tensor)]
         if random.used:
-            tensors.append(torch.randint(2**31 - 1, (), dtype=torch.int32))
+            tensors.append(drawn_seed(net.device(tensors)))
         return apply(net, tensors)
 
     return run

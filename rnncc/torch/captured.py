@@ -20,7 +20,8 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.cell import Places, Step, scan_program
 from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.trace import aten_graph, fake_mode
-from rnncc.torch.nets import TorchNet, check_tensor, is_wide
+from rnncc.torch.devices import check_tensor
+from rnncc.torch.nets import TorchNet, is_wide
 
 Tensors = Sequence[torch.Tensor]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.autograd import apply, check_mode
-from rnncc.torch.nets import TorchNet, check_tensor, is_wide
+from rnncc.torch.devices import check_tensor, common_device
+from rnncc.torch.nets import TorchNet, drawn_seed, is_wide
 
 
 def compile(
@@ -38,7 +39,7 @@ def compile(
     Args:
         module: compiled as it is at that moment, in `train()` or `eval()` mode.
         args, kwargs: an example of what it is called with; sizes stay as they are in it, but for
-            dynamic ones.
+            dynamic ones. The module and it may be on a GPU; so may what it is called with later.
         dynamic_shapes: as for `torch.export.export`: {"x": {0: Dim("T"), 1: Dim("N")}}.
         train: compile at once for calls with gradients, or for those without; by default each kind
             is compiled when it is first called for.
@@ -103,6 +104,7 @@ class CompiledModule(torch.nn.Module):
         self._frozen, self._net = frozen, net
         self._code = TorchNet.of(net.program, is_wide(net.tensors))
         self._owners = [_owner(module, exported, target) for target in net.held]
+        self._device, self._follow = _devices(exported, self._owners)
         self._changed = [_owner(module, exported, target) for target in net.changed]
         self._changing = [target in net.changed for target in net.held]
         self._in, self._out = exported.call_spec.in_spec, exported.call_spec.out_spec
@@ -110,20 +112,18 @@ class CompiledModule(torch.nn.Module):
         self._seeded = len(self._code.inputs) > net.given + len(net.held)
 
     def prepare(self, train: bool) -> None:
-        """Compile now for calls with gradients, or for those without."""
-        self._code.code.prepare(train)
+        """Compile now for calls with gradients, or for those without, where the example was."""
+        self._code.code.on(self._device).prepare(train)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes."""
         leaves, spec = pytree.tree_flatten((args, kwargs))
         if spec != self._in:
             raise CompileError("", f"called with {spec}, compiled for {self._in}")
-        tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-        tensors += self._held()
-        for tensor in tensors:
-            check_tensor(tensor)
+        given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        tensors = self._together([*given, *self._held()])
         if self._seeded:
-            tensors.append(torch.randint(2**31 - 1, (), dtype=torch.int32))
+            tensors.append(drawn_seed(self._code.device(tensors)))
         if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
         self._check_buffers(tensors)
@@ -142,6 +142,15 @@ class CompiledModule(torch.nn.Module):
             return tensors
         pairs = zip(tensors, self._changing, strict=True)
         return [x.clone() if changes else x for x, changes in pairs]
+
+    def _together(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The tensors on one device, where some follow the others."""
+        for tensor in tensors:
+            check_tensor(tensor)
+        rows = list(zip(self._code.inputs, tensors, self._follow, strict=False))
+        leading = [(name, x) for name, x, follows in rows if not follows]
+        device = common_device([name for name, _ in leading], [x for _, x in leading])
+        return [follows(x, device) if follows else x for _, x, follows in rows]
 
     def _check_buffers(self, tensors: Sequence[torch.Tensor]) -> None:
         """Refuse what PyTorch would keep the graph of, for the gradients of later calls."""
@@ -176,8 +185,10 @@ def _export(
     shapes: Any,
     differentiable: bool,
 ) -> ExportedProgram:
-    check_mode()
     name, given = type(module).__name__, dict(kwargs or {})
+    leaves = pytree.tree_leaves((args, given, *module.parameters()))
+    for device in {x.device for x in leaves if isinstance(x, torch.Tensor)}:
+        check_mode(device)
     with (
         watching(lambda: differentiable and torch.is_grad_enabled()),
         refused_by(name, "torch.export"),
@@ -246,8 +257,41 @@ def _owner(module: torch.nn.Module, exported: ExportedProgram, target: str) -> t
     return owner, name
 
 
+_Follow = Callable[[torch.Tensor, torch.device], torch.Tensor]
+
+
+def _devices(
+    exported: ExportedProgram, owners: Iterable[tuple[Any, str]]
+) -> tuple[torch.device, list[_Follow | None]]:
+    """Where the example is, and which inputs and tensors of owners follow the others, and how.
+
+    These are the constants of the module's code, and what the example had on the CPU beside others
+    on a GPU: PyTorch wants the lengths of packed sequences there.
+    """
+    nodes, users = exported.graph.find_nodes(op="placeholder"), exported.graph_signature.user_inputs
+    values = {node.name: node.meta.get("val") for node in nodes}
+    found = {name: x.device for name, x in values.items() if isinstance(x, torch.Tensor)}
+    gpu = next((device for device in found.values() if device.type != "cpu"), None)
+    given = [gpu is not None and found[n].type == "cpu" for n in map(str, users) if n in found]
+    follow: list[_Follow | None] = [torch.Tensor.to if copied else None for copied in given]
+    follow += [owner.on if isinstance(owner, _Constant) else None for owner, _ in owners]
+    return gpu or torch.device("cpu"), follow
+
+
 class _Constant:
     """The owner of such a tensor."""
 
     def __init__(self, value: torch.Tensor) -> None:
         self.value = value
+        self._copies: dict[torch.device, tuple[int, torch.Tensor]] = {}
+
+    def on(self, value: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """The tensor on a device: what was copied once is not copied again, unless it changed."""
+        if value.device == device or value.requires_grad or value.is_inference():
+            return value.to(device)
+        version, copy = self._copies.get(device, (-1, value))
+        if version != value._version:
+            with torch.inference_mode(False):  # also for calls outside of it
+                copy = value.to(device)
+            self._copies[device] = value._version, copy
+        return copy

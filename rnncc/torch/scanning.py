@@ -17,8 +17,9 @@ from torch.utils import _pytree as pytree
 from rnncc.errors import CompileError
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.captured import Reading
+from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exporting import exported_scan
-from rnncc.torch.nets import TorchNet, check_tensor
+from rnncc.torch.nets import TorchNet
 from rnncc.torch.tracing import code_of, read
 
 _Type = tuple[torch.Size, torch.dtype]
@@ -47,9 +48,10 @@ def scan(
         CompileError: the cell cannot be read, or does what is not supported; the message names the
             user's line where PyTorch knows it.
     """
-    check_mode()
     sequences, row_spec = _leaves(xs, "xs")
     states, state_spec = _leaves(state, "the state")
+    device = _device(sequences, states)
+    check_mode(device)
     if any(is_fake(tensor) for tensor in (*sequences, *states)):
         return exported_scan(cell, xs, state, reverse)
     row_types = _row_types(sequences)
@@ -59,7 +61,7 @@ def scan(
         return apply(loop, [*sequences, *states, *held])
 
     def attempt(batches: frozenset[int]) -> tuple[Any, Any]:
-        stand_ins = _stand_ins(kinds, batches)
+        stand_ins = _stand_ins(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
         reading = Reading(rows, starts, reverse, run)
         given = pytree.tree_unflatten(rows, row_spec), pytree.tree_unflatten(starts, state_spec)
@@ -97,6 +99,11 @@ def _leaves(tree: Any, name: str) -> tuple[list[torch.Tensor], pytree.TreeSpec]:
     return leaves, spec
 
 
+def _device(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> torch.device:
+    names = [f"{n} {i}" for n, group in (("xs", xs), ("state", states)) for i in range(len(group))]
+    return common_device(names, [*xs, *states])
+
+
 def _row_types(xs: Sequence[torch.Tensor]) -> list[_Type]:
     """Of one row of each; all have as many."""
     if not xs:
@@ -113,7 +120,9 @@ def _batches(row_types: Iterable[_Type]) -> frozenset[int]:
     return frozenset(shape[0] for shape, _ in row_types if len(shape) > 1)
 
 
-def _stand_ins(types: Iterable[_Type], batches: frozenset[int]) -> list[torch.Tensor]:
+def _stand_ins(
+    types: Iterable[_Type], batches: frozenset[int], device: torch.device
+) -> list[torch.Tensor]:
     """A tensor of each type; all differ, and the same call gets the same ones.
 
     The batch's size is left open, where one axis has it: the last one, behind others, has units.
@@ -122,16 +131,21 @@ def _stand_ins(types: Iterable[_Type], batches: frozenset[int]) -> list[torch.Te
     for kind in types:
         shape = kind[0][:-1] or kind[0]
         axes = [axis for axis, size in enumerate(shape) if size in batches]
-        made.append(_stand_in(*kind, seen[kind], axes[0] if len(axes) == 1 else None))
+        axis = axes[0] if len(axes) == 1 else None
+        made.append(_stand_in(*kind, device, seen[kind], axis))
         seen[kind] += 1
     return made
 
 
 @lru_cache(maxsize=1024)
 def _stand_in(
-    shape: torch.Size, dtype: torch.dtype, number: int, batch_axis: int | None
+    shape: torch.Size,
+    dtype: torch.dtype,
+    device: torch.device,
+    number: int,
+    batch_axis: int | None,
 ) -> torch.Tensor:
-    made = torch.empty(shape, dtype=dtype)
+    made = torch.empty(shape, dtype=dtype, device=device)
     if batch_axis is not None:
         torch._dynamo.maybe_mark_dynamic(made, batch_axis)
     return made

@@ -24,6 +24,7 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch.site import LINE
 from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
+from rnncc.torch.versions import compile_often
 
 _RAISED = re.compile(r"raised exception (.+)")
 _GOT = re.compile(r"got (\w+\(.+\))")
@@ -77,9 +78,7 @@ def _reader(cell: Callable[..., Any], is_open: bool, anew: bool = False) -> Call
         known = _readers.setdefault(code_of(cell), {})
         if anew or key not in known:
             own = FunctionType(_step.__code__.replace(co_name=_name(cell)), globals())
-            most = torch._dynamo.config.accumulated_recompile_limit
-            options: Any = {"fullgraph": True, "dynamic": False, "recompile_limit": most}
-            known[key] = torch.compile(own, backend=captured, **options)
+            known[key] = compile_often(own, captured)
         return known[key]
 
 

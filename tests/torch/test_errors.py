@@ -109,7 +109,7 @@ GIVEN = {
     "bfloat16, float32 in one graph": (X.bfloat16(), H),
     "float32, float64 in one graph": (X, H.double()),
     "complex64": (X.to(torch.complex64), H),
-    "only dense ones on the CPU": (X.to("meta"), H),
+    "only dense ones on the CPU and NVIDIA GPUs": (X.to("meta"), H),
 }
 
 

@@ -27,7 +27,7 @@ from tests.torch.cells import (
 )
 
 rt: Any = pytest.importorskip("rnncc.torch")
-nets: Any = pytest.importorskip("rnncc.torch.nets")
+codes: Any = pytest.importorskip("rnncc.torch.codes")
 pytestmark = pytest.mark.peers
 
 
@@ -266,14 +266,14 @@ def test_tensors_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
     """Code reads and writes the tensors' own memory, forward and backward."""
     seen: list[int] = []
     for name in ("forward", "backward"):
-        real = getattr(nets.CompiledCode, name)
+        real = getattr(codes.CompiledCode, name)
 
         def spy(self: Any, *groups: Any, real: Any = real) -> Any:
             arrays = [a for g in groups if isinstance(g, dict) for a in g.values()]
             seen.extend(array.ctypes.data for array in arrays)
             return real(self, *groups)
 
-        monkeypatch.setattr(nets.CompiledCode, name, spy)
+        monkeypatch.setattr(codes.CompiledCode, name, spy)
     cell, xs = make_cell(MinimalGated), sequence(4).requires_grad_()
     ys, last = rt.scan(cell, xs, cell.start)
     weights = torch.ones_like(ys)
@@ -284,14 +284,14 @@ def test_tensors_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_tape_goes_with_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
     tapes: list[Any] = []
-    real = nets.CompiledCode.forward
+    real = codes.CompiledCode.forward
 
     def spy(self: Any, *groups: Any) -> Any:
         tape = real(self, *groups)
         tapes.append(weakref.ref(tape))
         return tape
 
-    monkeypatch.setattr(nets.CompiledCode, "forward", spy)
+    monkeypatch.setattr(codes.CompiledCode, "forward", spy)
     cell = make_cell(MinimalGated)
     gc.collect()
     gc.disable()

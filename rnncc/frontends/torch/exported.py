@@ -110,7 +110,7 @@ def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
 
 def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
     """Its values now."""
-    return held_tensor(exported, target).detach().numpy().copy()
+    return held_tensor(exported, target).detach().cpu().numpy().copy()
 
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:

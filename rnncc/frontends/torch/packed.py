@@ -39,7 +39,7 @@ class Lengths:
 
     def valid(self) -> torch.Tensor:
         """Which rows are no padding, [steps, batch]."""
-        return torch.arange(self.steps)[:, None] < self.of
+        return torch.arange(self.steps, device=self.of.device)[:, None] < self.of
 
 
 class Packed(NamedTuple):
@@ -66,6 +66,6 @@ def unpack(
     if total is not lengths.steps and total != lengths.steps:
         what = f"total_length {total} of sequences that were packed with {lengths.steps} steps"
         raise CompileError("pad_packed_sequence", what)
-    valid = lengths.valid()[(..., *[None] * (data.dim() - 2))]
+    valid = lengths.valid().to(data.device)[(..., *[None] * (data.dim() - 2))]
     rows = torch.where(valid, data, padding)
     return rows.transpose(0, 1) if batch_first else rows, lengths.of

@@ -1,0 +1,204 @@
+# pyright: basic, reportMissingImports=false
+"""What computes a net: machine code for each device that its tensors may be on, or the interpreter.
+
+The code for a GPU takes tensors. All else takes arrays, which share the memory of tensors on the
+CPU.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from rnncc_runtime import Model, Parallel, TrainableModel
+from xdsl.ir import SSAValue
+
+import rnncc
+from rnncc.ir.program import Program
+from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.torch import devices
+from rnncc.torch.cuda import GpuCode
+from rnncc.torch.threads import parallel
+
+Array = np.ndarray[Any, Any]
+Arrays = dict[str, Array]
+Named = Mapping[str, torch.Tensor]
+
+
+class Code(Protocol):
+    """A net that can be run; arrays go by the net's names."""
+
+    def prepare(self, train: bool) -> None:
+        """Do now what takes long."""
+        ...
+
+    def infer(self, inputs: Arrays, out: Arrays) -> None:
+        """Compute the outputs."""
+        ...
+
+    def forward(self, inputs: Arrays, out: Arrays) -> Any:
+        """Compute the outputs; returns what `backward` needs."""
+        ...
+
+    def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
+        """Compute the gradients that have a place in `out`."""
+        ...
+
+
+class CompiledCode:
+    """Machine code, compiled when it is first needed; safe to share between threads.
+
+    A call is computed by as many of PyTorch's number of threads as are worth it.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._lock = threading.Lock()
+        self._models: dict[tuple[bool, bool], Any] = {}
+
+    def prepare(self, train: bool) -> None:
+        """Compile."""
+        self._model(train, parallel())
+
+    def infer(self, inputs: Arrays, out: Arrays) -> None:
+        """Compute the outputs."""
+        threads = parallel()
+        model: Model = self._model(False, threads)
+        model.run(inputs, out, threads)
+
+    def forward(self, inputs: Arrays, out: Arrays) -> Any:
+        """Compute the outputs; returns the tape."""
+        threads = parallel()
+        model: TrainableModel = self._model(True, threads)
+        return model.forward(inputs, out, pool=threads)[1]
+
+    def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
+        """Compute the gradients that have a place in `out`; uses the tape up."""
+        threads = parallel()
+        model: TrainableModel = self._model(True, threads)
+        model.backward(tape, grads, wanted=out, out=out, pool=threads)
+
+    def _model(self, train: bool, threads: Parallel | None) -> Any:
+        """Code that several threads can compute serves one as well."""
+        found = self._models.get((train, True))
+        if found is None and threads is None:
+            found = self._models.get((train, False))
+        return found or self._made((train, threads is not None))
+
+    def _made(self, kind: tuple[bool, bool]) -> Any:
+        with self._lock:
+            if kind not in self._models:
+                train, shared = kind
+                self._models[kind] = rnncc.compile(self._program, train=train, threads=shared)
+            return self._models[kind]
+
+
+class InterpretedCode:
+    """The interpreter in float64: slow, for `torch.autograd.gradcheck`."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def prepare(self, train: bool) -> None:
+        """Nothing."""
+
+    def infer(self, inputs: Arrays, out: Arrays) -> None:
+        """Compute the outputs."""
+        self._run(self._program, inputs, out)
+
+    def forward(self, inputs: Arrays, out: Arrays) -> Any:
+        """Compute the outputs; returns what they were computed from."""
+        self.infer(inputs, out)
+        return inputs, {name: np.zeros_like(array) for name, array in out.items()}
+
+    def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
+        """Compute the gradients that have a place in `out`."""
+        inputs, zeros = tape
+        given = {f"grad:{name}": grads.get(name, zeros[name]) for name in self._outer}
+        made = {f"grad:{name}": array for name, array in out.items()}
+        self._run(self._gradients, inputs | given, made)
+
+    @cached_property
+    def _outer(self) -> list[str]:
+        return _floats(self._program.net.outputs)
+
+    @cached_property
+    def _gradients(self) -> Program:
+        from rnncc.passes.differentiate import differentiate
+
+        return differentiate(self._program, self._outer, _floats(self._program.net.inputs))
+
+    @staticmethod
+    def _run(program: Program, inputs: Arrays, out: Arrays) -> None:
+        from rnncc.ir.interpreter import run
+
+        results = run(program, inputs, np.float64)
+        for name, array in out.items():
+            array[...] = results[name]
+
+
+class HostCode:
+    """A net on arrays as one on tensors: they share their memory, or are copied from a GPU."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+
+    def prepare(self, train: bool) -> None:
+        """Do now what takes long."""
+        self._code.prepare(train)
+
+    def infer(self, inputs: Named, out: Named) -> None:
+        """Compute the outputs."""
+        with _arrays_of(out) as results:
+            self._code.infer(_arrays(inputs), results)
+
+    def forward(self, inputs: Named, out: Named) -> Any:
+        """Compute the outputs; returns what `backward` needs."""
+        with _arrays_of(out) as results:
+            return self._code.forward(_arrays(inputs), results)
+
+    def backward(self, tape: Any, grads: Named, out: Named) -> None:
+        """Compute the gradients that have a place in `out`."""
+        with _arrays_of(out) as results:
+            self._code.backward(tape, _arrays(grads), results)
+
+
+def _arrays(tensors: Named) -> Arrays:
+    return {name: tensor.cpu().numpy() for name, tensor in tensors.items()}
+
+
+@contextmanager
+def _arrays_of(tensors: Named) -> Generator[Arrays]:
+    """Arrays to write into, which the tensors are in the end."""
+    arrays = _arrays(tensors)
+    yield arrays
+    for name, tensor in tensors.items():
+        if tensor.device.type != "cpu":
+            tensor.copy_(torch.from_numpy(arrays[name]))
+
+
+class Codes:
+    """A net's code for every device; safe to share between threads."""
+
+    def __init__(self, program: Program, wide: bool) -> None:
+        self._program, self._wide = program, wide
+        self._host = HostCode(InterpretedCode(program) if wide else CompiledCode(program))
+        self._gpus: dict[int, GpuCode] = {}
+
+    def on(self, device: torch.device) -> HostCode | GpuCode:
+        """The code for tensors on a device; float64 is interpreted on the CPU."""
+        gpu = None if self._wide else devices.gpu_of(device)
+        if gpu is None:
+            return self._host
+        return self._gpus.get(gpu.number) or self._gpus.setdefault(
+            gpu.number, GpuCode(self._program, gpu)
+        )
+
+
+def _floats(values: Mapping[str, SSAValue]) -> list[str]:
+    return [name for name, value in values.items() if dtype_of(value) in FLOATS]

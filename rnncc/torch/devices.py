@@ -1,0 +1,87 @@
+# pyright: basic, reportMissingImports=false
+"""Where a call's tensors lie, and what a call there needs of PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import torch
+
+from rnncc.errors import CompileError
+
+
+class Gpu:
+    """An NVIDIA GPU as PyTorch uses it: the one place that asks `torch.cuda`.
+
+    Attributes:
+        number: which of those that this process sees.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def current(self) -> AbstractContextManager[None]:
+        """While it lasts, this thread's calls of CUDA are for this GPU."""
+        return torch.cuda.device(self.number)
+
+    def stream(self) -> int:
+        """What the calling thread has chosen for its work, as CUDA knows it."""
+        return torch.cuda.current_stream(self.number).cuda_stream
+
+    def is_capturing(self) -> bool:
+        """Whether that stream's work becomes part of a CUDA graph, and is not done yet."""
+        return torch.cuda.is_current_stream_capturing()
+
+    def wait(self) -> None:
+        """Until all work of that stream is done."""
+        torch.cuda.current_stream(self.number).synchronize()
+
+    def memory(self, size: int) -> torch.Tensor:
+        """So many bytes, which mean nothing, for work of that stream."""
+        return torch.empty(size, dtype=torch.uint8, device=f"cuda:{self.number}")
+
+    def words(self, count: int) -> torch.Tensor:
+        """Zeros, int32, that both the GPU and this process can write and read."""
+        return torch.zeros(count, dtype=torch.int32, pin_memory=True)
+
+
+def gpu_of(device: torch.device) -> Gpu | None:
+    """The GPU that a device is; None for the CPU."""
+    if device.type == "cpu":
+        return None
+    return Gpu(torch.cuda.current_device() if device.index is None else device.index)
+
+
+def check_tensor(x: torch.Tensor) -> None:
+    """Refuse what compiled code cannot read."""
+    known = x.device.type == "cpu" or (x.device.type == "cuda" and torch.version.hip is None)
+    if not known or x.layout != torch.strided:
+        kinds = "the CPU and NVIDIA GPUs"
+        raise CompileError("", f"a tensor on {x.device} ({x.layout}): only dense ones on {kinds}")
+
+
+def common_device(names: Sequence[str], tensors: Sequence[torch.Tensor]) -> torch.device:
+    """The device that all tensors are on; there may be names for more than these.
+
+    A single number on the CPU may go with tensors elsewhere, as in PyTorch.
+
+    Raises:
+        CompileError: they are on several.
+    """
+    found = torch.device("cpu")
+    first: str | None = None
+    for name, tensor in zip(names, tensors, strict=False):
+        if tensor.device == found or is_number(tensor):
+            first = first or (None if is_number(tensor) else name)
+        elif first is None:
+            found, first = tensor.device, name
+        else:
+            what = f"{name} is on {tensor.device} and {first} on {found}"
+            raise CompileError("", what, "all tensors of a call must be on one device")
+    return found
+
+
+def is_number(x: torch.Tensor) -> bool:
+    """Whether a tensor is a single number on the CPU."""
+    return x.dim() == 0 and x.device.type == "cpu"

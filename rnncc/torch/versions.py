@@ -1,0 +1,69 @@
+# pyright: basic, reportMissingImports=false
+"""What PyTorch 2.11 lacks of what later ones have."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+import torch
+import torch._dynamo
+from torch._dynamo import convert_frame
+
+HAS_LIMITS = "recompile_limit" in signature(torch.compile).parameters
+"""Whether `torch.compile` takes a limit of its own for each function, as it does from 2.12 on."""
+
+
+class _Own(threading.local):
+    reading = False
+
+
+_own = _Own()
+_lock = threading.Lock()
+_patched: list[str] = []
+
+
+def compile_often(function: Callable[..., Any], backend: Any) -> Callable[..., Any]:
+    """`torch.compile`; a function is read as often as guards ask for it.
+
+    TorchDynamo's limit of eight readings is for code that changes without end. Here each is a loop
+    that was compiled, so that the limit of the sum of all readings is the one that holds.
+    """
+    most = torch._dynamo.config.accumulated_recompile_limit
+    options: Any = {"backend": backend, "fullgraph": True, "dynamic": False}
+    if HAS_LIMITS:
+        options["recompile_limit"] = most
+        return torch.compile(function, **options)
+    with _lock:
+        if not _patched:
+            _patch()
+            _patched.append("limit")
+    compiled = torch.compile(function, **options)
+
+    @wraps(function)
+    def call(*given: Any) -> Any:
+        before, _own.reading = _own.reading, True
+        try:
+            return compiled(*given)
+        finally:
+            _own.reading = before
+
+    return call
+
+
+def _patch() -> None:
+    """Let Dynamo compare with the larger limit while this thread reads such a function."""
+    frames: Any = convert_frame
+    own, config = frames.exceeds_recompile_limit, torch._dynamo.config
+
+    @wraps(own)
+    def exceeds(*given: Any) -> Any:
+        if not _own.reading:
+            return own(*given)
+        with config.patch(recompile_limit=config.accumulated_recompile_limit):
+            return own(*given)
+
+    frames.exceeds_recompile_limit = exceeds

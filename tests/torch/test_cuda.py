@@ -1,0 +1,357 @@
+"""The way of CUDA tensors through rnncc.torch, on an emulated GPU: the bits of the CPU's code."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+from rnncc_runtime import ArrayError, RunError
+
+import rnncc
+from tests.torch.cells import (
+    CELLS,
+    CLOSE,
+    UNITS,
+    MinimalGated,
+    MultiplicativeLstm,
+    loop,
+    make_cell,
+    nn,
+    results,
+    sequence,
+    torch,
+)
+from tests.torch.emulated_gpu import EmulatedGpu, cuda, devices, faults, gpu
+
+rt: Any = pytest.importorskip("rnncc.torch")
+autograd: Any = pytest.importorskip("rnncc.torch.autograd")
+backend: Any = pytest.importorskip("rnncc.torch.backend")
+modules: Any = pytest.importorskip("rnncc.torch.modules")
+scanning: Any = pytest.importorskip("rnncc.torch.scanning")
+pytestmark = pytest.mark.peers
+__all__ = ["gpu"]
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_equals_loop(gpu: EmulatedGpu, kind: Any) -> None:
+    cell = make_cell(kind)
+    for steps in (5, 2):
+        given = (cell, sequence(steps), cell.start)
+        torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
+    assert (gpu.calls, gpu.waits) == (4, 0)
+
+
+def test_the_bits_of_the_cpu(request: pytest.FixtureRequest) -> None:
+    cell = make_cell(MultiplicativeLstm)
+    given = (cell, sequence(5), cell.start)
+    here = results(rt.scan, *given)
+    gpu: EmulatedGpu = request.getfixturevalue("gpu")
+    there = results(rt.scan, *given)
+    assert gpu.calls == 2
+    assert all(torch.equal(a, b) for a, b in zip(here, there, strict=True))
+
+
+def test_inference_and_sizes(gpu: EmulatedGpu) -> None:
+    cell = make_cell(MinimalGated)
+    with torch.no_grad():
+        for steps, batch in ((4, 3), (1, 2), (0, 3), (3, 0)):
+            xs, start = sequence(steps, batch), torch.zeros(batch, UNITS)
+            ys, last = rt.scan(cell, xs, start)
+            assert ys.shape == (steps, batch, UNITS)
+            if steps:
+                want = loop(cell, xs, start)
+                torch.testing.assert_close((ys, last), want, **CLOSE)
+            else:
+                assert torch.equal(last, start)
+    assert gpu.calls == 4
+
+
+def test_tensors_that_are_not_contiguous(gpu: EmulatedGpu) -> None:
+    cell = make_cell(MinimalGated)
+    xs = sequence(6, 3).transpose(0, 1).contiguous().transpose(0, 1)[::2]
+    given = (cell, xs, torch.zeros(1, UNITS).expand(3, UNITS))
+    torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
+    assert gpu.calls == 2
+
+
+def test_tensors_are_not_copied(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, real = list[int](), cuda._Entry.call
+
+    def spy(self: Any, name: str, blocks: Any, *rest: Any) -> Any:
+        seen.extend(p for block in blocks.values() if isinstance(block, list) for p in block)
+        return real(self, name, blocks, *rest)
+
+    monkeypatch.setattr(cuda._Entry, "call", spy)
+    cell, xs = make_cell(MinimalGated), sequence(4).requires_grad_()
+    ys, last = rt.scan(cell, xs, cell.start)
+    weights = torch.ones_like(ys)
+    grads = torch.autograd.grad(ys, [xs, *cell.parameters()], weights)
+    for tensor in (xs, cell.start, *cell.parameters(), ys, last, weights, *grads):
+        assert tensor.data_ptr() in seen
+
+
+def test_the_tape_goes_with_the_graph(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    tapes, real = list[Any](), cuda.GpuCode.forward
+
+    def spy(self: Any, *groups: Any) -> Any:
+        tape = real(self, *groups)
+        tapes.append(weakref.ref(tape))
+        return tape
+
+    monkeypatch.setattr(cuda.GpuCode, "forward", spy)
+    cell = make_cell(MinimalGated)
+    gc.collect()
+    gc.disable()
+    try:
+        ys, last = rt.scan(cell, sequence(4), cell.start)
+        assert tapes[0]() is not None
+        del ys, last
+        assert tapes[0]() is None
+        rt.scan(cell, sequence(4), cell.start)[0].sum().backward()
+        assert tapes[1]() is None
+    finally:
+        gc.enable()
+
+
+def test_retained_graph(gpu: EmulatedGpu) -> None:
+    cell = make_cell(MultiplicativeLstm)
+    ys, _ = rt.scan(cell, sequence(4), cell.start)
+    first = torch.autograd.grad(ys.sum(), cell.bias, retain_graph=True)
+    assert torch.equal(first[0], torch.autograd.grad(ys.sum(), cell.bias)[0])
+    assert gpu.calls == 4  # forward once more
+
+
+def test_gradients_of_one_output(gpu: EmulatedGpu) -> None:
+    """The code gets zeros for the others, where it wants some."""
+    cell = make_cell(MultiplicativeLstm)
+    for run in (rt.scan, loop):
+        _, (_, c) = run(cell, sequence(4), cell.start)
+        c.sum().backward()
+    ours = torch.autograd.grad(rt.scan(cell, sequence(4), cell.start)[1][1].sum(), cell.bias)
+    theirs = torch.autograd.grad(loop(cell, sequence(4), cell.start)[1][1].sum(), cell.bias)
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+    assert gpu.calls == 4
+
+
+# Modules
+
+T, N = torch.export.Dim("T"), torch.export.Dim("N")
+
+
+@pytest.mark.parametrize(("kind", "both"), [("LSTM", True), ("GRU", False)])
+def test_layers(gpu: EmulatedGpu, kind: str, both: bool) -> None:
+    torch.manual_seed(0)
+    layer = getattr(nn, kind)(3, 4, num_layers=2, bidirectional=both)
+    compiled = rt.compile(layer, (torch.zeros(5, 2, 3),), dynamic_shapes=({0: T, 1: N},))
+    for steps, batch in ((4, 3), (7, 2)):
+        x = torch.randn(steps, batch, 3)
+        gradients = []
+        for net in (compiled, layer):
+            layer.zero_grad()
+            y = net(x)[0]
+            (y * torch.linspace(-1, 1, y.numel()).view(y.shape)).sum().backward()
+            gradients.append([y, *(p.grad for p in layer.parameters())])
+        torch.testing.assert_close(*gradients, **CLOSE)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), layer(x), **CLOSE)
+    assert (gpu.calls, gpu.waits) == (5, 0)
+
+
+def test_frozen_and_prepared(gpu: EmulatedGpu) -> None:
+    layer, x = nn.LSTM(3, 4), torch.randn(5, 2, 3)
+    compiled = rt.compile(layer, (x,), train=False, frozen=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), layer(x), **CLOSE)
+    assert gpu.calls == 1
+
+
+def test_dropout_draws_a_seed(gpu: EmulatedGpu) -> None:
+    net, x = nn.Sequential(nn.Linear(3, 64), nn.Dropout(0.5)), torch.randn(50, 3)
+    compiled = rt.compile(net, (x,))
+    torch.manual_seed(1)
+    first, second = compiled(x), compiled(x)
+    torch.manual_seed(1)
+    assert torch.equal(compiled(x), first)
+    assert not torch.equal(first, second)
+    assert gpu.calls == 3
+
+
+def test_buffers_and_constants(gpu: EmulatedGpu) -> None:
+    class Counting(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros(2))
+
+        def forward(self, x: Any) -> Any:
+            self.count += 1
+            return x * torch.tensor([1.0, 2.0]).to(x.device) + self.count
+
+    net: Any = Counting()
+    compiled = rt.compile(net, (torch.zeros(3, 2),))
+    assert compiled(torch.ones(3, 2))[0].tolist() == [2.0, 3.0]
+    assert net.count.tolist() == [1.0, 1.0]
+    assert gpu.calls == 1
+
+
+def test_constants_are_copied_once() -> None:
+    value, there = torch.ones(3), torch.device("meta")
+    constant = modules._Constant(value)
+    assert constant.on(value, value.device) is value
+    first = constant.on(value, there)
+    assert constant.on(value, there) is first
+    assert first.device == there
+    value.add_(1)
+    assert constant.on(value, there) is not first
+    assert constant.on(value.requires_grad_(), there).requires_grad
+
+
+def test_back_end(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch._dynamo.reset()
+    monkeypatch.setattr(backend, "_said", set())
+    net, x = nn.GRU(3, 4), torch.randn(5, 2, 3)
+    with torch._dynamo.config.patch(allow_rnn=True):
+        made = torch.compile(net, backend=backend.backend)
+        torch.testing.assert_close(made(x), net(x), **CLOSE)
+    assert gpu.calls == 1
+
+
+def test_float64_is_interpreted(gpu: EmulatedGpu) -> None:
+    cell = make_cell(MinimalGated, 1).double()
+    xs, start = sequence(2, 1).double().requires_grad_(), torch.zeros(1, UNITS).double()
+    assert torch.autograd.gradcheck(lambda x: rt.scan(cell, x, start)[0], (xs,), fast_mode=True)
+    assert gpu.calls == 0
+
+
+# What can be wrong
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.cell = nn.Embedding(10, 4), nn.GRU(4, 5)
+
+    def forward(self, words: Any) -> Any:
+        return self.cell(self.words(words))[0]
+
+
+def test_an_index_outside_of_its_table(gpu: EmulatedGpu) -> None:
+    net, words = Words(), torch.randint(0, 10, (6, 2))
+    compiled = rt.compile(net, (words,))
+    torch.testing.assert_close(compiled(words), net(words), **CLOSE)
+    compiled(words).sum().backward()
+    assert (gpu.calls, gpu.waits) == (3, 2)  # backward is not waited for
+    words[3, 1] = 10
+    for _ in range(2):
+        with pytest.raises(RunError, match=r"^net: an index is outside of its table$"):
+            compiled(words)
+    with torch.no_grad(), pytest.raises(RunError, match="index"):
+        compiled(words)
+    words[3, 1] = 9
+    torch.testing.assert_close(compiled(words), net(words), **CLOSE)
+
+
+FAILING = {
+    "an embedding": (Words(), (torch.zeros(6, 2, dtype=torch.int64),), True),
+    "a layer": (nn.LSTM(3, 4, bidirectional=True), (torch.zeros(5, 2, 3),), False),
+}
+
+
+@pytest.mark.parametrize("kind", FAILING)
+def test_what_can_fail(kind: str) -> None:
+    module, example, fails = FAILING[kind]
+    assert _can_fail(module, *example) == fails
+
+
+@pytest.mark.parametrize(
+    ("function", "fails"),
+    [
+        (lambda x: x.flip(0), False),
+        (lambda x: x.roll(1, 0), False),
+        (lambda x: x.cumsum(0).softmax(1), False),
+        (lambda x: x[x.argmax(0)], True),
+    ],
+)
+def test_which_indices_can_be_wrong(function: Any, fails: bool) -> None:
+    class Module(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return function(x)
+
+    assert _can_fail(Module(), torch.randn(3, 4)) == fails
+
+
+def _can_fail(module: Any, *example: Any) -> bool:
+    program = rt.compile(module, example)._net.program
+    return faults.can_fail(program)
+
+
+def test_an_error_of_an_earlier_call(gpu: EmulatedGpu) -> None:
+    """Of nets that are not waited for: blocks that waited in vain for each other."""
+    cell = make_cell(MinimalGated)
+    rt.scan(cell, sequence(2), cell.start)
+    faults.errors_of(gpu, False)._words[0] = 9
+    with pytest.raises(RunError, match=r"scan: an earlier call on the GPU: blocks .* have waited"):
+        rt.scan(cell, sequence(2), cell.start)
+    rt.scan(cell, sequence(2), cell.start)[0].sum().backward()
+
+
+def test_words_are_used_again(gpu: EmulatedGpu) -> None:
+    errors = faults.Errors(gpu)
+    words = [errors.take(f"net{number}") for number in range(faults.WORDS + 1)]
+    assert words[-1] == words[0]
+    errors._words[5] = 3
+    with pytest.raises(RunError, match="net5: a sequence length is beyond T"):
+        errors.raise_found(5)
+    errors.raise_found(5)
+    errors.raise_any()
+
+
+def test_graphs_that_are_captured(gpu: EmulatedGpu) -> None:
+    cell, words = make_cell(MinimalGated), torch.randint(0, 10, (6, 2))
+    compiled = rt.compile(Words(), (words,), train=False)
+    want = rt.scan(cell, sequence(2), cell.start)
+    gpu.capturing = True
+    torch.testing.assert_close(rt.scan(cell, sequence(2), cell.start), want)
+    with torch.no_grad(), pytest.raises(rnncc.CompileError, match="lost in a CUDA graph"):
+        compiled(words)
+    with pytest.raises(rnncc.CompileError, match=r"call it once before torch.cuda.graph"):
+        rt.scan(lambda x, h: (h, h * 3 + x), torch.zeros(2, 3), torch.zeros(3))
+
+
+def test_wrong_arguments(gpu: EmulatedGpu) -> None:
+    compiled = rt.compile(nn.LSTM(3, 4), (torch.zeros(5, 2, 3),), dynamic_shapes=({0: T, 1: N},))
+    for x, message in {
+        torch.zeros(5, 2, 3, dtype=torch.int32): "input is int32, expected float32",
+        torch.zeros(5, 2, 3).bfloat16(): "input is bfloat16, expected float32",
+        torch.zeros(5, 2, 4): "axis 2 is 4, expected 3",
+        torch.zeros(5, 3): "has shape",
+    }.items():
+        with torch.no_grad(), pytest.raises(ArrayError, match=message):
+            compiled(x)
+
+
+def test_several_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = torch.zeros(3), torch.zeros(3, device="meta")
+    number = torch.tensor(2.0)
+    common = devices.common_device
+    assert common(["a", "b"], [there, there]) == there.device
+    assert common(["a", "b"], [number, there]) == there.device
+    assert common(["a", "b", "c"], [here, number]) == here.device
+    assert common([], []) == here.device
+    for given in ([here, there], [here, number, there], [there, number, here]):
+        with pytest.raises(rnncc.CompileError, match=r"is on .* and a on "):
+            common(["a", "b", "c"], given)
+    monkeypatch.setattr(scanning, "check_tensor", lambda _: None)
+    with pytest.raises(rnncc.CompileError, match="state 0 is on meta and xs 0 on cpu"):
+        rt.scan(lambda x, h: (h, h), torch.zeros(2, 3), there)
+
+
+def test_autocast_of_the_gpu() -> None:
+    torch.set_autocast_enabled("cuda", True)
+    try:
+        with pytest.raises(rnncc.CompileError, match="autocast is on"):
+            autograd.check_mode(torch.device("cuda"))
+        autograd.check_mode(torch.device("cpu"))
+    finally:
+        torch.set_autocast_enabled("cuda", False)

@@ -1,0 +1,86 @@
+"""What PyTorch 2.11 lacks: the ways around it give the same with what is installed here."""
+
+from __future__ import annotations
+
+import tomllib
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pytest
+
+from tests.torch.cells import torch
+
+rt: Any = pytest.importorskip("rnncc.torch")
+tracing: Any = pytest.importorskip("rnncc.torch.tracing")
+supported: Any = pytest.importorskip("rnncc.torch.supported")
+versions: Any = pytest.importorskip("rnncc.torch.versions")
+pytestmark = pytest.mark.peers
+READINGS = 12
+
+
+@pytest.mark.parametrize("version", ["2.11.0", "2.12.1+cu130", "2.13.0+cpu"])
+def test_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: version)
+    assert supported.refusal() is None
+
+
+@pytest.mark.parametrize("version", ["2.10.1", "1.13.1", "2.14.0", "2.15.0.dev20260101+cu130", "3"])
+def test_other_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: version)
+    assert f"PyTorch 2.11 to 2.13, and this is {version}: pip" in supported.refusal()
+
+
+def test_no_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> str:
+        raise metadata.PackageNotFoundError
+
+    monkeypatch.setattr(metadata, "version", missing)
+    assert "PyTorch 2.11 to 2.13: pip install" in supported.refusal()
+
+
+def test_what_is_installed_by_the_extra() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    [wanted] = project["optional-dependencies"]["torch"]
+    (major, oldest), (_, newest) = supported.OLDEST, supported.NEWEST
+    assert wanted == f"torch>={major}.{oldest},<{major}.{newest + 1}"
+
+
+def most_readings(monkeypatch: pytest.MonkeyPatch, has_limits: bool) -> int:
+    """How often a cell is read in 24 calls with 12 values of what it depends on."""
+    monkeypatch.setattr(versions, "HAS_LIMITS", has_limits)
+    monkeypatch.setattr(tracing, "_readers", WeakKeyDictionary())
+    factor, count = [0.0], [0]
+
+    def cell(x: Any, h: Any) -> Any:
+        seen()
+        return h, h + factor[0]
+
+    @torch.compiler.assume_constant_result
+    def seen() -> int:
+        count[0] += 1
+        return 0
+
+    for number in [*range(READINGS), *range(READINGS)]:
+        factor[0] = float(number)
+        assert rt.scan(cell, torch.zeros(2, 3), torch.zeros(3))[1].tolist() == [2.0 * number] * 3
+    return count[0]
+
+
+@pytest.mark.parametrize("has_limits", [versions.HAS_LIMITS, False])
+def test_readings_are_kept(monkeypatch: pytest.MonkeyPatch, has_limits: bool) -> None:
+    """All of them, though there are more than TorchDynamo's limit for one function."""
+    assert torch._dynamo.config.recompile_limit < READINGS
+    assert most_readings(monkeypatch, has_limits) == READINGS
+
+
+def test_the_limit_of_other_functions_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(versions, "HAS_LIMITS", False)
+    rt.scan(lambda x, h: (h, h + x), torch.zeros(2, 3), torch.zeros(3))
+    terms = list[float]()
+    function = torch.compile(lambda x: x + sum(terms), backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.FailOnRecompileLimitHit):
+        for number in range(READINGS):
+            terms.append(float(number))
+            function(torch.zeros(2))
