@@ -28,7 +28,7 @@ def make_call(case: Case, threads: int, dtype: str, wrap: Wrap) -> Call | None:
     kind = getattr(torch, dtype)
     x = torch.from_numpy(nets.inputs(case)["x"]).to(kind)
     if case.cell in STANDARD:
-        module = _module(torch, case).to(kind)
+        module = module_of(torch, case).to(kind)
         forward, given, leaves = wrap(module), (x,), list(module.parameters())
         if case.lengths:
             forward = partial(
@@ -41,8 +41,8 @@ def make_call(case: Case, threads: int, dtype: str, wrap: Wrap) -> Call | None:
         arrays = {**nets.parameters(case), **nets.inputs(case)}
         p = {name: torch.from_numpy(array).to(kind) for name, array in arrays.items()}
         x, leaves = p.pop("x"), [v for n, v in p.items() if n != "memory"]
-        step = _STEPS[case.cell]
-        forward, given = wrap(partial(_loop, torch, step, p)), (x,)
+        step = STEPS[case.cell]
+        forward, given = wrap(partial(loop, torch, step, p)), (x,)
     else:
         return None
     if case.mode == "train":
@@ -72,7 +72,7 @@ def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Call:
     return Call(run, lambda: run().detach().numpy())
 
 
-def _module(torch: Any, case: Case) -> Any:
+def module_of(torch: Any, case: Case) -> Any:
     """nn.LSTM or nn.GRU, whose gates stand as ours do."""
     p, units = nets.parameters(case), case.units
     module = getattr(torch.nn, case.cell.upper())(units, units)
@@ -93,10 +93,10 @@ def _packed(torch: Any, module: Any, lengths: Any, x: Any) -> tuple[Any]:
     return (rnn.pad_packed_sequence(module(packed)[0], total_length=len(x))[0],)
 
 
-def _loop(torch: Any, step: Any, p: dict[str, Any], x: Any) -> tuple[Any]:
+def loop(torch: Any, step: Any, p: dict[str, Any], x: Any, gates: int = 4) -> tuple[Any]:
     """All steps of a cell, its input projection computed at once."""
     steps, batch, _ = x.shape
-    units = p["RW"].shape[1] // 4
+    units = p["RW"].shape[1] // gates
     projected = (x.reshape(steps * batch, -1) @ p["W"]).reshape(steps, batch, -1)
     h = c = x.new_zeros(batch, units)
     rows: list[Any] = []
@@ -137,7 +137,7 @@ def _attention(torch: Any, p: dict[str, Any], u: Any, h: Any, c: Any) -> tuple[A
     return _gates(torch, u + p["b"] + torch.cat([h, context], 1) @ p["RW"], c)
 
 
-_STEPS = {
+STEPS = {
     "milstm": _milstm,
     "layernorm_lstm": _layer_norm,
     "peephole_lstm": _peephole,
