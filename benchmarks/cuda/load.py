@@ -37,10 +37,10 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
     if chips:
         if shutil.which("ptxas") is None:
             return {"error": "no ptxas was found to make a cubin"}
-        options["gpu"] = _chip()
+        options["cpu"] = _chip()
     with tempfile.TemporaryDirectory() as folder:
         built = rnncc.build(
-            cells.lstm(UNITS, UNITS), out=folder, device="cuda", products=("so",), **options
+            cells.lstm(UNITS, UNITS), out=folder, target="nvptx", products=("so",), **options
         )
         assert built.library is not None
         command = [sys.executable, "-m", "benchmarks.cuda.loaded", str(built.library)]

@@ -64,7 +64,7 @@ def build(folder: Path) -> None:
     for name, net in NETS.items():
         for train in (False, True):
             stem = f"{name}_train" if train else name
-            rnncc.build(net(), out=folder, name=stem, device="cuda", train=train, products=("so",))
+            rnncc.build(net(), out=folder, name=stem, target="nvptx", train=train, products=("so",))
             model: Any = rnncc.compile(net(), train=train)
             inputs = drawn(model.inputs, SIZES)
             arrays: dict[str, Any] = {f"in:{name}": array for name, array in inputs.items()}
