@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -21,33 +22,35 @@ GRADIENT = 0.01
 Wrap = Callable[[Any], Any]
 
 
-def make_call(case: Case, threads: int, dtype: str, wrap: Wrap) -> Call | None:
+def make_call(case: Case, threads: int, dtype: str, wrap: Wrap, device: str = "cpu") -> Call | None:
     """The case, with `wrap` around the module or the function that computes it."""
     torch: Any = import_module("torch")
     torch.set_num_threads(threads)
     kind = getattr(torch, dtype)
-    x = torch.from_numpy(nets.inputs(case)["x"]).to(kind)
+    x = torch.from_numpy(nets.inputs(case)["x"]).to(device, kind)
     if case.cell in STANDARD:
-        module = module_of(torch, case).to(kind)
+        module = module_of(torch, case).to(device, kind)
         forward, given, leaves = wrap(module), (x,), list(module.parameters())
         if case.lengths:
             forward = partial(
                 _packed, torch, forward, torch.from_numpy(nets.inputs(case)["lengths"])
             )
         if case.mode == "step":
-            row = torch.zeros(1, case.batch, case.units, dtype=kind)
+            row = torch.zeros(1, case.batch, case.units, dtype=kind, device=device)
             given = (x, row if case.cell == "gru" else (row, row))
     elif case.cell in WRITTEN and case.mode != "step" and not case.lengths:
         arrays = {**nets.parameters(case), **nets.inputs(case)}
-        p = {name: torch.from_numpy(array).to(kind) for name, array in arrays.items()}
+        p = {name: torch.from_numpy(array).to(device, kind) for name, array in arrays.items()}
         x, leaves = p.pop("x"), [v for n, v in p.items() if n != "memory"]
         step = STEPS[case.cell]
         forward, given = wrap(partial(loop, torch, step, p)), (x,)
     else:
         return None
     if case.mode == "train":
-        return _training(torch, forward, x, leaves)
-    return _inference(torch, forward, given)
+        made = _training(torch, forward, x, leaves)
+    else:
+        made = _inference(torch, forward, given)
+    return made if device == "cpu" else replace(made, wait=torch.cuda.synchronize)
 
 
 def _inference(torch: Any, forward: Any, given: Any) -> Call:
@@ -55,7 +58,7 @@ def _inference(torch: Any, forward: Any, given: Any) -> Call:
         with torch.inference_mode():
             return forward(*given)[0]
 
-    return Call(run, lambda: run().float().numpy())
+    return Call(run, lambda: run().float().cpu().numpy())
 
 
 def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Call:
@@ -69,7 +72,7 @@ def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Call:
         y.backward(torch.full_like(y, GRADIENT))
         return y
 
-    return Call(run, lambda: run().detach().numpy())
+    return Call(run, lambda: run().detach().cpu().numpy())
 
 
 def module_of(torch: Any, case: Case) -> Any:
