@@ -1,5 +1,5 @@
 # pyright: reportMissingImports=false
-"""The custom cells by torch.compile, their loop unrolled, and as a scan of JAX.
+"""The custom cells, forward and backward, by torch.compile, their loop unrolled, and JAX's scan.
 
 Each is compiled in a process of its own, all at once; then each is timed in its turn.
 """
@@ -49,18 +49,14 @@ def _torch(case: dict[str, Any]) -> Callable[[], dict[str, Any]]:
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     p, xs, gradient = custom.drawn(case)
     function = torch.compile(partial(custom.plain, case["cell"]), dynamic=False)
-    ways = {
-        "forward": [partial(custom.forward, function, p, x) for x in xs],
-        "both": [partial(custom.both, function, p, gradient, x) for x in xs],
-    }
-    for calls in ways.values():
-        calls[0]()
+    calls = [partial(custom.both, function, p, gradient, x) for x in xs]
+    calls[0]()
     torch.cuda.synchronize()
 
     def timed() -> dict[str, Any]:
         steps = case["steps"]
-        times = alternate(ways, custom.SECONDS)
-        graphs, refused = graph_times({way: c[0] for way, c in ways.items()}, custom.SECONDS / 3)
+        times = alternate({"both": calls}, custom.SECONDS)
+        graphs, refused = graph_times({"both": calls[0]}, custom.SECONDS / 3)
         return {
             "us": {way: us / steps for way, us in times.items()},
             "graph_us": {way: us / steps for way, us in graphs.items()},
@@ -84,18 +80,11 @@ def _jax(case: dict[str, Any]) -> Callable[[], dict[str, Any]]:
     ]
     p = {name: jax.numpy.asarray(a) for name, a in cells.arrays_of(cell, units).items()}
     forward = partial(_scan, jax, cells.JAX[cell], (batch, units))
-    made: dict[tuple[str, str], Any] = {}
-    for precision in ("float32", "tensorfloat32"):
-        with jax.default_matmul_precision(precision):
-            for way, function in (("forward", forward), ("both", partial(_pulled, jax, forward))):
-                made[way, precision] = jax.jit(function).lower(xs[0], p).compile()
+    with jax.default_matmul_precision("float32"):
+        call = jax.jit(partial(_pulled, jax, forward)).lower(xs[0], p).compile()
 
     def timed() -> dict[str, Any]:
-        row: dict[str, Any] = {"us": {}, "tf32_us": {}}
-        for (way, precision), call in made.items():
-            us = _seconds(jax, call, xs, p) * 1e6 / case["steps"]
-            row["us" if precision == "float32" else "tf32_us"][way] = us
-        return row
+        return {"us": {"both": _seconds(jax, call, xs, p) * 1e6 / case["steps"]}}
 
     return timed
 

@@ -121,16 +121,13 @@ def _named(row: Row) -> list[object]:
 
 
 def _compiled(rows: Sequence[Row]) -> str:
-    titles = ("peer", "cell", "H", "B", "T", "forward", "in a graph", "tf32")
-    more = ("with gradients", "in a graph", "tf32", "compiled in, s")
+    titles = ("peer", "cell", "H", "B", "T", "with gradients", "in a graph", "compiled in, s")
     lines: list[list[object]] = []
     for row in rows:
-        line: list[object] = [row["peer"], *_named(row)]
-        for way in ("forward", "both"):
-            line += [us(row.get(n, {}).get(way)) for n in ("us", "graph_us", "tf32_us")]
+        times = [us(row.get(name, {}).get("both")) for name in ("us", "graph_us")]
         spent = row.get("compile_s")
-        lines.append([*line, "-" if spent is None else f"{spent:.0f}"])
-    return _grid((*titles, *more), lines)
+        lines.append([row["peer"], *_named(row), *times, "-" if spent is None else f"{spent:.0f}"])
+    return _grid(titles, lines)
 
 
 def _faults(rows: Sequence[Row]) -> list[str]:

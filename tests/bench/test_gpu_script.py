@@ -87,12 +87,22 @@ def test_prepared_cases_wait_for_their_turn(section: sections.Section) -> None:
     prepared = sections.Prepared(section)
     deadline = time.monotonic() + 4
     prepared.wait(deadline, lambda text: None)
+    hangs = next(t for t in prepared._talks if t.process.poll() is None)
+    with prepared.stopped():
+        assert state_of(hangs.process.pid) == "T"
+    assert state_of(hangs.process.pid) != "T"
     found = {row["what"]: row for row in prepared.run(deadline + 10, lambda text: None)}
     prepared.end()
     assert found["one"] == {"what": "one", "us": {"rnncc": 1.0}}
     assert found["dies"]["error"].startswith("exit code 7")
     assert found["raises"]["error"] == "ValueError: no such cell"
     assert "was not compiled after" in found["hangs"]["error"]
+
+
+def state_of(process: int) -> str:
+    """As the kernel tells it, once a signal has come through."""
+    time.sleep(0.2)
+    return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 class FakeModel:
@@ -154,14 +164,16 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_forward(on_cpu: Any) -> None:
     from benchmarks.cuda import forward
 
-    case = {"cell": "gru", "units": 24, "batch": 3, "steps": 7}
+    case = {"cell": "lstm", "units": 24, "batch": 3, "steps": 7}
     row = {**case, **forward.run(case)}
     assert row["us"].keys() >= {"fp32", "bf16", "cudnn fp32", "cudnn tf32", "cudnn bf16"}
     assert row["cpu_bits"] is True
     assert "tf32" in row["errors"]["tf32"]  # what the CPU does not have is told, not left out
     assert row["off"]["fp32"] < 1e-6 < row["off"]["bf16"]
-    assert "| GRU | 24 | 3 | 7 |" in table.markdown(results({"forward": [row]}))
+    assert "| LSTM | 24 | 3 | 7 |" in table.markdown(results({"forward": [row]}))
     json.dumps(row)
+    alone = forward.run({**case, "cell": "gru"})
+    assert alone["us"].keys() == {"fp32", "cudnn fp32"}
 
 
 @pytest.mark.peers
@@ -170,7 +182,7 @@ def test_training(on_cpu: Any) -> None:
 
     case = {"units": 16, "batch": 3, "steps": 7}
     row = {**case, **training.run(case)}
-    assert row["us"].keys() >= {"rnncc", "fp32", "bf16"}
+    assert row["us"].keys() == {"rnncc", "fp32"}
     assert not row["errors"]
     assert max(row["off"]["rnncc"]) < 1e-5
     assert "| 16 | 3 | 7 |" in table.markdown(results({"training": [row]}))
@@ -186,7 +198,7 @@ def test_custom(on_cpu: Any, cell: str) -> None:
     assert {name for way in row["us"].values() for name in way} == {"rnncc", "eager"}
     assert max(row["off"]["rnncc"]) < 1e-5
     assert all("in a graph" in name for name in row["errors"])
-    peer = {**case, "peer": "JAX", "us": {"forward": 1.0, "both": 2.0}, "compile_s": 1.0}
+    peer = {**case, "peer": "JAX", "us": {"both": 2.0}, "compile_s": 1.0}
     text = table.markdown(results({"custom": [row], "compiled": [peer]}))
     assert "custom cells, with gradients, beside JAX | >= 3 times | " in text
 
