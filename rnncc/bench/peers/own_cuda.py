@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from rnncc_runtime.cuda import Device, DeviceArray
+from rnncc_runtime.cuda import CudaModel, Device, DeviceArray
 
 import rnncc
 from rnncc.bench import nets
@@ -27,19 +27,20 @@ def make(case: Case, setup: Setup = ALONE) -> Call | None:
     net, init = nets.source(case)
     options: dict[str, Any] = {"seed": case.seed, "device": "cuda"}
     if case.mode == "train":
-        return _training(rnncc.compile(net, init, train=True, **options), case)
-    model: Any = rnncc.compile(net, init, precision=setup.precision, **options)
+        trainable: Any = rnncc.compile(net, init, train=True, **options)
+        return _training(trainable, case)
+    model = cast(CudaModel, rnncc.compile(net, init, precision=setup.precision, **options))
     return _step(model, case) if case.mode == "step" else _run(model, case)
 
 
-def _run(model: Any, case: Case) -> Call:
+def _run(model: CudaModel, case: Case) -> Call:
     inputs = _there(drawn(model.inputs, case.dims, case.ragged))
     names = list(model.outputs) if case.cell == NET else ["y"]
     out = _empty({name: model.outputs[name] for name in names}, case)
     return _call(lambda: model.run(inputs, out=out, stream=STREAM), model.device, out)
 
 
-def _step(model: Any, case: Case) -> Call:
+def _step(model: CudaModel, case: Case) -> Call:
     """A step of a stream, called from Python."""
     stream = model.stream(batch=case.batch, on=STREAM)
     sizes = {**case.dims, "T": 1}
