@@ -11,6 +11,9 @@ from benchmarks.cuda.sections import SECTIONS, Row
 CELLS = {"lstm": "LSTM", "gru": "GRU"}
 CUSTOM = {"milstm": "MI-LSTM", "layernorm_lstm": "layer-norm LSTM", "own": "a user's own"}
 
+MOST = 8
+"""Cases that are named where many have the same fault."""
+
 
 def markdown(results: Mapping[str, Any]) -> str:
     """All of a run; sections that did not run are not in it."""
@@ -131,16 +134,22 @@ def _compiled(rows: Sequence[Row]) -> str:
 
 
 def _faults(rows: Sequence[Row]) -> list[str]:
-    """What was not measured or was wrong, case by case."""
-    lines: list[str] = []
+    """What was not measured or was wrong: each reason with its cases."""
+    cases: dict[str, list[str]] = {}
     for row in rows:
         words = [v for n, v in row.items() if n != "error" and isinstance(v, str | int)]
-        case = " ".join(map(str, words))
         found = [row["error"]] if "error" in row else []
         found += [f"{name}: {why}" for name, why in row.get("errors", {}).items()]
         found += [f"other bits in {', '.join(row['differing'])}"] if "differing" in row else []
-        lines += [f"- {case}: {why}" for why in found]
+        for why in found:
+            cases.setdefault(why, []).append(" ".join(map(str, words)))
+    lines = [f"- {why}: {_some(names)}" for why, names in cases.items()]
     return ["Not measured, or wrong:", "\n".join(lines)] if lines else []
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
+    return ", ".join(names[:MOST]) + more
 
 
 _TABLES: dict[str, Callable[[Sequence[Row]], str]] = {
