@@ -40,7 +40,7 @@ def prepare(case: dict[str, Any]) -> Callable[[], dict[str, Any]]:
 
 def _torch(case: dict[str, Any]) -> Callable[[], dict[str, Any]]:
     """By events, as ours; tf32 is off, and so in `custom`."""
-    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "2")
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "4")
     import torch
 
     from benchmarks.cuda import custom

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -42,7 +43,7 @@ def main() -> None:
 
 def start_driver() -> None:
     """The context that all of this process shares."""
-    cuda = ctypes.CDLL("libcuda.so.1")
+    cuda = ctypes.CDLL(os.environ.get("RNNCC_LIBCUDA", "libcuda.so.1"))
     context, device = ctypes.c_void_p(), ctypes.c_int()
     codes = [
         cuda.cuInit(0),

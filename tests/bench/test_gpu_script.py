@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -125,7 +126,8 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def moved(function: Any) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
-            kwargs.pop("device", None)
+            if kwargs.get("device") == "cuda":
+                del kwargs["device"]
             return function(*(a for a in args if a != "cuda" or not isinstance(a, str)), **kwargs)
 
         return call
@@ -201,6 +203,21 @@ def test_custom(on_cpu: Any, cell: str) -> None:
     peer = {**case, "peer": "JAX", "us": {"both": 2.0}, "compile_s": 1.0}
     text = table.markdown(results({"custom": [row], "compiled": [peer]}))
     assert "custom cells, with gradients, beside JAX | >= 3 times | " in text
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("cell", ["milstm", "layernorm_lstm", "own"])
+def test_compiled_by_torch(on_cpu: Any, cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One graph, and no other way back to Python within."""
+    from benchmarks.cuda import compiled
+
+    traced = partial(on_cpu.compile, backend="aot_eager", fullgraph=True)
+    monkeypatch.setattr(on_cpu, "compile", traced)
+    case = {"peer": "torch.compile", "cell": cell, "units": 16, "batch": 3, "steps": 5}
+    row = compiled.prepare(case)()
+    assert row["us"].keys() == {"both"}
+    assert row["errors"].keys() == {"both in a graph"}
+    assert row["compile_s"] > 0
 
 
 def test_all_cases_of_the_issue() -> None:
