@@ -2,6 +2,7 @@
 """Trains a cell that no library has with Adam: compiled, and as the plain loop in Python.
 
 python examples/torch_cell.py --updates 60
+python examples/torch_cell.py --device cuda --units 256 --batch 32
 
 The cell is an LSTM with multiplicative integration (Wu et al., 2016), in ordinary PyTorch. Both
 ways start alike and see the same sequences, so the losses are the same; the time is not.
@@ -80,9 +81,10 @@ def sequences(steps: int, batch: int) -> tuple[torch.Tensor, torch.Tensor]:
 def train(net: Net, updates: int, steps: int, batch: int) -> tuple[list[float], float]:
     """The losses, and the seconds that the updates after the first took."""
     torch.manual_seed(1)
+    device = next(net.parameters()).device
     optimiser, losses, begun = torch.optim.Adam(net.parameters(), 0.01), list[float](), 0.0
     for update in range(updates):
-        xs, target = sequences(steps, batch)
+        xs, target = (tensor.to(device) for tensor in sequences(steps, batch))
         optimiser.zero_grad()
         loss = (net(xs) - target).square().mean()
         loss.backward()
@@ -98,10 +100,11 @@ def main(words: Sequence[str] | None = None) -> tuple[list[float], list[float]]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     for name, value in (("updates", 40), ("units", 64), ("steps", 100), ("batch", 4)):
         parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda for an NVIDIA GPU")
     given: Any = parser.parse_args(words)
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    compiled = Net(given.units, rnncc.torch.scan)
+    compiled = Net(given.units, rnncc.torch.scan).to(given.device)
     plain = copy.deepcopy(compiled)
     plain.scan = plain_loop
     sizes = (given.updates, given.steps, given.batch)

@@ -44,6 +44,12 @@ from rnncc.errors import CompileError
     help="What all are pinned to, or the first of several; the last without it.",
 )
 @click.option("--threads", default="1", metavar="K,...", help="Threads that compute a call.")
+@click.option(
+    "--device",
+    type=click.Choice(["cpu", "cuda"]),
+    default="cpu",
+    help="What computes: an NVIDIA GPU is cuda, beside the peers that use it.",
+)
 @click.option("--roofline", is_flag=True, help="Measure what the machine can do, and compare.")
 @click.option("--explain", is_flag=True, help="Say what bounds NET, and what would help.")
 @MAX_INPUT
@@ -63,6 +69,7 @@ def bench(
     seconds: float,
     core: int | None,
     threads: str,
+    device: str,
     roofline: bool,
     explain: bool,
     as_json: bool,
@@ -82,7 +89,10 @@ def bench(
             raise CompileError("bench", "NET or SUITE is missing", "rnncc bench lists the suites")
         benching.without_net(effort.cores, roofline, as_json)
         return
-    chosen = benching.Chosen(init, seed, at, train, ragged, only, peers, precision, threads)
+    if device != "cpu" and (roofline or explain or threads != "1"):
+        what = "--roofline, --explain and --threads are about the CPU"
+        raise CompileError("--device", what)
+    chosen = benching.Chosen(init, seed, at, train, ragged, only, peers, precision, threads, device)
     if explain:
         if roofline or svg or only or peers:
             raise CompileError("--explain", "goes with a net, its sizes and --train alone")

@@ -48,6 +48,7 @@ class Chosen:
     peers: str | None = None
     precision: str = "fp32"
     threads: str = "1"
+    device: str = "cpu"
 
 
 def bench(
@@ -63,15 +64,16 @@ def bench(
         raise CompileError(what, "no such file, nor a suite", f"suites are {known}")
     with _progress() as told:
         several = thread_counts(chosen.threads, len(effort.cores))
-        contenders = peers.ours(chosen.precision)
+        contenders = peers.ours(chosen.precision, chosen.device)
         if what in SUITES:
             _no_net_options(chosen)
             cases = cases_of(what, chosen.only)
-            contenders += peers.chosen(chosen.peers, [one.precision for one in contenders])
+            precisions = [one.precision for one in contenders]
+            contenders += peers.chosen(chosen.peers, precisions, chosen.device)
         else:
             _no_suite_options(chosen)
             cases = [net_case(what, chosen)]
-        if any(case.ragged for case in cases):
+        if any(case.ragged for case in cases) and chosen.device == "cpu":
             own = [one for one in contenders if one.own]
             contenders = [*own, *peers.padded(own), *contenders[len(own) :]]
         contenders = [one.on(threads) for threads in several for one in contenders]
@@ -191,7 +193,7 @@ def without_net(cores: Sequence[int], roofline: bool, as_json: bool) -> None:
     else:
         rows = [(name, len(cases), told) for name, (told, cases) in listed.items()]
         print_table("", ["suite", "cases", "what"], rows)
-        here = [peer.name for peer in peers.PEERS if peer.installed]
+        here = [peer.name for peer in peers.PEERS if peer.installed and peer.device == "cpu"]
         click.echo(f"peers installed: {', '.join(here) or 'none'}")
 
 

@@ -61,4 +61,13 @@ def test_contenders_are_chosen_by_name() -> None:
     missing = next((peer for peer in PEERS if not peer.installed), None)
     if missing is not None:
         with pytest.raises(CompileError, match="not installed"):
-            chosen(missing.name)
+            chosen(missing.name, device=missing.device)
+
+
+def test_peers_are_those_of_the_device() -> None:
+    assert [one.module for one in ours("fp32,bf16", "cuda")] == ["own_cuda", "own_cuda"]
+    assert all(one.own and one.device == "cuda" for one in ours("fp32", "cuda"))
+    assert {peer.module for peer in chosen("all", device="cuda")} <= {"torch_cuda", "jax_cuda"}
+    with pytest.raises(CompileError, match="no peer is named 'RTNeural'") as refused:
+        chosen("RTNeural", device="cuda")
+    assert refused.value.hint == "PyTorch, PyTorch bf16, JAX, all, none"

@@ -23,6 +23,6 @@ def test_tables() -> None:
 
 def test_commands() -> None:
     lines = re.findall(r"^rnncc bench(.*?)(?:   .*)?$", TEXT, re.MULTILINE)
-    assert len(lines) == 6
+    assert len(lines) == 7
     for line in lines:
         bench.make_context("bench", shlex.split(line))

@@ -20,6 +20,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.interpreter import run as interpret
 
 SMALL = Effort(cores(), rounds=2, seconds=0.001)
+QUICK = [peer for peer in PEERS if not peer.slow and peer.device == "cpu"]
 RTNEURAL = Path(__file__).parent / "rtneural"
 
 
@@ -68,7 +69,7 @@ def test_own_steps_from_c(cell: str) -> None:
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("peer", [p for p in PEERS if not p.slow], ids=lambda peer: peer.name)
+@pytest.mark.parametrize("peer", QUICK, ids=lambda peer: peer.name)
 def test_peers_compute_the_same(peer: Contender) -> None:
     if not peer.installed:
         pytest.skip(f"{peer.name} is not installed")

@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+ON_GPUS = {"gpu"}
+"""Pages whose programs `test_gpu.py` runs."""
 
 
 def blocks(page: Path, language: str) -> str:
@@ -25,7 +27,9 @@ def marks(page: Path) -> list[pytest.MarkDecorator]:
 
 
 PROGRAMS = [
-    pytest.param(page, id=page.stem, marks=marks(page)) for page in PAGES if blocks(page, "text")
+    pytest.param(page, id=page.stem, marks=marks(page))
+    for page in PAGES
+    if blocks(page, "text") and page.stem not in ON_GPUS
 ]
 
 

@@ -32,11 +32,13 @@ class Call:
         run: once.
         result: y [T, N, H] as `run` computes it; None where nothing is to be compared.
         many: so many times, from C, where a call from Python would cost more than the work.
+        wait: until what was run is done, where a call returns before.
     """
 
     run: Callable[[], object]
     result: Callable[[], Array] | None = None
     many: Callable[[int], object] | None = None
+    wait: Callable[[], object] | None = None
 
     def repeat(self, count: int) -> None:
         """Compute the case so many times."""
@@ -46,6 +48,8 @@ class Call:
         run = self.run
         for _ in range(count):
             run()
+        if self.wait is not None:
+            self.wait()
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,7 @@ class Contender:
         precision: of the weights.
         threads: that compute together.
         slow: takes minutes to prepare a case, so that it runs only if asked for.
+        device: cpu or cuda.
     """
 
     name: str
@@ -78,6 +83,7 @@ class Contender:
     precision: str = "fp32"
     threads: int = 1
     slow: bool = False
+    device: str = "cpu"
 
     def on(self, threads: int) -> Contender:
         """The same with so many threads."""
@@ -87,7 +93,7 @@ class Contender:
     @property
     def own(self) -> bool:
         """Whether it is rnncc."""
-        return self.module in ("own", "own_full")
+        return self.module in ("own", "own_full", "own_cuda")
 
     @property
     def installed(self) -> bool:
@@ -103,7 +109,7 @@ def find_header(name: str) -> Path | None:
     return next((place for place in places if (place / name).is_file()), None)
 
 
-def ours(precisions: str) -> list[Contender]:
+def ours(precisions: str, device: str = "cpu") -> list[Contender]:
     """Rnncc in each precision named, with commas between them, or all that it offers.
 
     Raises:
@@ -114,7 +120,10 @@ def ours(precisions: str) -> list[Contender]:
     if not found or not set(found) <= set(PRECISIONS):
         hint = ", ".join((*PRECISIONS, "all"))
         raise CompileError("--precision", f"{precisions!r} names what there is not", hint)
-    return [Contender("rnncc" if p == "fp32" else f"rnncc {p}", "own", "rnncc", p) for p in found]
+    module = "own" if device == "cpu" else f"own_{device}"
+    names = ["rnncc" if p == "fp32" else f"rnncc {p}" for p in found]
+    several = zip(names, found, strict=True)
+    return [Contender(name, module, "rnncc", p, device=device) for name, p in several]
 
 
 def padded(several: Sequence[Contender]) -> list[Contender]:
@@ -131,28 +140,34 @@ PEERS = [
     Contender("JAX", "jax_scan", "jax"),
     Contender("IREE", "iree_scan", "iree"),
     Contender("RTNeural", "rtneural", "RTNeural/RTNeural.h"),
+    Contender("PyTorch", "torch_cuda", "torch", device="cuda"),
+    Contender("PyTorch bf16", "torch_cuda", "torch", "bf16", device="cuda"),
+    Contender("JAX", "jax_cuda", "jax", device="cuda"),
 ]
 
 
-def chosen(names: str | None, precisions: Sequence[str] = ("fp32",)) -> list[Contender]:
-    """The peers that a user names, with commas between them.
+def chosen(
+    names: str | None, precisions: Sequence[str] = ("fp32",), device: str = "cpu"
+) -> list[Contender]:
+    """The peers on a device that a user names, with commas between them.
 
     Without names those that are installed, not slow, and of fp32 or the same precisions.
 
     Raises:
         CompileError: a name is none of them, or not installed.
     """
+    several = [peer for peer in PEERS if peer.device == device]
     if names is None:
         kinds = {"fp32", *precisions}
-        quick = [peer for peer in PEERS if peer.precision in kinds and not peer.slow]
+        quick = [peer for peer in several if peer.precision in kinds and not peer.slow]
         return [peer for peer in quick if peer.installed]
     if names.strip() == "all":
-        return [peer for peer in PEERS if peer.installed]
-    known = {peer.name.lower(): peer for peer in PEERS}
+        return [peer for peer in several if peer.installed]
+    known = {peer.name.lower(): peer for peer in several}
     words = [word for word in map(str.strip, names.split(",")) if word not in ("", "none")]
     for word in words:
         if word.lower() not in known:
-            hint = ", ".join(peer.name for peer in PEERS) + ", all, none"
+            hint = ", ".join(peer.name for peer in several) + ", all, none"
             raise CompileError("--peers", f"no peer is named {word!r}", hint)
     found = [known[word.lower()] for word in words]
     for peer in found:

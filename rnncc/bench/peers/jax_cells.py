@@ -24,7 +24,7 @@ def forward_of(case: Case) -> tuple[Callable[..., Any], dict[str, Any]] | None:
         return None
     jax: Any = import_module("jax")
     np: Any = import_module("jax.numpy")
-    step = _STEPS[case.cell]
+    step = STEPS[case.cell]
     batch, units = case.batch, case.units
 
     def forward(x: Any, p: dict[str, Any]) -> Any:
@@ -83,7 +83,7 @@ def _attention(jax: Any, np: Any, p: Any, u: Any, h: Any, c: Any) -> tuple[Any, 
     return _gates(jax, np, u + p["b"] + np.concatenate([h, context], 1) @ p["RW"], c)
 
 
-_STEPS = {
+STEPS = {
     "lstm": _lstm,
     "gru": _gru,
     "milstm": _milstm,

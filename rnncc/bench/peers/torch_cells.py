@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -21,33 +22,35 @@ GRADIENT = 0.01
 Wrap = Callable[[Any], Any]
 
 
-def make_call(case: Case, threads: int, dtype: str, wrap: Wrap) -> Call | None:
+def make_call(case: Case, threads: int, dtype: str, wrap: Wrap, device: str = "cpu") -> Call | None:
     """The case, with `wrap` around the module or the function that computes it."""
     torch: Any = import_module("torch")
     torch.set_num_threads(threads)
     kind = getattr(torch, dtype)
-    x = torch.from_numpy(nets.inputs(case)["x"]).to(kind)
+    x = torch.from_numpy(nets.inputs(case)["x"]).to(device, kind)
     if case.cell in STANDARD:
-        module = _module(torch, case).to(kind)
+        module = module_of(torch, case).to(device, kind)
         forward, given, leaves = wrap(module), (x,), list(module.parameters())
         if case.lengths:
             forward = partial(
                 _packed, torch, forward, torch.from_numpy(nets.inputs(case)["lengths"])
             )
         if case.mode == "step":
-            row = torch.zeros(1, case.batch, case.units, dtype=kind)
+            row = torch.zeros(1, case.batch, case.units, dtype=kind, device=device)
             given = (x, row if case.cell == "gru" else (row, row))
     elif case.cell in WRITTEN and case.mode != "step" and not case.lengths:
         arrays = {**nets.parameters(case), **nets.inputs(case)}
-        p = {name: torch.from_numpy(array).to(kind) for name, array in arrays.items()}
+        p = {name: torch.from_numpy(array).to(device, kind) for name, array in arrays.items()}
         x, leaves = p.pop("x"), [v for n, v in p.items() if n != "memory"]
-        step = _STEPS[case.cell]
-        forward, given = wrap(partial(_loop, torch, step, p)), (x,)
+        step = STEPS[case.cell]
+        forward, given = wrap(partial(loop, torch, step, p)), (x,)
     else:
         return None
     if case.mode == "train":
-        return _training(torch, forward, x, leaves)
-    return _inference(torch, forward, given)
+        made = _training(torch, forward, x, leaves)
+    else:
+        made = _inference(torch, forward, given)
+    return made if device == "cpu" else replace(made, wait=torch.cuda.synchronize)
 
 
 def _inference(torch: Any, forward: Any, given: Any) -> Call:
@@ -55,7 +58,7 @@ def _inference(torch: Any, forward: Any, given: Any) -> Call:
         with torch.inference_mode():
             return forward(*given)[0]
 
-    return Call(run, lambda: run().float().numpy())
+    return Call(run, lambda: run().float().cpu().numpy())
 
 
 def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Call:
@@ -69,10 +72,10 @@ def _training(torch: Any, forward: Any, x: Any, leaves: list[Any]) -> Call:
         y.backward(torch.full_like(y, GRADIENT))
         return y
 
-    return Call(run, lambda: run().detach().numpy())
+    return Call(run, lambda: run().detach().cpu().numpy())
 
 
-def _module(torch: Any, case: Case) -> Any:
+def module_of(torch: Any, case: Case) -> Any:
     """nn.LSTM or nn.GRU, whose gates stand as ours do."""
     p, units = nets.parameters(case), case.units
     module = getattr(torch.nn, case.cell.upper())(units, units)
@@ -93,10 +96,10 @@ def _packed(torch: Any, module: Any, lengths: Any, x: Any) -> tuple[Any]:
     return (rnn.pad_packed_sequence(module(packed)[0], total_length=len(x))[0],)
 
 
-def _loop(torch: Any, step: Any, p: dict[str, Any], x: Any) -> tuple[Any]:
+def loop(torch: Any, step: Any, p: dict[str, Any], x: Any, gates: int = 4) -> tuple[Any]:
     """All steps of a cell, its input projection computed at once."""
     steps, batch, _ = x.shape
-    units = p["RW"].shape[1] // 4
+    units = p["RW"].shape[1] // gates
     projected = (x.reshape(steps * batch, -1) @ p["W"]).reshape(steps, batch, -1)
     h = c = x.new_zeros(batch, units)
     rows: list[Any] = []
@@ -137,7 +140,7 @@ def _attention(torch: Any, p: dict[str, Any], u: Any, h: Any, c: Any) -> tuple[A
     return _gates(torch, u + p["b"] + torch.cat([h, context], 1) @ p["RW"], c)
 
 
-_STEPS = {
+STEPS = {
     "milstm": _milstm,
     "layernorm_lstm": _layer_norm,
     "peephole_lstm": _peephole,
