@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product, Weights
 from rnncc.codegen.nvptx.limits import WARP
@@ -275,7 +276,7 @@ class _Step:
         """`mine`: about how many rows a block has."""
         height, *others = heights
         if not others:
-            self._tiles(height)
+            self._tiles(height, mine)
             return
         b = self.emit.b
         quads = b.udiv(b.add(mine, I32(ROW_LANES - 1)), I32(ROW_LANES))
@@ -285,17 +286,21 @@ class _Step:
         )
         with b.if_else(b.and_(many, tall)) as (high, low):
             with high:
-                self._tiles(height)
+                self._tiles(height, mine)
             with low:
                 self._choose(mine, others)
 
-    def _tiles(self, height: int) -> None:
+    def _tiles(self, height: int, mine: Value) -> None:
+        """Tiles of as many rows as warps take, or of fewer: then of more k at a time."""
         emit, b = self.emit, self.emit.b
         warps = emit.threads // WARP
         rows = ROW_LANES * height * (min(warps, SCHEDULERS) if height == max(HEIGHTS) else warps)
-        tile = b.lshr(I32(rows), self.around.shift)
-        runs = I32((COPIED * emit.threads // rows).bit_length() - 1)
-        runs = b.add(runs, self.around.shift)
+        most = b.sub(I32(rows.bit_length() - 1), self.around.shift)
+        zeros = declared(emit.module, "llvm.ctlz.i32", I32, [I32, I1])
+        enough = b.sub(I32(32), b.call(zeros, [b.sub(mine, I32(1)), I1(0)]))
+        log = b.select(b.icmp_signed("<", enough, most), enough, most)
+        tile = b.shl(I32(1), log)
+        runs = b.sub(I32((COPIED * emit.threads).bit_length() - 1), log)
         first, step = b.mul(self.rank, tile), b.mul(self.ranks, tile)
 
         def one(start: Value) -> None:
