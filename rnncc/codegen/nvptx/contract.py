@@ -21,7 +21,7 @@ from rnncc.codegen.nvptx.tiles import (
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.kernels import Contract
 
-SHARED = 4 * 4 * DEPTH * pitch_of(1)
+SHARED = 4 * 4 * DEPTH * pitch_of(2)
 """Bytes of shared memory."""
 
 
@@ -56,11 +56,27 @@ class _ContractCode:
         self.right = _Rows(emit, op, b, get_access(op.b_access), first if of_b else None)
 
     def write(self) -> None:
-        if self.emit.threads != SQUARE:
-            self.emit.points(self.op.sizes[1:], self._element)
+        emit, b = self.emit, self.emit.b
+        if emit.threads != SQUARE:
+            emit.points(self.op.sizes[1:], self._element)
             return
-        sizes = SIDE * QUAD, SIDE * QUAD
-        for_tiles(self.emit, self.m, self.n, sizes, self._tile)
+        side = I64(2 * SIDE * QUAD)
+        tiles = b.mul(emit.parts(self.m, side), emit.parts(self.n, side))
+        enough = b.icmp_signed(">=", tiles, b.zext(emit.blocks, I64))
+        with b.if_else(enough) as (large, small):
+            with large:
+                self._tiles(2)
+            with small:
+                self._tiles(1)
+
+    def _tiles(self, quads: int) -> None:
+        """Tiles of so many quads a side and thread: the more, the fewer reads they take."""
+        side = quads * SIDE * QUAD
+
+        def tile(m: Value, n: Value) -> None:
+            self._tile(m, n, quads)
+
+        for_tiles(self.emit, self.m, self.n, (side, side), tile)
 
     def _place(self, m: Value, n: Value) -> Value:
         return self.emit.b.add(self.emit.b.mul(m, self.n), n)
@@ -82,14 +98,15 @@ class _ContractCode:
         [total] = emit.loop(self.depth, turn, [begin])
         emit.store(total, emit.at(self.out, at))
 
-    def _tile(self, m: Value, n: Value) -> None:
+    def _tile(self, m: Value, n: Value, quads: int) -> None:
         emit, b = self.emit, self.emit.b
         y, x = (b.mul(place, I64(QUAD)) for place in place_of(emit))
         rows, columns = (
-            [b.add(b.add(first, at), I64(i)) for i in range(QUAD)] for first, at in ((m, y), (n, x))
+            [b.add(start, I64(q * SIDE * QUAD + i)) for q in range(quads) for i in range(QUAD)]
+            for start in (b.add(m, y), b.add(n, x))
         )
         begin = [self._begin(row, column) for row in rows for column in columns]
-        left, right = _Part(self.left, m, self.m), _Part(self.right, n, self.n)
+        left, right = _Part(self.left, m, self.m, quads), _Part(self.right, n, self.n, quads)
         sums = Tile(emit, left, right, self.depth).sums(begin)
         places = ((row, column) for row in rows for column in columns)
         for total, (row, column) in zip(sums, places, strict=True):
@@ -136,23 +153,28 @@ class _Rows:
 
 
 class _Part:
-    """Some columns of an operand's rows: a thread reads four neighbours of one k."""
+    """Some columns of an operand's rows: a thread reads fours of neighbours of one k."""
 
-    quads = 1
-
-    def __init__(self, rows: _Rows, first: Value, count: Value) -> None:
+    def __init__(self, rows: _Rows, first: Value, count: Value, quads: int) -> None:
         self.rows, self.first, self.count, self.emit = rows, first, count, rows.emit
+        self.quads = quads
+        b = self.emit.b
         self.k, x = place_of(self.emit)
-        self.x = self.emit.b.mul(x, I64(QUAD))
+        self.places = [b.add(b.mul(x, I64(QUAD)), I64(q * SIDE * QUAD)) for q in range(quads)]
 
     def load(self, k: Value) -> Loaded:
         emit, b = self.emit, self.emit.b
         row = self.rows.row(clamped(emit, b.add(k, self.k), self.rows.depth))
-        first = b.add(self.first, self.x)
-        numbers = [clamped(emit, b.add(first, I64(i)), self.count) for i in range(QUAD)]
-        return [emit.load(emit.at(row, number)) for number in numbers]
+        values: Loaded = []
+        for place in self.places:
+            first = b.add(self.first, place)
+            numbers = [clamped(emit, b.add(first, I64(i)), self.count) for i in range(QUAD)]
+            values += [emit.load(emit.at(row, number)) for number in numbers]
+        return values
 
     def store(self, loaded: Loaded, place: Pointer) -> None:
         emit, b = self.emit, self.emit.b
         line = b.mul(self.k, I64(pitch_of(self.quads)))
-        write_quad(emit, loaded, emit.at(place, b.add(line, self.x)))
+        for q, at in enumerate(self.places):
+            four = loaded[q * QUAD :][:QUAD]
+            write_quad(emit, four, emit.at(place, b.add(line, at)))

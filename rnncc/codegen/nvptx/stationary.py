@@ -450,46 +450,51 @@ class _Tile:
         step = self.made.slots * GROUP_UNITS * RUN
         first = b.mul(b.lshr(k, I32(2)), I32(step))
         weights = emit.at(self.step.weights, b.zext(first, I64))
-        lines = [emit.at(self.step.staged, b.zext(b.mul(row, self.pitch), I64)) for row in rows]
+        own = [b.select(self.works, row, I32(0)) for row in rows]
+        lines = [emit.at(self.step.staged, b.zext(b.mul(row, self.pitch), I64)) for row in own]
 
-        def run(i: Value, carried: list[Value], terms: int = RUN) -> list[Value]:
+        def read(i: Value) -> list[Value]:
+            """Weights of a run, a slot after the other, then each row's."""
             own = emit.at(weights, b.mul(i, I64(step)))
-            words = [
-                self._read(emit.at(own, I64(s * GROUP_UNITS * RUN))) for s in range(made.slots)
-            ]
-            lefts = [self._read(emit.at(line, b.mul(i, I64(RUN)))) for line in lines]
-            return self._multiply(lefts, words, carried, terms)
+            places = [emit.at(own, I64(s * GROUP_UNITS * RUN)) for s in range(made.slots)]
+            places += [emit.at(line, b.mul(i, I64(RUN))) for line in lines]
+            return [self._read(place) for place in places]
 
         count = b.select(self.works, count, I32(0))
         whole = b.zext(b.lshr(count, I32(2)), I64)
-        sums = emit.loop(whole, run, sums)
+        last = b.sub(whole, I64(1))
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            following = b.add(i, I64(1))
+            more = b.icmp_signed("<", following, whole)
+            ahead = read(b.select(more, following, last))  # while these terms are added
+            size = len(ahead)
+            return [*ahead, *self._multiply(carried[:size], carried[size:], RUN)]
+
+        # reads of shared memory take as long as some runs: the next one is on its way
+        first = read(I64(0))
+        sums = emit.loop(whole, turn, [*first, *sums])[len(first) :]
         rest = made.depth % RUN
         if not rest:
             return sums
-        last = b.and_(count, I32(RUN - 1))
-        counted = b.zext(b.icmp_unsigned("!=", last, I32(0)), I64)
-        return emit.loop(counted, lambda _, carried: run(whole, carried, rest), sums)
+        beyond = b.icmp_unsigned("!=", b.and_(count, I32(RUN - 1)), I32(0))
+        return emit.loop(
+            b.zext(beyond, I64), lambda _, carried: self._multiply(read(whole), carried, rest), sums
+        )
 
-    def _read(self, pointer: Pointer) -> list[Value]:
-        b = self.emit.b
-        four = b.load(pointer.base, typ=ir.VectorType(FLOAT, RUN), align=16)
-        return [b.extract_element(four, I64(i)) for i in range(RUN)]
+    def _read(self, pointer: Pointer) -> Value:
+        return self.emit.b.load(pointer.base, typ=ir.VectorType(FLOAT, RUN), align=16)
 
-    def _multiply(
-        self,
-        lefts: list[list[Value]],
-        words: list[list[Value]],
-        sums: list[Value],
-        terms: int,
-    ) -> list[Value]:
+    def _multiply(self, read: list[Value], sums: list[Value], terms: int) -> list[Value]:
         """One k after another."""
-        b, fma = self.emit.b, self.emit.math(1).fma
+        b, fma, slots = self.emit.b, self.emit.math(1).fma, self.made.slots
         sums = list(sums)
         for i in range(terms):
+            own = [b.extract_element(four, I64(i)) for four in read]
+            words, lefts = own[:slots], own[slots:]
             for r, left in enumerate(lefts):
                 for s, word in enumerate(words):
-                    n = r * self.made.slots + s
-                    sums[n] = fma(b, left[i], word[i], sums[n])
+                    sums[r * slots + s] = fma(b, left, word, sums[r * slots + s])
         return sums
 
 
