@@ -81,7 +81,8 @@ class Tile:
         runs = b.sdiv(self.depth, I64(DEPTH))
         rest = b.sub(self.depth, b.mul(runs, I64(DEPTH)))
         emit.gpu.block_wait()
-        self._store(self._load(I64(0)), I64(0))
+        with emit.when(b.icmp_signed(">", self.depth, I64(0))):  # there may be no k to read
+            self._store(self._load(I64(0)), I64(0))
         emit.gpu.block_wait()
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
