@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from tests.gpu.watched import watched
 
@@ -24,8 +25,16 @@ def image_of(text: str, linked: Sequence[str] = ()) -> bytes:
     seen = watched(objects.optimise(text, host, linked=linked).text)
     if keep := os.environ.get("RNNCC_EMU_KEEP"):
         Path(keep).write_text(seen)
-    shared = _shared(objects.optimise(seen, host).object_code)
+    shared = _shared(_object(seen, host))
     return MAGIC + len(shared).to_bytes(8, "little") + shared
+
+
+def _object(text: str, host: CpuTarget) -> bytes:
+    """Machine code by LLVM's quickest way, which takes a quarter of the time of the best code."""
+    llvm = objects.llvm
+    target = llvm.Target.from_triple(host.triple)
+    how = {"cpu": host.cpu, "features": host.features, "reloc": "pic", "opt": 0}
+    return target.create_target_machine(**how).emit_object(llvm.parse_assembly(text))
 
 
 def _shared(code: bytes) -> bytes:

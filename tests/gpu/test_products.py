@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from rnncc import cells
 from rnncc.cells import Layer
 from rnncc.ir.library import Library
 from tests.cells.helpers import inputs_of
+from tests.frontends.onnx.models import info, model, node
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
 from tests.gpu.libcuda import Emulator
@@ -101,19 +103,19 @@ def test_a_layer_has_the_bits_of_the_cpu(draw: Draw, cuda: Emulator) -> None:
     layer = KINDS[draw.kind](draw.n_in, draw.units)
     made = library(draw.kind, draw.n_in, draw.units, draw.train)
     net = DeviceNet(made, draw.threads, draw.blocks, draw.room)
-    model = rnncc.compile(layer, train=draw.train)
+    cpu: Any = rnncc.compile(layer, train=draw.train)
     inputs = inputs_of(layer, draw.steps, draw.batch, draw.seed)
     sizes = {"T": draw.steps, "N": draw.batch}
     cuda.configure(seed=draw.seed)
     if not draw.train:
-        check(made, net.run(inputs, sizes), model.run(inputs))
+        check(made, net.run(inputs, sizes), cpu.run(inputs))
         return
-    want, tape = model.forward(inputs)
+    want, tape = cpu.forward(inputs)
     rng = np.random.default_rng(draw.seed)
     outer = {n: rng.standard_normal(a.shape).astype(np.float32) for n, a in want.items()}
-    outputs, grads = net.train(inputs, model.parameters, outer, sizes)
+    outputs, grads = net.train(inputs, cpu.parameters, outer, sizes)
     check(made, outputs, want)
-    check(made, grads, model.backward(tape, outer))
+    check(made, grads, cpu.backward(tape, outer))
 
 
 @pytest.mark.parametrize("blocks", [3, 5])
@@ -128,3 +130,28 @@ def test_a_loop_holds_its_weights(blocks: int, cuda: Emulator) -> None:
         used.append(cuda.shared_accesses - before)
     assert cuda.report == ""
     assert used[0] == 0 < used[1]
+
+
+def stacked(widths: tuple[int, ...]) -> Any:
+    """LSTMs in ONNX, one after another."""
+    rng = np.random.default_rng(0)
+    nodes, constants = list[Any](), dict[str, Any]({"axis": np.array([1])})
+    before, depth = "x", 3
+    for i, width in enumerate(widths):
+        for name, shape in (("W", (1, 4 * width, depth)), ("R", (1, 4 * width, width))):
+            constants[f"{name}{i}"] = rng.standard_normal(shape).astype(np.float32) / 4
+        nodes.append(node("LSTM", f"{before} W{i} R{i}", f"all{i}", hidden_size=width))
+        nodes.append(node("Squeeze", f"all{i} axis", f"y{i}"))
+        before, depth = f"y{i}", width
+    return model(nodes, [info("x", ["T", "N", 3])], [info(before, None)], constants)
+
+
+@pytest.mark.parametrize("widths", [(8, 24), (24, 8, 40), (40, 8, 8)], ids=str)
+def test_teams_of_different_sizes(widths: tuple[int, ...], cuda: Emulator) -> None:
+    """One loop's blocks count their waits where another loop's did."""
+    net = stacked(widths)
+    made, compiled = library_of(net), rnncc.compile(net)
+    x = np.random.default_rng(1).standard_normal((6, 3, 3)).astype(np.float32)
+    want = compiled.run({"x": x})
+    for shape in ((64, 2), (64, 3), (64, 6), (256, 3)):
+        check(made, DeviceNet(made, *shape).run({"x": x}, {"T": 6, "N": 3}), want)

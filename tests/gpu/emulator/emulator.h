@@ -82,6 +82,7 @@ int memory_ready(void);
 /* races.c */
 void watch(const char *, int32_t bytes, int32_t kind, int32_t site);
 void races_forbid(const char *from, const char *to, int forbidden);
+void races_forget(const char *pages, size_t bytes); /* whole pages, whose memory goes */
 void races_room(const char *base, size_t bytes); /* for the shadows of a range */
 extern int32_t last_site;
 

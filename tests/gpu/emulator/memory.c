@@ -107,6 +107,7 @@ int memory_delete(void *start) {
         if (p->start != start) continue;
         guarded(p, "as it was freed");
         forbid_edges(p, 0);
+        races_forget(p->pages, p->mapped);
         madvise(p->pages, p->mapped, MADV_DONTNEED);
         mprotect(p->pages, p->mapped, PROT_NONE);
         *at = p->next;

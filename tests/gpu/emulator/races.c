@@ -170,6 +170,12 @@ void watch(const char *p, int32_t n, int32_t kind, int32_t site) {
     }
 }
 
+void races_forget(const char *pages, size_t n) {
+    size_t offset = pages - base;
+    madvise(words + offset / 4, n / 4 * sizeof(Shadow), MADV_DONTNEED);
+    madvise(bytes_ + offset, n * sizeof(Shadow), MADV_DONTNEED);
+}
+
 /* For the tests: whether code has used shared memory at all. */
 API int64_t emu_shared_accesses(void) { return shared_accesses; }
 
