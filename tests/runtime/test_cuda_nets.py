@@ -14,7 +14,6 @@ from tests.golden import CASES, KINDS
 from tests.runtime import on_gpu
 from tests.runtime.on_gpu import assert_same, cpu, inputs, there, without_complaint
 
-
 FEW = [case for case in KINDS if case.name != "lstm_unrolled"]
 """Without a net of hundreds of phases, which take a minute here."""
 SLOW = [case for case in CASES if case not in FEW]
