@@ -157,7 +157,7 @@ def _made_for(metadata: dict[str, Any]) -> str:
     """For which CPUs a library is, and how to make one for more."""
     text = f"cpu        {metadata['cpu']}, {metadata['target']}"
     if "device" in metadata:
-        text = f"NVIDIA GPUs; {text}"
+        text = f"gpu        NVIDIA GPUs, from functions for {metadata['cpu']}, {metadata['target']}"
     elif metadata["target"].startswith("x86_64") and not metadata["cpu"].startswith("x86-64"):
         text += " (--cpu x86-64-v3 or x86-64-v2 for others)"
     elif metadata["target"].startswith("aarch64") and metadata["cpu"] != "generic":

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from rnncc.commands.tables import print_table, printable
+from rnncc.ir.signatures import SYNC_BYTES
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
 from rnncc.planning.report import (
@@ -101,6 +102,7 @@ def print_report(report: PlanReport) -> None:
     if report.checkpoints:
         print(report.checkpoints)
     if report.launches:
+        print(f"{SYNC_BYTES} bytes more where the blocks of a GPU meet\n")
         print_table(f"launches{where}", LAUNCHES, [_launch_cells(row) for row in report.launches])
 
 

@@ -443,6 +443,20 @@ def test_steps_on_a_stream_are_not_waited_for(model: CudaModel) -> None:
         assert len(pieces.state) > 0
 
 
+def test_steps_of_all_kinds_in_turn(model: CudaModel) -> None:
+    x, whole = inputs()["x"], cpu().run(inputs())[TRAINED]
+    with without_complaint() as emulator, stream(emulator) as handle:
+        pieces = model.stream(inputs=starts(model), on=handle)
+        for _ in range(2):
+            found = [pieces.step(there({"x": x[:2]}))[TRAINED]]
+            near = pieces.step({"x": x[2:4]})[TRAINED]
+            found.append(pieces.step(there({"x": x[4:]}))[TRAINED])
+            first, last = (array.numpy() for array in found)
+            np.testing.assert_array_equal(np.concatenate([first, near, last]), whole)
+            pieces.step(there({"x": x}))
+            pieces.reset(starts(model))
+
+
 # Training
 
 

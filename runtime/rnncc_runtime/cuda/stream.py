@@ -106,6 +106,7 @@ class CudaStream(Stream):
         places = staged.places(self._calls.scratch.of(0, staged.size))
         call.point(places)
         with self.device.current():
+            self._settle()
             upload(self.device, given, places[: len(given)])
             self._run(call.arguments)
             download(self.device, results, places[len(given) :])
@@ -130,6 +131,7 @@ class CudaStream(Stream):
         memory = DeviceMemory(self.device, staged.size)
         places = staged.places(memory.address)
         with self.device.current():
+            self._settle()  # who asks begins a sequence, in the same workspace
             upload(self.device, near, places)
         far = places_of(arrays)
         return [a or b for a, b in zip(places, far, strict=True)], memory
@@ -137,10 +139,14 @@ class CudaStream(Stream):
     def _content(self, state: Any) -> Array:
         content = np.empty(state.size, np.uint8)
         with self.device.current():
-            if not self._waits:
-                self.device.wait(self._handle)
+            self._settle()
             download(self.device, [content], [state.address])
         return content
+
+    def _settle(self) -> None:
+        """Wait for steps that nobody has waited for."""
+        if not self._waits:
+            self.device.wait(self._handle)
 
     def _fill(self, state: Any, content: Array) -> None:
         with self.device.current():
