@@ -161,6 +161,13 @@ class Product:
         inside = self.depth % self.weights.group == 0
         at = k if inside else b.select(b.icmp_signed("<", k, I64(self.depth)), k, I64(0))
         value = emit.load(emit.along(row, [self.k_step], [at]))
+        if self.op.room is not None:
+            value = self._rounded(value)
         if inside:
             return value
         return b.select(b.icmp_signed("<", k, I64(self.depth)), value, ir.Constant(FLOAT, 0.0))
+
+    def _rounded(self, value: Value) -> Value:
+        """The nearest bf16, as a float."""
+        b = self.emit.b
+        return b.bitcast(self.emit.gpu.halves(ir.Constant(FLOAT, 0.0), value), FLOAT)

@@ -152,6 +152,29 @@ class Primitives:
         """A bit for each lane of the warp, of those that are here all."""
         return self._call("llvm.nvvm.vote.ballot.sync", I32, [EVERY, flag])
 
+    # Tensor cores
+
+    def halves(self, low: Value, high: Value) -> Value:
+        """Two floats as bf16 in a word, to nearest even; NaN stays NaN."""
+        kind = ir.FunctionType(I32, [high.type, low.type])
+        return self.b.asm(kind, "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", [high, low], False)
+
+    def matrices(self, row: Value, count: int) -> list[Value]:
+        """2 or 4 matrices of 8 by 8 bf16 in shared memory; `row`: of the lane's number.
+
+        All lanes give an address, 16 bytes each; a lane gets two neighbours of each matrix.
+        """
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}.b16.p3"
+        type_ = ir.LiteralStructType([I32] * count)
+        words = self._call(name, type_, [_cast(self.b, row, SHARED)])
+        return [self.b.extract_value(words, i) for i in range(count)]
+
+    def multiply(self, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]) -> list[Value]:
+        """c + a b of a warp: a 16 by 16 bf16, b 16 by 8, c floats, four a lane."""
+        type_ = ir.LiteralStructType([c[0].type] * 4)
+        sums = self._call("llvm.nvvm.mma.m16n8k16.row.col.bf16", type_, [*a, *b, *c])
+        return [self.b.extract_value(sums, i) for i in range(4)]
+
 
 def _cast(b: Any, pointer: Value, type_: ir.Type) -> Value:
     """A pointer into another address space; the builder's type stubs do not know of it."""
