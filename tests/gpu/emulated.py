@@ -68,6 +68,12 @@ class EmulatedPrimitives(Primitives):
     def in_global(self, pointer: Value) -> Value:
         return pointer
 
+    def hidden(self, number: int) -> Value:
+        return I64(number)
+
+    def not_unrolled(self) -> None:
+        pass
+
     def block_wait(self) -> None:
         self._call("emu_block_wait", VOID)
 

@@ -96,6 +96,14 @@ class Primitives:
         """A pointer that was read from memory and leads to device memory, so that LLVM knows."""
         return _cast(self.b, _cast(self.b, pointer, GLOBAL), POINTER)
 
+    def hidden(self, number: int) -> Value:
+        """A number that LLVM does not know, so that a loop of so many turns stays one."""
+        return self._asm("mov.b64 $0, $1;", I64, "=l,n", [I64(number)])
+
+    def not_unrolled(self) -> None:
+        """As a loop's first: ptxas leaves it a loop."""
+        self._asm(r".pragma \22nounroll\22;", VOID, "", [])
+
     # Waits
 
     def block_wait(self) -> None:

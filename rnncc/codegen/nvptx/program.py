@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
-from rnncc.codegen.nvptx import bulk, contract
+from rnncc.codegen.nvptx import bulk, contract, tensor_bulk
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import Sync
@@ -146,6 +146,9 @@ class Program(Walk[GpuEmit]):
                 around = self._stationary
                 if around is not None and op in around.gemms:
                     around.write(made)
+                elif tensor_bulk.suits(op, self.emit.threads):
+                    self.shared = max(self.shared, tensor_bulk.shared_bytes(op))
+                    tensor_bulk.write_bulk(self.emit, made)
                 elif bulk.suits(made, self.emit.threads):
                     self.shared = max(self.shared, bulk.SHARED)
                     bulk.write_bulk(self.emit, made)

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -49,6 +50,8 @@ MOST_HELD = 128
 """Registers of a thread for weights."""
 MOST_LOADED = 16
 """Runs of rows that a thread reads before it writes the first."""
+MOST_USED = 140
+"""Registers for them and for weights, that the rest of the code fits beside."""
 MOST_DEPTH = 4096
 """Deeper rows do not fit into the shared memory that all chips have."""
 MOST_PASSES = 2
@@ -119,6 +122,12 @@ class TensorLoop:
     def most_shared(self) -> int:
         """Bytes of shared memory that the products have use for."""
         return max(_Shared(self.emit, held).bytes for held in self.held.values())
+
+    @property
+    def most_loaded(self) -> int:
+        """Runs of rows that a thread reads at once."""
+        used = sum(held.registers for held in self.held.values() if held.fits is not None)
+        return min(MOST_LOADED, (MOST_USED - used) // QUAD)
 
     # The loop's beginning and end
 
@@ -297,10 +306,10 @@ class _Tile:
         emit, b = self.emit, self.emit.b
         points = ROWS * self.held.groups.units
         passes = -(-points // emit.threads)
-        ahead = passes <= MOST_PASSES
+        ahead = source is None and passes <= MOST_PASSES
         firsts = [I32(i * emit.threads) for i in range(passes)]
         states = [self._begun(b.add(emit.thread, first)) for first in firsts] if ahead else []
-        self._stage()
+        self._stage(self.step.around.most_loaded if source is None else 1)
         emit.gpu.block_wait()
         self._sums(source)
         emit.gpu.block_wait()
@@ -312,43 +321,65 @@ class _Tile:
 
     # Rows
 
-    def _stage(self) -> None:
-        """A warp copies a row at a time, a lane every 32nd run of four k."""
+    def _stage(self, most: int) -> None:
+        """A warp copies rows, a lane every 32nd run of four k; `most` runs before it writes."""
         emit, b, reader = self.emit, self.emit.b, self.step.reader
-        warps = emit.threads // WARP
-        batch = max(1, min(ROWS // warps, MOST_LOADED // self.step.deep))
-
-        def stage(whole: bool) -> None:
-            def some(first: Value) -> None:
-                self._copy(b.trunc(first, I32), batch, whole)
-
-            wide = b.zext(self.lane.warp, I64), b.zext(self.rows, I64), I64(warps * batch)
-            emit.strided(*wide, some)
-
         if not reader.dense:
-            stage(False)
+            self._copy_singly()
             return
         with b.if_else(reader.aligned()) as (aligned, other):
             with aligned:
-                stage(True)
+                warps = emit.threads // WARP
+                batch = max(1, min(ROWS // warps, most // self.step.deep))
+                self._each_row(batch, partial(self._copy, batch))
             with other:
-                stage(False)
+                self._copy_singly()
 
-    def _copy(self, first: Value, batch: int, whole: bool) -> None:
+    def _each_row(self, batch: int, copy: Callable[[Value], None]) -> None:
+        """The first of each `batch` rows that are this warp's."""
+        emit, b = self.emit, self.emit.b
+        step = I64(emit.threads // WARP * batch)
+        first, count = (b.zext(v, I64) for v in (self.lane.warp, self.rows))
+        emit.strided(first, count, step, lambda i: copy(b.trunc(i, I32)))
+
+    def _copy(self, batch: int, first: Value) -> None:
+        """Some rows, all of whose loads are under way before the first store."""
         emit, b, reader = self.emit, self.emit.b, self.step.reader
         copies: list[tuple[Value, Value, list[Value]]] = []
         for i in range(batch):
             row = b.add(first, I32(i * (emit.threads // WARP)))
             own = b.icmp_unsigned("<", row, self.rows)
-            known = b.add(self.start, b.select(own, row, first))
-            source = reader.row(b.zext(known, I64))
+            source = reader.row(b.zext(b.add(self.start, b.select(own, row, first)), I64))
             for tile in range(self.step.deep):
                 k = b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD))
-                at = b.add(b.mul(row, I32(self.shared.pitch)), k)
-                copies.append((own, at, reader.four(source, k, whole)))
+                copies.append((own, self._place(row, k), reader.four(source, k, True)))
         for own, at, values in copies:
             with emit.when(own):
-                reader.store(values, emit.at(self.shared.rows, b.zext(at, I64)))
+                reader.store(values, emit.at(self.shared.rows, at))
+
+    def _copy_singly(self) -> None:
+        """Rows whose k lie anywhere."""
+        emit, b, reader = self.emit, self.emit.b, self.step.reader
+
+        def copy(row: Value) -> None:
+            source = reader.row(b.zext(b.add(self.start, row), I64))
+
+            def run(i: Value, _: list[Value]) -> list[Value]:
+                emit.gpu.not_unrolled()
+                k = b.add(b.shl(b.trunc(i, I32), I32(5)), self.lane.number)
+                k = b.shl(k, I32(2))
+                place = emit.at(self.shared.rows, self._place(row, k))
+                reader.store(reader.four(source, k, False), place)
+                return []
+
+            emit.loop(emit.gpu.hidden(self.step.deep), run)
+
+        self._each_row(1, copy)
+
+    def _place(self, row: Value, k: Value) -> Value:
+        """Of a row's k in shared memory."""
+        b = self.emit.b
+        return b.zext(b.add(b.mul(row, I32(self.shared.pitch)), k), I64)
 
     # Sums
 
@@ -392,15 +423,19 @@ class _Tile:
         return sums
 
     def _by_memory(self, place: Pointer, round_: int, source: Source) -> list[Value]:
+        """One tile after another: registers are for weights, in the other code."""
         emit, b = self.emit, self.emit.b
-        height = range(self.held.groups.tiles)
+        sums: list[Value] = []
 
-        def turn(k: Value, sums: list[Value]) -> list[Value]:
+        def turn(m: int, k: Value, carried: list[Value]) -> list[Value]:
+            emit.gpu.not_unrolled()
             words = emit.gpu.matrices(emit.at(place, b.mul(k, I64(SIDE))).base, 2)
-            tiles = [source(round_, m, b.trunc(k, I32)) for m in height]
-            return self._multiply(tiles, words, sums)
+            return self._multiply([source(round_, m, b.trunc(k, I32))], words, carried)
 
-        return emit.loop(I64(self.step.deep), turn, [ZERO] * (4 * len(height)))
+        count = emit.gpu.hidden(self.step.deep)
+        for m in range(self.held.groups.tiles):
+            sums += emit.loop(count, partial(turn, m), [ZERO] * 4)
+        return sums
 
     def _multiply(
         self, tiles: list[Fragment], columns: Fragment, sums: list[Value]
