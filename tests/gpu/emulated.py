@@ -80,6 +80,22 @@ class EmulatedPrimitives(Primitives):
     def grid_wait(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
         self._call("emu_grid_wait", VOID, [counter, goal])
 
+    def post(self, place: Value, value: Value, mark: Value) -> None:
+        self._call("emu_post", VOID, [place, value, mark])
+
+    def _two_words(self, place: Value) -> list[Value]:
+        second = self.b.gep(place, [I64(1)], source_etype=I64)
+        return [self._call("emu_look", I64, [p]) for p in (place, second)]
+
+    def _until(self, ready: Callable[[], Value], give_up: Callable[[], None]) -> None:
+        b = self.b
+        look, done = b.append_basic_block("look"), b.append_basic_block("done")
+        b.branch(look)
+        b.position_at_end(look)
+        self._call("emu_poll", VOID)
+        b.cbranch(ready(), done, look)
+        b.position_at_end(done)
+
     def end(self) -> None:
         self._call("emu_end", VOID)
 

@@ -125,16 +125,24 @@ class Primitives:
         self.block_wait()
 
     def _await(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
-        """Look at the counter until it has reached the goal, so many times at most."""
+        """Look at the counter until it has reached the goal."""
+        text = "ld.acquire.gpu.global.u32 $0, [$1];"
+
+        def reached() -> Value:
+            now = self._asm(text, I32, "=r,l,~{memory}", [counter])
+            return self.b.icmp_signed(">=", self.b.sub(now, goal), I32(0))  # it may wrap
+
+        self._until(reached, give_up)
+
+    def _until(self, ready: Callable[[], Value], give_up: Callable[[], None]) -> None:
+        """Look whether something is ready until it is, so many times at most."""
         b, before = self.b, self.b.block
         look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
         b.branch(look)
         b.position_at_end(look)
         looks = b.phi(I32)
         looks.add_incoming(I32(1), before)
-        now = self._asm("ld.acquire.gpu.global.u32 $0, [$1];", I32, "=r,l,~{memory}", [counter])
-        late = b.icmp_signed("<", b.sub(now, goal), I32(0))  # the counter may wrap
-        b.cbranch(late, again, done)
+        b.cbranch(ready(), done, again)
         b.position_at_end(again)
         with b.if_then(b.icmp_unsigned(">", looks, I32(EAGER))):
             self._asm("nanosleep.u32 $0;", VOID, "r", [I32(PAUSE)])
@@ -144,6 +152,38 @@ class Primitives:
         looks.add_incoming(b.add(looks, I32(1)), b.block)
         b.branch(look)
         b.position_at_end(done)
+
+    # Words that tell themselves whether they have come
+
+    def post(self, place: Value, value: Value, mark: Value) -> None:
+        """Write 32 bits and a mark as one."""
+        b = self.b
+        word = b.or_(b.zext(value, I64), b.shl(b.zext(mark, I64), I64(32)))
+        self._asm("st.relaxed.gpu.global.b64 [$0], $1;", VOID, "l,l,~{memory}", [place, word])
+
+    def awaited(
+        self, places: Sequence[Value], mark: Value, give_up: Callable[[], None]
+    ) -> list[Value]:
+        """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
+        b, words = self.b, list[Value]()
+
+        def ready() -> Value:
+            found: Value = None
+            for place in places:
+                for word in self._two_words(place):
+                    words.append(b.trunc(word, I32))
+                    same = b.icmp_unsigned("==", b.trunc(b.lshr(word, I64(32)), I32), mark)
+                    found = same if found is None else b.and_(found, same)
+            return found
+
+        self._until(ready, give_up)
+        return words
+
+    def _two_words(self, place: Value) -> list[Value]:
+        text = "ld.relaxed.gpu.global.v2.b64 {$0, $1}, [$2];"
+        type_ = ir.LiteralStructType([I64, I64])
+        both = self._asm(text, type_, "=l,=l,l,~{memory}", [place])
+        return [self.b.extract_value(both, i) for i in range(2)]
 
     def end(self) -> None:
         """End this thread."""

@@ -85,7 +85,11 @@ class Program(Walk[GpuEmit]):
         return ports[op.label.data]
 
     def together(self) -> None:
-        self.emit.together()
+        around = self._stationary
+        if isinstance(around, TensorLoop):
+            around.together()
+        else:
+            self.emit.together()
 
     def fail_if(self, condition: Value, code: int) -> None:
         with self.emit.when(condition):

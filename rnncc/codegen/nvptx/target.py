@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.nvptx.limits import room_bytes
 from rnncc.codegen.nvptx.ptx import BASELINE, DeviceMachine, Image, assembled, ptx_of
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
@@ -26,8 +27,6 @@ AHEAD_BYTES = 32 << 20
 TENSOR = "llvm.nvvm.mma."
 WITH_TENSORS = "sm_80"
 """Code with such calls is for this chip and newer ones."""
-ROOM = 16
-"""Bytes of scratch that tell a product to round its rows."""
 CHIP = re.compile(r"sm_([7-9]|1[0-2])[0-9][af]?")
 
 
@@ -80,8 +79,8 @@ class NvptxTarget:
         return {"fp32": "f32", "bf16": "bf16"}[precision]
 
     def row_bytes(self, dtype: str, depth: int) -> int:
-        """Rows are rounded to bf16 on their way into shared memory: what says so is not read."""
-        return ROOM if dtype == "bf16" else 0
+        """Rounded rows of a loop's product go from turn to turn there."""
+        return room_bytes(depth) if dtype == "bf16" else 0
 
     def contract_room(self, rows: int, columns: int) -> int:
         return 0

@@ -19,8 +19,9 @@ from functools import partial
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.exchange import Exchange, handed_on
 from rnncc.codegen.nvptx.fragments import (
     COLUMNS,
     PADDING,
@@ -33,7 +34,7 @@ from rnncc.codegen.nvptx.fragments import (
     WeightWords,
     is_low,
 )
-from rnncc.codegen.nvptx.gemm import Product, Weights
+from rnncc.codegen.nvptx.gemm import Finish, Product, Weights
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.ir.dims import product
 from rnncc.ir.kern import For, Gate, Limit
@@ -54,8 +55,6 @@ MOST_USED = 140
 """Registers for them and for weights, that the rest of the code fits beside."""
 MOST_DEPTH = 4096
 """Deeper rows do not fit into the shared memory that all chips have."""
-MOST_PASSES = 2
-"""Points of a thread whose inputs are read ahead of the sums."""
 _UNIFORM = (Gate, Limit, Gather, Reverse, Scatter)
 """What all blocks must see: whether the turn, or the call, goes on."""
 
@@ -103,6 +102,10 @@ class TensorLoop:
         self.emit, self.loop, self.gemms, self.pointers = emit, loop, gemms, pointers
         self.lane = Lane(emit)
         self.held = {op: held for op, held in zip(gemms, _chosen(emit, gemms), strict=True)}
+        out = handed_on(loop, gemms)
+        self.exchange: Exchange | None = None
+        if out is not None and gemms[0].room is not None:
+            self.exchange = Exchange(emit, gemms[0], out, pointers[gemms[0].room])
 
     @staticmethod
     def products(loop: For, threads: int) -> list[Gemm]:
@@ -141,6 +144,9 @@ class TensorLoop:
                 held.fits = b.icmp_unsigned("<=", I32(held.blocks), self.emit.blocks)
                 self._load(held)
         self._restrict()
+        if self.exchange is not None:
+            [held] = self.held.values()
+            self.exchange.begin(I1(0) if held.fits is None else held.fits)
 
     def _load(self, held: Held) -> None:
         part = self.emit.b.urem(self.emit.block, I32(held.blocks))
@@ -190,7 +196,17 @@ class TensorLoop:
 
     def end(self) -> None:
         """All blocks meet again."""
+        if self.emit.team is None and self.exchange is not None:
+            self.emit.together()
         self.emit.end_team()
+
+    def together(self) -> None:
+        """Behind a product: a wait, where rows are not handed on otherwise."""
+        if self.exchange is None:
+            self.emit.together()
+            return
+        with self.emit.when(self.emit.b.not_(self.exchange.on)):
+            self.emit.together()
 
     # A turn
 
@@ -206,6 +222,8 @@ class TensorLoop:
                 _Step(self, made, held).from_registers()
             with plain:
                 _Step(self, made, held).from_memory()
+        if self.exchange is not None:
+            self.exchange.next_turn()
 
 
 def _chosen(emit: GpuEmit, gemms: Sequence[Gemm]) -> list[Held]:
@@ -300,26 +318,63 @@ class _Tile:
         rest = b.sub(step.count, start)
         self.rows = b.select(b.icmp_unsigned("<", rest, size), rest, size)
         self.unit = b.mul(part, I32(step.held.groups.units))
+        self.exchange: Exchange | None = None
 
     def write(self, source: Source | None) -> None:
         """The tile; `source`: of weights that no registers hold."""
         emit, b = self.emit, self.emit.b
         points = ROWS * self.held.groups.units
-        passes = -(-points // emit.threads)
-        ahead = source is None and passes <= MOST_PASSES
-        firsts = [I32(i * emit.threads) for i in range(passes)]
-        states = [self._begun(b.add(emit.thread, first)) for first in firsts] if ahead else []
-        self._stage(self.step.around.most_loaded if source is None else 1)
+        ends: list[Callable[[], None]] = []
+        if source is None:
+            ends = [
+                self._begun(b.add(emit.thread, I32(first)))
+                for first in range(0, points, emit.threads)
+            ]
+        self.exchange = self.step.around.exchange if source is None else None
+        self._take(self.step.around.most_loaded if source is None else 1)
         emit.gpu.block_wait()
         self._sums(source)
         emit.gpu.block_wait()
-        for end in states:
+        for end in ends:
             end()
-        if not ahead:
+        if source is not None:
             number, step = b.zext(emit.thread, I64), I64(emit.threads)
-            emit.strided(number, I64(points), step, lambda i: self._begun(b.trunc(i, I32))())
+            emit.strided(number, I64(points), step, lambda i: self._point(b.trunc(i, I32)))
 
     # Rows
+
+    def _take(self, most: int) -> None:
+        """Rows of a, from the turn before."""
+        exchange, b = self.exchange, self.emit.b
+        if exchange is None:
+            self._stage(most)
+            return
+        later = b.icmp_unsigned(">", exchange.turn, I32(0))
+        with b.if_else(b.and_(later, exchange.on)) as (handed, stored):
+            with handed:
+                self._each_row(1, partial(self._await_row, exchange))
+            with stored:
+                self._stage(most)
+
+    def _await_row(self, exchange: Exchange, row: Value) -> None:
+        """A row that was handed on, a lane every 32nd run of four k."""
+        emit, b = self.emit, self.emit.b
+        runs = [
+            b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD))
+            for tile in range(self.step.deep)
+        ]
+        depth = I32(self.made.depth)
+        insides = [b.icmp_unsigned("<", k, depth) for k in runs]
+        known = [b.select(own, k, I32(0)) for own, k in zip(insides, runs, strict=True)]
+        number, turn = b.add(self.start, row), exchange.turn
+        places = [exchange.place(turn, number, b.lshr(k, I32(1))) for k in known]
+        words = iter(emit.gpu.awaited(places, turn, emit.give_up))
+        for k, own in zip(runs, insides, strict=True):
+            two: Value = ir.Constant(ir.VectorType(I32, 2), None)
+            for i in range(2):
+                two = b.insert_element(two, b.select(own, next(words), I32(0)), I64(i))
+            place = emit.at(self.shared.rows, self._place(row, k))
+            b.store(two, place.base, align=8)
 
     def _stage(self, most: int) -> None:
         """A warp copies rows, a lane every 32nd run of four k; `most` runs before it writes."""
@@ -458,9 +513,30 @@ class _Tile:
 
     # Points
 
+    def _point(self, number: Value) -> None:
+        """One point, if it is there."""
+        inside, row, place = self._split(number)
+        with self.emit.when(inside):
+            self._loaded(row, place)(None, self._totals(row, place))
+
     def _begun(self, number: Value) -> Callable[[], None]:
-        """Read the inputs of one point; returns what does the rest."""
-        emit, b, made = self.emit, self.emit.b, self.made
+        """Read the inputs of one point, or of the first one; returns what does the rest."""
+        b = self.emit.b
+        inside, row, place = self._split(number)
+        row, place = (b.select(inside, v, I32(0)) for v in (row, place))
+        finish = self._loaded(row, place)
+
+        def hand_on(values: list[Value]) -> None:
+            exchange = self.exchange
+            if exchange is not None:
+                line, unit = b.add(self.start, row), b.add(self.unit, place)
+                exchange.hand_on(inside, line, unit, values[exchange.out])
+
+        return lambda: finish(inside, self._totals(row, place), hand_on)
+
+    def _split(self, number: Value) -> tuple[Value, Value, Value]:
+        """Whether a point of the tile is there; its row and unit, from the tile's first on."""
+        b, made = self.emit.b, self.made
         units = I32(self.held.groups.units)
         row = b.udiv(number, units)
         place = b.sub(number, b.mul(row, units))
@@ -468,18 +544,13 @@ class _Tile:
         inside = b.and_(
             b.icmp_unsigned("<", row, self.rows), b.icmp_unsigned("<", unit, I32(made.units))
         )
-        row, place = (b.select(inside, v, I32(0)) for v in (row, place))
-        known = b.zext(b.add(self.start, row), I64)
-        indices = made.rows.indices(known)
+        return inside, row, place
+
+    def _loaded(self, row: Value, place: Value) -> Finish:
+        b, made = self.emit.b, self.made
+        indices = made.rows.indices(b.zext(b.add(self.start, row), I64))
         here = made.rows.at(made.pointers, indices)
-        own = b.zext(b.add(self.unit, place), I64)
-        finish = made.loaded(indices, here, own)
-
-        def end() -> None:
-            with emit.when(inside):
-                finish(None, self._totals(row, place))
-
-        return end
+        return made.loaded(indices, here, b.zext(b.add(self.unit, place), I64))
 
     def _totals(self, row: Value, place: Value) -> list[Value]:
         """The sums of all slots, part after part."""

@@ -154,6 +154,16 @@ API void emu_access(const char *p, int32_t bytes, int32_t kind, int32_t site) {
     if (kind >= 2 && (draw() & 1)) give_way();
     if (settings.check) watch(p, bytes, kind, site);
 }
+/* Words of a value and a mark. */
+API void emu_post(uint32_t *word, uint32_t value, uint32_t mark) {
+    emu_access((const char *)word, 8, 2, -1);
+    word[0] = value;
+    word[1] = mark;
+}
+API uint64_t emu_look(const uint64_t *word) {
+    emu_access((const char *)word, 8, 3, -1);
+    return *word;
+}
 static void warp_wait(void) {
     int w = now->number / WARP, first = w * WARP;
     Block *b = run.blocks + now->block;
