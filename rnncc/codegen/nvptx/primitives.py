@@ -97,8 +97,9 @@ class Primitives:
         return _cast(self.b, _cast(self.b, pointer, GLOBAL), POINTER)
 
     def hidden(self, number: int) -> Value:
-        """A number that LLVM does not know, so that a loop of so many turns stays one."""
-        return self._asm("mov.b64 $0, $1;", I64, "=l,n", [I64(number)])
+        """A number that no compiler knows, so that a loop of so many turns stays one."""
+        size = self.shared_bytes()  # below 2**31
+        return self.b.add(self.b.zext(self.b.lshr(size, I32(31)), I64), I64(number))
 
     def not_unrolled(self) -> None:
         """As a loop's first: ptxas leaves it a loop."""
