@@ -1,14 +1,14 @@
 """Rows that go from turn to turn of a loop without a wait of all blocks for each other.
 
-Where a loop is one product, whose rows of a are what it wrote in the turn before, blocks hand these on
-as words of 64 bits: two neighbours as bf16, and the number of the turn that they are for. Who reads a
-word sees by itself whether it has come, so that nothing else need be ordered. All other values that
-the product reads are of the same point, which the same thread has in every turn, or nobody writes
-them in the loop.
+Where a loop is one product, whose rows of a are what it wrote in the turn before, blocks hand these
+on as words of 64 bits: two neighbours as bf16, and the number of the turn that they are for. Who
+reads a word sees by itself whether it has come, so that nothing else need be ordered. All other
+values that the product reads are of the same point, which the same thread has in every turn, or
+nobody writes them in the loop.
 
 There are two words for each pair of neighbours, for even and for odd turns. A word is written again
-two turns later, by a block that has read all words of its rows of the turn between: each of those was
-written by a block that had read its words of the turn before.
+two turns later, by a block that has read all words of its rows of the turn between: each of those
+was written by a block that had read its words of the turn before.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from rnncc.ir.kern import For, Row, ShiftedRow
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.ops.control import Yield
 
+
 def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:
     """Which result of the loop's one product its next turn reads as rows; None if it is not so."""
     *ops, end = loop.body.block.ops
@@ -34,9 +35,11 @@ def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:
     if len(gemms) != 1 or others != list(gemms) or not isinstance(end, Yield):
         return None
     [op] = gemms
-    following = dict(zip(loop.body.block.args, end.values, strict=True))
+    following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
     outs = list(zip(op.outs, op.out_accesses, strict=True))
-    rows = (following.get(op.a), get_access(op.a_access))
+    if op.a not in following:
+        return None
+    rows = following[op.a], get_access(op.a_access)
     if rows not in outs or op.units != op.depth.data or op.units % QUAD or op.rows is not None:
         return None
     written = {_whole(value) for value in op.outs}

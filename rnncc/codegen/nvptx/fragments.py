@@ -135,7 +135,9 @@ class RowReader:
     def aligned(self) -> Value:
         """Whether it does."""
         b = self.emit.b
-        return b.icmp_unsigned("==", b.and_(b.ptrtoint(self.made.pointers[0].base, I64), I64(15)), I64(0))
+        return b.icmp_unsigned(
+            "==", b.and_(b.ptrtoint(self.made.pointers[0].base, I64), I64(15)), I64(0)
+        )
 
     def row(self, number: Value) -> Pointer:
         made = self.made

@@ -126,9 +126,7 @@ class Product:
 
         emit.each(total, point)
 
-    def loaded(
-        self, indices: list[Value], here: list[Pointer], unit: Value
-    ) -> Finish:
+    def loaded(self, indices: list[Value], here: list[Pointer], unit: Value) -> Finish:
         """Read the inputs of a unit and row, whose pointers are `here`."""
         emit, block = self.emit, self.op.body.block
         count = len(self.op.ins)

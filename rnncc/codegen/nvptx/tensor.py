@@ -5,9 +5,9 @@ eighth: the fragments of A that it needs in every turn stay in its threads' regi
 
     rows of a, rounded to bf16 -> shared memory -> sums of each part -> shared memory -> the body
 
-A sum is eight chains, one a part of k, which are added in order: no bit of a row depends on the rows
-beside it, on the blocks there are or on how long the loop is. Where there are not blocks enough to
-own all units, or not registers, weights come from device memory in each turn, in the same order.
+A sum is eight chains, one a part of k, which are added in order: no bit of a row depends on the
+rows beside it, on the blocks there are or on how long the loop is. Where there are not blocks enough
+to own all units, or not registers, weights come from device memory in each turn, in the same order.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class TensorLoop:
     ) -> None:
         self.emit, self.loop, self.gemms, self.pointers = emit, loop, gemms, pointers
         self.lane = Lane(emit)
-        self.held = {op: held for op, held in zip(gemms, _chosen(emit, gemms), strict=True)}
+        self.held = dict(zip(gemms, _chosen(emit, gemms), strict=True))
         out = handed_on(loop, gemms)
         self.exchange: Exchange | None = None
         if out is not None and gemms[0].room is not None:
@@ -492,9 +492,7 @@ class _Tile:
             sums += emit.loop(count, partial(turn, m), [ZERO] * 4)
         return sums
 
-    def _multiply(
-        self, tiles: list[Fragment], columns: Fragment, sums: list[Value]
-    ) -> list[Value]:
+    def _multiply(self, tiles: list[Fragment], columns: Fragment, sums: list[Value]) -> list[Value]:
         """One tile along k."""
         made: list[Value] = []
         for m, tile in enumerate(tiles):

@@ -1,6 +1,6 @@
-"""Products over many rows by tensor cores: bf16 weights, tiles of 128 columns of A and 128 rows.
+"""Products over many rows by tensor cores: bf16 weights, tiles of 128 rows of A and of the batch.
 
-Runs of k of both operands go through shared memory, the next run on its way while one is multiplied:
+Runs of k of both operands go through shared memory, the next on its way while one is multiplied:
 
     rows of a, rounded to bf16, and weights -> registers -> shared memory -> sums in registers
 
