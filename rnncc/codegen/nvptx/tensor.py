@@ -6,8 +6,8 @@ eighth: the fragments of A that it needs in every turn stay in its threads' regi
     rows of a, rounded to bf16 -> shared memory -> sums of each part -> shared memory -> the body
 
 A sum is eight chains, one a part of k, which are added in order: no bit of a row depends on the
-rows beside it, on the blocks there are or on how long the loop is. Where there are not blocks enough
-to own all units, or not registers, weights come from device memory in each turn, in the same order.
+rows beside it, on the blocks there are or on how long the loop is. Where blocks or registers do not
+do for all units, weights come from device memory in each turn, in the same order.
 """
 
 from __future__ import annotations
