@@ -87,14 +87,8 @@ class EmulatedPrimitives(Primitives):
         second = self.b.gep(place, [I64(1)], source_etype=I64)
         return [self._call("emu_look", I64, [p]) for p in (place, second)]
 
-    def _until(self, ready: Callable[[], Value], give_up: Callable[[], None]) -> None:
-        b = self.b
-        look, done = b.append_basic_block("look"), b.append_basic_block("done")
-        b.branch(look)
-        b.position_at_end(look)
+    def _pause(self, looks: Value, give_up: Callable[[], None]) -> None:
         self._call("emu_poll", VOID)
-        b.cbranch(ready(), done, look)
-        b.position_at_end(done)
 
     def end(self) -> None:
         self._call("emu_end", VOID)

@@ -145,14 +145,19 @@ class Primitives:
         looks.add_incoming(I32(1), before)
         b.cbranch(ready(), done, again)
         b.position_at_end(again)
+        self._pause(looks, give_up)
+        looks.add_incoming(b.add(looks, I32(1)), b.block)
+        b.branch(look)
+        b.position_at_end(done)
+
+    def _pause(self, looks: Value, give_up: Callable[[], None]) -> None:
+        """Between two looks."""
+        b = self.b
         with b.if_then(b.icmp_unsigned(">", looks, I32(EAGER))):
             self._asm("nanosleep.u32 $0;", VOID, "r", [I32(PAUSE)])
             with b.if_then(b.icmp_unsigned(">", looks, I32(PATIENCE))):
                 give_up()
                 self.end()
-        looks.add_incoming(b.add(looks, I32(1)), b.block)
-        b.branch(look)
-        b.position_at_end(done)
 
     # Words that tell themselves whether they have come
 
@@ -166,19 +171,34 @@ class Primitives:
         self, places: Sequence[Value], mark: Value, give_up: Callable[[], None]
     ) -> list[Value]:
         """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
-        b, words = self.b, list[Value]()
+        pairs = [self._two_words(place) for place in places]
+        found: list[Value] = []
+        for place, pair in zip(places, pairs, strict=True):
+            found += self._settled(place, pair, mark, give_up)
+        return found
 
-        def ready() -> Value:
-            found: Value = None
-            for place in places:
-                for word in self._two_words(place):
-                    words.append(b.trunc(word, I32))
-                    same = b.icmp_unsigned("==", b.trunc(b.lshr(word, I64(32)), I32), mark)
-                    found = same if found is None else b.and_(found, same)
-            return found
-
-        self._until(ready, give_up)
-        return words
+    def _settled(
+        self, place: Value, pair: list[Value], mark: Value, give_up: Callable[[], None]
+    ) -> list[Value]:
+        """The values of two words that were looked at once."""
+        b, before = self.b, self.b.block
+        look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
+        b.branch(look)
+        b.position_at_end(look)
+        looks, words = b.phi(I32), [b.phi(I64) for _ in pair]
+        for phi, value in zip((looks, *words), (I32(1), *pair), strict=True):
+            phi.add_incoming(value, before)
+        marks = [b.trunc(b.lshr(word, I64(32)), I32) for word in words]
+        one, other = (b.icmp_unsigned("==", m, mark) for m in marks)
+        b.cbranch(b.and_(one, other), done, again)
+        b.position_at_end(again)
+        self._pause(looks, give_up)
+        more = b.add(looks, I32(1)), *self._two_words(place)
+        for phi, value in zip((looks, *words), more, strict=True):
+            phi.add_incoming(value, b.block)
+        b.branch(look)
+        b.position_at_end(done)
+        return [b.trunc(word, I32) for word in words]
 
     def _two_words(self, place: Value) -> list[Value]:
         text = "ld.relaxed.gpu.global.v2.b64 {$0, $1}, [$2];"
