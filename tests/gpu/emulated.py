@@ -68,11 +68,27 @@ class EmulatedPrimitives(Primitives):
     def in_global(self, pointer: Value) -> Value:
         return pointer
 
+    def hidden(self, number: int) -> Value:
+        return I64(number)
+
+    def not_unrolled(self) -> None:
+        pass
+
     def block_wait(self) -> None:
         self._call("emu_block_wait", VOID)
 
     def grid_wait(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
         self._call("emu_grid_wait", VOID, [counter, goal])
+
+    def post(self, place: Value, value: Value, mark: Value) -> None:
+        self._call("emu_post", VOID, [place, value, mark])
+
+    def _two_words(self, place: Value) -> list[Value]:
+        second = self.b.gep(place, [I64(1)], source_etype=I64)
+        return [self._call("emu_look", I64, [p]) for p in (place, second)]
+
+    def _pause(self, looks: Value, give_up: Callable[[], None]) -> None:
+        self._call("emu_poll", VOID)
 
     def end(self) -> None:
         self._call("emu_end", VOID)
@@ -84,6 +100,34 @@ class EmulatedPrimitives(Primitives):
 
     def ballot(self, flag: Value) -> Value:
         return self._call("emu_ballot", I32, [self.b.zext(flag, I32)])
+
+    def halves(self, low: Value, high: Value) -> Value:
+        return self._call("emu_halves", I32, [low, high])
+
+    def matrices(self, row: Value, count: int) -> list[Value]:
+        room = self._room(count)
+        self._call("emu_matrices", VOID, [row, room, I32(count)])
+        return self._words(room, range(count), I32)
+
+    def multiply(self, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]) -> list[Value]:
+        room = self._room(10)
+        for i, word in enumerate([*a, *b, *c]):
+            self.b.store(word, self._word(room, i), align=4)
+        self._call("emu_multiply", VOID, [room])
+        return self._words(room, range(6, 10), c[0].type)
+
+    def _room(self, words: int) -> Value:
+        """Words on the stack."""
+        with self.b.goto_entry_block():
+            room: Any = self.b.alloca(ir.ArrayType(I32, words))
+        room.type = POINTER
+        return room
+
+    def _word(self, room: Value, number: int) -> Value:
+        return self.b.gep(room, [I64(number)], source_etype=I32)
+
+    def _words(self, room: Value, numbers: range, type_: ir.Type) -> list[Value]:
+        return [self.b.load(self._word(room, i), typ=type_, align=4) for i in numbers]
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,9 @@ def build(*flags: str) -> Path:
     _folders.append(folder)
     path = Path(folder.name, "libcuda.so.1")
     sources = sorted(SOURCES.glob("*.c"))
-    subprocess.run(["cc", *_FLAGS, *flags, *sources, "-ldl", "-lpthread", "-o", path], check=True)
+    subprocess.run(
+        ["cc", *_FLAGS, *flags, *sources, "-ldl", "-lpthread", "-lm", "-o", path], check=True
+    )
     return path
 
 

@@ -110,7 +110,7 @@ class GpuEmit(Emit):
         b.store(goal, place, align=4)
         with self.members(), b.if_else(several) as (others, alone):
             with others:
-                self.gpu.grid_wait(self.word(word), goal, self._give_up)
+                self.gpu.grid_wait(self.word(word), goal, self.give_up)
             with alone:
                 self.gpu.block_wait()
 
@@ -145,8 +145,8 @@ class GpuEmit(Emit):
         with self.when(self.b.not_(self.is_null(self.status))):
             self.b.store(code, self.status, align=4)
 
-    def _give_up(self) -> None:
-        """A block that waited for too long computes no more that is of use."""
+    def give_up(self) -> None:
+        """Who waited for too long computes no more that is of use."""
         self.b.store(I32(STUCK), self.word(Sync.FOUND), align=4)
         self.leave(I32(STUCK))
 

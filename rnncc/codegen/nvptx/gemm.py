@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from typing import Protocol
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -68,6 +69,20 @@ class Weights:
         return emit.b.bitcast(emit.b.shl(emit.b.zext(value, I32), I32(16)), FLOAT)
 
 
+class Finish(Protocol):
+    """Computes the body on sums, and stores its results where a condition holds.
+
+    `first` gets them before that.
+    """
+
+    def __call__(
+        self,
+        condition: Value | None,
+        sums: list[Value],
+        first: Callable[[list[Value]], None] = ...,
+    ) -> None: ...
+
+
 class Product:
     """What a product reads and writes, by row and unit."""
 
@@ -111,14 +126,8 @@ class Product:
 
         emit.each(total, point)
 
-    def loaded(
-        self, indices: list[Value], here: list[Pointer], unit: Value
-    ) -> Callable[[Value | None, list[Value]], None]:
-        """Read the inputs of a unit and row, whose pointers are `here`.
-
-        Returns:
-            What computes the body on the sums, and stores its results where a condition holds.
-        """
+    def loaded(self, indices: list[Value], here: list[Pointer], unit: Value) -> Finish:
+        """Read the inputs of a unit and row, whose pointers are `here`."""
         emit, block = self.emit, self.op.body.block
         count = len(self.op.ins)
         _, *others = (
@@ -127,9 +136,14 @@ class Product:
         inputs = [emit.load(p) for p in others[:count]]
         by_axis = {**self.rows.by_axis(indices), len(self.op.dims) - 1: unit}
 
-        def finish(condition: Value | None, sums: list[Value]) -> None:
+        def finish(
+            condition: Value | None,
+            sums: list[Value],
+            first: Callable[[list[Value]], None] = lambda _: None,
+        ) -> None:
             known: dict[SSAValue, Value] = dict(zip(block.args, [*sums, *inputs], strict=True))
             values = values_of(emit, block, known, by_axis)
+            first(values)
             with nullcontext() if condition is None else emit.when(condition):
                 for value, pointer in zip(values, others[count:], strict=True):
                     emit.store(value, pointer)
@@ -161,6 +175,13 @@ class Product:
         inside = self.depth % self.weights.group == 0
         at = k if inside else b.select(b.icmp_signed("<", k, I64(self.depth)), k, I64(0))
         value = emit.load(emit.along(row, [self.k_step], [at]))
+        if self.op.room is not None:
+            value = self._rounded(value)
         if inside:
             return value
         return b.select(b.icmp_signed("<", k, I64(self.depth)), value, ir.Constant(FLOAT, 0.0))
+
+    def _rounded(self, value: Value) -> Value:
+        """The nearest bf16, as a float."""
+        b = self.emit.b
+        return b.bitcast(self.emit.gpu.halves(ir.Constant(FLOAT, 0.0), value), FLOAT)

@@ -15,6 +15,14 @@ PATIENCE = 1 << 22
 """Looks at a counter, most of them with a pause of 200 ns: some seconds. Reading a clock would take
 longer than a look."""
 
+EXCHANGED_ROWS = 64
+"""Of a batch that go from turn to turn of a loop as single words; for more, a wait costs little."""
+
+
+def room_bytes(depth: int) -> int:
+    """Of those words, 64 bits for two neighbours, for even and odd turns."""
+    return 2 * EXCHANGED_ROWS * -(-depth // 2) * 8
+
 
 class Sync(IntEnum):
     """32-bit words, all but `FAILED` cleared before each further launch of a call: how often blocks

@@ -96,6 +96,15 @@ class Primitives:
         """A pointer that was read from memory and leads to device memory, so that LLVM knows."""
         return _cast(self.b, _cast(self.b, pointer, GLOBAL), POINTER)
 
+    def hidden(self, number: int) -> Value:
+        """A number that no compiler knows, so that a loop of so many turns stays one."""
+        size = self.shared_bytes()  # below 2**31
+        return self.b.add(self.b.zext(self.b.lshr(size, I32(31)), I64), I64(number))
+
+    def not_unrolled(self) -> None:
+        """As a loop's first: ptxas leaves it a loop."""
+        self._asm(r".pragma \22nounroll\22;", VOID, "", [])
+
     # Waits
 
     def block_wait(self) -> None:
@@ -117,25 +126,85 @@ class Primitives:
         self.block_wait()
 
     def _await(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
-        """Look at the counter until it has reached the goal, so many times at most."""
+        """Look at the counter until it has reached the goal."""
+        text = "ld.acquire.gpu.global.u32 $0, [$1];"
+
+        def reached() -> Value:
+            now = self._asm(text, I32, "=r,l,~{memory}", [counter])
+            return self.b.icmp_signed(">=", self.b.sub(now, goal), I32(0))  # it may wrap
+
+        self._until(reached, give_up)
+
+    def _until(self, ready: Callable[[], Value], give_up: Callable[[], None]) -> None:
+        """Look whether something is ready until it is, so many times at most."""
         b, before = self.b, self.b.block
         look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
         b.branch(look)
         b.position_at_end(look)
         looks = b.phi(I32)
         looks.add_incoming(I32(1), before)
-        now = self._asm("ld.acquire.gpu.global.u32 $0, [$1];", I32, "=r,l,~{memory}", [counter])
-        late = b.icmp_signed("<", b.sub(now, goal), I32(0))  # the counter may wrap
-        b.cbranch(late, again, done)
+        b.cbranch(ready(), done, again)
         b.position_at_end(again)
+        self._pause(looks, give_up)
+        looks.add_incoming(b.add(looks, I32(1)), b.block)
+        b.branch(look)
+        b.position_at_end(done)
+
+    def _pause(self, looks: Value, give_up: Callable[[], None]) -> None:
+        """Between two looks."""
+        b = self.b
         with b.if_then(b.icmp_unsigned(">", looks, I32(EAGER))):
             self._asm("nanosleep.u32 $0;", VOID, "r", [I32(PAUSE)])
             with b.if_then(b.icmp_unsigned(">", looks, I32(PATIENCE))):
                 give_up()
                 self.end()
-        looks.add_incoming(b.add(looks, I32(1)), b.block)
+
+    # Words that tell themselves whether they have come
+
+    def post(self, place: Value, value: Value, mark: Value) -> None:
+        """Write 32 bits and a mark as one."""
+        b = self.b
+        word = b.or_(b.zext(value, I64), b.shl(b.zext(mark, I64), I64(32)))
+        self._asm("st.relaxed.gpu.global.b64 [$0], $1;", VOID, "l,l,~{memory}", [place, word])
+
+    def awaited(
+        self, places: Sequence[Value], mark: Value, give_up: Callable[[], None]
+    ) -> list[Value]:
+        """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
+        pairs = [self._two_words(place) for place in places]
+        found: list[Value] = []
+        for place, pair in zip(places, pairs, strict=True):
+            found += self._settled(place, pair, mark, give_up)
+        return found
+
+    def _settled(
+        self, place: Value, pair: list[Value], mark: Value, give_up: Callable[[], None]
+    ) -> list[Value]:
+        """The values of two words that were looked at once."""
+        b, before = self.b, self.b.block
+        look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
+        b.branch(look)
+        b.position_at_end(look)
+        looks, words = b.phi(I32), [b.phi(I64) for _ in pair]
+        for phi, value in zip((looks, *words), (I32(1), *pair), strict=True):
+            phi.add_incoming(value, before)
+        marks = [b.trunc(b.lshr(word, I64(32)), I32) for word in words]
+        one, other = (b.icmp_unsigned("==", m, mark) for m in marks)
+        b.cbranch(b.and_(one, other), done, again)
+        b.position_at_end(again)
+        self._pause(looks, give_up)
+        more = b.add(looks, I32(1)), *self._two_words(place)
+        for phi, value in zip((looks, *words), more, strict=True):
+            phi.add_incoming(value, b.block)
         b.branch(look)
         b.position_at_end(done)
+        return [b.trunc(word, I32) for word in words]
+
+    def _two_words(self, place: Value) -> list[Value]:
+        text = "ld.relaxed.gpu.global.v2.b64 {$0, $1}, [$2];"
+        type_ = ir.LiteralStructType([I64, I64])
+        both = self._asm(text, type_, "=l,=l,l,~{memory}", [place])
+        return [self.b.extract_value(both, i) for i in range(2)]
 
     def end(self) -> None:
         """End this thread."""
@@ -151,6 +220,29 @@ class Primitives:
     def ballot(self, flag: Value) -> Value:
         """A bit for each lane of the warp, of those that are here all."""
         return self._call("llvm.nvvm.vote.ballot.sync", I32, [EVERY, flag])
+
+    # Tensor cores
+
+    def halves(self, low: Value, high: Value) -> Value:
+        """Two floats as bf16 in a word, to nearest even; NaN stays NaN."""
+        kind = ir.FunctionType(I32, [high.type, low.type])
+        return self.b.asm(kind, "cvt.rn.bf16x2.f32 $0, $1, $2;", "=r,f,f", [high, low], False)
+
+    def matrices(self, row: Value, count: int) -> list[Value]:
+        """2 or 4 matrices of 8 by 8 bf16 in shared memory; `row`: of the lane's number.
+
+        All lanes give an address, 16 bytes each; a lane gets two neighbours of each matrix.
+        """
+        name = f"llvm.nvvm.ldmatrix.sync.aligned.m8n8.x{count}.b16.p3"
+        type_ = ir.LiteralStructType([I32] * count)
+        words = self._call(name, type_, [_cast(self.b, row, SHARED)])
+        return [self.b.extract_value(words, i) for i in range(count)]
+
+    def multiply(self, a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]) -> list[Value]:
+        """c + a b of a warp: a 16 by 16 bf16, b 16 by 8, c floats, four a lane."""
+        type_ = ir.LiteralStructType([c[0].type] * 4)
+        sums = self._call("llvm.nvvm.mma.m16n8k16.row.col.bf16", type_, [*a, *b, *c])
+        return [self.b.extract_value(sums, i) for i in range(4)]
 
 
 def _cast(b: Any, pointer: Value, type_: ir.Type) -> Value:

@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
-from rnncc.codegen.nvptx import bulk, contract
+from rnncc.codegen.nvptx import bulk, contract, tensor_bulk
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import Sync
@@ -25,6 +25,7 @@ from rnncc.codegen.nvptx.moves import (
 )
 from rnncc.codegen.nvptx.reduce import emit_reduce
 from rnncc.codegen.nvptx.stationary import Stationary
+from rnncc.codegen.nvptx.tensor import TensorLoop
 from rnncc.ir.kern import Buffer, For
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
@@ -55,7 +56,7 @@ class Program(Walk[GpuEmit]):
             for port, pointer in zip(program.inputs, inputs, strict=True)
         }
         self.shared = 0
-        self._stationary: Stationary | None = None
+        self._stationary: Stationary | TensorLoop | None = None
         self.outputs = {p.name: v for p, v in zip(program.outputs, outputs, strict=True)}
 
     def write(self, seals: str | None) -> None:
@@ -84,7 +85,11 @@ class Program(Walk[GpuEmit]):
         return ports[op.label.data]
 
     def together(self) -> None:
-        self.emit.together()
+        around = self._stationary
+        if isinstance(around, TensorLoop):
+            around.together()
+        else:
+            self.emit.together()
 
     def fail_if(self, condition: Value, code: int) -> None:
         with self.emit.when(condition):
@@ -106,17 +111,24 @@ class Program(Walk[GpuEmit]):
             self._fail(code)
 
     def loop(self, op: For) -> None:
-        gemms = Stationary.products(op)
-        if not gemms:
+        inner = self._held(op)
+        if inner is None:
             super().loop(op)
             return
-        around, self._stationary = self._stationary, Stationary(self.emit, op, gemms, self.pointers)
-        self.shared = max(self.shared, Stationary.most_shared(gemms))
-        inner = self._stationary
+        around, self._stationary = self._stationary, inner
+        self.shared = max(self.shared, inner.most_shared())
         inner.begin()
         super().loop(op)
         inner.end()
         self._stationary = around
+
+    def _held(self, op: For) -> Stationary | TensorLoop | None:
+        """What keeps weights for a loop's products, if anything does."""
+        low = TensorLoop.products(op, self.emit.threads)
+        if low:
+            return TensorLoop(self.emit, op, low, self.pointers)
+        gemms = Stationary.products(op)
+        return Stationary(self.emit, op, gemms, self.pointers) if gemms else None
 
     def kernel(self, op: Operation) -> None:
         with self.emit.members():
@@ -138,6 +150,9 @@ class Program(Walk[GpuEmit]):
                 around = self._stationary
                 if around is not None and op in around.gemms:
                     around.write(made)
+                elif tensor_bulk.suits(op, self.emit.threads):
+                    self.shared = max(self.shared, tensor_bulk.shared_bytes(op))
+                    tensor_bulk.write_bulk(self.emit, made)
                 elif bulk.suits(made, self.emit.threads):
                     self.shared = max(self.shared, bulk.SHARED)
                     bulk.write_bulk(self.emit, made)

@@ -96,10 +96,9 @@ class Stationary:
             and not any(set(d.symbols) & own for d in op.dims)
         ]
 
-    @staticmethod
-    def most_shared(gemms: Sequence[Gemm]) -> int:
+    def most_shared(self) -> int:
         """Bytes of shared memory that the products of a loop have use for."""
-        return 4 * (STAGED + MOST_GROUPS * sum(_floats(op) for op in gemms))
+        return 4 * (STAGED + MOST_GROUPS * sum(_floats(op) for op in self.gemms))
 
     def begin(self) -> None:
         """Choose, and copy weights."""

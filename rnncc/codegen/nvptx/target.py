@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.nvptx.limits import room_bytes
 from rnncc.codegen.nvptx.ptx import BASELINE, DeviceMachine, Image, assembled, ptx_of
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
@@ -23,6 +24,9 @@ HOSTS = {"x86_64": "x86-64", "aarch64": "generic"}
 """Of each architecture the CPU that all others can do for."""
 AHEAD_BYTES = 32 << 20
 """What is computed ahead of the steps that read it stays in the second-level cache."""
+TENSOR = "llvm.nvvm.mma."
+WITH_TENSORS = "sm_80"
+"""Code with such calls is for this chip and newer ones."""
 CHIP = re.compile(r"sm_([7-9]|1[0-2])[0-9][af]?")
 
 
@@ -75,7 +79,8 @@ class NvptxTarget:
         return {"fp32": "f32", "bf16": "bf16"}[precision]
 
     def row_bytes(self, dtype: str, depth: int) -> int:
-        return 0
+        """Rounded rows of a loop's product go from turn to turn there."""
+        return room_bytes(depth) if dtype == "bf16" else 0
 
     def contract_room(self, rows: int, columns: int) -> int:
         return 0
@@ -106,7 +111,10 @@ class NvptxTarget:
             Image(chip, assembled(ptx_of(text, DeviceMachine(chip), linked), chip))
             for chip in self.chips
         ]
-        ptx = ptx_of(text, self.machine, linked)
+        machine = self.machine
+        if TENSOR in text and machine == DeviceMachine():
+            machine = DeviceMachine(WITH_TENSORS)
+        ptx = ptx_of(text, machine, linked)
         return [*images, Image("ptx", ptx.encode() + b"\0")]
 
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:

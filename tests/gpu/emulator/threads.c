@@ -4,6 +4,7 @@
  * atomic access or poll. What cannot go on is reported and ends the launch: a wait that some threads
  * have ended without, blocks that wait for a grid that others have left, an access of nothing. */
 #define _GNU_SOURCE
+#include <math.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -48,6 +49,7 @@ typedef struct {
     int state, block, number;
     int32_t site; /* of its wait */
     uint32_t posted, goal;
+    void *given; /* to its warp */
     uint32_t *counter; /* of the barrier */
     char *stack;
 } Thread;
@@ -152,6 +154,16 @@ API void emu_access(const char *p, int32_t bytes, int32_t kind, int32_t site) {
     if (kind >= 2 && (draw() & 1)) give_way();
     if (settings.check) watch(p, bytes, kind, site);
 }
+/* Words of a value and a mark. */
+API void emu_post(uint32_t *word, uint32_t value, uint32_t mark) {
+    emu_access((const char *)word, 8, 2, -1);
+    word[0] = value;
+    word[1] = mark;
+}
+API uint64_t emu_look(const uint64_t *word) {
+    emu_access((const char *)word, 8, 3, -1);
+    return *word;
+}
 static void warp_wait(void) {
     int w = now->number / WARP, first = w * WARP;
     Block *b = run.blocks + now->block;
@@ -189,6 +201,50 @@ API int32_t emu_ballot(int32_t flag) {
     for (int i = 0; i < WARP; i++) bits |= (uint32_t)(warp[i].posted & 1) << i;
     warp_wait();
     return (int32_t)bits;
+}
+
+/* Tensor cores: what a warp calls together, with a pointer of each lane. */
+static Thread *post_pointer(void *p) {
+    now->given = p;
+    warp_wait();
+    return run.blocks[now->block].threads + now->number / WARP * WARP;
+}
+static float widened(uint32_t word, int high) {
+    uint32_t bits = high ? word & 0xFFFF0000u : word << 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+static uint32_t half(float value) { /* to nearest even */
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    if (value != value) return 0x7FFF;
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+API int32_t emu_halves(float low, float high) { return (int32_t)(half(low) | half(high) << 16); }
+/* Lane 8 m + r gives the address of row r of matrix m; each lane gets a word of a row of each. */
+API void emu_matrices(char *row, uint32_t *out, int32_t count) {
+    int lane = now->number % WARP;
+    if (lane / 8 < count) emu_access(row, 16, 0, -1);
+    const Thread *warp = post_pointer(row);
+    for (int i = 0; i < count; i++) memcpy(out + i, (char *)warp[i * 8 + lane / 4].given + 4 * (lane % 4), 4);
+    warp_wait();
+}
+/* Of each lane a0 to a3, b0, b1, c0 to c3; the sums take the place of c, k after k. */
+API void emu_multiply(uint32_t *io) {
+    const Thread *warp = post_pointer(io);
+    int lane = now->number % WARP;
+    float made[4];
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        memcpy(made + i, io + 6 + i, 4);
+        for (int k = 0; k < 16; k++) {
+            const uint32_t *a = warp[row % 8 * 4 + k % 8 / 2].given, *b = warp[column * 4 + k % 8 / 2].given;
+            made[i] = fmaf(widened(a[row / 8 + k / 8 * 2], k & 1), widened(b[4 + k / 8], k & 1), made[i]);
+        }
+    }
+    warp_wait();
+    memcpy(io + 6, made, sizeof made);
 }
 
 void give_way(void) { leave(READY); }

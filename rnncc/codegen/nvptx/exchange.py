@@ -1,0 +1,118 @@
+"""Rows that go from turn to turn of a loop without a wait of all blocks for each other.
+
+Where a loop is one product, whose rows of a are what it wrote in the turn before, blocks hand these
+on as words of 64 bits: two neighbours as bf16, and the number of the turn that they are for. Who
+reads a word sees by itself whether it has come, so that nothing else need be ordered. All other
+values that the product reads are of the same point, which the same thread has in every turn, or
+nobody writes them in the loop.
+
+There are two words for each pair of neighbours, for even and for odd turns. A word is written again
+two turns later, by a block that has read all words of its rows of the turn between: each of those
+was written by a block that had read its words of the turn before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.fragments import QUAD
+from rnncc.codegen.nvptx.limits import EXCHANGED_ROWS
+from rnncc.ir.access import get_access
+from rnncc.ir.dims import product
+from rnncc.ir.kern import For, Row, ShiftedRow
+from rnncc.ir.kernels import Gemm
+from rnncc.ir.ops.control import Yield
+
+
+def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:
+    """Which result of the loop's one product its next turn reads as rows; None if it is not so."""
+    *ops, end = loop.body.block.ops
+    others = [op for op in ops if not isinstance(op, Row | ShiftedRow)]
+    if len(gemms) != 1 or others != list(gemms) or not isinstance(end, Yield):
+        return None
+    [op] = gemms
+    following: dict[SSAValue, SSAValue] = dict(zip(loop.body.block.args, end.values, strict=True))
+    outs = list(zip(op.outs, op.out_accesses, strict=True))
+    if op.a not in following:
+        return None
+    rows = following[op.a], get_access(op.a_access)
+    if rows not in outs or op.units != op.depth.data or op.units % QUAD or op.rows is not None:
+        return None
+    written = {_whole(value) for value in op.outs}
+    for value, access in zip(op.ins, op.in_accesses, strict=True):
+        if value in following:
+            kept = following[value] is value and _whole(value) not in written
+            if not kept and (following[value], access) not in outs:
+                return None
+        elif _whole(value) in written:
+            return None
+    return outs.index(rows)
+
+
+def _whole(value: SSAValue) -> SSAValue:
+    """The buffer that a row is of."""
+    while isinstance(value.owner, Row | ShiftedRow):
+        value = value.owner.buffer
+    return value
+
+
+class Exchange:
+    """The words of one loop.
+
+    Args:
+        out: which result is handed on; `words`: where they lie.
+
+    Attributes:
+        on: whether rows are handed on so, the same for all blocks.
+    """
+
+    def __init__(self, emit: GpuEmit, op: Gemm, out: int, words: Pointer) -> None:
+        self.emit, self.op, self.out, self.words = emit, op, out, words
+        self.pairs = op.depth.data // 2
+        self._turn = emit.room(I32, 4)
+        self.on: Value = None
+
+    def begin(self, on: Value) -> None:
+        """No word has come; `on`: whether there are not too many rows besides."""
+        emit, b = self.emit, self.emit.b
+        rows = emit.dim(product(self.op.dims[:-1]))
+        self.on = b.and_(on, b.icmp_signed("<=", rows, I64(EXCHANGED_ROWS)))
+        b.store(I32(0), self._turn, align=4)
+        with emit.when(self.on):
+            with emit.members():
+                emit.each(I64(2 * EXCHANGED_ROWS * self.pairs), self._clear)
+            emit.together()
+
+    def _clear(self, number: Value) -> None:
+        place = self.emit.b.gep(self.words.base, [number], source_etype=I64)
+        self.emit.b.store(I64(0), place, align=8)
+
+    @property
+    def turn(self) -> Value:
+        """The turn's number, from 0 up."""
+        return self.emit.b.load(self._turn, typ=I32, align=4)
+
+    def next_turn(self) -> None:
+        b = self.emit.b
+        b.store(b.add(self.turn, I32(1)), self._turn, align=4)
+
+    def place(self, turn: Value, row: Value, pair: Value) -> Value:
+        """Where a word for a turn lies."""
+        b = self.emit.b
+        number = b.mul(b.and_(turn, I32(1)), I32(EXCHANGED_ROWS))
+        at = b.add(b.mul(b.add(number, row), I32(self.pairs)), pair)
+        return b.gep(self.words.base, [b.zext(at, I64)], source_etype=I64)
+
+    def hand_on(self, own: Value, row: Value, unit: Value, value: Value) -> None:
+        """A result of a point, for the next turn; neighbouring lanes have neighbouring units."""
+        emit, b = self.emit, self.emit.b
+        other = emit.gpu.shuffle_down(value, 1)
+        even = b.icmp_unsigned("==", b.and_(unit, I32(1)), I32(0))
+        with emit.when(b.and_(b.and_(own, even), self.on)):
+            turn = b.add(self.turn, I32(1))
+            place = self.place(turn, row, b.lshr(unit, I32(1)))
+            emit.gpu.post(place, emit.gpu.halves(value, other), turn)

@@ -1,0 +1,172 @@
+"""Operands of tensor cores: weights as rows of A, 16 by 16; the rows of a batch as columns of B.
+
+A product of bf16 multiplies 16 rows of A by 16 k and 8 columns of B at a time. Rows of A are units
+with their slots side by side, so that a block which has some groups of units has all their slots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import gcd
+
+from llvmlite import ir
+
+from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.gemm import Product, Weights
+from rnncc.codegen.nvptx.limits import WARP
+from rnncc.ir.access import get_access
+from rnncc.ir.kern import Buffer
+from rnncc.ir.kernels import Gemm
+
+SIDE = 16
+"""Rows and k of A."""
+COLUMNS = 8
+"""Of B."""
+MOST_SLOTS = 16
+PADDING = 8
+"""bf16 that part rows in shared memory, so that reads of eight rows meet in no bank."""
+QUAD = 4
+"""Values that a thread reads at a time."""
+ZERO = ir.Constant(FLOAT, 0.0)
+
+
+def is_low(op: Gemm) -> bool:
+    """Whether tensor cores compute a product."""
+    weights = op.weights.owner
+    low = isinstance(weights, Buffer) and weights.dtype == "bf16"
+    return low and op.room is not None and op.slots.data <= MOST_SLOTS
+
+
+@dataclass(frozen=True)
+class Groups:
+    """How a block's units and slots make rows of A.
+
+    Attributes:
+        units: of a block; a multiple of what fills whole tiles.
+        tiles: of 16 rows.
+    """
+
+    slots: int
+    units: int
+
+    @staticmethod
+    def least(slots: int) -> Groups:
+        """The fewest units that fill whole tiles."""
+        return Groups(slots, SIDE // gcd(SIDE, slots))
+
+    def times(self, count: int) -> Groups:
+        return Groups(self.slots, self.units * count)
+
+    @property
+    def rows(self) -> int:
+        return self.units * self.slots
+
+    @property
+    def tiles(self) -> int:
+        return self.rows // SIDE
+
+
+class Lane:
+    """This thread in its warp: `group` and `pair` as tensor cores number lanes."""
+
+    def __init__(self, emit: GpuEmit) -> None:
+        b = emit.b
+        self.warp, self.number = b.lshr(emit.thread, I32(5)), b.and_(emit.thread, I32(WARP - 1))
+        self.group, self.pair = b.lshr(self.number, I32(2)), b.and_(self.number, I32(3))
+
+    def matrix_row(self, emit: GpuEmit, pitch: int) -> Value:
+        """Where the lane's row of 8 k begins, of matrices that lie side by side, in bf16."""
+        b = emit.b
+        row = b.mul(b.and_(self.number, I32(COLUMNS - 1)), I32(pitch))
+        return b.add(row, b.mul(b.lshr(self.number, I32(3)), I32(COLUMNS)))
+
+
+class WeightWords:
+    """Weights in device memory as rows of A, two k a word.
+
+    Args:
+        first: the first unit.
+    """
+
+    def __init__(self, emit: GpuEmit, op: Gemm, source: Weights, first: Value) -> None:
+        self.emit, self.op, self.source, self.first = emit, op, source, first
+        self.slots = op.slots.data
+
+    def word(self, unit: Value, slot: Value, pair: Value) -> Value:
+        """Two weights of a unit, counted from the first one; zeros behind the depth."""
+        emit, b, op = self.emit, self.emit.b, self.op
+        number = b.zext(b.add(self.first, unit), I64)
+        inside = b.icmp_signed("<", number, I64(op.units))
+        begin, step = self.source.place(b.select(inside, number, I64(op.units - 1)))
+        known = b.icmp_signed("<", pair, I32(self.source.words))
+        here = b.zext(b.select(known, pair, I32(0)), I64)
+        at = b.add(b.mul(here, I64(self.slots)), b.zext(slot, I64))
+        place = emit.at(self.source.packed, b.add(begin, b.mul(at, step)))
+        word = b.load(place.base, typ=I32, align=4)
+        return b.select(known, word, I32(0))
+
+    def fragment(self, lane: Lane, tile: int, depth_tile: Value) -> list[Value]:
+        """The lane's part of a tile of A, from device memory."""
+        b = self.emit.b
+        words: list[Value] = []
+        for i in range(4):
+            row = b.add(lane.group, I32(tile * SIDE + i % 2 * 8))
+            pair = b.add(b.mul(depth_tile, I32(SIDE // 2)), b.add(lane.pair, I32(i // 2 * 4)))
+            unit = b.udiv(row, I32(self.slots))
+            slot = b.sub(row, b.mul(unit, I32(self.slots)))
+            words.append(self.word(unit, slot, pair))
+        return words
+
+
+class RowReader:
+    """Runs of four k of a product's rows, rounded to bf16."""
+
+    def __init__(self, emit: GpuEmit, made: Product) -> None:
+        self.emit, self.made = emit, made
+
+    @property
+    def dense(self) -> bool:
+        """Whether a run may be one load, where the first row lies at a multiple of 16 bytes."""
+        *rows, k = get_access(self.made.op.a_access).strides
+        whole = all(factor % QUAD == 0 for step in rows for _, factor in step.terms)
+        return k == 1 and whole and self.made.depth % QUAD == 0
+
+    def aligned(self) -> Value:
+        """Whether it does."""
+        b = self.emit.b
+        return b.icmp_unsigned(
+            "==", b.and_(b.ptrtoint(self.made.pointers[0].base, I64), I64(15)), I64(0)
+        )
+
+    def row(self, number: Value) -> Pointer:
+        made = self.made
+        return made.rows.at(made.pointers, made.rows.indices(number))[0]
+
+    def four(self, row: Pointer, k: Value, whole: bool) -> list[Value]:
+        """Values from the k-th on, zero behind the depth; `whole`: by one load."""
+        emit, b, made = self.emit, self.emit.b, self.made
+        depth = I32(made.depth)
+        if whole:
+            inside = b.icmp_signed("<", k, depth)
+            place = emit.at(row, b.zext(b.select(inside, k, I32(0)), I64))
+            four = b.load(place.base, typ=ir.VectorType(FLOAT, QUAD), align=16)
+            values = [b.extract_element(four, I64(i)) for i in range(QUAD)]
+            return [b.select(inside, v, ZERO) for v in values]
+        found: list[Value] = []
+        for i in range(QUAD):
+            number = b.add(k, I32(i))
+            inside = b.icmp_signed("<", number, depth)
+            known = b.zext(b.select(inside, number, I32(0)), I64)
+            value = emit.load(emit.along(row, [made.k_step], [known]))
+            found.append(b.select(inside, value, ZERO))
+        return found
+
+    def store(self, values: list[Value], place: Pointer) -> None:
+        """Four values as bf16, at a multiple of 8 bytes."""
+        emit, b = self.emit, self.emit.b
+        words: Value = ir.Constant(ir.VectorType(I32, 2), None)
+        for i in range(2):
+            word = emit.gpu.halves(values[2 * i], values[2 * i + 1])
+            words = b.insert_element(words, word, I64(i))
+        b.store(words, place.base, align=8)
