@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rnncc.codegen.nvptx.device import DeviceCode, emit_device
-from rnncc.codegen.nvptx.limits import SYNC_BYTES
+from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.driver import compiling
 from rnncc.ir.entry_points import (
     Call,
@@ -216,7 +216,7 @@ class _Session:
     def _launch(self, step: Call) -> None:
         kernel = self.net.code.kernels[step.program]
         sync = self.pointers["workspace"]
-        self.cuda.call("cuMemsetD32Async", *_words(sync, 0, 3))
+        self.cuda.call("cuMemsetD32Async", *_words(sync, 0, Sync.FAILED))
         seal = self.pointers.get("tape", 0)
         own = [self.pointers["weights"], self._place(step.workspace), sync]
         own += [self.pointers["status"], seal, SEAL]

@@ -203,7 +203,7 @@ class _Writer:
 
     def _launch(self, call: Call) -> None:
         if self.launches:
-            self._clear_again()
+            self.driver.set_words(self.blocks["sync"], Sync.FAILED)
         self.launches += 1
         parameters = [
             self.blocks["weights"],
@@ -216,13 +216,6 @@ class _Writer:
         ]
         kernel = self.device.kernels[call.program]
         self.driver.launch(self.numbers[call.program], kernel, parameters)
-
-    def _clear_again(self) -> None:
-        """Before a further launch: all but the error that an earlier one has ended with."""
-        sync, behind = self.blocks["sync"], Sync.FAILED + 1
-        self.driver.set_words(sync, Sync.FAILED)
-        rest = self.emit.b.gep(sync, [I64(4 * behind)], source_etype=I8)
-        self.driver.set_words(rest, _SYNC_WORDS - behind)
 
     def _seal(self) -> list[Value]:
         """The tape's seal and what it should be; the kernel checks and writes it."""

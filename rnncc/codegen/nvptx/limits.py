@@ -25,12 +25,12 @@ def room_bytes(depth: int) -> int:
 
 
 class Sync(IntEnum):
-    """32-bit words, all but `FAILED` cleared before each further launch of a call: how often blocks
-    came to the grid's barrier, an error that a kernel has found, the error that a launch ended
-    with, how often blocks came to the barriers of teams; that on a line of its own, as the blocks
-    that are in no team keep looking at the first."""
+    """32-bit words, those before `FAILED` cleared before each further launch of a call: how often
+    blocks came to the grid's barrier, an error that a kernel has found, how often blocks came to
+    the barriers of teams, the error that a launch ended with. The teams' are on a line of their
+    own, as the blocks that are in no team keep looking at the first."""
 
     COUNTER = 0
     FOUND = 2
-    FAILED = 3
     TEAM = 32
+    FAILED = SYNC_BYTES // 4 - 1
