@@ -15,7 +15,7 @@
 #include "emulator.h"
 
 enum { READY, IN_WARP, IN_BLOCK, IN_GRID, ENDED, STATES };
-enum { WARP = 32, STACK = 64 * 1024, PAGE = 4096, MAX_PARAMS = 512, POLLS = 1 << 22 };
+enum { WARP = 32, STACK = 512 * 1024, PAGE = 4096, MAX_PARAMS = 512, POLLS = 1 << 22 };
 
 /* Coroutines: emu_switch keeps the registers of one on its stack and takes those of another. */
 #if defined(__x86_64__) && !defined(EMU_UCONTEXT)
