@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from tests.gpu.watched import watched
 
@@ -19,22 +18,29 @@ MAGIC = b"RNNCCEMU"
 def image_of(text: str, linked: Sequence[str] = ()) -> bytes:
     """An image of a module with the emulator's primitives.
 
-    LLVM's passes run before accesses are watched: what is left are those of the machine code.
+    A few of LLVM's passes run before accesses are watched, so that locals are no memory; then its
+    quickest code generator, as most of the time would go into good code.
     """
     host = resolve_target(None, None)
-    seen = watched(objects.optimise(text, host, linked=linked).text)
-    if keep := os.environ.get("RNNCC_EMU_KEEP"):
-        Path(keep).write_text(seen)
-    shared = _shared(_object(seen, host))
-    return MAGIC + len(shared).to_bytes(8, "little") + shared
-
-
-def _object(text: str, host: CpuTarget) -> bytes:
-    """Machine code by LLVM's quickest way, which takes a quarter of the time of the best code."""
     llvm = objects.llvm
+    objects.initialize()
     target = llvm.Target.from_triple(host.triple)
     how = {"cpu": host.cpu, "features": host.features, "reloc": "pic", "opt": 0}
-    return target.create_target_machine(**how).emit_object(llvm.parse_assembly(text))
+    machine = target.create_target_machine(**how)
+    module = llvm.parse_assembly(text)
+    for other in linked:
+        module.link_in(llvm.parse_assembly(other))
+    manager = llvm.create_new_module_pass_manager()
+    manager.add_always_inliner_pass()
+    manager.add_sroa_pass()
+    manager.add_simplify_cfg_pass()
+    tuning = llvm.create_pipeline_tuning_options(speed_level=1)
+    manager.run(module, llvm.create_pass_builder(machine, tuning))
+    seen = watched(str(module))
+    if keep := os.environ.get("RNNCC_EMU_KEEP"):
+        Path(keep).write_text(seen)
+    shared = _shared(machine.emit_object(llvm.parse_assembly(seen)))
+    return MAGIC + len(shared).to_bytes(8, "little") + shared
 
 
 def _shared(code: bytes) -> bytes:
