@@ -104,6 +104,7 @@ def optimise(
     jit: bool = False,
     weights: tuple[str, np.ndarray[Any, Any]] | None = None,
     linked: Sequence[str] = (),
+    twice: bool = False,
 ) -> Optimised:
     """Parse textual IR and run LLVM's passes for a machine.
 
@@ -114,6 +115,8 @@ def optimise(
     Args:
         weights: a name and bytes that become the constant `NAME_weights`, in the object alone.
         linked: modules whose functions it calls; these get all of LLVM's passes.
+        twice: whether what the machine's code generator makes of it is optimised once more, as text
+            for another assembler; then what takes long is left to that.
     """
     machine = _machine(target.triple, target.cpu, target.features, jit)
     text, keep = _with_weights(text, target, *weights) if weights else (text, None)
@@ -126,9 +129,10 @@ def optimise(
     manager.add_always_inliner_pass()
     manager.add_sroa_pass()
     manager.add_simplify_cfg_pass()
-    manager.add_new_gvn_pass()
-    manager.add_instruction_combine_pass()
-    manager.add_simplify_cfg_pass()
+    if not twice:
+        manager.add_new_gvn_pass()
+        manager.add_instruction_combine_pass()
+        manager.add_simplify_cfg_pass()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     manager.run(module, llvm.create_pass_builder(machine, tuning))
     return Optimised(module, machine, target, keep)

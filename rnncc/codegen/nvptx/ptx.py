@@ -66,7 +66,7 @@ def ptx_of(text: str, machine: DeviceMachine, linked: Sequence[str] = ()) -> str
     """
     from rnncc.codegen.llvm import objects
 
-    ptx = objects.optimise(text, machine, linked=linked).assembly
+    ptx = objects.optimise(text, machine, linked=linked, twice=True).assembly
     unknown = re.findall(r"^\s*call[^;]*?\b(llvm[.\w$]+)", ptx, re.MULTILINE)
     if unknown:
         raise CompileError("", f"no PTX for {', '.join(sorted(set(unknown)))}")
@@ -75,10 +75,7 @@ def ptx_of(text: str, machine: DeviceMachine, linked: Sequence[str] = ()) -> str
 
 @cache
 def assembler() -> str | None:
-    """Where ptxas is: on the PATH, or in the wheel `nvidia-cuda-nvcc-cu12`; None if nowhere."""
-    found = shutil.which("ptxas")
-    if found:
-        return found
+    """Where ptxas is: in a wheel, that of CUDA 12 first, which knows old chips; or on the PATH."""
     for package in ("nvidia.cuda_nvcc", "nvidia.cu13"):
         try:
             spec = find_spec(package)
@@ -88,7 +85,7 @@ def assembler() -> str | None:
             path = Path(folder) / "bin" / "ptxas"
             if path.is_file():
                 return str(path)
-    return None
+    return shutil.which("ptxas")
 
 
 def assembled(ptx: str, chip: str) -> bytes:

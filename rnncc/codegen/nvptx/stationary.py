@@ -470,9 +470,11 @@ class _Tile:
             size = len(ahead)
             return [*ahead, *self._multiply(carried[:size], carried[size:], RUN)]
 
-        # reads of shared memory take as long as some runs: the next one is on its way
-        first = read(I64(0))
-        sums = emit.loop(whole, turn, [*first, *sums])[len(first) :]
+        if self.height == 1:  # the assembler unrolls a loop as short as this one
+            sums = emit.loop(whole, lambda i, carried: self._multiply(read(i), carried, RUN), sums)
+        else:  # reads of shared memory take as long as some runs: the next one is on its way
+            first = read(I64(0))
+            sums = emit.loop(whole, turn, [*first, *sums])[len(first) :]
         rest = made.depth % RUN
         if not rest:
             return sums

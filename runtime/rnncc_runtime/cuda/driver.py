@@ -26,6 +26,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuDeviceGetName": (_P, _I, _I),
     "cuDeviceGetAttribute": (_P, _I, _I),
     "cuDevicePrimaryCtxRetain": (_P, _I),
+    "cuCtxGetCurrent": (_P,),
     "cuCtxGetDevice": (_P,),
     "cuCtxPushCurrent_v2": (_P,),
     "cuCtxPopCurrent_v2": (_P,),
