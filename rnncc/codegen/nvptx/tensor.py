@@ -164,10 +164,11 @@ class TensorLoop:
         weights = Weights(emit, held.op, self.pointers[held.op.weights])
         words = WeightWords(emit, held.op, weights, b.mul(part, I32(held.groups.units)))
         count = _deep(held.op.depth.data)
+        sure = count * PARTS * SIDE == held.op.depth.data
 
         def fragment(round_: int, tile: int, k: Value) -> Fragment:
             first = b.mul(self.part(round_), I32(count))
-            return words.fragment(self.lane, tile, b.add(first, k))
+            return words.fragment(self.lane, tile, b.add(first, k), sure)
 
         return fragment
 
@@ -407,7 +408,8 @@ class _Tile:
             source = reader.row(b.zext(b.add(self.start, b.select(own, row, first)), I64))
             for tile in range(self.step.deep):
                 k = b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD))
-                copies.append((own, self._place(row, k), reader.four(source, k, True)))
+                sure = (tile + 1) * WARP * QUAD <= self.made.depth
+                copies.append((own, self._place(row, k), reader.four(source, k, True, sure)))
         for own, at, values in copies:
             with emit.when(own):
                 reader.store(values, emit.at(self.shared.rows, at))
