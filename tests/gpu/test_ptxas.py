@@ -155,7 +155,7 @@ def test_tensor_cores(cell: str, units: int, chip: str, tmp_path: Path) -> None:
 def test_old_chips_have_no_tensor_cores() -> None:
     layer = rnncc.cells.lstm(8, 8)
     with pytest.raises(CompileError, match="sm_75 has no tensor cores for bf16"):
-        rnncc.build(layer, "unused", target="nvptx", cpu="sm_75", precision="bf16")
+        rnncc.build(layer, out="unused", target="nvptx", cpu="sm_75", precision="bf16")
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["run", "train"])
