@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+import rnncc
 from rnncc.codegen import targets
 from rnncc.codegen.nvptx.device import DeviceCode, emit_device
 from rnncc.codegen.nvptx.ptx import DeviceMachine, ptx_of
 from rnncc.codegen.nvptx.target import NvptxTarget
 from rnncc.driver import compiling
+from rnncc.errors import CompileError
 from rnncc.ir.library import Library
 from rnncc.options import Options
 from tests.golden import CASES, arrays_of
@@ -130,6 +132,30 @@ def test_every_chip_takes_it(name: str, train: bool, chip: str, tmp_path: Path) 
         assert -(-usage.registers // 8) * 8 * threads[usage.kernel] <= REGISTERS, usage
         assert usage.spilled == 0, usage
         assert usage.stack == 0, usage
+
+
+@pytest.mark.parametrize("chip", marked(CHIPS[1:], QUICK_CHIPS))
+@pytest.mark.parametrize("units", [256, 1024])
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_tensor_cores(cell: str, units: int, chip: str, tmp_path: Path) -> None:
+    """bf16 weights stay in registers: no more of them than there are."""
+    layer = getattr(rnncc.cells, cell)(units, units, layout="TNC")
+    options = Options.of(layer, {"name": "net", "target": "nvptx", "precision": "bf16"})
+    target = targets.resolve("nvptx")
+    assert isinstance(target, NvptxTarget)
+    code = emit_device(compiling.build_library(layer, None, options), target)
+    text = ptx_of(code.text, DeviceMachine(chip), code.linked)
+    assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16" in text
+    found, _ = assemble(text, chip, tmp_path)
+    for usage in found:
+        assert -(-usage.registers // 8) * 8 * target.threads <= REGISTERS, usage
+        assert usage.spilled <= 128, usage  # as weights are read, before the first turn
+
+
+def test_old_chips_have_no_tensor_cores() -> None:
+    layer = rnncc.cells.lstm(8, 8)
+    with pytest.raises(CompileError, match="sm_75 has no tensor cores for bf16"):
+        rnncc.build(layer, out="unused", target="nvptx", cpu="sm_75", precision="bf16")
 
 
 @pytest.mark.parametrize("train", [False, True], ids=["run", "train"])

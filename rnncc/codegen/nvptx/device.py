@@ -11,6 +11,7 @@ from xdsl.ir import Block
 from rnncc.codegen.llvm.emit import Value
 from rnncc.codegen.llvm.user_functions import applied_text
 from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.fragments import SIDE, is_low
 from rnncc.codegen.nvptx.limits import POINTERS
 from rnncc.codegen.nvptx.program import Program
 from rnncc.errors import CompileError
@@ -18,7 +19,7 @@ from rnncc.ir.dims import Dim, Largest, product
 from rnncc.ir.entry_points import Call, Stored, entry_points
 from rnncc.ir.kern import For
 from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Kernel, Reduce
+from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
 from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import get_dim, get_dims
@@ -123,7 +124,10 @@ def _stored(library: Library, name: str) -> frozenset[str]:
 
 
 def _points(block: Block, sizes: Mapping[str, Dim | int]) -> list[Dim]:
-    """How many results each kernel has; of a loop's steps as of one, of chunks as of all."""
+    """How many results each kernel has; of a loop's steps as of one, of chunks as of all.
+
+    Those of products by tensor cores count more: a block has few units of a loop's.
+    """
     found = list[Dim]()
     for op in block.ops:
         if isinstance(op, For):
@@ -133,6 +137,8 @@ def _points(block: Block, sizes: Mapping[str, Dim | int]) -> list[Dim]:
             found += _points(op.body.block, {**sizes, **inner})
         elif isinstance(op, Reduce):
             found.append(product(op.dims[: len(op.dims) - op.reduced.data]).substitute(sizes))
+        elif isinstance(op, Gemm) and is_low(op):
+            found.append(product(op.dims).substitute(sizes) * SIDE)
         elif isinstance(op, Kernel):
             found.append(product(op.dims).substitute(sizes))
         elif isinstance(op, Contract):

@@ -11,7 +11,7 @@ from math import gcd
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product, Weights
 from rnncc.codegen.nvptx.limits import WARP
@@ -93,21 +93,25 @@ class WeightWords:
         self.emit, self.op, self.source, self.first = emit, op, source, first
         self.slots = op.slots.data
 
-    def word(self, unit: Value, slot: Value, pair: Value) -> Value:
-        """Two weights of a unit, counted from the first one; zeros behind the depth."""
+    def word(self, unit: Value, slot: Value, pair: Value, sure: bool = False) -> Value:
+        """Two weights of a unit, counted from the first one; zeros behind the depth.
+
+        Args:
+            sure: the pair is not behind it.
+        """
         emit, b, op = self.emit, self.emit.b, self.op
         number = b.zext(b.add(self.first, unit), I64)
         inside = b.icmp_signed("<", number, I64(op.units))
         begin, step = self.source.place(b.select(inside, number, I64(op.units - 1)))
-        known = b.icmp_signed("<", pair, I32(self.source.words))
+        known = I1(1) if sure else b.icmp_signed("<", pair, I32(self.source.words))
         here = b.zext(b.select(known, pair, I32(0)), I64)
         at = b.add(b.mul(here, I64(self.slots)), b.zext(slot, I64))
         place = emit.at(self.source.packed, b.add(begin, b.mul(at, step)))
         word = b.load(place.base, typ=I32, align=4)
         return b.select(known, word, I32(0))
 
-    def fragment(self, lane: Lane, tile: int, depth_tile: Value) -> list[Value]:
-        """The lane's part of a tile of A, from device memory."""
+    def fragment(self, lane: Lane, tile: int, depth_tile: Value, sure: bool) -> list[Value]:
+        """The lane's part of a tile of A, from device memory; `sure`: as of words."""
         b = self.emit.b
         words: list[Value] = []
         for i in range(4):
@@ -115,7 +119,7 @@ class WeightWords:
             pair = b.add(b.mul(depth_tile, I32(SIDE // 2)), b.add(lane.pair, I32(i // 2 * 4)))
             unit = b.udiv(row, I32(self.slots))
             slot = b.sub(row, b.mul(unit, I32(self.slots)))
-            words.append(self.word(unit, slot, pair))
+            words.append(self.word(unit, slot, pair, sure))
         return words
 
 
@@ -143,12 +147,16 @@ class RowReader:
         made = self.made
         return made.rows.at(made.pointers, made.rows.indices(number))[0]
 
-    def four(self, row: Pointer, k: Value, whole: bool) -> list[Value]:
-        """Values from the k-th on, zero behind the depth; `whole`: by one load."""
+    def four(self, row: Pointer, k: Value, whole: bool, sure: bool = False) -> list[Value]:
+        """Values from the k-th on, zero behind the depth; `whole`: by one load.
+
+        Args:
+            sure: they are not behind it.
+        """
         emit, b, made = self.emit, self.emit.b, self.made
         depth = I32(made.depth)
         if whole:
-            inside = b.icmp_signed("<", k, depth)
+            inside = I1(1) if sure else b.icmp_signed("<", k, depth)
             place = emit.at(row, b.zext(b.select(inside, k, I32(0)), I64))
             four = b.load(place.base, typ=ir.VectorType(FLOAT, QUAD), align=16)
             values = [b.extract_element(four, I64(i)) for i in range(QUAD)]
@@ -156,7 +164,7 @@ class RowReader:
         found: list[Value] = []
         for i in range(QUAD):
             number = b.add(k, I32(i))
-            inside = b.icmp_signed("<", number, depth)
+            inside = I1(1) if sure else b.icmp_signed("<", number, depth)
             known = b.zext(b.select(inside, number, I32(0)), I64)
             value = emit.load(emit.along(row, [made.k_step], [known]))
             found.append(b.select(inside, value, ZERO))

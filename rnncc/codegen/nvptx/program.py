@@ -10,6 +10,7 @@ from rnncc.codegen.llvm.emit import BAD_TAPE, I32, I64, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
 from rnncc.codegen.nvptx import bulk, contract, tensor_bulk
 from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.fragments import is_low
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import Sync
 from rnncc.codegen.nvptx.list_rows import emit_list_rows
@@ -127,6 +128,8 @@ class Program(Walk[GpuEmit]):
         low = TensorLoop.products(op, self.emit.threads)
         if low:
             return TensorLoop(self.emit, op, low, self.pointers)
+        if any(is_low(o) for o in op.walk() if isinstance(o, Gemm)):
+            return None  # those of inner loops would write over weights in shared memory
         gemms = Stationary.products(op)
         return Stationary(self.emit, op, gemms, self.pointers) if gemms else None
 

@@ -27,6 +27,9 @@ AHEAD_BYTES = 32 << 20
 TENSOR = "llvm.nvvm.mma."
 WITH_TENSORS = "sm_80"
 """Code with such calls is for this chip and newer ones."""
+QUOTIENT = re.compile(r"= fdiv float ([^,]+), ([^,\n]+)$", re.MULTILINE)
+NEARLY = r'= call float asm "div.full.f32 $0, $1, $2;", "=f,f,f"(float \1, float \2)'
+"""Beside sums of bf16, quotients are right to 2 units in the last place: gates take less time."""
 CHIP = re.compile(r"sm_([7-9]|1[0-2])[0-9][af]?")
 
 
@@ -103,6 +106,8 @@ class NvptxTarget:
     def finished(self, text: str) -> str:
         """A module's text, with what llvmlite has no words for: the launch that kernels expect."""
         bounds = f'"nvvm.reqntid"="{self.threads}" "nvvm.minctasm"="1"'
+        if TENSOR in text:
+            text = QUOTIENT.sub(NEARLY, text)
         return re.sub(r"(define ptx_kernel void [^\n]*)", rf"\1 {bounds}", text)
 
     def images(self, text: str, linked: Sequence[str]) -> list[Image]:
@@ -124,6 +129,10 @@ class NvptxTarget:
         from rnncc.codegen.nvptx.host import write_host
 
         device = emit_device(library, self)
+        old = [chip for chip in self.chips if int(chip.strip("sm_af")) < int(WITH_TENSORS[3:])]
+        if old and TENSOR in device.text:
+            what = f"{old[0]} has no tensor cores for bf16"
+            raise CompileError("--gpu", what, f"{WITH_TENSORS} or newer, or no --precision")
 
         def finish() -> Forms:
             images = self.images(device.text, device.linked)

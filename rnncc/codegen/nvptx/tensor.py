@@ -164,10 +164,11 @@ class TensorLoop:
         weights = Weights(emit, held.op, self.pointers[held.op.weights])
         words = WeightWords(emit, held.op, weights, b.mul(part, I32(held.groups.units)))
         count = _deep(held.op.depth.data)
+        sure = count * PARTS * SIDE == held.op.depth.data
 
         def fragment(round_: int, tile: int, k: Value) -> Fragment:
             first = b.mul(self.part(round_), I32(count))
-            return words.fragment(self.lane, tile, b.add(first, k))
+            return words.fragment(self.lane, tile, b.add(first, k), sure)
 
         return fragment
 
@@ -352,24 +353,41 @@ class _Tile:
         later = b.icmp_unsigned(">", exchange.turn, I32(0))
         with b.if_else(b.and_(later, exchange.on)) as (handed, stored):
             with handed:
-                self._each_row(1, partial(self._await_row, exchange))
+                self._await_rows(exchange, most)
             with stored:
                 self._stage(most)
 
-    def _await_row(self, exchange: Exchange, row: Value) -> None:
-        """A row that was handed on, a lane every 32nd run of four k."""
+    def _await_rows(self, exchange: Exchange, most: int) -> None:
+        """Rows that were handed on: of a warp two at a time, where it has two and registers do."""
+        emit, b = self.emit, self.emit.b
+        warps = emit.threads // WARP
+        one = partial(self._await_row, exchange)
+        if ROWS // warps != 2 or 2 * self.step.deep > most:
+            self._each_row(1, one)
+            return
+        both = b.icmp_unsigned("<", b.add(self.lane.warp, I32(warps)), self.rows)
+        with b.if_else(both) as (two, few):
+            with two:
+                self._each_row(2, lambda row: one(row, b.add(row, I32(warps))))
+            with few:
+                self._each_row(1, one)
+
+    def _await_row(self, exchange: Exchange, *rows: Value) -> None:
+        """Rows that were handed on, of each a lane every 32nd run of four k."""
         emit, b = self.emit, self.emit.b
         runs = [
-            b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD))
+            (row, b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD)))
+            for row in rows
             for tile in range(self.step.deep)
         ]
-        depth = I32(self.made.depth)
-        insides = [b.icmp_unsigned("<", k, depth) for k in runs]
-        known = [b.select(own, k, I32(0)) for own, k in zip(insides, runs, strict=True)]
-        number, turn = b.add(self.start, row), exchange.turn
-        places = [exchange.place(turn, number, b.lshr(k, I32(1))) for k in known]
+        depth, turn = I32(self.made.depth), exchange.turn
+        insides = [b.icmp_unsigned("<", k, depth) for _, k in runs]
+        places: list[Value] = []
+        for own, (row, k) in zip(insides, runs, strict=True):
+            pair = b.lshr(b.select(own, k, I32(0)), I32(1))
+            places.append(exchange.place(turn, b.add(self.start, row), pair))
         words = iter(emit.gpu.awaited(places, turn, emit.give_up))
-        for k, own in zip(runs, insides, strict=True):
+        for own, (row, k) in zip(insides, runs, strict=True):
             two: Value = ir.Constant(ir.VectorType(I32, 2), None)
             for i in range(2):
                 two = b.insert_element(two, b.select(own, next(words), I32(0)), I64(i))
@@ -407,7 +425,8 @@ class _Tile:
             source = reader.row(b.zext(b.add(self.start, b.select(own, row, first)), I64))
             for tile in range(self.step.deep):
                 k = b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD))
-                copies.append((own, self._place(row, k), reader.four(source, k, True)))
+                sure = (tile + 1) * WARP * QUAD <= self.made.depth
+                copies.append((own, self._place(row, k), reader.four(source, k, True, sure)))
         for own, at, values in copies:
             with emit.when(own):
                 reader.store(values, emit.at(self.shared.rows, at))

@@ -113,7 +113,9 @@ class _Tile:
         def turn(i: Value, sums: list[Value]) -> list[Value]:
             number = b.trunc(i, I32)
             following = b.add(number, I32(1))
-            loaded = self._load(b.mul(following, I32(RUN)), whole)
+            last = b.icmp_unsigned("==", following, I32(count))
+            ahead = b.select(last, number, following)  # nobody reads it behind the last one
+            loaded = self._load(b.mul(ahead, I32(RUN)), whole)
             sums = self._multiply(b.and_(number, I32(1)), sums)
             self._store(loaded, b.and_(following, I32(1)))
             emit.gpu.block_wait()
@@ -162,11 +164,16 @@ class _Tile:
         b = self.emit.b
         pairs = b.lshr(k, I32(1))
         words = [
-            self.words.word(unit, slot, b.add(pairs, pair))
+            self.words.word(unit, slot, b.add(pairs, pair), self._sure)
             for unit, slot, pair in self._staged_words()
         ]
         own = b.add(k, b.mul(b.and_(self.emit.thread, I32(RUN // QUAD - 1)), I32(QUAD)))
-        return words, [self.reader.four(row, own, whole) for row in self.rows]
+        return words, [self.reader.four(row, own, whole, self._sure) for row in self.rows]
+
+    @property
+    def _sure(self) -> bool:
+        """Whether all runs are whole."""
+        return self.made.depth % RUN == 0
 
     def _store(self, loaded: Loaded, buffer: Value) -> None:
         emit, b = self.emit, self.emit.b
