@@ -69,6 +69,7 @@ class DeviceNet:
         change: Change | None = None,
     ) -> None:
         self.library, self.blocks, self.room = library, blocks, room
+        self.cuda = libcuda.emulator()
         self.target = EmulatedTarget(threads=threads, change=change)
         self.code: DeviceCode = emit_device(library, self.target)
         [image] = self.target.images(self.code.text, self.code.linked)
@@ -85,9 +86,14 @@ class DeviceNet:
             return session.taken("outputs", targets)
 
     def train(
-        self, inputs: Arrays, parameters: Arrays, grads: Arrays, sizes: Sizes
+        self,
+        inputs: Arrays,
+        parameters: Arrays,
+        grads: Arrays,
+        sizes: Sizes,
+        seal: int | None = None,
     ) -> tuple[Arrays, Arrays]:
-        """Outputs of forward and gradients of backward."""
+        """Outputs of forward and gradients of backward; `seal`: lies on the tape in between."""
         training = self.library.training
         assert training is not None
         with self._session(sizes) as session:
@@ -98,6 +104,8 @@ class DeviceNet:
             session.room("grads", training.grads)
             session.block("tape", training.tape.evaluate(session.sizes))
             session.call("forward")
+            if seal is not None:
+                self.cuda.store(session.pointers["tape"], seal)
             session.call("backward")
             return session.taken("outputs", training.outputs), session.taken(
                 "grads", training.grads

@@ -11,6 +11,7 @@ declare void @emu_block_wait()
 declare void @emu_grid_wait(ptr, i32)
 declare void @emu_poll()
 declare i32 @emu_shuffle_down(i32, i32)
+declare i32 @emu_ballot(i32)
 """
 
 
@@ -75,6 +76,43 @@ end:
 """,
 )
 """Each block adds 2 * half numbers in shared memory."""
+
+LANES = HEAD + kernel(
+    "lanes",
+    "x sums masks",
+    """
+  %x.p = inttoptr i64 %x to ptr
+  %sums.p = inttoptr i64 %sums to ptr
+  %masks.p = inttoptr i64 %masks to ptr
+  %from = getelementptr i32, ptr %x.p, i64 %tid
+  %value = load i32, ptr %from
+  %odd = and i32 %value, 1
+  %mask = call i32 @emu_ballot(i32 %odd)
+  br label %loop
+loop:
+  %by = phi i32 [ 16, %0 ], [ %half, %loop ]
+  %sum = phi i32 [ %value, %0 ], [ %more, %loop ]
+  %other = call i32 @emu_shuffle_down(i32 %sum, i32 %by)
+  %more = add i32 %sum, %other
+  %half = lshr i32 %by, 1
+  %again = icmp ne i32 %half, 0
+  br i1 %again, label %loop, label %last
+last:
+  %lane = and i64 %tid, 31
+  %leads = icmp eq i64 %lane, 0
+  br i1 %leads, label %store, label %end
+store:
+  %warp = lshr i64 %tid, 5
+  %sum.p = getelementptr i32, ptr %sums.p, i64 %warp
+  store i32 %more, ptr %sum.p
+  %mask.p = getelementptr i32, ptr %masks.p, i64 %warp
+  store i32 %mask, ptr %mask.p
+  br label %end
+end:
+  ret void
+""",
+)
+"""Each warp adds its numbers by shuffles, and tells which are odd."""
 
 STEPS = HEAD + kernel(
     "steps",

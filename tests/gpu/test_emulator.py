@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -212,3 +216,98 @@ def test_work_waits_until_someone_waits_for_it(cuda: Emulator) -> None:
     cuda.call("cuStreamSynchronize", None)
     np.testing.assert_array_equal(got, x)
     cuda.release(place)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_lanes_exchange_values(cuda: Emulator, seed: int) -> None:
+    cuda.configure(seed=seed)
+    x = np.random.default_rng(seed).integers(0, 1000, 96).astype(np.int32)
+    module = cuda.module(compiled(kernels.LANES))
+    places = cuda.upload(x), cuda.allocate(12), cuda.allocate(12)
+    cuda.launch(module, "lanes", places, (1, 96))
+    sums, masks = (cuda.download(place, np.zeros(3, np.uint32)) for place in places[1:])
+    np.testing.assert_array_equal(sums, x.reshape(3, 32).sum(1))
+    bits = (x.reshape(3, 32).astype(np.uint64) & 1) << np.arange(32, dtype=np.uint64)
+    np.testing.assert_array_equal(masks, bits.sum(1))
+    cuda.release(*places)
+    assert cuda.report == ""
+
+
+TEAM = """wait:
+  %k1 = add i64 %k, 1
+  %member = icmp ult i64 %bid, 2
+  %last = icmp eq i64 %k1, %count
+  br i1 %last, label %all, label %some
+some:
+  %team = getelementptr i32, ptr %sync.p, i64 1
+  %twice = mul i64 %k1, 2
+  %team.goal = trunc i64 %twice to i32
+  br i1 %member, label %meet, label %next
+meet:
+  call void @emu_grid_wait(ptr %team, i32 %team.goal)
+  br label %next
+all:
+  %goal = trunc i64 %blocks to i32
+  call void @emu_grid_wait(ptr %sync.p, i32 %goal)
+  br label %next
+"""
+"""The first two blocks meet in each step, all of them in the last one."""
+
+
+def test_a_team_orders_its_own_blocks_alone(cuda: Emulator) -> None:
+    begin, end = kernels.STEPS.index("wait:"), kernels.STEPS.index("next:")
+    text = kernels.STEPS[:begin] + TEAM + kernels.STEPS[end:]
+    np.testing.assert_array_equal(steps(cuda, text, 5, 32, 2), stepped(5))
+    assert cuda.report == ""
+    steps(cuda, text, 5, 32, 3)
+    assert cuda.races
+
+
+def test_a_graph_repeats_what_it_captured(cuda: Emulator) -> None:
+    """What a capture forbids spoils it."""
+    c = libcuda.ctypes
+    place, stream, graph, run = cuda.allocate(16), c.c_void_p(), c.c_void_p(), c.c_void_p()
+    cuda.call("cuStreamCreate", c.byref(stream), 1)
+    fill = c.c_void_p(place), c.c_uint(7), c.c_size_t(4), stream
+    cuda.call("cuStreamBeginCapture_v2", stream, 0)
+    cuda.call("cuMemsetD32Async", *fill)
+    cuda.call("cuStreamEndCapture", stream, c.byref(graph))
+    cuda.call("cuGraphInstantiateWithFlags", c.byref(run), graph, c.c_ulonglong(0))
+    assert (cuda.download(place, np.zeros(4, np.uint32)) == 0xFFFFFFFF).all()
+    cuda.call("cuGraphLaunch", run, stream)
+    cuda.call("cuStreamSynchronize", stream)
+    assert (cuda.download(place, np.zeros(4, np.uint32)) == 7).all()
+    cuda.call("cuStreamBeginCapture_v2", stream, 0)
+    with pytest.raises(CudaError):
+        cuda.call("cuStreamSynchronize", stream)
+    with pytest.raises(CudaError):
+        cuda.call("cuStreamEndCapture", stream, c.byref(c.c_void_p()))
+    cuda.call("cuGraphExecDestroy", run)
+    cuda.call("cuGraphDestroy", graph)
+    cuda.call("cuStreamDestroy_v2", stream)
+    cuda.release(place)
+
+
+def test_other_processors_switch_by_the_c_library(tmp_path: Path) -> None:
+    """The code for those that have no switch of their own."""
+    library = libcuda.build("-DEMU_UCONTEXT")
+    image = tmp_path / "image"
+    image.write_bytes(compiled(kernels.REDUCE))
+    script = f"""
+import numpy as np
+from pathlib import Path
+from tests.gpu.libcuda import Emulator
+cuda = Emulator(Path({str(library)!r}))
+with cuda.context():
+    module = cuda.module(Path({str(image)!r}).read_bytes())
+    places = cuda.upload(np.arange(96, dtype=np.float32)), cuda.allocate(12)
+    cuda.launch(module, "reduce", (*places, 16), (3, 32), shared=128)
+    print(*cuda.download(places[1], np.zeros(3, np.float32)), cuda.report)
+"""
+    root = str(Path(__file__).parents[2])
+    path = f"{root}:{root}/runtime"
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path}, check=True
+    )
+    assert done.stdout.split() == ["496.0", "1520.0", "2544.0"]

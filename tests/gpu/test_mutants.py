@@ -80,7 +80,13 @@ class Verdicts:
             assert self.cuda.races, "a wrong result, and no race"
 
 
-@pytest.mark.parametrize("case", NETS, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name, marks=[] if case.name == "lstm" else [pytest.mark.slow])
+        for case in NETS
+    ],
+)
 def test_inference_without_a_wait(case: Path, cuda: Emulator) -> None:
     library = inference(case)
     inputs, sizes = drawn(imported(case), (4, 6, 3))

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from rnncc_runtime import RunError
 
 import rnncc
+from rnncc.codegen.llvm.emit import BAD_TAPE
 from tests.codegen.compiled import model_of
 from tests.frontends.caffe2.control_nets import inputs_of, shapes_of, stage
 from tests.golden import CASES, CONTROL, CONTROL_KINDS, KINDS, arrays_of
 from tests.gpu import libcuda
-from tests.gpu.device_net import DeviceNet, library_of
+from tests.gpu.device_net import DeviceNet, Refused, library_of
 from tests.gpu.libcuda import Emulator
 from tests.gpu.nets import SHAPES, check, device_net, drawn, given, imported
 from tests.passes.streams import REFUSED, in_chunks
@@ -131,3 +134,29 @@ def test_a_sequence_in_pieces(case: Path) -> None:
         got = in_chunks(imported(case), step, inputs, (1, 0, 5, 2))
     want = model.run(inputs)
     check(net.library, {name: got[name] for name in want}, want)
+
+
+def test_lengths_beyond_the_sequence_come_back_in_status() -> None:
+    """Threads that find one at once store the same code: the one race that there is."""
+    case = next(case for case in KINDS if case.name == "lstm_bidirectional")
+    net, model = device_net(case), model_of(case)
+    inputs, sizes = drawn(imported(case), (4, 6, 3))
+    [lengths] = [name for name in inputs if "lengths" in name]
+    inputs[lengths] = np.array([4, 5, -1, 2, 9, 0], np.int32)
+    with pytest.raises(RunError) as cpu:
+        model.run(inputs)
+    with pytest.raises(Refused) as gpu:
+        net.run(inputs, sizes)
+    assert gpu.value.code == cpu.value.code
+    races = libcuda.emulator().report.split("race at ")[1:]
+    assert all(race.count(f": store i32 {gpu.value.code}") == 2 for race in races), races
+
+
+def test_a_tape_without_a_seal_is_refused() -> None:
+    case = next(case for case in KINDS if case.name == "gru")
+    net, model = device_net(case, train=True), trainable(case)
+    inputs, sizes = given(case)
+    weights = arrays_of(case, "weight:")
+    with pytest.raises(Refused) as raised:
+        net.train(inputs, model.parameters, weights, sizes, seal=1)
+    assert raised.value.code == BAD_TAPE

@@ -330,6 +330,7 @@ API int cuGraphLaunch(const Graph *graph, void *stream) {
 }
 
 static int destroy(Graph *graph) {
+    if (!graph) return INVALID_HANDLE;
     drop_ops(graph->ops);
     free(graph);
     return OK;
