@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-from rnncc.codegen.llvm.emit import FLOAT, I64, Pointer, Value
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.tiles import (
@@ -48,18 +48,26 @@ def write_bulk(emit: GpuEmit, made: Product) -> None:
     many = b.icmp_signed(">=", made.rows.count, I64(LEAST_ROWS))
     with b.if_else(many) as (tiles, plain):
         with tiles:
-            _write_tiles(emit, made)
+            if made.is_dense:
+                low = b.and_(b.ptrtoint(made.pointers[0].base, I64), I64(4 * QUAD - 1))
+                with b.if_else(b.icmp_unsigned("==", low, I64(0))) as (fours, ones):
+                    with fours:
+                        _write_tiles(emit, made, True)
+                    with ones:
+                        _write_tiles(emit, made, False)
+            else:
+                _write_tiles(emit, made, False)
         with plain:
             made.write()
 
 
-def _write_tiles(emit: GpuEmit, made: Product) -> None:
+def _write_tiles(emit: GpuEmit, made: Product, fours: bool) -> None:
     units = _Units(emit, made)
     sizes = ROWS, units.count
 
     def tile(row: Value, unit: Value) -> None:
         units.first = unit
-        left = _Rows(emit, made, row)
+        left = _Rows(emit, made, row, fours)
         work = Tile(emit, left, units, I64(made.depth))
         sums = work.sums([ZERO] * (work.rows * work.columns))
         _finish(emit, made, units, row, sums)
@@ -68,47 +76,29 @@ def _write_tiles(emit: GpuEmit, made: Product) -> None:
 
 
 class _Rows:
-    """Rows of the left operand: a thread reads some neighbouring k of one of them."""
+    """Rows of the left operand: a thread reads some neighbouring k of one of them.
+
+    Args:
+        fours: whether four of them lie side by side at a multiple of 16 bytes.
+    """
 
     quads = QUADS
     each = DEPTH * ROWS // SQUARE
 
-    def __init__(self, emit: GpuEmit, made: Product, first: Value) -> None:
-        self.emit, self.made = emit, made
+    def __init__(self, emit: GpuEmit, made: Product, first: Value, fours: bool) -> None:
+        self.emit, self.made, self.fours = emit, made, fours
         b = emit.b
-        low = b.and_(b.ptrtoint(made.pointers[0].base, I64), I64(4 * QUAD - 1))
-        self.aligned = b.icmp_unsigned("==", low, I64(0))
         self.place = b.and_(emit.thread64, I64(ROWS - 1))
         self.part = b.lshr(emit.thread64, I64(ROWS.bit_length() - 1))
         number = clamped(emit, b.add(first, self.place), made.rows.count)
         self.row = made.rows.at(made.pointers[:1], made.rows.indices(number))[0]
 
     def load(self, k: Value) -> Loaded:
-        b = self.emit.b
+        emit, b, depth = self.emit, self.emit.b, self.made.depth
         first = b.add(k, b.mul(self.part, I64(self.each)))
-        if not self.made.is_dense:
-            return self._ones(first)
-        with b.if_else(self.aligned) as (aligned, other):
-            with aligned:
-                wide, after_wide = self._fours(first), b.block
-            with other:
-                narrow, after_narrow = self._ones(first), b.block
-        values: Loaded = []
-        for one, another in zip(wide, narrow, strict=True):
-            phi = b.phi(FLOAT)
-            phi.add_incoming(one, after_wide)
-            phi.add_incoming(another, after_narrow)
-            values.append(phi)
-        return values
-
-    def _ones(self, first: Value) -> Loaded:
-        emit, b, depth = self.emit, self.emit.b, self.made.depth
-        numbers = [clamped(emit, b.add(first, I64(i)), I64(depth)) for i in range(self.each)]
-        return [emit.load(emit.along(self.row, [self.made.k_step], [n])) for n in numbers]
-
-    def _fours(self, first: Value) -> Loaded:
-        """Where four lie side by side at a multiple of 16 bytes."""
-        emit, b, depth = self.emit, self.emit.b, self.made.depth
+        if not self.fours:
+            numbers = [clamped(emit, b.add(first, I64(i)), I64(depth)) for i in range(self.each)]
+            return [emit.load(emit.along(self.row, [self.made.k_step], [n])) for n in numbers]
         values: Loaded = []
         for i in range(0, self.each, QUAD):
             at = b.add(first, I64(i))

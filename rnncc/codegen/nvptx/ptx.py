@@ -22,6 +22,8 @@ NEWER = 80
 """PTX versions by chip: the lowest that will do, as drivers refuse what they do not know."""
 VERSIONS_OF_NEW = {"sm_100": 86, "sm_103": 88, "sm_110": 90, "sm_120": 87}
 MOST_SECONDS = 300
+LONG = 1_500_000
+"""Characters of LLVM IR from which on a pass that takes more than proportionally long is left out."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def ptx_of(text: str, machine: DeviceMachine, linked: Sequence[str] = ()) -> str
     """
     from rnncc.codegen.llvm import objects
 
-    ptx = objects.optimise(text, machine, linked=linked, twice=True).assembly
+    ptx = objects.optimise(text, machine, linked=linked, twice=len(text) > LONG).assembly
     unknown = re.findall(r"^\s*call[^;]*?\b(llvm[.\w$]+)", ptx, re.MULTILINE)
     if unknown:
         raise CompileError("", f"no PTX for {', '.join(sorted(set(unknown)))}")
