@@ -23,7 +23,7 @@ NEWER = 80
 VERSIONS_OF_NEW = {"sm_100": 86, "sm_103": 88, "sm_110": 90, "sm_120": 87}
 MOST_SECONDS = 300
 LONG = 1_500_000
-"""Characters of LLVM IR from which on a pass that takes more than proportionally long is left out."""
+"""Characters of LLVM IR; in longer code, passes whose time grows faster than it do not run."""
 
 
 @dataclass(frozen=True)
