@@ -24,6 +24,7 @@ from tests.torch.cells import (
     torch,
 )
 from tests.torch.emulated_gpu import EmulatedGpu, cuda, devices, faults, gpu
+from tests.torch.test_compile import Labelled
 
 rt: Any = pytest.importorskip("rnncc.torch")
 autograd: Any = pytest.importorskip("rnncc.torch.autograd")
@@ -157,6 +158,16 @@ def test_layers(gpu: EmulatedGpu, kind: str, both: bool) -> None:
     with torch.no_grad():
         torch.testing.assert_close(compiled(x), layer(x), **CLOSE)
     assert (gpu.calls, gpu.waits) == (5, 0)
+
+
+def test_weights_that_a_call_packs(gpu: EmulatedGpu) -> None:
+    """They lie in the workspace, where not every place is at a multiple of 16 bytes."""
+    torch.manual_seed(0)
+    net = Labelled()
+    words = torch.randint(0, 9, (3, 4))
+    compiled = rt.compile(net, (words,), dynamic_shapes=({0: N, 1: T},))
+    torch.testing.assert_close(compiled(words), net(words), **CLOSE)
+    assert gpu.calls == 1
 
 
 def test_frozen_and_prepared(gpu: EmulatedGpu) -> None:

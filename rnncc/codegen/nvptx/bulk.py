@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import reduce
 
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
@@ -48,26 +49,45 @@ def write_bulk(emit: GpuEmit, made: Product) -> None:
     many = b.icmp_signed(">=", made.rows.count, I64(LEAST_ROWS))
     with b.if_else(many) as (tiles, plain):
         with tiles:
-            if made.is_dense:
-                low = b.and_(b.ptrtoint(made.pointers[0].base, I64), I64(4 * QUAD - 1))
-                with b.if_else(b.icmp_unsigned("==", low, I64(0))) as (fours, ones):
+            if not made.is_dense and not _by_fours(made):
+                _write_tiles(emit, made, False)
+            else:
+                with b.if_else(_aligned(emit, made)) as (fours, ones):
                     with fours:
                         _write_tiles(emit, made, True)
                     with ones:
                         _write_tiles(emit, made, False)
-            else:
-                _write_tiles(emit, made, False)
         with plain:
             made.write()
 
 
+def _by_fours(made: Product) -> bool:
+    """Whether the weights of four neighbouring units lie side by side, from a multiple of four."""
+    whole = made.units % QUAD == 0 and made.op.panel.data % QUAD == 0
+    return whole and made.weights.group == 1
+
+
+def _aligned(emit: GpuEmit, made: Product) -> Value:
+    """Whether whatever is read by fours begins at a multiple of 16 bytes.
+
+    A caller's rows need not, nor weights that a call has packed into its workspace.
+    """
+    b = emit.b
+    read = [made.pointers[0]] if made.is_dense else []
+    read += [made.weights.packed] if _by_fours(made) else []
+    bits = [b.ptrtoint(pointer.base, I64) for pointer in read]
+    low = b.and_(reduce(b.or_, bits), I64(4 * QUAD - 1))
+    return b.icmp_unsigned("==", low, I64(0))
+
+
 def _write_tiles(emit: GpuEmit, made: Product, fours: bool) -> None:
-    units = _Units(emit, made)
+    """`fours`: whether all that may be read by fours begins at a multiple of 16 bytes."""
+    units = _Units(emit, made, fours)
     sizes = ROWS, units.count
 
     def tile(row: Value, unit: Value) -> None:
         units.first = unit
-        left = _Rows(emit, made, row, fours)
+        left = _Rows(emit, made, row, fours and made.is_dense)
         work = Tile(emit, left, units, I64(made.depth))
         sums = work.sums([ZERO] * (work.rows * work.columns))
         _finish(emit, made, units, row, sums)
@@ -122,8 +142,8 @@ class _Units:
         count: units of a tile.
     """
 
-    def __init__(self, emit: GpuEmit, made: Product) -> None:
-        self.emit, self.made = emit, made
+    def __init__(self, emit: GpuEmit, made: Product, fours: bool) -> None:
+        self.emit, self.made, self.fours = emit, made, fours
         self.slots = made.slots
         self.per_quad = max(1, QUAD // self.slots)
         self.quads = QUADS if self.slots <= QUAD else -(-self.slots // QUAD)
@@ -176,10 +196,8 @@ class _Units:
 
     @property
     def _side(self) -> int:
-        """How many units a read takes: four, where they lie side by side at a multiple of four."""
-        made = self.made
-        whole = made.units % QUAD == 0 and made.op.panel.data % QUAD == 0
-        return QUAD if whole and self.count % QUAD == 0 and made.weights.group == 1 else 1
+        """How many units a read takes: four, where they lie side by side at 16 bytes."""
+        return QUAD if self.fours and _by_fours(self.made) and self.count % QUAD == 0 else 1
 
     def _parts(self) -> list[_Part]:
         """What this thread reads of a run."""

@@ -153,6 +153,11 @@ API void emu_poll(void) { /* in each loop that waits for another thread's word *
 API void emu_access(const char *p, int32_t bytes, int32_t kind, int32_t site) {
     if (kind >= 2 && (draw() & 1)) give_way();
     if (settings.check) watch(p, bytes, kind, site);
+    int whole = !(bytes & (bytes - 1)); /* a GPU traps where one access is not at a multiple of its size */
+    if (whole && (uintptr_t)p & (uintptr_t)(bytes - 1)) {
+        report("block %d, thread %d: %d bytes at %p, no multiple of that, at: %s", now->block, now->number, bytes,
+               (const void *)p, site_text(run.function->module, site));
+    }
 }
 /* Words of a value and a mark. */
 API void emu_post(uint32_t *word, uint32_t value, uint32_t mark) {
