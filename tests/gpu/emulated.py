@@ -16,7 +16,7 @@ from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
 from rnncc.codegen.nvptx import target as nvptx
-from rnncc.codegen.nvptx.primitives import PARAMETERS, VOID, Primitives
+from rnncc.codegen.nvptx.primitives import PARAMETERS, VOID, GiveUp, Primitives
 from rnncc.codegen.nvptx.ptx import DeviceMachine, Image
 from rnncc.codegen.nvptx.target import NvptxTarget
 from rnncc.codegen.targets import NVPTX, TARGETS, Row
@@ -77,7 +77,7 @@ class EmulatedPrimitives(Primitives):
     def block_wait(self) -> None:
         self._call("emu_block_wait", VOID)
 
-    def grid_wait(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
+    def grid_wait(self, counter: Value, goal: Value, give_up: GiveUp) -> None:
         self._call("emu_grid_wait", VOID, [counter, goal])
 
     def post(self, place: Value, value: Value, mark: Value) -> None:
@@ -87,7 +87,7 @@ class EmulatedPrimitives(Primitives):
         second = self.b.gep(place, [I64(1)], source_etype=I64)
         return [self._call("emu_look", I64, [p]) for p in (place, second)]
 
-    def _pause(self, looks: Value, give_up: Callable[[], None]) -> None:
+    def _pause(self, looks: Value, give_up: GiveUp) -> None:
         self._call("emu_poll", VOID)
 
     def end(self) -> None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.llvm.emit import I32, I64, Emit, Pointer, Value
-from rnncc.codegen.nvptx.limits import STUCK, Sync
-from rnncc.codegen.nvptx.primitives import Primitives
+from rnncc.codegen.nvptx.limits import PATIENCE, STUCK, Sync
+from rnncc.codegen.nvptx.primitives import GiveUp, Primitives
 from rnncc.ir.dims import Dim
 
 if TYPE_CHECKING:
@@ -97,11 +97,11 @@ class GpuEmit(Emit):
     def together(self) -> None:
         """Wait until all threads of the grid, or of the team, are here."""
         if self.team is None:
-            self._meet(Sync.COUNTER)
+            self._meet(Sync.COUNTER, self.give_up)
         else:
-            self._meet(Sync.TEAM)
+            self._meet(Sync.TEAM, self.give_up)
 
-    def _meet(self, word: Sync) -> None:
+    def _meet(self, word: Sync, give_up: GiveUp) -> None:
         """Who is no member counts the waits, and goes on; one block needs no other."""
         b, place = self.b, self._goals[word]
         several = b.icmp_unsigned(">", self.blocks, I32(1))
@@ -110,7 +110,7 @@ class GpuEmit(Emit):
         b.store(goal, place, align=4)
         with self.members(), b.if_else(several) as (others, alone):
             with others:
-                self.gpu.grid_wait(self.word(word), goal, self.give_up)
+                self.gpu.grid_wait(self.word(word), goal, give_up)
             with alone:
                 self.gpu.block_wait()
 
@@ -131,7 +131,7 @@ class GpuEmit(Emit):
         if self.team is not None:
             self.blocks, self.everyone = self.team.blocks, self.team.everyone
             self.team = None
-            self.together()
+            self._meet(Sync.COUNTER, self._others_gave_up)
 
     # Errors
 
@@ -145,10 +145,21 @@ class GpuEmit(Emit):
         with self.when(self.b.not_(self.is_null(self.status))):
             self.b.store(code, self.status, align=4)
 
-    def give_up(self) -> None:
-        """Who waited for too long computes no more that is of use."""
-        self.b.store(I32(STUCK), self.word(Sync.FOUND), align=4)
-        self.leave(I32(STUCK))
+    def give_up(self, looks: Value) -> Value:
+        """Whether a thread that waits is to end: it has waited for too long, or another one did.
+
+        What it would compute is of no use then; the code that the launch ends with is left.
+        """
+        late = self.b.icmp_unsigned(">", looks, I32(PATIENCE))
+        with self.when(late):
+            self.b.store(I32(STUCK), self.word(Sync.FOUND), align=4)
+            self.leave(I32(STUCK))
+        return self.b.or_(late, self._others_gave_up(looks))
+
+    def _others_gave_up(self, looks: Value) -> Value:
+        """The same for a thread that may wait for as long as a whole loop takes."""
+        del looks
+        return self.b.icmp_unsigned("!=", self.gpu.look(self.word(Sync.FAILED)), I32(0))
 
     def found(self, condition: Value, code: int) -> None:
         """Leave an error for all to see behind the next wait, where the condition holds."""

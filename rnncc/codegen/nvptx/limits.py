@@ -11,9 +11,9 @@ POINTERS = ("weights", "workspace", "sync", "status", "seal")
 WARP = 32
 STUCK = 9
 """The code of a wait that took longer than `PATIENCE`."""
-PATIENCE = 1 << 22
-"""Looks at a counter, most of them with a pause of 200 ns: some seconds. Reading a clock would take
-longer than a look."""
+PATIENCE = 1 << 25
+"""Looks at a counter, with a pause of 200 ns each: about 20 s, and longer than any phase of a call.
+Reading a clock would take longer than a look."""
 
 EXCHANGED_ROWS = 64
 """Of a batch that go from turn to turn of a loop as single words; for more, a wait costs little."""

@@ -18,7 +18,7 @@ from llvmlite import ir
 from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.emit import I8, I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
-from rnncc.codegen.nvptx.limits import PATIENCE, POINTERS, WARP
+from rnncc.codegen.nvptx.limits import POINTERS, WARP
 
 VOID = ir.VoidType()
 GLOBAL, SHARED = ir.PointerType(None, 1), ir.PointerType(None, 3)
@@ -28,6 +28,8 @@ EAGER, PAUSE = 64, 200
 """Looks at a counter before a thread that waits begins to pause between them, and nanoseconds."""
 EVERY = I32(-1)
 """All lanes of a warp."""
+
+GiveUp = Callable[[Value], Value]
 
 
 class Primitives:
@@ -111,12 +113,12 @@ class Primitives:
         """Until all threads of the block are here; what they wrote is seen by all of them."""
         self._call("llvm.nvvm.barrier.cta.sync.aligned.all", VOID, [I32(0)])
 
-    def grid_wait(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
+    def grid_wait(self, counter: Value, goal: Value, give_up: GiveUp) -> None:
         """Until all blocks have added to a counter as often as this one.
 
         Args:
             goal: what it holds then, modulo 2**32.
-            give_up: writes what a thread does that has waited for too long.
+            give_up: given how often it has looked, whether a thread that waits is to end.
         """
         self.block_wait()
         with self.b.if_then(self.b.icmp_unsigned("==", self.thread, I32(0))):
@@ -125,7 +127,7 @@ class Primitives:
             self._await(counter, goal, give_up)
         self.block_wait()
 
-    def _await(self, counter: Value, goal: Value, give_up: Callable[[], None]) -> None:
+    def _await(self, counter: Value, goal: Value, give_up: GiveUp) -> None:
         """Look at the counter until it has reached the goal."""
         text = "ld.acquire.gpu.global.u32 $0, [$1];"
 
@@ -135,7 +137,7 @@ class Primitives:
 
         self._until(reached, give_up)
 
-    def _until(self, ready: Callable[[], Value], give_up: Callable[[], None]) -> None:
+    def _until(self, ready: Callable[[], Value], give_up: GiveUp) -> None:
         """Look whether something is ready until it is, so many times at most."""
         b, before = self.b, self.b.block
         look, again, done = (b.append_basic_block(n) for n in ("look", "again", "done"))
@@ -150,14 +152,17 @@ class Primitives:
         b.branch(look)
         b.position_at_end(done)
 
-    def _pause(self, looks: Value, give_up: Callable[[], None]) -> None:
+    def _pause(self, looks: Value, give_up: GiveUp) -> None:
         """Between two looks."""
         b = self.b
         with b.if_then(b.icmp_unsigned(">", looks, I32(EAGER))):
             self._asm("nanosleep.u32 $0;", VOID, "r", [I32(PAUSE)])
-            with b.if_then(b.icmp_unsigned(">", looks, I32(PATIENCE))):
-                give_up()
+            with b.if_then(give_up(looks)):
                 self.end()
+
+    def look(self, place: Value) -> Value:
+        """A 32-bit word of device memory as it is now."""
+        return self._asm("ld.relaxed.gpu.global.u32 $0, [$1];", I32, "=r,l,~{memory}", [place])
 
     # Words that tell themselves whether they have come
 
@@ -167,9 +172,7 @@ class Primitives:
         word = b.or_(b.zext(value, I64), b.shl(b.zext(mark, I64), I64(32)))
         self._asm("st.relaxed.gpu.global.b64 [$0], $1;", VOID, "l,l,~{memory}", [place, word])
 
-    def awaited(
-        self, places: Sequence[Value], mark: Value, give_up: Callable[[], None]
-    ) -> list[Value]:
+    def awaited(self, places: Sequence[Value], mark: Value, give_up: GiveUp) -> list[Value]:
         """The values of pairs of words, at multiples of 16 bytes, once all have the mark."""
         pairs = [self._two_words(place) for place in places]
         found: list[Value] = []
@@ -178,7 +181,7 @@ class Primitives:
         return found
 
     def _settled(
-        self, place: Value, pair: list[Value], mark: Value, give_up: Callable[[], None]
+        self, place: Value, pair: list[Value], mark: Value, give_up: GiveUp
     ) -> list[Value]:
         """The values of two words that were looked at once."""
         b, before = self.b, self.b.block

@@ -47,6 +47,8 @@ SCHEDULERS = 4
 COPIED = 8
 """Runs that a thread copies of a tile."""
 LEAST_TURNS = 4
+MOST_ROWS = 1 << 20
+"""Numbers of rows, and of units times rows, are of 32 bits here."""
 MOST_SUMS = 32
 """Of a lane, in registers."""
 
@@ -65,7 +67,6 @@ class Stationary:
 
     Attributes:
         groups: of units that a block owns; 0 where weights are not held.
-        team: blocks that compute the loop.
     """
 
     def __init__(
@@ -106,6 +107,9 @@ class Stationary:
         room = b.sub(b.lshr(emit.gpu.shared_bytes(), I32(2)), I32(STAGED))
         turns = emit.dim(get_dim(self.loop.count))
         long = b.icmp_signed(">=", turns, I64(LEAST_TURNS))
+        for op in self.gemms:
+            few = b.icmp_signed("<", emit.dim(product(op.dims[:-1])), I64(MOST_ROWS))
+            long = b.and_(long, few)
         self.groups: Value = I32(0)
         pairs = self._pairs()
         for groups in (1, 2, 4):

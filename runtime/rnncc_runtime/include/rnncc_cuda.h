@@ -39,7 +39,7 @@ extern "C" {
 enum rnncc_cuda_code {
     RNNCC_CUDA_ERROR = 7,   /* opening: the driver refused; `message` has its words */
     RNNCC_NO_DEVICE = 8,    /* opening: no driver, or no such device */
-    RNNCC_STUCK = 9,        /* computing: blocks have waited for each other for two seconds */
+    RNNCC_STUCK = 9,        /* computing: blocks have waited for each other for too long */
     RNNCC_TOO_OLD = 10,     /* opening: the device or its driver is too old for the library's code */
     RNNCC_NO_MEMORY = 11,   /* opening: the device has no memory for the weights */
     RNNCC_NO_ROOM = 12,     /* opening: the device has no room for a block of a kernel */
@@ -86,7 +86,7 @@ static inline const char *rnncc_cuda_error(int code) {
     switch (code) {
     case RNNCC_CUDA_ERROR: return "the CUDA driver refused";
     case RNNCC_NO_DEVICE: return "there is no NVIDIA driver, or no such device";
-    case RNNCC_STUCK: return "blocks on the GPU have waited for each other for two seconds";
+    case RNNCC_STUCK: return "blocks on the GPU have waited for each other for too long";
     case RNNCC_TOO_OLD: return "the GPU or its driver is too old for the library's code";
     case RNNCC_NO_MEMORY: return "the GPU has no memory for the weights";
     case RNNCC_NO_ROOM: return "the GPU has no room for a block of a kernel";
