@@ -16,7 +16,7 @@ from rnncc import cells
 from rnncc.cells import Layer
 from rnncc.ir.library import Library
 from tests.cells.helpers import inputs_of
-from tests.frontends.onnx.models import info, model, node
+from tests.frontends.onnx.models import graph, info, model, node
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
 from tests.gpu.libcuda import Emulator
@@ -155,3 +155,47 @@ def test_teams_of_different_sizes(widths: tuple[int, ...], cuda: Emulator) -> No
     want = compiled.run({"x": x})
     for shape in ((64, 2), (64, 3), (64, 6), (256, 3)):
         check(made, DeviceNet(made, *shape).run({"x": x}, {"T": 6, "N": 3}), want)
+
+
+def within() -> Any:
+    """A loop in a loop, each with a product: h = g(5), g(i + 1) = tanh(g(i) V + tanh(x + h W))."""
+    rng = np.random.default_rng(2)
+    weights = {n: rng.standard_normal((12, 12)).astype(np.float32) / 4 for n in "WV"}
+    turn = graph(
+        [
+            node("MatMul", "g V", "gv"),
+            node("Add", "gv u", "sum"),
+            node("Tanh", "sum", "next"),
+            node("Identity", "on", "goes"),
+        ],
+        [info("i", [], "i64"), info("on", [], "i1"), info("g", None)],
+        [info("goes", [], "i1"), info("next", None)],
+    )
+    step = graph(
+        [
+            node("MatMul", "h W", "hw"),
+            node("Add", "hw xt", "hx"),
+            node("Tanh", "hx", "u"),
+            node("Loop", "times _ u", "last", body=turn),
+            node("Identity", "last", "y"),
+        ],
+        [info("h", None), info("xt", None)],
+        [info("last", None), info("y", None)],
+        {"times": np.array(5)},
+    )
+    nodes = [node("Scan", "h0 x", "hn ys", num_scan_inputs=1, body=step)]
+    given = [info("x", ["T", "N", 12]), info("h0", ["N", 12])]
+    return model(nodes, given, [info("ys", None)], weights)
+
+
+@pytest.mark.parametrize("shape", [(64, 2), (256, 3)], ids=str)
+def test_a_loop_in_a_loop(shape: tuple[int, int], cuda: Emulator) -> None:
+    """The inner one's weights do not take the place of the outer one's."""
+    net = within()
+    made, compiled = library_of(net), rnncc.compile(net)
+    rng = np.random.default_rng(3)
+    inputs = {
+        n: rng.standard_normal(s).astype(np.float32)
+        for n, s in (("x", (6, 9, 12)), ("h0", (9, 12)))
+    }
+    check(made, DeviceNet(made, *shape).run(inputs, {"T": 6, "N": 9}), compiled.run(inputs))

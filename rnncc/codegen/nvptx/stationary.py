@@ -79,8 +79,12 @@ class Stationary:
 
     @staticmethod
     def products(loop: For) -> list[Gemm]:
-        """The products of a loop's body whose weights may be held."""
-        if loop.chunk is not None:
+        """The products of a loop's body whose weights may be held.
+
+        None where a loop inside has products: its weights would lie in their place.
+        """
+        inner = [op for op in loop.walk() if isinstance(op, For) and op is not loop]
+        if loop.chunk is not None or any(isinstance(o, Gemm) for op in inner for o in op.walk()):
             return []
         written = {value for op in loop.walk() for value in getattr(op, "outs", ())}
         written |= {op.operands[-1] for op in loop.walk() if op.name == "kern.pack"}
