@@ -135,3 +135,20 @@ def results(run: Any, cell: Any, xs: Any, state: Any, **options: Any) -> list[An
     weights = [torch.linspace(-1, 1, o.numel(), dtype=o.dtype).view(o.shape) for o in outputs]
     torch.autograd.backward(outputs, weights)
     return [*outputs, *(t.grad for t in (xs, *leaves_of(state), *cell.parameters()))]
+
+
+class Labelled(nn.Module):
+    """Words in, a score for each place out, batch first."""
+
+    def __init__(self, layers: int = 2, both: bool = True) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 4, padding_idx=2)
+        options = {"batch_first": True, "bidirectional": both, "proj_size": 3}
+        self.lstm = nn.LSTM(4, 6, layers, **options)
+        width = 6 if both else 3
+        self.norm = nn.LayerNorm(width)
+        self.out = nn.Linear(width, 3)
+
+    def forward(self, words: Any) -> Any:
+        y, (h, c) = self.lstm(self.words(words))
+        return {"scores": F.log_softmax(self.out(self.norm(y)), -1), "last": (h, c)}

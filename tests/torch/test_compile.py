@@ -12,7 +12,7 @@ import rnncc_runtime
 
 import rnncc
 from rnncc import CompileError
-from tests.torch.cells import ExponentialLstm, F, MinimalGated, loop, nn, torch
+from tests.torch.cells import ExponentialLstm, Labelled, MinimalGated, loop, nn, torch
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
@@ -21,23 +21,6 @@ leaves_of: Any = torch.utils._pytree.tree_leaves
 T, N = Dim("T"), Dim("N")
 rnn: Any = torch.nn.utils.rnn
 CLOSE = {"rtol": 1e-4, "atol": 3e-5}
-
-
-class Labelled(nn.Module):
-    """Words in, a score for each place out, batch first."""
-
-    def __init__(self, layers: int = 2, both: bool = True) -> None:
-        super().__init__()
-        self.words = nn.Embedding(9, 4, padding_idx=2)
-        options = {"batch_first": True, "bidirectional": both, "proj_size": 3}
-        self.lstm = nn.LSTM(4, 6, layers, **options)
-        width = 6 if both else 3
-        self.norm = nn.LayerNorm(width)
-        self.out = nn.Linear(width, 3)
-
-    def forward(self, words: Any) -> Any:
-        y, (h, c) = self.lstm(self.words(words))
-        return {"scores": F.log_softmax(self.out(self.norm(y)), -1), "last": (h, c)}
 
 
 class Stepped(nn.Module):

@@ -14,6 +14,7 @@ from tests.torch.cells import (
     CELLS,
     CLOSE,
     UNITS,
+    Labelled,
     MinimalGated,
     MultiplicativeLstm,
     loop,
@@ -24,7 +25,6 @@ from tests.torch.cells import (
     torch,
 )
 from tests.torch.emulated_gpu import EmulatedGpu, cuda, devices, faults, gpu
-from tests.torch.test_compile import Labelled
 
 rt: Any = pytest.importorskip("rnncc.torch")
 autograd: Any = pytest.importorskip("rnncc.torch.autograd")
