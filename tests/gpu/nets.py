@@ -72,7 +72,8 @@ def is_exact(library: Library) -> bool:
 
 def check(library: Library, got: Arrays, want: Arrays) -> None:
     """Hold results to the CPU's, and the emulator to silence."""
-    assert libcuda.emulator().report == ""
+    report = libcuda.emulator().report
+    assert not report, report
     assert list(got) == list(want)
     exact = is_exact(library)
     for name, array in want.items():

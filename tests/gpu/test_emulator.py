@@ -22,6 +22,7 @@ LAUNCH_FAILED, ILLEGAL_ADDRESS, INVALID_VALUE, TOO_LARGE = 719, 700, 1, 720
 @pytest.fixture
 def cuda() -> Iterator[Emulator]:
     cuda = libcuda.emulator()
+    cuda.forget()
     with cuda.context():
         yield cuda
         cuda.forget()

@@ -30,6 +30,7 @@ NETS, TRAINED = (
 @pytest.fixture(autouse=True)
 def cuda() -> Iterator[Emulator]:
     cuda = libcuda.emulator()
+    cuda.forget()
     yield cuda
     cuda.forget()
 

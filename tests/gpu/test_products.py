@@ -88,8 +88,10 @@ MANY = [pytest.param(drawn(i), marks=pytest.mark.slow, id=f"draw {i}") for i in 
 @pytest.fixture
 def cuda() -> Iterator[Emulator]:
     cuda = libcuda.emulator()
+    cuda.forget()  # tests of other modules may have left reports, and models that still live
+    before = cuda.leaks
     yield cuda
-    assert cuda.leaks == 0
+    assert cuda.leaks <= before
     cuda.forget()
 
 

@@ -34,8 +34,10 @@ CELLS = {
 @pytest.fixture(autouse=True)
 def cuda() -> Iterator[Emulator]:
     cuda = libcuda.emulator()
+    cuda.forget()  # tests of other modules may have left reports, and models that still live
+    before = cuda.leaks
     yield cuda
-    assert cuda.leaks == 0
+    assert cuda.leaks <= before
     cuda.forget()
 
 
