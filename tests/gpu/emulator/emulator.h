@@ -76,6 +76,7 @@ void *memory_new(size_t bytes, int shared);
 int memory_delete(void *);
 int memory_holds(const void *, size_t bytes, size_t *left);
 int memory_guards(const char *when); /* whether bytes around an allocation were overwritten */
+int memory_is_shared(const char *address);
 int memory_live(void);
 int memory_ready(void);
 

@@ -127,6 +127,12 @@ int memory_holds(const void *address, size_t bytes, size_t *left) {
     return 0;
 }
 
+int memory_is_shared(const char *address) {
+    for (Piece *p = pieces; p; p = p->next)
+        if (p->pages <= address && address < p->pages + p->mapped) return p->shared;
+    return 0;
+}
+
 int memory_live(void) {
     int count = 0;
     for (Piece *p = pieces; p; p = p->next) count += !p->shared;

@@ -156,7 +156,8 @@ void watch(const char *p, int32_t n, int32_t kind, int32_t site) {
                    (const void *)p, site_text(now->module, site));
         return;
     }
-    if (p >= now->shared_low && p < now->shared_high) {
+    /* between the blocks' shared memory there may be device memory, where the range began anew */
+    if (p >= now->shared_low && p < now->shared_high && memory_is_shared(p)) {
         shared_accesses++;
         if ((size_t)(p - now->shared) >= now->shared_bytes)
             report("block %d, thread %d %s shared memory of another block, at: %s", now->block, now->thread,
