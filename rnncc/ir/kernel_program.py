@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, Largest, product
 from rnncc.ir.kern import Buffer, Func
 from rnncc.ir.types import ITEM_BYTES
@@ -65,3 +66,13 @@ class KernelProgram:
     def buffers(self) -> list[Buffer]:
         """Every buffer, in order of declaration."""
         return [op for op in self.func.walk() if isinstance(op, Buffer)]
+
+    def refuse_doubles(self) -> None:
+        """Refuse inputs, outputs and parameters that no target has code for.
+
+        Raises:
+            CompileError: one is float64.
+        """
+        for port in (*self.inputs, *self.outputs, *self.parameters):
+            if port.dtype == "f64":
+                raise CompileError(self.source, f"{port.name} is float64: not supported")

@@ -20,11 +20,10 @@ from rnncc.codegen.cpu.sizes import emit_size, emit_threads
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import alone
 from rnncc.codegen.llvm.emit import I8, I32, POINTER
-from rnncc.codegen.llvm.user_functions import applied_text
+from rnncc.codegen.llvm.user_functions import applied_texts
 from rnncc.ir.entry_points import entry_points
 from rnncc.ir.exports import size_functions
 from rnncc.ir.library import Library
-from rnncc.ir.ops.apply import Apply
 from rnncc.ir.signatures import BATCH, TIME
 from rnncc.planning.teamwork import CYCLE, Teamwork
 
@@ -54,7 +53,7 @@ def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -
     """All functions of a model, the weights passed in."""
     module = ir.Module(library.name)
     module.triple = target.triple
-    code = LibraryModule(module, linked=_applied(library, target))
+    code = LibraryModule(module, linked=applied_texts(library, target))
     shared = Shared(library.programs.values(), emit_kernel)
     calls = _programs(module, library, target, shared)
     if len(calls) == 1:
@@ -128,13 +127,6 @@ def _emit_plain(library: Library, call: ir.Function, target: CpuTarget) -> dict[
     given.insert(PART, alone(emit))
     emit.b.ret(emit.b.call(call, given))
     return {"run": function, "run_part": call}
-
-
-def _applied(library: Library, target: CpuTarget) -> list[str]:
-    """The functions that users wrote, each once."""
-    ops = [op for p in library.programs.values() for op in p.func.walk() if isinstance(op, Apply)]
-    functions = {op.function.data.code: len(op.xs) for op in ops}
-    return [applied_text(code, count, target) for code, count in functions.items()]
 
 
 def add_exports(code: LibraryModule, library: Library) -> None:

@@ -25,7 +25,6 @@ from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.llvm.emit import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
 from rnncc.codegen.llvm.walk import Walk
-from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
@@ -53,9 +52,7 @@ def emit_program(
     `PREFIX_fixed`, which takes all of them nevertheless. `bounds` are formulas of sizes that must
     not be negative.
     """
-    for port in (*program.inputs, *program.outputs, *program.parameters):
-        if port.dtype == "f64":
-            raise CompileError(program.source, f"{port.name} is float64: not supported")
+    program.refuse_doubles()
     pointers = 5 if team else 4
     signature = ir.FunctionType(I32, [POINTER] * pointers + [I64] * len(program.symbols))
     kind = "fixed" if fixed else "share" if team else "call"

@@ -11,6 +11,8 @@ from llvmlite import ir
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.vector import Vector, declared
+from rnncc.ir.library import Library
+from rnncc.ir.ops.apply import Apply
 from rnncc.scalar.code import MATH, Code
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
@@ -26,6 +28,13 @@ def applied_type(lanes: int, count: int) -> ir.FunctionType:
 def applied_name(code: Code, lanes: int) -> str:
     """Of the function for so many lanes."""
     return f"{code.symbol}.x{lanes}"
+
+
+def applied_texts(library: Library, target: Machine) -> list[str]:
+    """A module for each function that users wrote, of those that a library calls."""
+    ops = [op for p in library.programs.values() for op in p.func.walk() if isinstance(op, Apply)]
+    functions = {op.function.data.code: len(op.xs) for op in ops}
+    return [applied_text(code, count, target) for code, count in functions.items()]
 
 
 def applied_text(code: Code, count: int, target: Machine) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import reduce
 
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
@@ -52,7 +51,7 @@ def write_bulk(emit: GpuEmit, made: Product) -> None:
             if not made.is_dense and not _by_fours(made):
                 _write_tiles(emit, made, False)
             else:
-                with b.if_else(_aligned(emit, made)) as (fours, ones):
+                with b.if_else(_aligned(made)) as (fours, ones):
                     with fours:
                         _write_tiles(emit, made, True)
                     with ones:
@@ -67,17 +66,13 @@ def _by_fours(made: Product) -> bool:
     return whole and made.weights.group == 1
 
 
-def _aligned(emit: GpuEmit, made: Product) -> Value:
+def _aligned(made: Product) -> Value:
     """Whether whatever is read by fours begins at a multiple of 16 bytes.
 
     A caller's rows need not, nor weights that a call has packed into its workspace.
     """
-    b = emit.b
-    read = [made.pointers[0]] if made.is_dense else []
-    read += [made.weights.packed] if _by_fours(made) else []
-    bits = [b.ptrtoint(pointer.base, I64) for pointer in read]
-    low = b.and_(reduce(b.or_, bits), I64(4 * QUAD - 1))
-    return b.icmp_unsigned("==", low, I64(0))
+    read = made.pointers[:1] if made.is_dense else []
+    return made.aligned(*read, *([made.weights.packed] if _by_fours(made) else []))
 
 
 def _write_tiles(emit: GpuEmit, made: Product, fours: bool) -> None:

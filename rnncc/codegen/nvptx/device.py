@@ -9,7 +9,7 @@ from llvmlite import ir
 from xdsl.ir import Block
 
 from rnncc.codegen.llvm.emit import Value
-from rnncc.codegen.llvm.user_functions import applied_text
+from rnncc.codegen.llvm.user_functions import applied_texts
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import SIDE, is_low
 from rnncc.codegen.nvptx.limits import POINTERS
@@ -21,7 +21,6 @@ from rnncc.ir.kern import For
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
 from rnncc.ir.library import Library
-from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import get_dim, get_dims
 
 if TYPE_CHECKING:
@@ -75,18 +74,14 @@ def emit_device(library: Library, target: NvptxTarget) -> DeviceCode:
         name: _emit_kernel(module, library, name, program, target)
         for name, program in library.programs.items()
     }
-    ops = [op for p in library.programs.values() for op in p.func.walk() if isinstance(op, Apply)]
-    functions = {op.function.data.code: len(op.xs) for op in ops}
-    linked = tuple(applied_text(code, n, target.machine) for code, n in functions.items())
+    linked = tuple(applied_texts(library, target.machine))
     return DeviceCode(target.finished(str(module)), kernels, linked)
 
 
 def _emit_kernel(
     module: ir.Module, library: Library, name: str, program: KernelProgram, target: NvptxTarget
 ) -> DeviceKernel:
-    for port in (*program.inputs, *program.outputs, *program.parameters):
-        if port.dtype == "f64":
-            raise CompileError(program.source, f"{port.name} is float64: not supported")
+    program.refuse_doubles()
     symbol = f"{library.name}_{name}"
     ports = len(program.inputs) + len(program.outputs)
     parameters = len(POINTERS) + 1 + ports + len(program.symbols)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.llvm.emit import I32, I64, Emit, Pointer, Value
@@ -78,10 +79,11 @@ class GpuEmit(Emit):
     def points(self, sizes: Sequence[Dim], body: Callable[[list[Value]], None]) -> None:
         """`body(indices)` for every point, each by one thread; the last axis along the lanes."""
         counts = [self.dim(size) for size in sizes]
-        total: Value = I64(1)
-        for count in counts:
-            total = self.b.mul(total, count)
-        self.each(total, lambda i: body(self.unravel(i, counts)))
+        self.each(self.multiplied(counts), lambda i: body(self.unravel(i, counts)))
+
+    def multiplied(self, counts: Sequence[Value]) -> Value:
+        """How many points axes of these sizes have."""
+        return reduce(self.b.mul, counts, I64(1))
 
     def unravel(self, number: Value, counts: Sequence[Value]) -> list[Value]:
         """The indices of a point, given its number in row-major order."""

@@ -15,7 +15,6 @@ from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product, Weights
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.ir.access import get_access
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernels import Gemm
 
@@ -128,20 +127,6 @@ class RowReader:
 
     def __init__(self, emit: GpuEmit, made: Product) -> None:
         self.emit, self.made = emit, made
-
-    @property
-    def dense(self) -> bool:
-        """Whether a run may be one load, where the first row lies at a multiple of 16 bytes."""
-        *rows, k = get_access(self.made.op.a_access).strides
-        whole = all(factor % QUAD == 0 for step in rows for _, factor in step.terms)
-        return k == 1 and whole and self.made.depth % QUAD == 0
-
-    def aligned(self) -> Value:
-        """Whether it does."""
-        b = self.emit.b
-        return b.icmp_unsigned(
-            "==", b.and_(b.ptrtoint(self.made.pointers[0].base, I64), I64(15)), I64(0)
-        )
 
     def row(self, number: Value) -> Pointer:
         made = self.made

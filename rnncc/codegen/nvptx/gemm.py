@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import reduce
 from typing import Protocol
 
 from llvmlite import ir
@@ -19,19 +20,6 @@ from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.packing import GROUP
-
-
-def emit_gemm(
-    emit: GpuEmit,
-    op: Gemm,
-    a: Pointer,
-    weights: Pointer,
-    ins: list[Pointer],
-    outs: list[Pointer],
-    listed: Pointer | None,
-) -> None:
-    """Write a product; `listed`: the rows that are computed, if not all are."""
-    Product(emit, op, a, weights, ins, outs, listed).write()
 
 
 class Weights:
@@ -112,6 +100,12 @@ class Product:
         *rows, k = get_access(self.op.a_access).strides
         whole = all(factor % 4 == 0 for step in rows for _, factor in step.terms)
         return k == 1 and whole and self.depth % 4 == 0
+
+    def aligned(self, *pointers: Pointer) -> Value:
+        """Whether the first row, or whatever else is given, lies at a multiple of 16 bytes."""
+        b = self.emit.b
+        bits = [b.ptrtoint(p.base, I64) for p in pointers or self.pointers[:1]]
+        return b.icmp_unsigned("==", b.and_(reduce(b.or_, bits), I64(15)), I64(0))
 
     def write(self) -> None:
         """One unit and row a thread."""

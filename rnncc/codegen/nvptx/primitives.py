@@ -45,7 +45,6 @@ class Primitives:
         self.function = ir.Function(module, ir.FunctionType(VOID, types), name)
         self.function.calling_convention = "ptx_kernel"
         self.b = FoldingBuilder(self.function.append_basic_block("entry"))
-        self._shared: Value | None = None
 
     @property
     def arguments(self) -> Sequence[Value]:

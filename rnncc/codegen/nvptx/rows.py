@@ -41,7 +41,7 @@ class Rows:
             apart = [axis for axis in indexed_axes(op) if axis < axes]
             self.nest = make_nest(op.dims[:axes], own, apart)
             self._counts = [emit.dim(d) for d in self.nest.dims]
-            self._entries, self.count = None, _product(emit, self._counts)
+            self._entries, self.count = None, emit.multiplied(self._counts)
             return
         self.nest = Nest(op.dims[:axes], tuple(range(axes)), tuple(own))
         self._counts = [emit.dim(d) for d in self.nest.dims]
@@ -50,7 +50,7 @@ class Rows:
         if not some.where:
             self._entries = emit.at(self._entries, chosen)
             chosen = emit.b.sub(emit.dim(product(op.dims[: some.axes])), chosen)
-        self.count = emit.b.mul(chosen, _product(emit, self._counts[some.axes :]))
+        self.count = emit.b.mul(chosen, emit.multiplied(self._counts[some.axes :]))
 
     def indices(self, number: Value) -> list[Value]:
         """The indices of a row along the nest's loops, given its number among those computed."""
@@ -95,13 +95,6 @@ def values_of(
         return by_axis.get(axis, I64(0))
 
     return code.vectors(code.invariants({}, index), known, index, 1)
-
-
-def _product(emit: GpuEmit, counts: Sequence[Value]) -> Value:
-    total: Value = I64(1)
-    for count in counts:
-        total = emit.b.mul(total, count)
-    return total
 
 
 def unit_steps(accesses: Sequence[Access]) -> list[Dim]:

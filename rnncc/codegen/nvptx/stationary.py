@@ -224,11 +224,9 @@ class Stationary:
 
     def write(self, made: Product) -> None:
         """The product in a turn of the loop; by the plain code where weights are not held."""
-        b, [a, *_] = self.emit.b, made.pointers
-        holds, dense = self.holds, made.is_dense
+        b, holds, dense = self.emit.b, self.holds, made.is_dense
         if dense:
-            low = b.and_(b.ptrtoint(a.base, I64), I64(15))
-            holds = b.and_(holds, b.icmp_unsigned("==", low, I64(0)))
+            holds = b.and_(holds, made.aligned())
         with b.if_else(holds) as (held, plain):
             with held:
                 _Step(self, made, dense).write()

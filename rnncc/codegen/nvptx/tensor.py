@@ -396,11 +396,11 @@ class _Tile:
 
     def _stage(self, most: int) -> None:
         """A warp copies rows, a lane every 32nd run of four k; `most` runs before it writes."""
-        emit, b, reader = self.emit, self.emit.b, self.step.reader
-        if not reader.dense:
+        emit, b = self.emit, self.emit.b
+        if not self.made.is_dense:
             self._copy_singly()
             return
-        with b.if_else(reader.aligned()) as (aligned, other):
+        with b.if_else(self.made.aligned()) as (aligned, other):
             with aligned:
                 warps = emit.threads // WARP
                 batch = max(1, min(ROWS // warps, most // self.step.deep))

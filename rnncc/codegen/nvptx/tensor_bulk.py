@@ -94,10 +94,10 @@ class _Tile:
         self.rows = [self.reader.row(self._clamped(self._staged_row(i))) for i in range(self.runs)]
 
     def write(self) -> None:
-        if not self.reader.dense:
+        if not self.made.is_dense:
             self._write(False)
             return
-        with self.emit.b.if_else(self.reader.aligned()) as (aligned, other):
+        with self.emit.b.if_else(self.made.aligned()) as (aligned, other):
             with aligned:
                 self._write(True)
             with other:

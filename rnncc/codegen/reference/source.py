@@ -64,9 +64,7 @@ def _check(library: Library) -> None:
         what = "the reference target computes a call in one thread"
         raise CompileError("--threads", what, "leave it out, or compile for a CPU")
     for program in library.programs.values():
-        for port in (*program.inputs, *program.outputs, *program.parameters):
-            if port.dtype == "f64":
-                raise CompileError(program.source, f"{port.name} is float64: not supported")
+        program.refuse_doubles()
 
 
 def _weights(library: Library) -> tuple[list[str], dict[int, str]]:
