@@ -23,11 +23,11 @@ from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product, Weights
+from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.ir.dims import product
-from rnncc.ir.kern import Buffer, For, Gate, Limit
+from rnncc.ir.kern import Buffer, For
 from rnncc.ir.kernels import Gemm
-from rnncc.ir.moves import Gather, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim
 
 GROUP_UNITS = 8
@@ -62,7 +62,7 @@ class Held:
     """In floats, from the first weights on."""
 
 
-class Stationary:
+class Stationary(HeldLoop):
     """What holds while one loop runs.
 
     Attributes:
@@ -72,7 +72,7 @@ class Stationary:
     def __init__(
         self, emit: GpuEmit, loop: For, gemms: Sequence[Gemm], pointers: dict[SSAValue, Pointer]
     ) -> None:
-        self.emit, self.loop, self.gemms, self.pointers = emit, loop, gemms, pointers
+        super().__init__(emit, loop, gemms, pointers)
         self.held = dict[Gemm, Held]()
 
     # Choice
@@ -84,21 +84,18 @@ class Stationary:
         None where a loop inside has products: its weights would lie in their place.
         """
         inner = [op for op in loop.walk() if isinstance(op, For) and op is not loop]
-        if loop.chunk is not None or any(isinstance(o, Gemm) for op in inner for o in op.walk()):
+        if any(isinstance(o, Gemm) for op in inner for o in op.walk()):
             return []
         written = {value for op in loop.walk() for value in getattr(op, "outs", ())}
         written |= {op.operands[-1] for op in loop.walk() if op.name == "kern.pack"}
-        own = {name.data for name in (loop.index, loop.turn) if name is not None}
         return [
             op
-            for op in loop.body.block.ops
-            if isinstance(op, Gemm)
-            and op.room is None
+            for op in HeldLoop.steady(loop)
+            if op.room is None
             and op.slots.data <= MOST_SUMS
             and isinstance(op.weights.owner, Buffer)
             and op.weights.owner.dtype == "f32"
             and op.weights not in written
-            and not any(set(d.symbols) & own for d in op.dims)
         ]
 
     def most_shared(self) -> int:
@@ -160,23 +157,17 @@ class Stationary:
 
     def _restrict(self) -> None:
         """Fewer blocks wait for each other where there is not work for all."""
-        emit, b, loop = self.emit, self.emit.b, self.loop
-        if emit.team is not None or any(isinstance(op, _UNIFORM) for op in loop.walk()):
+        b = self.emit.b
+        if not self.may_have_team:
             return
-        most: Value = I32(1)
+        needed: list[Value] = [I32(1)]
         for op in self.gemms:
             parts = self.parts(op)
             some = b.select(b.icmp_unsigned(">", parts, I32(0)), parts, I32(1))
-            ranks, quads = b.udiv(emit.blocks, some), self._quads(op)
-            needed = b.mul(parts, b.select(b.icmp_unsigned("<", quads, ranks), quads, ranks))
-            most = b.select(b.icmp_unsigned(">", needed, most), needed, most)
-        fewer = b.icmp_unsigned("<", most, emit.blocks)
-        size = b.select(b.and_(fewer, self.holds), most, emit.blocks)
-        emit.begin_team(size)
-
-    def end(self) -> None:
-        """All blocks meet again."""
-        self.emit.end_team()
+            ranks, quads = b.udiv(self.emit.blocks, some), self._quads(op)
+            few = b.select(b.icmp_unsigned("<", quads, ranks), quads, ranks)
+            needed.append(b.mul(parts, few))
+        self.begin_team(needed, self.holds)
 
     def parts(self, op: Gemm) -> Value:
         """How many blocks it takes to own all units."""
@@ -232,10 +223,6 @@ class Stationary:
                 _Step(self, made, dense).write()
             with plain:
                 made.write()
-
-
-_UNIFORM = (Gate, Limit, Gather, Reverse, Scatter)
-"""What all blocks must see: whether the turn, or the call, goes on."""
 
 
 class _Step:

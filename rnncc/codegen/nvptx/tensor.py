@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
@@ -35,11 +35,11 @@ from rnncc.codegen.nvptx.fragments import (
     is_low,
 )
 from rnncc.codegen.nvptx.gemm import Finish, Product, Weights
+from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.ir.dims import product
-from rnncc.ir.kern import For, Gate, Limit
+from rnncc.ir.kern import For
 from rnncc.ir.kernels import Gemm
-from rnncc.ir.moves import Gather, Reverse, Scatter
 
 PARTS = 8
 """Of k, each a chain of sums."""
@@ -55,8 +55,6 @@ MOST_USED = 140
 """Registers for them and for weights, that the rest of the code fits beside."""
 MOST_DEPTH = 4096
 """Deeper rows do not fit into the shared memory that all chips have."""
-_UNIFORM = (Gate, Limit, Gather, Reverse, Scatter)
-"""What all blocks must see: whether the turn, or the call, goes on."""
 
 Fragment = list[Value]
 Source = Callable[[int, int, Value], Fragment]
@@ -93,13 +91,13 @@ class Held:
         return -(-self.op.units // self.groups.units)
 
 
-class TensorLoop:
+class TensorLoop(HeldLoop):
     """What holds while one loop runs."""
 
     def __init__(
         self, emit: GpuEmit, loop: For, gemms: Sequence[Gemm], pointers: dict[SSAValue, Pointer]
     ) -> None:
-        self.emit, self.loop, self.gemms, self.pointers = emit, loop, gemms, pointers
+        super().__init__(emit, loop, gemms, pointers)
         self.lane = Lane(emit)
         self.held = dict(zip(gemms, _chosen(emit, gemms), strict=True))
         out = handed_on(loop, gemms)
@@ -110,17 +108,10 @@ class TensorLoop:
     @staticmethod
     def products(loop: For, threads: int) -> list[Gemm]:
         """The products of a loop's body that are computed so."""
-        if loop.chunk is not None or (threads // WARP) not in (1, 2, 4, 8):
+        if (threads // WARP) not in (1, 2, 4, 8):
             return []
-        own = {name.data for name in (loop.index, loop.turn) if name is not None}
-        return [
-            op
-            for op in loop.body.block.ops
-            if isinstance(op, Gemm)
-            and is_low(op)
-            and op.depth.data <= MOST_DEPTH
-            and not any(set(d.symbols) & own for d in op.dims)
-        ]
+        steady = HeldLoop.steady(loop)
+        return [op for op in steady if is_low(op) and op.depth.data <= MOST_DEPTH]
 
     def most_shared(self) -> int:
         """Bytes of shared memory that the products have use for."""
@@ -178,28 +169,22 @@ class TensorLoop:
 
     def _restrict(self) -> None:
         """Fewer blocks wait for each other where there is not work for all."""
-        emit, b, loop = self.emit, self.emit.b, self.loop
-        if emit.team is not None or any(isinstance(op, _UNIFORM) for op in loop.walk()):
-            return
+        b = self.emit.b
         fits = [held.fits for held in self.held.values()]
-        if any(fit is None for fit in fits):
+        if not self.may_have_team or any(fit is None for fit in fits):
             return
-        most: Value = I32(1)
+        needed: list[Value] = [I32(1)]
         for held in self.held.values():
-            rows = b.trunc(emit.dim(product(held.op.dims[:-1])), I32)
+            rows = b.trunc(self.emit.dim(product(held.op.dims[:-1])), I32)
             tiles = b.lshr(b.add(rows, I32(COLUMNS - 1)), I32(3))
-            needed = b.mul(I32(held.blocks), tiles)
-            most = b.select(b.icmp_unsigned(">", needed, most), needed, most)
-        fewer = b.icmp_unsigned("<", most, emit.blocks)
-        for fit in fits:
-            fewer = b.and_(fewer, fit)
-        emit.begin_team(b.select(fewer, most, emit.blocks))
+            needed.append(b.mul(I32(held.blocks), tiles))
+        self.begin_team(needed, reduce(b.and_, fits))
 
     def end(self) -> None:
         """All blocks meet again."""
-        if self.emit.team is None and self.exchange is not None:
+        if self.exchange is not None and not self.has_team:
             self.emit.together()
-        self.emit.end_team()
+        super().end()
 
     def together(self) -> None:
         """Behind a product: a wait, where rows are not handed on otherwise."""
