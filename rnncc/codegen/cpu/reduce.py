@@ -7,7 +7,6 @@ that the rows are read one after another.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -17,12 +16,11 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.emit import CpuEmit, Part
 from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.row_list import RowList
-from rnncc.codegen.llvm.emit import I32, I64, VALUE, Pointer, Value
-from rnncc.codegen.llvm.reductions import Lanes, lanes_of
+from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
+from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Reduce
-from rnncc.ir.types import ITEM_BYTES, dtype_of
 
 TOGETHER = 4
 """Vectors of results side by side."""
@@ -52,7 +50,7 @@ class _ReduceCode:
     ) -> None:
         self.emit, self.op, self.ins, self.out, self.init = emit, op, ins, out, init
         self.kept = len(op.dims) - op.reduced.data
-        self.dtype = dtype_of(op.yields[0])
+        self.folding = Folding(emit, op)
         self.access = [*op.in_accesses, *op.out_accesses]
         reads, lanes = self.access[:-1], lanes_of(op)
         across, along = lanes is Lanes.ACROSS, lanes is Lanes.ALONG
@@ -157,10 +155,12 @@ class _ReduceCode:
         out = self._pointer(self.out, number, place)
         init = None if self.init is None else self._pointer(self.init, number, place)
         if part is None:
-            return self._initial() if init is None else emit.load(init, lanes, mask)
+            return (
+                self.folding.initial(self.lanes) if init is None else emit.load(init, lanes, mask)
+            )
         fresh = b.icmp_signed("==", part[0], I64(0))
         if init is None:
-            return b.select(fresh, self._initial(), emit.load(out, lanes, mask))
+            return b.select(fresh, self.folding.initial(self.lanes), emit.load(out, lanes, mask))
         return emit.load(replace(out, base=b.select(fresh, init.base, out.base)), lanes, mask)
 
     def _sum_rows(
@@ -248,33 +248,10 @@ class _ReduceCode:
                 at = emit.at(at, emit.b.mul(index, emit.dim(stride)))
         return replace(at, ring=None)
 
-    def _initial(self) -> Value:
-        kind = self.op.kind.data
-        lanes = self.lanes
-        if self.dtype == "f32":
-            number = {"sum": 0.0, "max": -math.inf, "min": math.inf}[kind]
-            return self.emit.math(lanes).splat(number)
-        bits = 8 * ITEM_BYTES[self.dtype]
-        limits = {"sum": 0, "max": -(1 << (bits - 1)), "min": (1 << (bits - 1)) - 1}
-        return self.emit.splat(ir.Constant(VALUE[self.dtype], limits[kind]), lanes)
-
-    def _combine(self, total: Value, term: Value, mask: Value | None, lanes: int = 0) -> Value:
+    def _combine(self, total: Value, term: Value, mask: Value | None) -> Value:
         """One more term; along the reduced axis masked-off lanes keep what they have."""
-        emit, b = self.emit, self.emit.b
-        lanes = lanes or self.lanes
-        kind = self.op.kind.data
-        if self.dtype == "f32":
-            m = emit.math(lanes)
-            new = {
-                "sum": lambda: b.fadd(total, term),
-                "max": lambda: m.maximum(b, total, term),
-                "min": lambda: m.minimum(b, total, term),
-            }[kind]()
-        elif kind == "sum":
-            new = b.add(total, term)
-        else:
-            new = b.select(b.icmp_signed(">" if kind == "max" else "<", total, term), total, term)
-        return new if mask is None or not self.along else b.select(mask, new, total)
+        new = self.folding.combined(total, term, self.lanes)
+        return new if mask is None or not self.along else self.emit.b.select(mask, new, total)
 
     def _fold(self, total: Value) -> Value:
         """The lanes as one: halves added, then halves of these, ..."""
@@ -288,16 +265,6 @@ class _ReduceCode:
             high = b.shuffle_vector(total, undefined, high)
             if lanes == 1:
                 low, high = (b.extract_element(v, I32(0)) for v in (low, high))
-                return self._combine(low, high, None, 1)
-            total = self._halves(low, high, lanes)
+                return self.folding.combined(low, high, 1)
+            total = self.folding.halves(low, high)
         return total
-
-    def _halves(self, low: Value, high: Value, lanes: int) -> Value:
-        b, kind = self.emit.b, self.op.kind.data
-        if kind == "sum":
-            return b.fadd(low, high) if self.dtype == "f32" else b.add(low, high)
-        order = ">" if kind == "max" else "<"
-        if self.dtype != "f32":
-            return b.select(b.icmp_signed(order, low, high), low, high)
-        keeps = b.or_(b.fcmp_ordered(order, low, high), b.fcmp_unordered("uno", low, low))
-        return b.select(keeps, low, high)

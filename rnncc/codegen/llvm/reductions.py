@@ -1,12 +1,20 @@
-"""How a `kern.reduce` lies to vectors of lanes, from which follows the order of an `any` sum."""
+"""`kern.reduce` on any LLVM target: what is folded, and how it lies to vectors of lanes.
+
+From how it lies follows the order of an `any` sum.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum, auto
 
+from llvmlite import ir
+
+from rnncc.codegen.llvm.emit import VALUE, Emit, Value
 from rnncc.ir.access import Access
 from rnncc.ir.kernels import Reduce
+from rnncc.ir.types import ITEM_BYTES, dtype_of
 
 
 class Lanes(Enum):
@@ -33,3 +41,43 @@ def lanes_of(op: Reduce) -> Lanes:
 def _dense(accesses: Sequence[Access], axis: int) -> bool:
     steps = [a.strides[axis] for a in accesses]
     return any(s == 1 for s in steps) and all(s in (0, 1) for s in steps)
+
+
+class Folding:
+    """Sum, largest or smallest of terms, each of so many lanes."""
+
+    def __init__(self, emit: Emit, op: Reduce) -> None:
+        self.emit, self.kind, self.dtype = emit, op.kind.data, dtype_of(op.yields[0])
+
+    def initial(self, lanes: int) -> Value:
+        """Of no terms."""
+        if self.dtype == "f32":
+            number = {"sum": 0.0, "max": -math.inf, "min": math.inf}[self.kind]
+            return self.emit.math(lanes).splat(number)
+        bits = 8 * ITEM_BYTES[self.dtype]
+        limits = {"sum": 0, "max": -(1 << (bits - 1)), "min": (1 << (bits - 1)) - 1}
+        return self.emit.splat(ir.Constant(VALUE[self.dtype], limits[self.kind]), lanes)
+
+    def combined(self, total: Value, term: Value, lanes: int) -> Value:
+        """One more term."""
+        b = self.emit.b
+        if self.kind == "sum":
+            return b.fadd(total, term) if self.dtype == "f32" else b.add(total, term)
+        if self.dtype == "f32":
+            m = self.emit.math(lanes)
+            return (m.maximum if self.kind == "max" else m.minimum)(b, total, term)
+        return b.select(b.icmp_signed(self._order, total, term), total, term)
+
+    def halves(self, low: Value, high: Value) -> Value:
+        """The lower lanes and the upper ones, folded; of two NaNs the lower one's."""
+        b = self.emit.b
+        if self.kind == "sum":
+            return b.fadd(low, high) if self.dtype == "f32" else b.add(low, high)
+        if self.dtype != "f32":
+            return b.select(b.icmp_signed(self._order, low, high), low, high)
+        keeps = b.fcmp_ordered(self._order, low, high)
+        return b.select(b.or_(keeps, b.fcmp_unordered("uno", low, low)), low, high)
+
+    @property
+    def _order(self) -> str:
+        return ">" if self.kind == "max" else "<"

@@ -6,18 +6,15 @@ bits: lane l takes terms l, l + LANES, ..., then halves are added, and halves of
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
-from llvmlite import ir
 from xdsl.ir import SSAValue
 
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, VALUE, Pointer, Value
-from rnncc.codegen.llvm.reductions import Lanes, lanes_of
+from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import Rows, begins, values_of
 from rnncc.ir.kernels import Reduce
-from rnncc.ir.types import ITEM_BYTES, dtype_of
 
 LANES = 16
 
@@ -46,7 +43,7 @@ class _ReduceCode:
     ) -> None:
         self.emit, self.op = emit, op
         self.kept = len(op.dims) - op.reduced.data
-        self.kind, self.dtype = op.kind.data, dtype_of(op.yields[0])
+        self.folding = Folding(emit, op)
         self.down = op.order.data == "down"
         reads, [written] = op.in_accesses, op.out_accesses
         accesses = [*reads, written, written]
@@ -65,7 +62,7 @@ class _ReduceCode:
         """One result, by one thread, term after term."""
         indices = self.rows.indices(number)
         *reads, out, init = self.rows.at(self.pointers, indices)
-        begin = self.emit.load(init) if self.starts else self._initial()
+        begin = self.emit.load(init) if self.starts else self.folding.initial(1)
         total = self._sum(reads, self.rows.by_axis(indices), 0, begin)
         self.emit.store(total, out)
 
@@ -81,7 +78,7 @@ class _ReduceCode:
             inside = b.icmp_signed("<", mine, self.rows.count)
             indices = self.rows.indices(b.select(inside, mine, number))
             *reads, out, _ = self.rows.at(self.pointers, indices)
-            total = self._sum(reads, self.rows.by_axis(indices), 0, self._initial(), lane)
+            total = self._sum(reads, self.rows.by_axis(indices), 0, self.folding.initial(1), lane)
             total = self._fold(total)
             leads = b.icmp_unsigned("==", lane, I64(0))
             with emit.when(b.and_(inside, leads)):
@@ -105,7 +102,7 @@ class _ReduceCode:
                 v: emit.load(p) for v, p in zip(op.body.block.args, reads, strict=True)
             }
             [term] = values_of(emit, op.body.block, known, by_axis)
-            return self._combined(total, term)
+            return self.folding.combined(total, term, 1)
         size = emit.dim(op.dims[axis])
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
@@ -136,12 +133,11 @@ class _ReduceCode:
 
     def _fold(self, total: Value) -> Value:
         """The lanes' sums as one, in the lowest lane."""
-        by = LANES
+        by = LANES // 2
         while by > 1:
+            total = self.folding.halves(total, self._further(total, by))
             by //= 2
-            other = self._further(total, by)
-            total = self._combined(total, other) if by == 1 else self._halves(total, other)
-        return total
+        return self.folding.combined(total, self._further(total, 1), 1)
 
     def _further(self, value: Value, by: int) -> Value:
         """The value of the lane `by` further on."""
@@ -151,30 +147,3 @@ class _ReduceCode:
         low, high = b.trunc(value, I32), b.trunc(b.lshr(value, I64(32)), I32)
         low, high = (b.zext(gpu.shuffle_down(v, by), I64) for v in (low, high))
         return b.or_(low, b.shl(high, I64(32)))
-
-    def _halves(self, low: Value, high: Value) -> Value:
-        """As a CPU's vectors combine: see `rnncc.codegen.cpu.reduce`."""
-        b = self.emit.b
-        if self.kind == "sum" or self.dtype != "f32":
-            return self._combined(low, high)
-        order = ">" if self.kind == "max" else "<"
-        keeps = b.or_(b.fcmp_ordered(order, low, high), b.fcmp_unordered("uno", low, low))
-        return b.select(keeps, low, high)
-
-    def _initial(self) -> Value:
-        if self.dtype == "f32":
-            number = {"sum": 0.0, "max": -math.inf, "min": math.inf}[self.kind]
-            return self.emit.math(1).splat(number)
-        bits = 8 * ITEM_BYTES[self.dtype]
-        limits = {"sum": 0, "max": -(1 << (bits - 1)), "min": (1 << (bits - 1)) - 1}
-        return ir.Constant(VALUE[self.dtype], limits[self.kind])
-
-    def _combined(self, total: Value, term: Value) -> Value:
-        b, m = self.emit.b, self.emit.math(1)
-        if self.kind == "sum":
-            return b.fadd(total, term) if self.dtype == "f32" else b.add(total, term)
-        if self.dtype == "f32":
-            extremum = m.maximum if self.kind == "max" else m.minimum
-            return extremum(b, total, term)
-        order = ">" if self.kind == "max" else "<"
-        return b.select(b.icmp_signed(order, total, term), total, term)
