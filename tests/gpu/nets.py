@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from rnncc.ir.program import Program
 from tests.golden import Arrays, arrays_of, random_inputs, sizes_of
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
+from tests.gpu.libcuda import Emulator
 
 SHAPES = [(256, 3), (64, 2), (32, 1), (128, 7)]
 """Threads of a block, and how many blocks there are at most."""
@@ -68,6 +69,16 @@ def is_exact(library: Library) -> bool:
         return True
     ops = (op for program in library.programs.values() for op in program.func.walk())
     return not any(isinstance(op, Reduce) and lanes_of(op) is Lanes.ALONG for op in ops)
+
+
+def quiet_emulator() -> Iterator[Emulator]:
+    """What a fixture gives to a test that leaves no memory behind."""
+    cuda = libcuda.emulator()
+    cuda.forget()  # tests of other modules may have left reports, and models that still live
+    before = cuda.leaks
+    yield cuda
+    assert cuda.leaks <= before
+    cuda.forget()
 
 
 def check(library: Library, got: Arrays, want: Arrays) -> None:

@@ -17,7 +17,7 @@ from tests.golden import CASES, CONTROL, CONTROL_KINDS, KINDS, arrays_of
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, Refused, library_of
 from tests.gpu.libcuda import Emulator
-from tests.gpu.nets import SHAPES, check, device_net, drawn, given, imported
+from tests.gpu.nets import SHAPES, check, device_net, drawn, given, imported, quiet_emulator
 from tests.passes.streams import REFUSED, in_chunks
 from tests.training.models import interpreted, trainable
 
@@ -46,12 +46,7 @@ every_control = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True)
 def cuda() -> Iterator[Emulator]:
-    cuda = libcuda.emulator()
-    cuda.forget()  # tests of other modules may have left reports, and models that still live
-    before = cuda.leaks
-    yield cuda
-    assert cuda.leaks <= before
-    cuda.forget()
+    yield from quiet_emulator()
 
 
 @every_case

@@ -17,10 +17,9 @@ from rnncc.cells import Layer
 from rnncc.ir.library import Library
 from tests.cells.helpers import inputs_of
 from tests.frontends.onnx.models import graph, info, model, node
-from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
 from tests.gpu.libcuda import Emulator
-from tests.gpu.nets import check
+from tests.gpu.nets import check, quiet_emulator
 
 KINDS: dict[str, Callable[[int, int], Layer]] = {
     "lstm": cells.lstm,
@@ -87,12 +86,7 @@ MANY = [pytest.param(drawn(i), marks=pytest.mark.slow, id=f"draw {i}") for i in 
 
 @pytest.fixture
 def cuda() -> Iterator[Emulator]:
-    cuda = libcuda.emulator()
-    cuda.forget()  # tests of other modules may have left reports, and models that still live
-    before = cuda.leaks
-    yield cuda
-    assert cuda.leaks <= before
-    cuda.forget()
+    yield from quiet_emulator()
 
 
 @cache

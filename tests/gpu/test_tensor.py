@@ -16,6 +16,7 @@ from tests.golden import Arrays
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of
 from tests.gpu.libcuda import Emulator
+from tests.gpu.nets import quiet_emulator
 from tests.precision.nets import ONE_OFF, assert_near, drawn, product
 
 SHAPES = [(1, 1), (2, 17), (33, 70), (130, 48), (100, 200)]
@@ -33,12 +34,7 @@ CELLS = {
 
 @pytest.fixture(autouse=True)
 def cuda() -> Iterator[Emulator]:
-    cuda = libcuda.emulator()
-    cuda.forget()  # tests of other modules may have left reports, and models that still live
-    before = cuda.leaks
-    yield cuda
-    assert cuda.leaks <= before
-    cuda.forget()
+    yield from quiet_emulator()
 
 
 def checked(net: DeviceNet, inputs: Arrays, sizes: dict[str, int]) -> Arrays:

@@ -57,7 +57,7 @@ define internal i32 @{name}_cuda_launch(ptr %cuda, i64 %kernel, i64 %wanted, i32
   %result = sub i32 0, %code
   ret i32 %result
 }}
-"""  # noqa: E501
+"""  # noqa: E501 - an instruction of LLVM IR a line
 _ARGUMENTS = {
     "set": [POINTER, POINTER, I32, I64, POINTER],
     "copy": [POINTER, POINTER, POINTER, I64, POINTER],

@@ -29,7 +29,7 @@ define ptr @{name}_cuda_image() {{
 define ptr @{name}_metadata() {{
   ret ptr {metadata}
 }}
-"""  # noqa: E501
+"""  # noqa: E501 - an instruction of LLVM IR a line
 
 
 class _Constants:

@@ -13,7 +13,7 @@ even one does not fit, or the loop is too short to pay for the copy: then the pl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -25,16 +25,12 @@ from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product, Weights
 from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
+from rnncc.codegen.nvptx.staged import COPIED, GROUP_UNITS, ROW_LANES, RUN, StagedTile
 from rnncc.ir.dims import product
 from rnncc.ir.kern import Buffer, For
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.ops.base import get_dim
 
-GROUP_UNITS = 8
-"""Units of a warp; its other lanes have other rows."""
-ROW_LANES = WARP // GROUP_UNITS
-RUN = 4
-"""k that lie side by side in shared memory: what one load takes."""
 STAGED = 8704
 """Floats of rows in shared memory: 64 rows of 128 and what parts them, or fewer of more."""
 MOST_GROUPS = 4
@@ -44,8 +40,6 @@ HEIGHTS = {4: (8, 8), 2: (2, 4), 1: (0, 0)}
 more than so many pairs of a group and `ROW_LANES` rows, and more than so many rows."""
 SCHEDULERS = 4
 """Of a processor: so many warps are enough where each has many independent sums."""
-COPIED = 8
-"""Runs that a thread copies of a tile."""
 LEAST_TURNS = 4
 MOST_ROWS = 1 << 20
 """Numbers of rows, and of units times rows, are of 32 bits here."""
@@ -220,12 +214,12 @@ class Stationary(HeldLoop):
             holds = b.and_(holds, made.aligned())
         with b.if_else(holds) as (held, plain):
             with held:
-                _Step(self, made, dense).write()
+                Step(self, made, dense).write()
             with plain:
                 made.write()
 
 
-class _Step:
+class Step:
     """One product in one turn of the loop."""
 
     def __init__(self, around: Stationary, made: Product, dense: bool) -> None:
@@ -296,200 +290,10 @@ class _Step:
         first, step = b.mul(self.rank, tile), b.mul(self.ranks, tile)
 
         def one(start: Value) -> None:
-            _Tile(self, height, b.trunc(start, I32), tile, runs).write()
+            StagedTile(self, height, b.trunc(start, I32), tile, runs).write()
 
         wide = [b.zext(v, I64) for v in (first, self.count, step)]
         emit.strided(wide[0], wide[1], wide[2], one)
-
-
-@dataclass(frozen=True)
-class _Copy:
-    """What a thread copies of each staging: the run `at` of a row, which may be another's.
-
-    Attributes:
-        used: whether any thread has rows to copy with this one; `own`: whether this one has.
-    """
-
-    used: Value
-    own: Value
-    at: Value
-    source: Pointer
-    target: Pointer
-
-
-class _Tile:
-    """A tile of rows: `tile` of them from `start` on, 2**`runs` runs of k at a time.
-
-    Attributes:
-        works: whether this lane has rows; else it only copies.
-    """
-
-    def __init__(self, step: _Step, height: int, start: Value, tile: Value, runs: Value) -> None:
-        self.step, self.height, self.start, self.tile, self.runs = step, height, start, tile, runs
-        self.emit, self.made = step.emit, step.made
-        b = self.emit.b
-        self.run = b.shl(I32(RUN), runs)
-        self.pitch = b.add(self.run, I32(RUN))
-        mine = b.mul(step.band, I32(ROW_LANES * height))
-        self.first = b.add(mine, step.row_lane)
-        here = b.icmp_unsigned("<", b.add(start, self.first), step.count)
-        self.works = b.and_(here, b.icmp_unsigned("<", self.first, tile))
-
-    def write(self) -> None:
-        emit, b, made = self.emit, self.emit.b, self.made
-        rows = [b.add(self.first, I32(r * ROW_LANES)) for r in range(self.height)]
-        states = [self._row(row) for row in rows]
-        copies = [self._copy_of(i) for i in range(COPIED)]
-
-        def part(i: Value, carried: list[Value]) -> list[Value]:
-            k = b.mul(b.trunc(i, I32), self.run)
-            emit.gpu.block_wait()
-            for copy, value in zip(copies, carried, strict=False):
-                self._put(copy, k, value)
-            emit.gpu.block_wait()
-            following = [self._get(copy, b.add(k, self.run)) for copy in copies]
-            return [*following, *self._add(rows, k, self._count(k), carried[COPIED:])]
-
-        runs = b.add(I32(made.depth), b.sub(self.run, I32(1)))
-        first = [self._get(copy, I32(0)) for copy in copies]
-        zeros = [ir.Constant(FLOAT, 0.0)] * (self.height * made.slots)
-        made_of = emit.loop(b.zext(b.udiv(runs, self.run), I64), part, [*first, *zeros])
-        sums = made_of[COPIED:]
-        with emit.when(self.works):
-            for r, (inside, finish) in enumerate(states):
-                finish(inside, sums[r * made.slots :][: made.slots])
-
-    def _row(self, row: Value) -> tuple[Value, Callable[[Value, list[Value]], None]]:
-        """Whether a row is there, and what becomes of its sums; its inputs are read now."""
-        b, made = self.emit.b, self.made
-        number = b.add(self.start, row)
-        inside = b.icmp_unsigned("<", number, self.step.count)
-        inside = b.and_(inside, b.icmp_unsigned("<", row, self.tile))  # the next is another block's
-        known = b.zext(b.select(inside, number, self.start), I64)
-        indices = made.rows.indices(known)
-        here = made.rows.at(made.pointers, indices)
-        finish = made.loaded(indices, here, self.step.unit)
-        return b.and_(inside, self.step.own_unit), finish
-
-    # Rows
-
-    def _count(self, k: Value) -> Value:
-        """How many k are staged together from the k-th on; less than 1 behind the last one."""
-        b = self.emit.b
-        rest = b.sub(I32(self.made.depth), k)
-        return b.select(b.icmp_signed("<", rest, self.run), rest, self.run)
-
-    def _copy_of(self, number: int) -> _Copy:
-        """The run of four k that this thread copies as its `number`-th."""
-        emit, b = self.emit, self.emit.b
-        rows = b.sub(self.step.count, self.start)
-        rows = b.select(b.icmp_signed("<", rows, self.tile), rows, self.tile)
-        first = I32(number * emit.threads)
-        used = b.icmp_unsigned("<", first, b.shl(rows, self.runs))
-        place = b.add(emit.thread, first)
-        last = b.sub(b.shl(I32(1), self.runs), I32(1))
-        row, at = b.lshr(place, self.runs), b.mul(b.and_(place, last), I32(RUN))
-        own = b.icmp_unsigned("<", row, rows)
-        row = b.select(own, row, I32(0))
-        indices = self.made.rows.indices(b.zext(b.add(self.start, row), I64))
-        source = self.made.rows.at(self.made.pointers[:1], indices)[0]
-        target = emit.at(self.step.staged, b.zext(b.add(b.mul(row, self.pitch), at), I64))
-        return _Copy(used, own, at, source, target)
-
-    def _get(self, copy: _Copy, k: Value) -> Value:
-        """Read a run of the staging from the k-th on, if there is one."""
-        emit, b = self.emit, self.emit.b
-        none: Value = ir.Constant(ir.VectorType(FLOAT, RUN), None)
-        count = self._count(k)
-        there, before = b.and_(copy.used, b.icmp_signed(">", count, I32(0))), b.block
-        with emit.when(there):
-            inside = b.icmp_signed("<", copy.at, count)
-            value = self._four(copy.source, k, b.select(inside, copy.at, I32(0)))
-            read = b.block
-        found = b.phi(none.type)
-        found.add_incoming(none, before)
-        found.add_incoming(value, read)
-        return found
-
-    def _put(self, copy: _Copy, k: Value, value: Value) -> None:
-        b = self.emit.b
-        inside = b.icmp_signed("<", copy.at, self._count(k))
-        with self.emit.when(b.and_(copy.own, inside)):
-            b.store(value, copy.target.base, align=16)
-
-    def _four(self, row: Pointer, k: Value, at: Value) -> Value:
-        """Four neighbours along k; those behind the depth are not used."""
-        emit, b, made = self.emit, self.emit.b, self.made
-        type_ = ir.VectorType(FLOAT, RUN)
-        first = b.add(k, at)
-        if self.step.dense:
-            place = emit.at(row, b.zext(first, I64))
-            return b.load(place.base, typ=type_, align=16)
-        values: Value = ir.Constant(type_, None)
-        for i in range(RUN):
-            number = b.add(first, I32(i))
-            inside = b.icmp_unsigned("<", number, I32(made.depth))
-            known = b.zext(b.select(inside, number, first), I64)
-            value = emit.load(emit.along(row, [made.k_step], [known]))
-            values = b.insert_element(values, value, I64(i))
-        return values
-
-    # Sums
-
-    def _add(self, rows: list[Value], k: Value, count: Value, sums: list[Value]) -> list[Value]:
-        """The terms of the staged k."""
-        emit, b, made = self.emit, self.emit.b, self.made
-        step = self.made.slots * GROUP_UNITS * RUN
-        first = b.mul(b.lshr(k, I32(2)), I32(step))
-        weights = emit.at(self.step.weights, b.zext(first, I64))
-        own = [b.select(self.works, row, I32(0)) for row in rows]
-        lines = [emit.at(self.step.staged, b.zext(b.mul(row, self.pitch), I64)) for row in own]
-
-        def read(i: Value) -> list[Value]:
-            """Weights of a run, a slot after the other, then each row's."""
-            own = emit.at(weights, b.mul(i, I64(step)))
-            places = [emit.at(own, I64(s * GROUP_UNITS * RUN)) for s in range(made.slots)]
-            places += [emit.at(line, b.mul(i, I64(RUN))) for line in lines]
-            return [self._read(place) for place in places]
-
-        count = b.select(self.works, count, I32(0))
-        whole = b.zext(b.lshr(count, I32(2)), I64)
-        last = b.sub(whole, I64(1))
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            following = b.add(i, I64(1))
-            more = b.icmp_signed("<", following, whole)
-            ahead = read(b.select(more, following, last))  # while these terms are added
-            size = len(ahead)
-            return [*ahead, *self._multiply(carried[:size], carried[size:], RUN)]
-
-        if self.height == 1:  # the assembler unrolls a loop as short as this one
-            sums = emit.loop(whole, lambda i, carried: self._multiply(read(i), carried, RUN), sums)
-        else:  # reads of shared memory take as long as some runs: the next one is on its way
-            first = read(I64(0))
-            sums = emit.loop(whole, turn, [*first, *sums])[len(first) :]
-        rest = made.depth % RUN
-        if not rest:
-            return sums
-        beyond = b.icmp_unsigned("!=", b.and_(count, I32(RUN - 1)), I32(0))
-        return emit.loop(
-            b.zext(beyond, I64), lambda _, carried: self._multiply(read(whole), carried, rest), sums
-        )
-
-    def _read(self, pointer: Pointer) -> Value:
-        return self.emit.b.load(pointer.base, typ=ir.VectorType(FLOAT, RUN), align=16)
-
-    def _multiply(self, read: list[Value], sums: list[Value], terms: int) -> list[Value]:
-        """One k after another."""
-        b, fma, slots = self.emit.b, self.emit.math(1).fma, self.made.slots
-        sums = list(sums)
-        for i in range(terms):
-            own = [b.extract_element(four, I64(i)) for four in read]
-            words, lefts = own[:slots], own[slots:]
-            for r, left in enumerate(lefts):
-                for s, word in enumerate(words):
-                    sums[r * slots + s] = fma(b, left, word, sums[r * slots + s])
-        return sums
 
 
 def _groups(op: Gemm) -> int:

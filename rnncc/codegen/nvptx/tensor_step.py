@@ -1,0 +1,426 @@
+"""One turn of a product by tensor cores, whose weights stay in registers: see `tensor`.
+
+rows of a, rounded to bf16 -> shared memory -> sums of each part -> shared memory -> the body
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.nvptx.emit import GpuEmit
+from rnncc.codegen.nvptx.exchange import Exchange
+from rnncc.codegen.nvptx.fragments import (
+    COLUMNS,
+    PADDING,
+    QUAD,
+    SIDE,
+    ZERO,
+    Groups,
+    RowReader,
+)
+from rnncc.codegen.nvptx.gemm import Finish, Product
+from rnncc.codegen.nvptx.limits import WARP
+from rnncc.ir.kernels import Gemm
+
+if TYPE_CHECKING:
+    from rnncc.codegen.nvptx.tensor import TensorLoop
+
+PARTS = 8
+"""Of k, each a chain of sums."""
+ROWS = 16
+"""Rows that a block computes at a time, at most."""
+
+Fragment = list[Value]
+Source = Callable[[int, int, Value], Fragment]
+"""A fragment of A, given the round of parts, the tile, and the tile along k within the part."""
+
+
+def deep(depth: int) -> int:
+    """Tiles along k of a part."""
+    return -(-depth // (SIDE * PARTS))
+
+
+@dataclass
+class Held:
+    """A product of the loop.
+
+    Attributes:
+        registers: of a thread, for its weights.
+        blocks: that own all units.
+        fits: whether there are so many; None where weights are not held.
+    """
+
+    op: Gemm
+    groups: Groups
+    rounds: int
+    fits: Value = None
+    fragments: dict[tuple[int, int, int], Fragment] | None = None
+
+    @property
+    def registers(self) -> int:
+        return self.rounds * self.groups.tiles * deep(self.op.depth.data) * 4
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.op.units // self.groups.units)
+
+
+class Shared:
+    """What a step keeps in shared memory: rows as bf16, then the sums of each part."""
+
+    def __init__(self, emit: GpuEmit, held: Held) -> None:
+        self.emit = emit
+        self.depth = deep(held.op.depth.data) * PARTS * SIDE
+        self.pitch = self.depth + PADDING
+        self.width = held.groups.rows + QUAD
+        self._rows = 2 * ROWS * self.pitch
+        self.bytes = self._rows + 4 * PARTS * ROWS * self.width
+
+    @property
+    def rows(self) -> Pointer:
+        return Pointer(self.emit.gpu.shared(), "bf16")
+
+    @property
+    def sums(self) -> Pointer:
+        return self.emit.at(Pointer(self.emit.gpu.shared(), "f32"), I64(self._rows // 4))
+
+
+class Step:
+    """One product in one turn of the loop."""
+
+    def __init__(self, around: TensorLoop, made: Product, held: Held) -> None:
+        self.around, self.made, self.held, self.emit = around, made, held, around.emit
+        self.lane, self.shared = around.lane, Shared(around.emit, held)
+        self.reader = RowReader(self.emit, made)
+        self.deep = deep(made.depth)
+        self.count = self.emit.b.trunc(made.rows.count, I32)
+
+    def from_registers(self) -> None:
+        """Blocks with the same units share the rows."""
+        b, emit, held = self.emit.b, self.emit, self.held
+        part = b.urem(emit.block, I32(held.blocks))
+        rank = b.udiv(emit.block, I32(held.blocks))
+        ranks = b.udiv(emit.blocks, I32(held.blocks))
+        with emit.when(b.icmp_unsigned("<", rank, ranks)):
+            self._shared_rows(part, rank, ranks)
+
+    def from_memory(self) -> None:
+        """Blocks share units, then rows."""
+        b, emit, blocks = self.emit.b, self.emit, I32(self.held.blocks)
+        tiles = b.lshr(b.add(self.count, I32(ROWS - 1)), I32(4))
+        items = b.mul(blocks, tiles)
+
+        def item(number: Value) -> None:
+            number = b.trunc(number, I32)
+            part = b.urem(number, blocks)
+            start = b.mul(b.udiv(number, blocks), I32(ROWS))
+            emit.gpu.block_wait()
+            _Tile(self, part, start, I32(ROWS)).write(self.around.from_memory(self.held, part))
+
+        wide = [b.zext(v, I64) for v in (emit.block, items, emit.blocks)]
+        emit.strided(wide[0], wide[1], wide[2], item)
+
+    def _shared_rows(self, part: Value, rank: Value, ranks: Value) -> None:
+        b, emit = self.emit.b, self.emit
+        mine = b.udiv(b.add(self.count, b.sub(ranks, I32(1))), ranks)
+        few = b.icmp_unsigned("<=", mine, I32(COLUMNS))
+        tile = b.select(few, I32(COLUMNS), I32(ROWS))
+
+        def one(start: Value) -> None:
+            _Tile(self, part, b.trunc(start, I32), tile).write(None)
+
+        values = b.mul(rank, tile), self.count, b.mul(ranks, tile)
+        first, count, step = (b.zext(v, I64) for v in values)
+        emit.strided(first, count, step, one)
+
+
+class _Tile:
+    """Rows of a step, up to `size` of them from `start` on."""
+
+    def __init__(self, step: Step, part: Value, start: Value, size: Value) -> None:
+        self.step, self.made, self.held, self.emit = step, step.made, step.held, step.emit
+        self.lane, self.shared, self.start = step.lane, step.shared, start
+        b = self.emit.b
+        rest = b.sub(step.count, start)
+        self.rows = b.select(b.icmp_unsigned("<", rest, size), rest, size)
+        self.unit = b.mul(part, I32(step.held.groups.units))
+        self.exchange: Exchange | None = None
+
+    def write(self, source: Source | None) -> None:
+        """The tile; `source`: of weights that no registers hold."""
+        emit, b = self.emit, self.emit.b
+        points = ROWS * self.held.groups.units
+        ends: list[Callable[[], None]] = []
+        if source is None:
+            ends = [
+                self._begun(b.add(emit.thread, I32(first)))
+                for first in range(0, points, emit.threads)
+            ]
+        self.exchange = self.step.around.exchange if source is None else None
+        self._take(self.step.around.most_loaded if source is None else 1)
+        emit.gpu.block_wait()
+        self._sums(source)
+        emit.gpu.block_wait()
+        for end in ends:
+            end()
+        if source is not None:
+            number, step = b.zext(emit.thread, I64), I64(emit.threads)
+            emit.strided(number, I64(points), step, lambda i: self._point(b.trunc(i, I32)))
+
+    # Rows
+
+    def _take(self, most: int) -> None:
+        """Rows of a, from the turn before."""
+        exchange, b = self.exchange, self.emit.b
+        if exchange is None:
+            self._stage(most)
+            return
+        later = b.icmp_unsigned(">", exchange.turn, I32(0))
+        with b.if_else(b.and_(later, exchange.on)) as (handed, stored):
+            with handed:
+                self._await_rows(exchange, most)
+            with stored:
+                self._stage(most)
+
+    def _await_rows(self, exchange: Exchange, most: int) -> None:
+        """Rows that were handed on: of a warp two at a time, where it has two and registers do."""
+        emit, b = self.emit, self.emit.b
+        warps = emit.threads // WARP
+        one = partial(self._await_row, exchange)
+        if ROWS // warps != 2 or 2 * self.step.deep > most:
+            self._each_row(1, one)
+            return
+        both = b.icmp_unsigned("<", b.add(self.lane.warp, I32(warps)), self.rows)
+        with b.if_else(both) as (two, few):
+            with two:
+                self._each_row(2, lambda row: one(row, b.add(row, I32(warps))))
+            with few:
+                self._each_row(1, one)
+
+    def _await_row(self, exchange: Exchange, *rows: Value) -> None:
+        """Rows that were handed on, of each a lane every 32nd run of four k."""
+        emit, b = self.emit, self.emit.b
+        runs = [
+            (row, b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD)))
+            for row in rows
+            for tile in range(self.step.deep)
+        ]
+        depth, turn = I32(self.made.depth), exchange.turn
+        insides = [b.icmp_unsigned("<", k, depth) for _, k in runs]
+        places: list[Value] = []
+        for own, (row, k) in zip(insides, runs, strict=True):
+            pair = b.lshr(b.select(own, k, I32(0)), I32(1))
+            places.append(exchange.place(turn, b.add(self.start, row), pair))
+        words = iter(emit.gpu.awaited(places, turn, emit.give_up))
+        for own, (row, k) in zip(insides, runs, strict=True):
+            two: Value = ir.Constant(ir.VectorType(I32, 2), None)
+            for i in range(2):
+                two = b.insert_element(two, b.select(own, next(words), I32(0)), I64(i))
+            place = emit.at(self.shared.rows, self._place(row, k))
+            b.store(two, place.base, align=8)
+
+    def _stage(self, most: int) -> None:
+        """A warp copies rows, a lane every 32nd run of four k; `most` runs before it writes."""
+        emit, b = self.emit, self.emit.b
+        if not self.made.is_dense:
+            self._copy_singly()
+            return
+        with b.if_else(self.made.aligned()) as (aligned, other):
+            with aligned:
+                warps = emit.threads // WARP
+                batch = max(1, min(ROWS // warps, most // self.step.deep))
+                self._each_row(batch, partial(self._copy, batch))
+            with other:
+                self._copy_singly()
+
+    def _each_row(self, batch: int, copy: Callable[[Value], None]) -> None:
+        """The first of each `batch` rows that are this warp's."""
+        emit, b = self.emit, self.emit.b
+        step = I64(emit.threads // WARP * batch)
+        first, count = (b.zext(v, I64) for v in (self.lane.warp, self.rows))
+        emit.strided(first, count, step, lambda i: copy(b.trunc(i, I32)))
+
+    def _copy(self, batch: int, first: Value) -> None:
+        """Some rows, all of whose loads are under way before the first store."""
+        emit, b, reader = self.emit, self.emit.b, self.step.reader
+        copies: list[tuple[Value, Value, list[Value]]] = []
+        for i in range(batch):
+            row = b.add(first, I32(i * (emit.threads // WARP)))
+            own = b.icmp_unsigned("<", row, self.rows)
+            source = reader.row(b.zext(b.add(self.start, b.select(own, row, first)), I64))
+            for tile in range(self.step.deep):
+                k = b.add(b.mul(self.lane.number, I32(QUAD)), I32(tile * WARP * QUAD))
+                sure = (tile + 1) * WARP * QUAD <= self.made.depth
+                copies.append((own, self._place(row, k), reader.four(source, k, True, sure)))
+        for own, at, values in copies:
+            with emit.when(own):
+                reader.store(values, emit.at(self.shared.rows, at))
+
+    def _copy_singly(self) -> None:
+        """Rows whose k lie anywhere."""
+        emit, b, reader = self.emit, self.emit.b, self.step.reader
+
+        def copy(row: Value) -> None:
+            source = reader.row(b.zext(b.add(self.start, row), I64))
+
+            def run(i: Value, _: list[Value]) -> list[Value]:
+                emit.gpu.not_unrolled()
+                k = b.add(b.shl(b.trunc(i, I32), I32(5)), self.lane.number)
+                k = b.shl(k, I32(2))
+                place = emit.at(self.shared.rows, self._place(row, k))
+                reader.store(reader.four(source, k, False), place)
+                return []
+
+            emit.loop(emit.gpu.hidden(self.step.deep), run)
+
+        self._each_row(1, copy)
+
+    def _place(self, row: Value, k: Value) -> Value:
+        """Of a row's k in shared memory."""
+        b = self.emit.b
+        return b.zext(b.add(b.mul(row, I32(self.shared.pitch)), k), I64)
+
+    # Sums
+
+    def _sums(self, source: Source | None) -> None:
+        """Of this warp's parts of k, for each eight rows."""
+        emit, b = self.emit, self.emit.b
+        columns = b.zext(b.lshr(b.add(self.rows, I32(COLUMNS - 1)), I32(3)), I64)
+
+        def eight(i: Value, carried: list[Value]) -> list[Value]:
+            first = b.mul(b.trunc(i, I32), I32(COLUMNS))
+            for round_ in range(self.held.rounds):
+                self._part(first, round_, source)
+            return []
+
+        emit.loop(columns, eight)
+
+    def _part(self, first: Value, round_: int, source: Source | None) -> None:
+        emit, b, deep = self.emit, self.emit.b, self.step.deep
+        part = self.step.around.part(round_)
+        row = b.add(self.lane.matrix_row(emit, self.shared.pitch), b.mul(part, I32(deep * SIDE)))
+        row = b.add(row, b.mul(first, I32(self.shared.pitch)))
+        place = emit.at(self.shared.rows, b.zext(row, I64))
+        if source is None:
+            sums = self._by_registers(place, round_)
+        else:
+            sums = self._by_memory(place, round_, source)
+        self._store(part, first, sums)
+
+    def _by_registers(self, place: Pointer, round_: int) -> list[Value]:
+        """Two tiles along k at a time."""
+        emit, held, deep = self.emit, self.held.fragments, self.step.deep
+        assert held is not None
+        height = range(self.held.groups.tiles)
+        sums = [ZERO] * (4 * len(height))
+        for k in range(0, deep, 2):
+            count = min(2, deep - k)
+            words = emit.gpu.matrices(emit.at(place, I64(k * SIDE)).base, 2 * count)
+            for i in range(count):
+                tiles = [held[round_, m, k + i] for m in height]
+                sums = self._multiply(tiles, words[2 * i : 2 * i + 2], sums)
+        return sums
+
+    def _by_memory(self, place: Pointer, round_: int, source: Source) -> list[Value]:
+        """One tile after another: registers are for weights, in the other code."""
+        emit, b = self.emit, self.emit.b
+        sums: list[Value] = []
+
+        def turn(m: int, k: Value, carried: list[Value]) -> list[Value]:
+            emit.gpu.not_unrolled()
+            words = emit.gpu.matrices(emit.at(place, b.mul(k, I64(SIDE))).base, 2)
+            return self._multiply([source(round_, m, b.trunc(k, I32))], words, carried)
+
+        count = emit.gpu.hidden(self.step.deep)
+        for m in range(self.held.groups.tiles):
+            sums += emit.loop(count, partial(turn, m), [ZERO] * 4)
+        return sums
+
+    def _multiply(self, tiles: list[Fragment], columns: Fragment, sums: list[Value]) -> list[Value]:
+        """One tile along k."""
+        made: list[Value] = []
+        for m, tile in enumerate(tiles):
+            made += self.emit.gpu.multiply(tile, columns, sums[4 * m : 4 * m + 4])
+        return made
+
+    def _store(self, part: Value, first: Value, sums: list[Value]) -> None:
+        emit, b, width = self.emit, self.emit.b, self.shared.width
+        row = b.add(b.mul(part, I32(ROWS)), b.add(first, b.mul(self.lane.pair, I32(2))))
+        at = b.add(b.mul(row, I32(width)), self.lane.group)
+        place = emit.at(self.shared.sums, b.zext(at, I64))
+        for i, value in enumerate(sums):
+            tile, number = divmod(i, 4)
+            offset = number % 2 * width + number // 2 * 8 + tile * SIDE
+            emit.store(value, emit.at(place, I64(offset)))
+
+    # Points
+
+    def _point(self, number: Value) -> None:
+        """One point, if it is there."""
+        inside, row, place = self._split(number)
+        with self.emit.when(inside):
+            self._loaded(row, place)(None, self._totals(row, place))
+
+    def _begun(self, number: Value) -> Callable[[], None]:
+        """Read the inputs of one point, or of the first one; returns what does the rest."""
+        b = self.emit.b
+        inside, row, place = self._split(number)
+        row, place = (b.select(inside, v, I32(0)) for v in (row, place))
+        finish = self._loaded(row, place)
+
+        def hand_on(values: list[Value]) -> None:
+            exchange = self.exchange
+            if exchange is not None:
+                line, unit = b.add(self.start, row), b.add(self.unit, place)
+                exchange.hand_on(inside, line, unit, values[exchange.out])
+
+        return lambda: finish(inside, self._totals(row, place), hand_on)
+
+    def _split(self, number: Value) -> tuple[Value, Value, Value]:
+        """Whether a point of the tile is there; its row and unit, from the tile's first on."""
+        b, made = self.emit.b, self.made
+        units = I32(self.held.groups.units)
+        row = b.udiv(number, units)
+        place = b.sub(number, b.mul(row, units))
+        unit = b.add(self.unit, place)
+        inside = b.and_(
+            b.icmp_unsigned("<", row, self.rows), b.icmp_unsigned("<", unit, I32(made.units))
+        )
+        return inside, row, place
+
+    def _loaded(self, row: Value, place: Value) -> Finish:
+        b, made = self.emit.b, self.made
+        indices = made.rows.indices(b.zext(b.add(self.start, row), I64))
+        here = made.rows.at(made.pointers, indices)
+        return made.loaded(indices, here, b.zext(b.add(self.unit, place), I64))
+
+    def _totals(self, row: Value, place: Value) -> list[Value]:
+        """The sums of all slots, part after part."""
+        emit, b = self.emit, self.emit.b
+        at = b.add(b.mul(row, I32(self.shared.width)), b.mul(place, I32(self.made.slots)))
+        first = emit.at(self.shared.sums, b.zext(at, I64))
+        side = next(n for n in (4, 2, 1) if self.made.slots % n == 0)
+        totals: list[Value] = []
+        for slot in range(0, self.made.slots, side):
+            runs = [self._run(first, part, slot, side) for part in range(PARTS)]
+            for i in range(side):
+                total = runs[0][i]
+                for run in runs[1:]:
+                    total = b.fadd(total, run[i])
+                totals.append(total)
+        return totals
+
+    def _run(self, first: Pointer, part: int, slot: int, side: int) -> list[Value]:
+        """Neighbouring slots of a part."""
+        emit, b = self.emit, self.emit.b
+        place = emit.at(first, I64(part * ROWS * self.shared.width + slot))
+        if side == 1:
+            return [emit.load(place)]
+        run = b.load(place.base, typ=ir.VectorType(FLOAT, side), align=4 * side)
+        return [b.extract_element(run, I64(i)) for i in range(side)]
