@@ -64,7 +64,60 @@ def emit_entry_point(
     return writer.function
 
 
-class _Writer:
+class EntryWriter:
+    """A function that does what an entry point states, and pointers as its steps name them.
+
+    Args:
+        blocks: names of the pointers that it takes, in front of the sizes.
+    """
+
+    def __init__(
+        self,
+        module: ir.Module,
+        name: str,
+        entry: EntryPoint,
+        blocks: Sequence[str],
+        target: CpuTarget,
+    ) -> None:
+        self.module, self.entry = module, entry
+        types = [POINTER] * len(blocks) + [I64] * len(entry.symbols)
+        self.function = ir.Function(module, ir.FunctionType(I32, types), name)
+        pointers = self.function.args[: len(blocks)]
+        self.blocks: dict[str, Value] = dict(zip(blocks, pointers, strict=True))
+        self.emit = CpuEmit.begin(self.function, target, entry.symbols)
+        self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
+
+    def pointer(self, source: Source) -> Value:
+        """Where something lies."""
+        match source:
+            case None:
+                return _NULL
+            case Field(struct, number):
+                return self.emit.field(self.blocks[struct], number)
+            case Default(field, held):
+                given = self.pointer(field)
+                return self.emit.b.select(self.emit.is_null(given), self.pointer(held), given)
+            case Stored(place):
+                return self.stored(self.pointer(place))
+            case Place():
+                return self.place(source)
+
+    def stored(self, at: Value) -> Value:
+        """A pointer that lies somewhere."""
+        return self.emit.b.load(at, typ=POINTER, align=8)
+
+    def place(self, place: Place) -> Value:
+        """A place in a block."""
+        offset = self.emit.dim(place.offset)
+        return self.emit.b.gep(self.blocks[place.block], [offset], source_etype=I8)
+
+    def refuse_null(self, pointer: Value) -> Value:
+        """The pointer, which must not be NULL."""
+        self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
+        return pointer
+
+
+class _Writer(EntryWriter):
     """Writes one function, step after step."""
 
     def __init__(
@@ -75,18 +128,12 @@ class _Writer:
         calls: Mapping[str, ir.Function],
         target: CpuTarget,
     ) -> None:
-        self.module, self.library, self.entry, self.calls = module, library, entry, calls
-        types = [POINTER] * (1 + len(entry.parameters)) + [I64] * len(entry.symbols)
+        self.library, self.calls = library, calls
         end = "entry" if library.training is not None else "given"
         name = f"{library.name}_{entry.name}_{end}"
-        self.function = ir.Function(module, ir.FunctionType(I32, types), name)
+        super().__init__(module, name, entry, ("weights", *entry.parameters), target)
         if library.training is None:
             self.function.attributes.add("nounwind")
-        blocks = ("weights", *entry.parameters)
-        pointers = self.function.args[: len(blocks)]
-        self.blocks: dict[str, Value] = dict(zip(blocks, pointers, strict=True))
-        self.emit = CpuEmit.begin(self.function, target, entry.symbols)
-        self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
         self.places = dict[Place, Value]()
         self.code: Value = I32(OK)
         self._part: Value | None = self.blocks.get(PART)
@@ -100,17 +147,17 @@ class _Writer:
                 case CheckSizes(bounds):
                     self.emit.fail_if(bad_size(self.emit, bounds), BAD_SIZE)
                 case NotNull(block):
-                    self._refuse_null(self.blocks[block])
+                    self.refuse_null(self.blocks[block])
                 case Locate(places):
-                    self.places |= {place: self._pointer(place) for place in places}
+                    self.places |= {place: self.pointer(place) for place in places}
                 case Call():
                     self._call(step, single)
                 case Copy():
                     self._copy(step)
                 case Keep(pointer, place):
-                    kept = self._refuse_null(self._pointer(pointer))
+                    kept = self.refuse_null(self.pointer(pointer))
                     with self.emit.alone():
-                        self.emit.b.store(kept, self._pointer(place), align=8)
+                        self.emit.b.store(kept, self.pointer(place), align=8)
                 case Seal(act):
                     self._seal_tape(act)
         self.emit.b.ret(self.code)
@@ -126,10 +173,10 @@ class _Writer:
     def _call(self, call: Call, single: ir.Function | None) -> None:
         b = self.emit.b
         tables = [
-            self.emit.table([self._pointer(source) for source in sources])
+            self.emit.table([self.pointer(source) for source in sources])
             for sources in (call.inputs, call.outputs)
         ]
-        arguments = [self.blocks["weights"], *tables, self._pointer(call.workspace)]
+        arguments = [self.blocks["weights"], *tables, self.pointer(call.workspace)]
         function = self.calls[call.program] if single is None else single
         if self.library.shared and single is None:
             self._part = self._part or alone(self.emit)
@@ -142,37 +189,21 @@ class _Writer:
         with self.emit.when(b.icmp_signed("!=", code, I32(OK))):
             b.ret(code)
 
-    def _pointer(self, source: Source) -> Value:
-        b = self.emit.b
-        match source:
-            case None:
-                return _NULL
-            case Field(struct, number):
-                return self.emit.field(self.blocks[struct], number)
-            case Stored(place):
-                return b.load(self._pointer(place), typ=POINTER, align=8)
-            case Default(field, held):
-                given = self._pointer(field)
-                return b.select(self.emit.is_null(given), self._pointer(held), given)
-            case Place(block, offset):
-                if source in self.places or offset == 0:
-                    return self.places.get(source, self.blocks[block])
-                return b.gep(self.blocks[block], [self.emit.dim(offset)], source_etype=I8)
-
-    def _refuse_null(self, pointer: Value) -> Value:
-        self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
-        return pointer
+    def place(self, place: Place) -> Value:
+        if place in self.places or place.offset == 0:
+            return self.places.get(place, self.blocks[place.block])
+        return super().place(place)
 
     def _copy(self, copy: Copy) -> None:
-        target = self._pointer(copy.target)
+        target = self.pointer(copy.target)
         if copy.lines:
-            self._copy_lines(self._pointer(copy.source), target, copy.bytes)
+            self._copy_lines(self.pointer(copy.source), target, copy.bytes)
             return
-        self._refuse_null(target)
+        self.refuse_null(target)
         kind = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I64, ir.IntType(1)])
         function = declared(self.module, "llvm.memcpy.p0.p0.i64", kind.return_type, kind.args)
         self.emit.b.call(
-            function, [target, self._pointer(copy.source), I64(int(copy.bytes)), ir.IntType(1)(0)]
+            function, [target, self.pointer(copy.source), I64(int(copy.bytes)), ir.IntType(1)(0)]
         )
 
     def _copy_lines(self, source: Value, target: Value, size: Dim) -> None:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.entry_points import EntryWriter
 from rnncc.codegen.cpu.sizes import bad_size, emit_size
 from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.cpu.tape_seal import TapeSeal
 from rnncc.codegen.cpu.target import CpuTarget
-from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
+from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, OK, POINTER, Value
 from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_text
 from rnncc.codegen.nvptx.host_image import image_text
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
@@ -27,22 +27,18 @@ from rnncc.ir.entry_points import (
     Call,
     CheckSizes,
     Copy,
-    Default,
     EntryPoint,
     Field,
     Keep,
     NotNull,
-    Place,
     Seal,
-    Source,
     Step,
-    Stored,
     entry_points,
 )
 from rnncc.ir.exports import size_functions
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.library import Library
-from rnncc.ir.signatures import CUDA_SUFFIX, TIME, cuda_parameters
+from rnncc.ir.signatures import CUDA_SUFFIX, cuda_parameters
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.device import DeviceCode
@@ -108,7 +104,7 @@ def kernel_metadata(device: DeviceCode) -> dict[str, dict[str, Any]]:
     }
 
 
-class _Writer:
+class _Writer(EntryWriter):
     """Writes one function: all refusals, then what is enqueued, step after step."""
 
     def __init__(
@@ -119,16 +115,10 @@ class _Writer:
         device: DeviceCode,
         host: CpuTarget,
     ) -> None:
-        self.library, self.entry, self.device = library, entry, device
-        blocks = cuda_parameters(entry.parameters)
-        types = [POINTER] * len(blocks) + [I64] * len(entry.symbols)
+        self.library, self.device = library, device
         symbol = f"{library.name}_{entry.name}{CUDA_SUFFIX}"
-        self.function = ir.Function(module, ir.FunctionType(I32, types), symbol)
+        super().__init__(module, symbol, entry, cuda_parameters(entry.parameters), host)
         self.function.attributes.add("nounwind")
-        pointers = self.function.args[: len(blocks)]
-        self.blocks: dict[str, Value] = dict(zip(blocks, pointers, strict=True))
-        self.emit = CpuEmit.begin(self.function, host, entry.symbols)
-        self.emit.symbols = {TIME: I64(0), **self.emit.symbols}
         self.driver = HostDriver(
             self.emit, library.name, self.blocks["cuda"], self.blocks["stream"]
         )
@@ -137,7 +127,7 @@ class _Writer:
 
     def write(self) -> None:
         """The whole function."""
-        self._refuse_null(self.blocks["cuda"])
+        self.refuse_null(self.blocks["cuda"])
         for step in self.entry.steps:
             self._refuse(step)
         self.blocks["weights"] = self.driver.weights
@@ -154,27 +144,24 @@ class _Writer:
             case CheckSizes(bounds):
                 self.emit.fail_if(bad_size(self.emit, bounds), BAD_SIZE)
             case NotNull(block):
-                self._refuse_null(self.blocks[block])
+                self.refuse_null(self.blocks[block])
             case Call():
                 self._refuse_call(step)
             case Copy(_, Field() as field):
-                self._refuse_null(self._pointer(field))
+                self.refuse_null(self.pointer(field))
             case Keep(pointer):
-                self._refuse_null(self._pointer(pointer))
+                self.refuse_null(self.pointer(pointer))
             case _:
                 pass
 
     def _refuse_call(self, call: Call) -> None:
         """Kernels meet in the workspace, so that it is always needed."""
-        self._refuse_null(self.blocks["workspace"])
+        self.refuse_null(self.blocks["workspace"])
         program = self.library.programs[call.program]
         needed = needed_inputs(program)
         for port, source in zip(program.inputs, call.inputs, strict=True):
             if port.name in needed and isinstance(source, Field):
-                self._refuse_null(self._pointer(source))
-
-    def _refuse_null(self, pointer: Value) -> None:
-        self.emit.fail_if(self.emit.is_null(pointer), NULL_POINTER)
+                self.refuse_null(self.pointer(source))
 
     # What is enqueued
 
@@ -193,9 +180,9 @@ class _Writer:
             case Call():
                 self._launch(step)
             case Copy(source, target, size):
-                self.driver.copy(self._pointer(target), self._pointer(source), self.emit.dim(size))
+                self.driver.copy(self.pointer(target), self.pointer(source), self.emit.dim(size))
             case Keep(pointer, place):
-                self.driver.set_pointer(self._pointer(place), self._pointer(pointer))
+                self.driver.set_pointer(self.pointer(place), self.pointer(pointer))
             case Seal("open" | "use_up"):
                 self.driver.set_words(self.blocks["tape"], _SEAL_WORDS)
             case _:
@@ -207,11 +194,11 @@ class _Writer:
         self.launches += 1
         parameters = [
             self.blocks["weights"],
-            self._pointer(call.workspace),
+            self.pointer(call.workspace),
             self.blocks["sync"],
             self.blocks["status"],
             *self._seal(),
-            *(self._pointer(source) for source in (*call.inputs, *call.outputs)),
+            *(self.pointer(source) for source in (*call.inputs, *call.outputs)),
             *(self.emit.symbols[symbol] for symbol in self.library.symbols),
         ]
         kernel = self.device.kernels[call.program]
@@ -224,21 +211,9 @@ class _Writer:
         tape, sizes = self.blocks["tape"], [self.emit.symbols[s] for s in self.entry.symbols]
         return [tape, TapeSeal(self.emit, self.library.name, tape, sizes).value]
 
-    def _pointer(self, source: Source) -> Value:
-        """A pointer as the kernel takes it; of a stored one, where that lies."""
-        b = self.emit.b
-        match source:
-            case None:
-                return _NULL
-            case Field(struct, number):
-                return self.emit.field(self.blocks[struct], number)
-            case Stored(place):
-                return self._pointer(place)
-            case Default(field, held):
-                given = self._pointer(field)
-                return b.select(self.emit.is_null(given), self._pointer(held), given)
-            case Place(block, offset):
-                return b.gep(self.blocks[block], [self.emit.dim(offset)], source_etype=I8)
+    def stored(self, at: Value) -> Value:
+        """The kernel reads it."""
+        return at
 
 
 def needed_inputs(program: KernelProgram) -> set[str]:
