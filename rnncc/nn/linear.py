@@ -7,6 +7,9 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.axes import kept_dims
+from rnncc.nn.indexing import extremum_place
+from rnncc.nn.reduction import reduce_keepdims
 
 
 def matmul(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
@@ -45,3 +48,38 @@ def _of_stacks(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     x = b.broadcast(x, (*lead, *left[-2:]), range(rank - len(left), rank))
     y = b.broadcast(y, (*lead, *right[-2:]), range(rank - len(right), rank))
     return b.matmul(x, y)
+
+
+def inverse(b: Builder, x: SSAValue) -> SSAValue:
+    """The inverses of square matrices of a known size along the last two axes.
+
+    Gauss-Jordan elimination, with the largest element of what is left of a column as its pivot;
+    of a singular matrix elements that are infinite or NaN.
+    """
+    *lead, _, size = dims_of(x)
+    rows, rank = int(size), len(dims_of(x))
+    number = b.iota((*lead, rows, 1), rank - 2)
+    right = b.cast(
+        b.compare("eq", b.iota(dims_of(x), rank - 1), b.iota(dims_of(x), rank - 2)), "f32"
+    )
+    both = b.concat([x, right], rank - 1)
+    for k in range(rows):
+        both = _eliminated(b, both, number, k)
+    return b.slice(both, rank - 1, rows, rows)
+
+
+def _eliminated(b: Builder, rows: SSAValue, number: SSAValue, k: int) -> SSAValue:
+    """Rows of which the k-th is divided by its pivot, and taken from all others to have 0 there."""
+    axis = len(dims_of(rows)) - 2
+    column = b.slice(rows, axis + 1, k, 1)
+    left = b.compare("ge", number, b.fill(k, (), "i32"))
+    size = b.select(left, b.abs(column), b.fill(-1.0, (), "f32"))
+    at = b.reshape(extremum_place(b, size, "max", axis), kept_dims(size, [axis]))
+    chosen = b.compare("eq", b.cast(number, "i64"), at)
+    zero = b.fill(0.0, (), "f32")
+    pivot = reduce_keepdims(b, "sum", b.select(chosen, rows, zero), [axis])
+    here = b.compare("eq", number, b.fill(k, (), "i32"))
+    swapped = b.select(chosen, b.slice(rows, axis, k, 1), rows)
+    pivot = b.div(pivot, b.slice(pivot, axis + 1, k, 1))
+    rest = b.sub(swapped, b.mul(b.slice(swapped, axis + 1, k, 1), pivot))
+    return b.select(here, pivot, rest)

@@ -19,7 +19,7 @@ from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, TEXT, Node, Operator
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of
-from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS, REFUSED
+from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import Array, SizeOverflow, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
@@ -220,7 +220,6 @@ class Scope:
         self.b.loc = before
 
     def _run_operator(self, op: NodeProto, domain: str, place: str) -> None:
-        name = op.op_type if not domain else f"{domain}.{op.op_type}"
         location = Location(self.model.file, place)
         if domain not in self.opsets:
             raise CompileError(
@@ -228,9 +227,10 @@ class Scope:
             )
         opset = self.opsets[domain]
         schema = schema_of(op.op_type, opset, domain)
-        operator = OPERATORS.get(name)
-        if name in self.model.scalars:
-            operator = _applied(self.model.scalars[name])
+        if schema is None and op.op_type in UNVERSIONED:
+            domain = CONTRIBUTED
+        name = op.op_type if not domain else f"{domain}.{op.op_type}"
+        operator = self._operator(name)
         if operator is None and name not in BY_DEFINITION:
             why = REFUSED.get(name)
             what = f"operator {name} is not supported" + (f": {why}" if why else "")
@@ -253,6 +253,11 @@ class Scope:
             raise
         except Exception as error:
             raise InternalError.at(location, error) from error
+
+    def _operator(self, name: str) -> Operator | None:
+        """How an operator is read: by a user's function, where there is one."""
+        user = self.model.scalars.get(name)
+        return OPERATORS.get(name) if user is None else _applied(user)
 
     def _fold(self, node: Node, operator: Operator) -> Any:
         """The outputs, where all inputs are known and that decides them."""

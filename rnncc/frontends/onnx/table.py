@@ -4,6 +4,7 @@ from rnncc.frontends.onnx.node import Operator
 from rnncc.frontends.onnx.ops import (
     activations,
     arithmetic,
+    contributed,
     control,
     conv,
     elementwise,
@@ -44,12 +45,18 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "Optional values": optional.OPERATORS,
     "Constants": source.OPERATORS,
     "Weights of whole numbers": quantised.OPERATORS,
+    "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
 }
 
 OPERATORS: dict[str, Operator] = {
     name: operator for family in FAMILIES.values() for name, operator in family.items()
 }
 """Operator -> how it is read; with its domain in front where that is not the standard's."""
+
+CONTRIBUTED = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
+UNVERSIONED: tuple[str, ...] = ("LayerNormalization", "SimplifiedLayerNormalization")
+"""Operators that ONNX Runtime writes in the standard's domain, in models of any opset."""
 
 BY_DEFINITION: tuple[str, ...] = (
     *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),

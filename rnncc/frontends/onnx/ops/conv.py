@@ -90,7 +90,7 @@ def _kernel(n: Node) -> list[int]:
     return weights[2:]
 
 
-def _conv(n: Node) -> SSAValue:
+def convolved(n: Node) -> SSAValue:
     """Weights times windows of X, plus a bias, over one axis or more, in groups of channels.
 
     Refused: elements other than float32; weights of open sizes; strides that do not divide an open
@@ -243,7 +243,7 @@ def _global(kind: str, formula: str) -> Any:
 
 
 OPERATORS: dict[str, Operator] = {
-    "Conv": Operator(_conv),
+    "Conv": Operator(convolved),
     "ConvTranspose": Operator(_conv_transpose),
     "MaxPool": Operator(_max_pool),
     "AveragePool": Operator(_average_pool),

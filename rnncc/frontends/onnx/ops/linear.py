@@ -17,13 +17,18 @@ def _matmul(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
+    return product_of(n, n.x(0, FLOATS), n.x(1, FLOATS))
+
+
+def product_of(n: Node, a: SSAValue, b: SSAValue) -> SSAValue:
+    """NumPy's matmul; raises `CompileError` where shapes do not fit."""
     try:
-        return matmul(n.b, n.x(0, FLOATS), n.x(1, FLOATS))
+        return matmul(n.b, a, b)
     except ValueError as error:
         raise n.error(str(error)) from error
 
 
-def _gemm(n: Node) -> SSAValue:
+def general_product(n: Node) -> SSAValue:
     """alpha · A B + beta · C; A and B may be transposed.
 
     Refused: elements other than float32.
@@ -150,6 +155,6 @@ def _arranged(
 
 OPERATORS: dict[str, Operator] = {
     "MatMul": Operator(_matmul),
-    "Gemm": Operator(_gemm),
+    "Gemm": Operator(general_product),
     "Einsum": Operator(_einsum),
 }

@@ -59,7 +59,7 @@ def _hardmax(n: Node) -> SSAValue:
     return b.reshape(b.cast(here, "f32"), n.dims())
 
 
-def _layer_norm(n: Node) -> list[SSAValue]:
+def layer_norm_outputs(n: Node) -> list[SSAValue]:
     """(X - mean) / √(variance + epsilon) · scale + bias over the axes from `axis` on; also the mean
     and 1 / √(variance + epsilon).
 
@@ -115,7 +115,7 @@ def _lp_norm(n: Node) -> SSAValue:
     return lp_normalise(n.b, n.x(0, FLOATS), p, axis)
 
 
-def _rms_norm(n: Node) -> SSAValue:
+def rms_normalised(n: Node) -> SSAValue:
     """X / √(mean of X² + epsilon) · scale over the axes from `axis` on.
 
     Refused: elements other than float32.
@@ -129,8 +129,8 @@ OPERATORS: dict[str, Operator] = {
     "Softmax": Operator(_softmax),
     "LogSoftmax": Operator(_log_softmax),
     "Hardmax": Operator(_hardmax),
-    "LayerNormalization": Operator(_layer_norm),
-    "RMSNormalization": Operator(_rms_norm),
+    "LayerNormalization": Operator(layer_norm_outputs),
+    "RMSNormalization": Operator(rms_normalised),
     "BatchNormalization": Operator(_batch_norm),
     "InstanceNormalization": Operator(_instance_norm),
     "LpNormalization": Operator(_lp_norm),

@@ -1,0 +1,372 @@
+"""Operators of com.microsoft, which the optimisers of ONNX Runtime write.
+
+The standard has no schema for them, so that each states its attributes and inputs here. Their
+formulas are those of ONNX Runtime's documentation (docs/ContribOperators.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Function, Node, Operator, Result
+from rnncc.frontends.onnx.ops.conv import convolved
+from rnncc.frontends.onnx.ops.linear import general_product, product_of
+from rnncc.frontends.onnx.ops.normal import layer_norm_outputs, rms_normalised
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn import activations as act
+from rnncc.nn.arithmetic import clamp, reciprocal, times
+from rnncc.nn.attention import attention
+from rnncc.nn.linear import inverse
+from rnncc.nn.normalisation import layer_norm, rms_norm
+
+MAX_INVERTED = 32
+"""Rows of a matrix that is inverted: each is a few ops."""
+LOWEST = -3.4028234663852886e38
+"""What ONNX Runtime adds to scores of later steps: the least float32."""
+
+Activation = Callable[..., SSAValue]
+ACTIVATIONS: dict[str, tuple[Activation, int]] = {
+    "Relu": (Builder.relu, 0),
+    "Sigmoid": (Builder.sigmoid, 0),
+    "Tanh": (Builder.tanh, 0),
+    "Softplus": (act.softplus, 0),
+    "Softsign": (act.soft_sign, 0),
+    "LeakyRelu": (act.leaky_relu, 1),
+    "Elu": (act.elu, 1),
+    "ThresholdedRelu": (act.thresholded_relu, 1),
+    "HardSigmoid": (act.hard_sigmoid, 2),
+    "Clip": (clamp, 2),
+}
+"""Fused activations, and how many parameters each has."""
+
+
+def contributed(function: Function, inputs: tuple[int, int], attributes: str) -> Operator:
+    """An operator without a schema.
+
+    Args:
+        inputs: the least and most inputs; the first `inputs[0]` must be there.
+        attributes: the names of those that it may have.
+    """
+
+    @wraps(function)
+    def build(n: Node) -> Result | Sequence[Result]:
+        least, most = inputs
+        if not least <= len(n.op.input) <= most:
+            raise n.error(f"has {len(n.op.input)} inputs, expected {least} to {most}")
+        unknown = [a.name for a in n.op.attribute if a.name not in attributes.split()]
+        if unknown:
+            hint = f"attributes: {', '.join(attributes.split())}"
+            raise n.unsupported(f"has the unknown attribute {unknown[0][:40]!r}", hint)
+        for index in range(least):
+            n.value(index)
+        return function(n)
+
+    return Operator(build)
+
+
+def _activated(n: Node, x: SSAValue, parameters: Sequence[float]) -> SSAValue:
+    name = n.text("activation", "")
+    if not name:
+        return x
+    if name not in ACTIVATIONS:
+        known = ", ".join(ACTIVATIONS)
+        raise n.unsupported(f"fuses the activation {name[:40]!r}", f"supported: {known}")
+    function, count = ACTIVATIONS[name]
+    if len(parameters) < count:
+        raise n.error(f"has {len(parameters)} parameters for {name}, expected {count}")
+    return function(n.b, x, *parameters[:count])
+
+
+def _fused_conv(n: Node) -> SSAValue:
+    """activation(Conv(X, W, B) + Z).
+
+    Refused: what Conv refuses.
+    """
+    y, z = convolved(n), n.maybe(3, FLOATS)
+    y = y if z is None else n.like(n.b.add(y, z), y)
+    return _activated(n, y, n.reals("activation_params"))
+
+
+def _fused_gemm(n: Node) -> SSAValue:
+    """activation(alpha · A B + beta · C).
+
+    Refused: elements other than float32.
+    """
+    names = ("activation_alpha", "activation_beta")
+    return _activated(n, general_product(n), [n.real(name, 0.0) for name in names if n.given(name)])
+
+
+def _fused_matmul(n: Node) -> SSAValue:
+    """alpha · A B, of which either may have its last two axes, or its leading ones, transposed.
+
+    Refused: elements other than float32.
+    """
+    a, b = (_turned(n, index, which) for index, which in enumerate("AB"))
+    return times(n.b, product_of(n, a, b), n.real("alpha", 1.0))
+
+
+def _turned(n: Node, index: int, which: str) -> SSAValue:
+    """A factor: of [m, leading..., k] with `transBatch` [leading..., m, k], of vectors itself."""
+    x = n.x(index, FLOATS)
+    order = list(range(len(dims_of(x))))
+    if len(order) < 2:
+        return x
+    if n.flag(f"transBatch{which}", 0):
+        order = [*order[1:-1], order[0], order[-1]]
+    if n.flag(f"trans{which}", 0):
+        order[-2:] = order[:-3:-1]
+    return n.b.transpose(x, order)
+
+
+def _layer_norm(n: Node) -> list[Result]:
+    """LayerNormalization, in models of opsets that do not have it yet.
+
+    Refused: elements other than float32; a `stash_type` other than float32.
+    """
+    return list(layer_norm_outputs(n))
+
+
+def _rms_norm(n: Node) -> SSAValue:
+    """RMSNormalization.
+
+    Refused: elements other than float32; the deviations as an output.
+    """
+    return rms_normalised(n)
+
+
+def _biased(n: Node) -> SSAValue:
+    """X plus a bias along its last axis, where there is one."""
+    x, bias = n.x(0, FLOATS), n.maybe(1, FLOATS)
+    return x if bias is None else n.like(n.b.add(x, bias), x)
+
+
+def _bias_gelu(n: Node) -> SSAValue:
+    """Gelu(X + B).
+
+    Refused: elements other than float32.
+    """
+    return act.gelu(n.b, _biased(n))
+
+
+def _gelu(n: Node) -> SSAValue:
+    """X/2 · (1 + erf(X/√2)).
+
+    Refused: elements other than float32.
+    """
+    return act.gelu(n.b, n.x(0, FLOATS))
+
+
+def _fast_gelu(n: Node) -> SSAValue:
+    """Gelu(X + B) with tanh in the place of erf.
+
+    Refused: elements other than float32.
+    """
+    return act.gelu(n.b, _biased(n), by_tanh=True)
+
+
+def _quick_gelu(n: Node) -> SSAValue:
+    """X · sigmoid(alpha · X).
+
+    Refused: elements other than float32.
+    """
+    return act.silu(n.b, n.x(0, FLOATS), n.real("alpha", 1.702))
+
+
+def _skipped(n: Node, bias: int) -> SSAValue:
+    """X plus what skipped some layers, plus a bias: of the shape of X."""
+    x = n.x(0, FLOATS)
+    total = n.like(n.b.add(x, n.x(1, FLOATS)), x)
+    added = n.maybe(bias, FLOATS)
+    return total if added is None else n.like(n.b.add(total, added), x)
+
+
+def _skip_layer_norm(n: Node) -> list[Result]:
+    """LayerNormalization(X + skip + bias) over the last axis, and the sum.
+
+    Refused: elements other than float32.
+    """
+    x = _skipped(n, 4)
+    axis = n.axis(-1, len(dims_of(x)))
+    scale, shift = n.x(2, FLOATS), n.maybe(3, FLOATS)
+    y, average, std = layer_norm(n.b, x, scale, shift, axis, n.real("epsilon", 1e-12))
+    return [n.like(y, x), average, reciprocal(n.b, std), x]
+
+
+def _skip_rms_norm(n: Node) -> list[Result]:
+    """RMSNormalization(X + skip + bias) over the last axis, and the sum.
+
+    Refused: elements other than float32; the deviations as outputs.
+    """
+    x = _skipped(n, 3)
+    axis = n.axis(-1, len(dims_of(x)))
+    y = rms_norm(n.b, x, n.x(2, FLOATS), axis, n.real("epsilon", 1e-12))
+    return [n.like(y, x), None, None, x]
+
+
+def _embed_layer_norm(n: Node) -> list[Result]:
+    """LayerNormalization(words[ids] + positions + segments[segment]) over the last axis; how many
+    elements of the mask are not 0; the sum.
+
+    Refused: elements other than float32.
+    """
+    b, ids = n.b, n.x(0, INTEGERS)
+    words, segments = b.gather(n.x(2, FLOATS), ids, 0), n.maybe(4, FLOATS)
+    batch, steps = _matrix(n, 0)
+    at = n.maybe(8, INTEGERS)
+    at = b.iota((steps,), 0) if at is None else at
+    total = b.add(words, b.gather(n.x(3, FLOATS), at, 0))
+    if segments is not None:
+        total = b.add(total, b.gather(segments, n.x(1, INTEGERS), 0))
+    total = n.like(total, words)
+    made = layer_norm(b, total, n.x(5, FLOATS), n.x(6, FLOATS), 2, n.real("epsilon", 1e-12))[0]
+    counted = b.fill(0, (batch,), "i32")
+    if n.has(7):
+        counted = b.reduce("sum", b.cast(n.x(7, INTEGERS), "i32"), [1])
+    return [n.like(made, total), counted, total]
+
+
+def _matrix(n: Node, index: int) -> tuple[Dim, ...]:
+    """The sizes of an input of two axes."""
+    dims = n.dims(index)
+    if len(dims) != 2:
+        raise n.error(f"has an input of shape {shape_text(dims)}, expected 2 axes")
+    return dims
+
+
+def _attention(n: Node) -> SSAValue:
+    """Attention of several heads within X, whose queries, keys and values are one product.
+
+    Refused: elements other than float32; past keys and values; masks of more than two axes; other
+    sizes of values than of keys; rotary embeddings.
+    """
+    b, x, heads = n.b, n.x(0, FLOATS), n.integer("num_heads")
+    _refuse(n, inputs={4: "past keys", 6: "lengths of past keys"})
+    if n.flag("do_rotary", 0) or n.integers("qkv_hidden_sizes", []):
+        raise n.unsupported("has rotary embeddings, or sizes for queries, keys and values")
+    made, bias = product_of(n, x, n.x(1, FLOATS)), n.maybe(2, FLOATS)
+    made = made if bias is None else n.like(b.add(made, bias), made)
+    size = int(n.static(1)[1])
+    if len(dims_of(made)) != 3 or heads < 1 or size % (3 * heads):
+        raise n.error(f"has data {shape_text(n.dims())} and {size} units for {heads} heads")
+    query, key, value = (b.slice(made, 2, part * (size // 3), size // 3) for part in range(3))
+    return _attend(n, (query, key, value), heads, mask=3, bias=5)
+
+
+def _multi_head(n: Node) -> SSAValue:
+    """Attention of several heads of queries, keys and values with a bias of all three.
+
+    Refused: elements other than float32; packed or past keys and values; masks of more than two
+    axes.
+    """
+    _refuse(n, inputs={6: "past keys", 7: "past values", 8: "lengths", 9: "indirections"})
+    if not (n.has(1) and n.has(2)) or any(len(n.dims(index)) != 3 for index in range(3)):
+        raise n.unsupported("has keys or values that are packed, or that other nodes cut by heads")
+    b, heads, start = n.b, n.integer("num_heads"), 0
+    parts, bias = [n.x(index, FLOATS) for index in range(3)], n.maybe(3, FLOATS)
+    for index, part in enumerate(parts):
+        size = _units(n, index)
+        if heads < 1 or size % heads:
+            raise n.error(f"has {size} units for {heads} heads")
+        if bias is not None:
+            parts[index] = n.like(b.add(part, b.slice(bias, 0, start, size)), part)
+        start += size
+    return _attend(n, (parts[0], parts[1], parts[2]), heads, mask=4, bias=5)
+
+
+def _units(n: Node, index: int) -> int:
+    """The size of an input's last axis."""
+    size = n.dims(index)[-1]
+    if not size.is_static:
+        raise n.unsupported(f"has an open size of units, {size}", "--shape gives a size")
+    return int(size)
+
+
+def _refuse(n: Node, inputs: dict[int, str]) -> None:
+    for index, what in inputs.items():
+        if n.has(index):
+            raise n.unsupported(f"has {what}")
+
+
+def _attend(
+    n: Node, parts: tuple[SSAValue, SSAValue, SSAValue], heads: int, mask: int, bias: int
+) -> SSAValue:
+    """Attention with a mask of keys, with scores that are added, and looking back alone."""
+    b, added = n.b, n.maybe(bias, FLOATS)
+    (batch, steps, _), (_, keys, _) = dims_of(parts[0]), dims_of(parts[1])
+    if n.has(mask):
+        held = _held(n, mask, (batch, keys))
+        masked = b.select(held, n.full(0.0, "f32"), n.full(_filter(n), "f32"))
+        masked = b.reshape(masked, (batch, 1, 1, keys))
+        added = masked if added is None else b.add(added, masked)
+    if n.flag("unidirectional", 0):
+        later = b.compare("gt", b.iota((steps, keys), 1), b.iota((steps, keys), 0))
+        ahead = b.select(later, n.full(LOWEST, "f32"), n.full(0.0, "f32"))
+        added = ahead if added is None else b.add(added, ahead)
+    return attention(b, *parts, heads, n.real("scale", 0.0), added)
+
+
+def _filter(n: Node) -> float:
+    return n.real("mask_filter_value", -10000.0)
+
+
+def _held(n: Node, mask: int, shape: tuple[Dim, Dim]) -> SSAValue:
+    """Which keys count: by a mask of them, or by how many they are."""
+    b, x, dims = n.b, n.x(mask, INTEGERS), n.dims(mask)
+    if dims == shape:
+        return b.compare("ne", x, b.full_like(x, 0))
+    if dims == shape[:1]:
+        wide = b.broadcast(x, shape, [0])
+        return b.compare("lt", b.cast(b.iota(shape, 1), "i64"), b.cast(wide, "i64"))
+    what = f"has a mask of shape {shape_text(dims)}"
+    raise n.unsupported(what, f"supported: {shape_text(shape)} and {shape[0]}")
+
+
+def _inverse(n: Node) -> SSAValue:
+    """The inverses of the matrices along the last two axes.
+
+    Refused: elements other than float32; matrices of open sizes or of more than 32 rows.
+    """
+    x, dims = n.x(0, FLOATS), n.dims()
+    if len(dims) < 2 or dims[-1] != dims[-2]:
+        raise n.error(f"inverts {shape_text(dims)}")
+    if not dims[-1].is_static or int(dims[-1]) > MAX_INVERTED:
+        raise n.unsupported(
+            f"inverts {shape_text(dims)}, at most {MAX_INVERTED} rows are supported"
+        )
+    return inverse(n.b, x)
+
+
+_CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"
+_GEMM = "alpha beta transA transB activation activation_alpha activation_beta activation_gamma"
+_ATTENTION = "num_heads unidirectional mask_filter_value scale"
+OPERATORS: dict[str, Operator] = {
+    f"com.microsoft.{name}": operator
+    for name, operator in {
+        "FusedConv": contributed(_fused_conv, (2, 4), _CONV),
+        "FusedGemm": contributed(_fused_gemm, (2, 3), _GEMM),
+        "FusedMatMul": contributed(
+            _fused_matmul, (2, 2), "alpha transA transB transBatchA transBatchB"
+        ),
+        "Gelu": contributed(_gelu, (1, 1), ""),
+        "BiasGelu": contributed(_bias_gelu, (2, 2), ""),
+        "FastGelu": contributed(_fast_gelu, (1, 2), ""),
+        "QuickGelu": contributed(_quick_gelu, (1, 1), "alpha"),
+        "SkipLayerNormalization": contributed(_skip_layer_norm, (3, 5), "epsilon"),
+        "SkipSimplifiedLayerNormalization": contributed(_skip_rms_norm, (3, 4), "epsilon"),
+        "LayerNormalization": contributed(_layer_norm, (2, 3), "axis epsilon stash_type"),
+        "SimplifiedLayerNormalization": contributed(_rms_norm, (2, 2), "axis epsilon stash_type"),
+        "EmbedLayerNormalization": contributed(
+            _embed_layer_norm, (7, 9), "epsilon mask_index_type"
+        ),
+        "Attention": contributed(
+            _attention, (2, 7), f"{_ATTENTION} qkv_hidden_sizes do_rotary rotary_embedding_dim"
+        ),
+        "MultiHeadAttention": contributed(_multi_head, (1, 10), _ATTENTION),
+        "Inverse": contributed(_inverse, (1, 1), ""),
+    }.items()
+}

@@ -1,0 +1,49 @@
+"""Attention of several heads."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.builder import Builder
+from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import times
+from rnncc.nn.linear import matmul
+from rnncc.nn.normalisation import softmax
+
+
+def attention(
+    b: Builder,
+    query: SSAValue,
+    key: SSAValue,
+    value: SSAValue,
+    heads: int,
+    scale: float = 0.0,
+    added: SSAValue | None = None,
+) -> SSAValue:
+    """softmax(scale · Q Kᵀ + added) V for each head (Vaswani et al., 2017).
+
+    Args:
+        query: [B, S, heads · d].
+        key: [B, L, heads · d].
+        value: [B, L, heads · e].
+        scale: 0 stands for 1 / √d.
+        added: to the scores of shape [B, heads, S, L], with which it broadcasts.
+    Returns:
+        [B, S, heads · e].
+    """
+    q, k, v = (_by_head(b, x, heads) for x in (query, key, value))
+    scale = scale or 1 / math.sqrt(int(dims_of(q)[3]))
+    scores = times(b, matmul(b, q, b.transpose(k, (0, 1, 3, 2))), scale)
+    scores = scores if added is None else b.add(scores, added)
+    made = b.transpose(matmul(b, softmax(b, scores, 3), v), (0, 2, 1, 3))
+    batch, steps, _, size = dims_of(made)
+    return b.reshape(made, (batch, steps, size * heads))
+
+
+def _by_head(b: Builder, x: SSAValue, heads: int) -> SSAValue:
+    """[B, S, heads · d] as [B, heads, S, d]."""
+    batch, steps, size = dims_of(x)
+    apart = b.reshape(x, (batch, steps, heads, int(size) // heads))
+    return b.transpose(apart, (0, 2, 1, 3))

@@ -1,0 +1,156 @@
+"""Operators that ONNX Runtime's optimisers write: what ONNX Runtime computes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from rnncc.errors import CompileError
+from tests.frontends.onnx.models import Arrays, by_onnxruntime, info, interpreted, model, node
+
+DOMAIN = "com.microsoft"
+N, S, D = 2, 5, 8
+
+
+def random(*shape: int) -> np.ndarray[Any, Any]:
+    return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
+
+
+def of_one(
+    kind: str, inputs: dict[str, Any], outputs: str = "y", domain: str = DOMAIN, **attributes: Any
+) -> tuple[Any, Arrays]:
+    """A model of one node whose inputs, of which None is missing, are the model's."""
+    arrays = {n: a for n, a in inputs.items() if a is not None}
+    names = " ".join(n if n in arrays else "_" for n in inputs)
+    kinds = {np.dtype(np.float32): "f32", np.dtype(np.int32): "i32"}
+    made = model(
+        [node(kind, names, outputs, domain=domain, **attributes)],
+        [info(n, list(a.shape), kinds[a.dtype]) for n, a in arrays.items()],
+        [info(n, None, "i32" if n == "count" else "f32") for n in outputs.split() if n != "_"],
+    )
+    made.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    return made, arrays
+
+
+X, ROW = random(N, S, D), random(D)
+IMAGE, TAPS = random(N, 4, 9), random(6, 4, 3)
+MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 0]], np.int32)
+IDS = np.array([[1, 2, 3, 4, 5], [5, 4, 3, 2, 1]], np.int32)
+ATTENTION = {"x": X, "w": random(D, 3 * D), "b": random(3 * D)}
+PARTS = {"q": X, "k": random(N, 4, D), "v": random(N, 4, 6)}
+CASES: dict[str, tuple[Any, Arrays]] = {
+    **{
+        f"FusedConv {name}": of_one(
+            "FusedConv",
+            {"x": IMAGE, "w": TAPS, "b": random(6)},
+            activation=name,
+            pads=[1, 1],
+            **({"activation_params": parameters} if parameters else {}),
+        )
+        for name, parameters in {
+            "Relu": [],
+            "Sigmoid": [],
+            "Tanh": [],
+            "LeakyRelu": [0.2],
+            "HardSigmoid": [0.3, 0.4],
+            "Clip": [-0.5, 0.7],
+        }.items()
+    },
+    "FusedConv and a sum": of_one(
+        "FusedConv",
+        {"x": random(N, 4, 9, 7), "w": random(6, 4, 3, 3), "b": None, "z": random(N, 6, 7, 5)},
+        activation="Relu",
+    ),
+    "FusedGemm": of_one(
+        "FusedGemm",
+        {"a": random(D, S), "b": random(D, 3), "c": random(3)},
+        transA=1,
+        alpha=0.5,
+        activation="LeakyRelu",
+        activation_alpha=0.1,
+    ),
+    "FusedMatMul": of_one("FusedMatMul", {"a": X, "b": random(N, S, D)}, transB=1, alpha=0.25),
+    "FusedMatMul batches": of_one(
+        "FusedMatMul", {"a": random(S, N, D), "b": random(N, S, D)}, transBatchA=1, transB=1
+    ),
+    "Gelu": of_one("Gelu", {"x": X}),
+    "BiasGelu": of_one("BiasGelu", {"x": X, "b": ROW}),
+    "FastGelu": of_one("FastGelu", {"x": X, "b": ROW}),
+    "FastGelu alone": of_one("FastGelu", {"x": X}),
+    "QuickGelu": of_one("QuickGelu", {"x": X}, alpha=1.5),
+    "SkipLayerNormalization": of_one(
+        "SkipLayerNormalization",
+        {"x": X, "s": random(N, S, D), "g": ROW, "b": random(D), "more": random(D)},
+        "y _ _ sum",
+        epsilon=1e-3,
+    ),
+    "SkipSimplifiedLayerNormalization": of_one(
+        "SkipSimplifiedLayerNormalization", {"x": X, "s": random(N, S, D), "g": ROW}, "y _ _ sum"
+    ),
+    "LayerNormalization of opset 11": of_one(
+        "LayerNormalization", {"x": X, "g": ROW, "b": random(D)}, domain="", axis=-1
+    ),
+    "SimplifiedLayerNormalization": of_one(
+        "SimplifiedLayerNormalization", {"x": X, "g": ROW}, domain="", epsilon=1e-4
+    ),
+    "EmbedLayerNormalization": of_one(
+        "EmbedLayerNormalization",
+        {
+            **{"ids": IDS, "segments": MASK, "words": random(9, D), "places": random(7, D)},
+            **{"kinds": random(2, D), "g": ROW, "b": random(D), "mask": MASK},
+        },
+        "y count",
+    ),
+    "Attention": of_one("Attention", ATTENTION, num_heads=2),
+    "Attention with a mask": of_one("Attention", {**ATTENTION, "m": MASK}, num_heads=2),
+    "Attention with lengths": of_one(
+        "Attention", {**ATTENTION, "m": MASK.sum(1).astype(np.int32)}, num_heads=4
+    ),
+    "Attention backwards": of_one(
+        "Attention",
+        {**ATTENTION, "m": None, "p": None, "more": random(1, 2, S, S)},
+        num_heads=2,
+        unidirectional=1,
+        scale=0.5,
+    ),
+    "MultiHeadAttention": of_one("MultiHeadAttention", PARTS, num_heads=2),
+    "MultiHeadAttention with a bias and a mask": of_one(
+        "MultiHeadAttention",
+        {**PARTS, "b": random(2 * D + 6), "m": MASK[:, :4].copy()},
+        num_heads=2,
+        mask_filter_value=-50.0,
+    ),
+    "Inverse": of_one("Inverse", {"x": random(3, 6, 6)}),
+}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", CASES)
+def test_operator(name: str) -> None:
+    pytest.importorskip("onnxruntime")
+    made, arrays = CASES[name]
+    if name.endswith("opset 11"):
+        made.opset_import[0].version = 11
+    got = interpreted(made, arrays)
+    for output, theirs in by_onnxruntime(made, arrays).items():
+        np.testing.assert_allclose(got[output], theirs, rtol=1e-4, atol=2e-5, err_msg=output)
+
+
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        (of_one("BiasGelu", {"x": X}), "1 inputs, expected 2 to 2"),
+        (of_one("QuickGelu", {"x": X}, beta=1.0), "unknown attribute 'beta'"),
+        (of_one("FusedConv", {"x": IMAGE, "w": TAPS}, activation="Sine"), "activation 'Sine'"),
+        (of_one("Attention", ATTENTION, num_heads=3), "24 units for 3 heads"),
+        (of_one("Attention", {**ATTENTION, "m": IDS[:, :2]}, num_heads=2), "mask of shape 2 x 2"),
+        (of_one("Inverse", {"x": random(33, 33)}), "at most 32 rows"),
+    ],
+)
+def test_refusal(case: tuple[Any, Arrays], why: str) -> None:
+    made, arrays = case
+    with pytest.raises(CompileError, match=why):
+        interpreted(made, arrays)
