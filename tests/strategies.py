@@ -290,11 +290,12 @@ def _gathered(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
 
 
 def _scattered(draw: Draw, b: Builder, pool: Pool) -> SSAValue:
-    """Rows added to themselves, last to first."""
+    """Rows folded with themselves, last to first."""
     x = _pick(draw, pool, 1)
     axis = draw(st.integers(0, len(dims_of(x)) - 1))
     size = dims_of(x)[axis]
-    return b.scatter(x, x, b.sub(b.size(size - 1), b.iota([size], 0, "i64")), axis)
+    kind = draw(st.sampled_from(["sum", "max", "min"]))
+    return b.scatter(kind, x, x, b.sub(b.size(size - 1), b.iota([size], 0, "i64")), axis)
 
 
 MAKERS = [_unary, _unary, _binary, _binary, _with_constant, _choose, _slice, _concat]

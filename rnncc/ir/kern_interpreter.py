@@ -23,7 +23,7 @@ from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Reduce
 from rnncc.ir.moves import ByIndex, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
-from rnncc.ir.ops.indexing import add_by_index, check_index
+from rnncc.ir.ops.indexing import check_index, fold_by_index
 from rnncc.ir.ops.linear import add_products, add_rows, empty_value
 from rnncc.ir.packing import GROUP, OFFSET, pack, packed_depth, unpack
 from rnncc.ir.precision import from_bf16, to_bf16, whole_product
@@ -284,7 +284,7 @@ class _Machine:
             x, out = self._dense(op.x, rows), self._dense(op.out, numbered)
             _check_apart(out, [x, index])
             out[...] = 0 if op.init is None else self._dense(op.init, numbered)
-            add_by_index(out, x, index, 1)
+            fold_by_index(op.kind.data, out, x, index, 1)
             return
         x, out = self._dense(op.x, numbered), self._dense(op.out, rows)
         _check_apart(out, [x, index])

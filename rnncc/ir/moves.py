@@ -117,14 +117,25 @@ class Gather(ByIndex):
 
 @irdl_op_definition
 class Scatter(ByIndex):
-    """out = init, then out[a, index[j], c] += x[a, j, c] over `dims`, j upwards; all dense
+    """out = init, then out[a, index[j], c] folded with x[a, j, c] over `dims`, j upwards; all dense
 
-    out has `size` rows for each a; without init it starts at zero. Both may be the same memory.
-    An index outside of 0..size - 1 ends the call with error 5.
+    `kind` is sum, max or min. out has `size` rows for each a; without init it starts at zero.
+    Both may be the same memory. An index outside of 0..size - 1 ends the call with error 5.
     """
 
     name = "kern.scatter"
     init = opt_operand_def(BufferType)
+    kind = prop_def(StringAttr)
+
+    def __init__(
+        self,
+        kind: str,
+        buffers: Sequence[SSAValue | None],
+        dims: tuple[Dim, Dim, Dim],
+        size: Dim,
+    ) -> None:
+        super().__init__(buffers, dims, size)
+        self.properties["kind"] = StringAttr(kind)
 
     @property
     def outs(self) -> tuple[SSAValue]:

@@ -75,8 +75,8 @@ class PlainOps(ABC):
         """y[0] = init, y[t] = x[t - 1]; with `reverse` y[T - 1] = init, y[t] = x[t + 1]"""
     def gather(self, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
         """y[a..., j..., c...] = x[a..., index[j...], c...]; an index outside of x is an error"""
-    def scatter(self, init: SSAValue, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
-        """y = init, to which y[a..., index[j...], c...] += x[a..., j..., c...], one j after another"""
+    def scatter(self, kind: str, init: SSAValue, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
+        """y = init, where y[a..., index[j...], c...] is folded with x[a..., j..., c...], j upwards"""
     def matmul(self, a: SSAValue, b: SSAValue, transpose_a: bool = ..., transpose_b: bool = ...) -> SSAValue:
         """y[..., m, n] = Σₖ a[..., m, k] · b[..., k, n]"""
     def contract(self, init: SSAValue, a: SSAValue, b: SSAValue, reverse: bool = ...) -> SSAValue:

@@ -54,12 +54,12 @@ def emit_gather(lowering: Lowering, op: Gather) -> None:
 
 
 def emit_scatter(lowering: Lowering, op: Scatter) -> None:
-    """Rows added along one axis, by number."""
+    """Rows folded along one axis, by number."""
     init = None if op.starts_at_zero else lowering.pointer(op.init)
     x, index = lowering.pointer(op.x), lowering.pointer(op.index)
     dest, dims, axis = lowering.alone(op.y), dims_of(op.y), op.axis.data
-    sizes = _around(dims, op.index, axis)
-    lowering.builder.insert(moves.Scatter([init, x, index, dest.buffer], sizes, dims[axis]))
+    sizes, buffers = _around(dims, op.index, axis), [init, x, index, dest.buffer]
+    lowering.builder.insert(moves.Scatter(op.kind.data, buffers, sizes, dims[axis]))
 
 
 def _around(dims: Sequence[Dim], index: SSAValue, axis: int) -> tuple[Dim, Dim, Dim]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.source import Constant, Iota
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import move_axis
@@ -81,30 +80,47 @@ def top_k(
     return move_axis(b, values, last, axis), move_axis(b, places, last, axis)
 
 
-def flat_places(b: Builder, places: Sequence[SSAValue], dims: Sequence[int]) -> SSAValue:
+def flat_places(b: Builder, places: Sequence[SSAValue], dims: Sequence[Dim]) -> SSAValue:
     """The numbers of elements in a flat tensor, by their int64 places along axes of size `dims`.
 
     Where one is outside of its axis the number is -1, which is an error of a gather.
     """
     total = outside = None
     for axis, (place, size) in enumerate(zip(places, dims, strict=True)):
-        part = b.mul(place, b.fill(prod(dims[axis + 1 :]), (), "i64"))
+        part = b.mul(place, b.size(product(dims[axis + 1 :])))
         total = part if total is None else b.add(total, part)
         if isinstance(place.owner, (Iota, Constant)):
             continue  # within it
         below = b.compare("lt", place, b.fill(0, (), "i64"))
-        beyond = b.logical("or", below, b.compare("ge", place, b.fill(size, (), "i64")))
+        beyond = b.logical("or", below, b.compare("ge", place, b.size(size)))
         outside = beyond if outside is None else b.logical("or", outside, beyond)
     assert total is not None, "a tensor without axes has one element"
     return total if outside is None else b.select(outside, b.fill(-1, (), "i64"), total)
 
 
 def gather_elements(b: Builder, x: SSAValue, index: SSAValue, axis: int) -> SSAValue:
-    """y[i, j] = x[index[i, j], j] along axis 0, and so on; x of known sizes, y like index."""
-    dims, shape = [int(d) for d in dims_of(x)], dims_of(index)
-    places = [b.iota(shape, other, "i64") for other in range(len(dims))]
+    """y[i, j] = x[index[i, j], j] along axis 0, and so on; y like index."""
+    dims = dims_of(x)
+    return b.gather(b.reshape(x, (product(dims),)), element_places(b, index, dims, axis), 0)
+
+
+def element_places(b: Builder, index: SSAValue, dims: Sequence[Dim], axis: int) -> SSAValue:
+    """The numbers in a flat tensor of the elements [index[i, j], j] along axis 0, and so on."""
+    places = [b.iota(dims_of(index), other, "i64") for other in range(len(dims))]
     places[axis] = b.cast(index, "i64")
-    return b.gather(b.reshape(x, (prod(dims),)), flat_places(b, places, dims), 0)
+    return flat_places(b, places, dims)
+
+
+def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue) -> SSAValue:
+    """x where row index[j] along axis 0 is rows[j]; of several for one row, the last."""
+    size, count = dims_of(x)[0], dims_of(rows)[0]
+    if count == 0:
+        return x
+    none = b.fill(-1, (size,), "i64")
+    last = b.scatter("max", none, b.iota((count,), 0, "i64"), index, 0)
+    new = b.gather(rows, b.maximum(last, b.full_like(last, 0)), 0)
+    found = b.compare("ge", last, b.full_like(last, 0))
+    return b.select(b.broadcast(found, dims_of(x), [0]), new, x)
 
 
 def one_hot(b: Builder, index: SSAValue, depth: Dim, axis: int) -> SSAValue:

@@ -13,7 +13,7 @@ from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.indexing import Scatter
-from rnncc.ir.ops.linear import Matmul, Reduce, is_zero
+from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.rewriting import NetPass, replace, run_all, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
@@ -73,9 +73,9 @@ def _rewrite_carries(scan: Scan) -> bool:
                 replace(op, [_sum_rows(term, arg, bool(scan.reverse))])
             case Matmul() as term if _is_fixed(term):
                 replace(op, [_contract(term, arg)])
-            case Scatter() as term if is_zero(term.init):
+            case Scatter() as term if term.starts_at_zero:
                 b = Builder.before(term)
-                replace(op, [b.scatter(arg, term.x, term.index, term.axis.data)])
+                replace(op, [b.scatter("sum", arg, term.x, term.index, term.axis.data)])
             case _:
                 continue
         changed = True

@@ -99,8 +99,9 @@ def test_gather(axis: int, index: list[Any], dtype: str) -> None:
 @pytest.mark.parametrize(
     ("axis", "index"), [(0, [T, N]), (1, [6]), (2, [2, 3]), (1, []), (0, [0])], ids=str
 )
-def test_scatter(axis: int, index: list[Any], dtype: str) -> None:
-    """Rows that have the same number add up, from zero and from something."""
+@pytest.mark.parametrize("kind", ["sum", "max", "min"])
+def test_scatter(axis: int, index: list[Any], dtype: str, kind: str) -> None:
+    """Rows that have the same number are folded, from zero and from something."""
     dims: list[Any] = [4, 5, 37]
     rng = np.random.default_rng(1)
     for start in (0.0, None):
@@ -108,7 +109,7 @@ def test_scatter(axis: int, index: list[Any], dtype: str) -> None:
         z, i = b.input("z", dims), b.input("i", index, dtype)
         x = b.input("x", [*dims[:axis], *index, *dims[axis + 1 :]])
         init = b.sin(z) if start is None else b.full_like(z, start)
-        program = b.finish({"y": b.scatter(init, b.add(x, x), i, axis)})
+        program = b.finish({"y": b.scatter(kind, init, b.add(x, x), i, axis)})
         shape = [Dim.of(d).evaluate(SIZES) for d in index]
         numbers = rng.integers(0, dims[axis], shape).astype({"i32": "i4", "i64": "i8"}[dtype])
         rows = [*dims[:axis], *shape, *dims[axis + 1 :]]
@@ -116,11 +117,26 @@ def test_scatter(axis: int, index: list[Any], dtype: str) -> None:
         check(program, {"i": numbers, **{n: a.astype(np.float32) for n, a in arrays.items()}})
 
 
+@pytest.mark.parametrize("kind", ["sum", "max", "min"])
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_scatter_of_integers(dtype: str, kind: str) -> None:
+    b = Builder.net("sums")
+    z, x = b.input("z", [4, N], dtype), b.input("x", [T, N], dtype)
+    program = b.finish({"y": b.scatter(kind, z, x, b.input("i", [T], "i64"), 0)})
+    rng = np.random.default_rng(3)
+    whole = {"i32": np.int32, "i64": np.int64}[dtype]
+    arrays = {
+        n: rng.integers(-(2**30), 2**30, s).astype(whole)
+        for n, s in (("z", (4, SIZES["N"])), ("x", (SIZES["T"], SIZES["N"])))
+    }
+    check(program, {**arrays, "i": rng.integers(0, 4, SIZES["T"])})
+
+
 @pytest.mark.parametrize("bad", [-1, 4, 2**40])
 def test_nothing_is_added_to_a_row_that_is_not_there(bad: int) -> None:
     b = Builder.net("sums")
     x, i = b.input("x", [N, 5]), b.input("i", [N], "i64")
-    program = b.finish({"y": b.scatter(b.fill(0.0, [4, 5]), x, i, 0)})
+    program = b.finish({"y": b.scatter("sum", b.fill(0.0, [4, 5]), x, i, 0)})
     model = in_memory.compile_in_memory(program, None, Options.of(program, {}))
     inputs = {"x": np.zeros((2, 5), np.float32), "i": np.array([1, bad])}
     with pytest.raises(ModelError, match="an index is outside of its table"):

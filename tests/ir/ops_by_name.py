@@ -51,7 +51,7 @@ MOVES: dict[str, Callable[[Builder, SSAValue], SSAValue]] = {
     "shift back": lambda b, x: b.shift(x, b.input("y", ["T", "N"]), True),
     "gather": lambda b, x: b.gather(x, index(b, Dim.of(2), Dim.of("M")), 1),
     "gather of rows": lambda b, x: b.gather(x, index(b, Dim.of("M")), 0),
-    "scatter": lambda b, x: b.scatter(x, b.input("y", ["S", 2, 5, "N"]), index(b, 2, 5), 1),
+    "scatter": lambda b, x: b.scatter("sum", x, b.input("y", ["S", 2, 5, "N"]), index(b, 2, 5), 1),
     "windows": lambda b, x: b.windows(x, 1, 1, T - 4, 1, 2, 3),
     "matmul": lambda b, x: b.matmul(x, b.input("y", ["N", "M"])),
     "matmul, flags": lambda b, x: b.matmul(x, b.input("y", ["M", "T"]), True, True),

@@ -92,7 +92,11 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
         [["N", 3, 2]],
     ),
     "scatter": (
-        lambda b, y, x: b.scatter(y, x, b.constant(np.array([[2, 0, 2]]), "i64"), 1),
+        lambda b, y, x: b.scatter("sum", y, x, b.constant(np.array([[2, 0, 2]]), "i64"), 1),
+        [["N", 3, 2], ["N", 1, 3, 2]],
+    ),
+    "scatter of the largest": (
+        lambda b, y, x: b.scatter("max", y, x, b.constant(np.array([[2, 0, 2]]), "i64"), 1),
         [["N", 3, 2], ["N", 1, 3, 2]],
     ),
     "concat": (lambda b, x, y: b.concat([x, y, x], 1), [["N", 3], ["N", 2]]),

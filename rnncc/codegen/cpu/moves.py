@@ -8,6 +8,7 @@ from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.reductions import Folding
 from rnncc.ir.moves import ByIndex, Gather, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim, get_dims
 
@@ -117,23 +118,24 @@ def emit_scatter(
     init: Pointer | None,
     fail: Callable[[int], None],
 ) -> None:
-    """Add rows by number; by one thread, as several rows may have one place."""
-    places, b = _Places(emit, op, index, fail), emit.b
+    """Fold rows by number; by one thread, as several rows may have one place."""
+    places, b, fold = _Places(emit, op, index, fail), emit.b, Folding(emit, op.kind.data, out.dtype)
     lanes = emit.target.lanes
     whole = b.mul(places.outer, b.mul(places.size, places.inner))
 
     def begin(start: Value, mask: Value | None) -> None:
-        zero = emit.vector.splat(0.0)
-        value = zero if init is None else emit.load(emit.at(init, start), lanes, mask)
+        value = fold.initial(lanes)
+        value = value if init is None else emit.load(emit.at(init, start), lanes, mask)
         emit.store(value, emit.at(out, start), lanes, mask)
 
-    def add(indices: list[Value]) -> None:
+    def one(indices: list[Value]) -> None:
         numbered, row = places.of(*indices)
 
         def part(start: Value, mask: Value | None) -> None:
             place = emit.at(emit.at(out, numbered), start)
             term = emit.load(emit.at(emit.at(x, row), start), lanes, mask)
-            emit.store(b.fadd(emit.load(place, lanes, mask), term), place, lanes, mask)
+            whole = fold.combined(emit.load(place, lanes, mask), term, lanes)
+            emit.store(whole, place, lanes, mask)
 
         emit.in_vectors(places.inner, lanes, part)
 
@@ -143,7 +145,7 @@ def emit_scatter(
         else:
             with emit.when(b.icmp_unsigned("!=", init.base, out.base)):
                 emit.in_vectors(whole, lanes, begin)
-        emit.nest([places.outer, places.count], add)
+        emit.nest([places.outer, places.count], one)
 
 
 class _Places:

@@ -50,7 +50,7 @@ class _ReduceCode:
     ) -> None:
         self.emit, self.op, self.ins, self.out, self.init = emit, op, ins, out, init
         self.kept = len(op.dims) - op.reduced.data
-        self.folding = Folding(emit, op)
+        self.folding = Folding.of(emit, op)
         self.access = [*op.in_accesses, *op.out_accesses]
         reads, lanes = self.access[:-1], lanes_of(op)
         across, along = lanes is Lanes.ACROSS, lanes is Lanes.ALONG

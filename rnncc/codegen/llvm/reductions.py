@@ -46,8 +46,13 @@ def _dense(accesses: Sequence[Access], axis: int) -> bool:
 class Folding:
     """Sum, largest or smallest of terms, each of so many lanes."""
 
-    def __init__(self, emit: Emit, op: Reduce) -> None:
-        self.emit, self.kind, self.dtype = emit, op.kind.data, dtype_of(op.yields[0])
+    def __init__(self, emit: Emit, kind: str, dtype: str) -> None:
+        self.emit, self.kind, self.dtype = emit, kind, dtype
+
+    @staticmethod
+    def of(emit: Emit, op: Reduce) -> Folding:
+        """That of a reduction."""
+        return Folding(emit, op.kind.data, dtype_of(op.yields[0]))
 
     def initial(self, lanes: int) -> Value:
         """Of no terms."""

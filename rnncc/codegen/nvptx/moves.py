@@ -8,6 +8,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I64, VALUE, Pointer, Value
+from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.ir.dims import product
 from rnncc.ir.moves import ByIndex, Gather, Pack, Reverse, Scatter
@@ -108,8 +109,8 @@ def begin_scatter(emit: GpuEmit, op: Scatter, out: Pointer, init: Pointer | None
 
 
 def emit_scatter(emit: GpuEmit, op: Scatter, x: Pointer, index: Pointer, out: Pointer) -> None:
-    """Add rows to numbered ones: a thread has one column, and takes the rows in their order."""
-    b = emit.b
+    """Fold numbered rows with rows: a thread has one column, and takes the rows in their order."""
+    fold = Folding(emit, op.kind.data, out.dtype)
     outer, count, inner = get_dims(op.dims)
 
     def column(indices: list[Value]) -> None:
@@ -119,7 +120,7 @@ def emit_scatter(emit: GpuEmit, op: Scatter, x: Pointer, index: Pointer, out: Po
             here, numbered = _places(emit, op, [a, j, c], index)
             there = emit.at(out, numbered)
             old, more = emit.load(there), emit.load(emit.at(x, here))
-            emit.store((b.fadd if out.dtype == "f32" else b.add)(old, more), there)
+            emit.store(fold.combined(old, more, 1), there)
             return []
 
         emit.loop(emit.dim(count), row)

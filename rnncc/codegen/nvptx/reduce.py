@@ -43,7 +43,7 @@ class _ReduceCode:
     ) -> None:
         self.emit, self.op = emit, op
         self.kept = len(op.dims) - op.reduced.data
-        self.folding = Folding(emit, op)
+        self.folding = Folding.of(emit, op)
         self.down = op.order.data == "down"
         reads, [written] = op.in_accesses, op.out_accesses
         accesses = [*reads, written, written]

@@ -80,7 +80,7 @@ def write_kernel(op: Operation, names: Mapping[SSAValue, str]) -> Function:
         case Gather():
             about, body, outs = "Rows by number", _gather(op, names), (op.out,)
         case Scatter():
-            about, body, outs = "Rows added by number", _scatter(op, names), (op.out,)
+            about, body, outs = "Rows folded by number", _scatter(op, names), (op.out,)
         case ListRows():
             about, body, outs = "The rows that are computed", _list_rows(op, names), (op.out,)
         case _:
@@ -303,14 +303,14 @@ def _check_index(op: ByIndex, names: Mapping[SSAValue, str]) -> list[str]:
     return c.loops([("i1", count)], lambda: check)
 
 
-def _by_index(op: ByIndex, names: Mapping[SSAValue, str], statement: str) -> list[str]:
-    """A statement for each element of `dims`: `row` and `numbered` are its places."""
+def _by_index(op: ByIndex, names: Mapping[SSAValue, str], *statements: str) -> list[str]:
+    """Statements for each element of `dims`: `row` and `numbered` are its places."""
     outer, count, inner = map(c.factor, get_dims(op.dims))
     places = [
         f"const int64_t row = (i0 * {count} + i1) * {inner} + i2;",
         f"const int64_t numbered = (i0 * {c.factor(get_dim(op.size))} + {names[op.index]}[i1])"
         f" * {inner} + i2;",
-        statement,
+        *statements,
     ]
     return c.loops([("i0", outer), ("i1", count), ("i2", inner)], lambda: places)
 
@@ -324,8 +324,12 @@ def _scatter(op: Scatter, names: Mapping[SSAValue, str]) -> list[str]:
     start = "0" if op.init is None else f"{names[op.init]}[i]"
     whole = [("i", c.factor(product(op.numbered)))]
     begin = c.loops(whole, lambda: [f"{names[op.out]}[i] = {start};"])
-    add = f"{names[op.out]}[numbered] += {names[op.x]}[row];"
-    return [*_check_index(op, names), *begin, *_by_index(op, names, add), "return 0;"]
+    here, dtype = f"{names[op.out]}[numbered]", buffer_dtype(op.out)
+    fold = [
+        f"const {c.C_TYPES[dtype]} total = {here};",
+        f"{here} = {_combined(op.kind.data, dtype, f'{names[op.x]}[row]')};",
+    ]
+    return [*_check_index(op, names), *begin, *_by_index(op, names, *fold), "return 0;"]
 
 
 def _list_rows(op: ListRows, names: Mapping[SSAValue, str]) -> list[str]:

@@ -118,6 +118,14 @@ def may_equal(x: Dim, y: Dim | int) -> bool:
         return True
 
 
+def may_be_natural(dim: Dim) -> bool:
+    """Whether a size may be 0 or more, as far as its formula shows."""
+    try:
+        return decide("ge", dim, Dim.of(0))
+    except Undecided:
+        return True
+
+
 def _is_never_negative(dim: Dim) -> bool:
     """Whether a size is 0 or more for all symbols that are at least 1."""
     if any("/" in name for monomial, _ in dim.terms for name in monomial):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ from rnncc.ir.ops.base import (
     RnnOp,
     View,
     expect,
-    expect_float,
+    expect_kind,
     get_dim,
     get_int,
 )
@@ -57,7 +57,7 @@ class Gather(RnnOp):
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """Every row of dy, to where it was taken."""
         zeros = b.full_like(self.x, 0.0)
-        return [b.scatter(zeros, dy, self.index, self.axis.data), None]
+        return [b.scatter("sum", zeros, dy, self.index, self.axis.data), None]
 
     def operand_axes(self, axis: int) -> Axes | None:
         place = axis - self.axis.data
@@ -81,9 +81,10 @@ class Gather(RnnOp):
 
 @irdl_op_definition
 class Scatter(Accumulating):
-    """y = init, to which y[a..., index[j...], c...] += x[a..., j..., c...], one j after another
+    """y = init, where y[a..., index[j...], c...] is folded with x[a..., j..., c...], j upwards
 
-    An index outside of y is an error. `axis` is that of y.
+    `kind` is that of a reduction: sum, max or min. An index outside of y is an error. `axis` is
+    that of y.
     """
 
     name = "rnn.scatter"
@@ -91,12 +92,14 @@ class Scatter(Accumulating):
     init = operand_def()
     x = operand_def()
     index = operand_def()
+    kind = prop_def(StringAttr)
     axis = prop_def(IntAttr)
 
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         init, x, index = types
-        expect_float(init)
+        expect_kind(properties, AT)
+        expect(dtype_of(init) != "i1", "operand is i1, expected numbers")
         expect(dtype_of(init) == dtype_of(x), "element types differ")
         rows = tuple(_chosen(init, index, get_int(properties["axis"])))
         shapes = f"{shape_text(dims_of(x))} and {shape_text(rows)}"
@@ -106,12 +109,26 @@ class Scatter(Accumulating):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         init, x, index = arrays
         y = np.array(init)
-        add_by_index(y, x, index, self.axis.data)
+        fold_by_index(self.kind.data, y, x, index, self.axis.data)
         return y
 
+    @property
+    def starts_at_zero(self) -> bool:
+        return self.kind.data == "sum" and super().starts_at_zero
+
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        """dInit = dY; every row's is that of its place."""
-        return [dy, b.gather(dy, self.index, self.axis.data), None]
+        """A sum's dY is that of init, and of every row at its place; an extremum's goes in equal
+        shares to all that reach it."""
+        axis = self.axis.data
+        if self.kind.data == "sum":
+            return [dy, b.gather(dy, self.index, axis), None]
+        kept = b.compare("eq", self.init, self.y)
+        reaches = b.compare("eq", self.x, b.gather(self.y, self.index, axis))
+        ones, rows = b.cast(kept, dtype_of(dy)), b.cast(reaches, dtype_of(dy))
+        share = b.div(dy, b.scatter("sum", ones, rows, self.index, axis))
+        part = b.gather(share, self.index, axis)
+        first = b.select(kept, share, b.full_like(share, 0.0))
+        return [first, b.select(reaches, part, b.full_like(part, 0.0)), None]
 
     def operand_axes(self, axis: int) -> Axes | None:
         if axis == self.axis.data:
@@ -120,8 +137,16 @@ class Scatter(Accumulating):
         return (axis, axis + len(dims_of(self.index)) - 1 if behind else axis, None)
 
 
-def add_by_index(y: Array, x: Array, index: Array, axis: int) -> None:
-    """y[a..., index[j...], c...] += x[a..., j..., c...], one j after another.
+AT: dict[str, Callable[..., None]] = {
+    "sum": np.add.at,
+    "max": np.maximum.at,
+    "min": np.minimum.at,
+}
+"""How rows are folded, one after another."""
+
+
+def fold_by_index(kind: str, y: Array, x: Array, index: Array, axis: int) -> None:
+    """Fold y[a..., index[j...], c...] with x[a..., j..., c...], one j after another.
 
     Raises:
         ValueError: an index is outside of y.
@@ -129,7 +154,7 @@ def add_by_index(y: Array, x: Array, index: Array, axis: int) -> None:
     check_index(index, y.shape[axis])
     front = range(index.ndim)
     rows = np.moveaxis(x, [axis + j for j in front], front)
-    np.add.at(np.moveaxis(y, axis, 0), index, rows)
+    AT[kind](np.moveaxis(y, axis, 0), index, rows)
 
 
 def check_index(index: Array, size: int) -> None:

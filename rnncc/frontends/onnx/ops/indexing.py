@@ -10,14 +10,20 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, NUMBERS, Node, Operator
+from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import dims_of, dtype_of, shape_text
+from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import row, strided
-from rnncc.nn.indexing import flat_places, from_front, gather_elements, one_hot, triangle
-
-MAX_ADDED = 1024
-"""Rows that ScatterND adds, each by an op of its own."""
+from rnncc.nn.indexing import (
+    element_places,
+    flat_places,
+    from_front,
+    gather_elements,
+    one_hot,
+    put,
+    triangle,
+)
 
 
 def _index(n: Node, at: int, size: Dim) -> SSAValue:
@@ -67,52 +73,58 @@ def _fold_gather(n: Node, arrays: list[Array]) -> Array | None:
     return np.asarray(np.take(x, checked(n, index, x.shape[axis]), axis))
 
 
-def _strides(dims: list[int]) -> list[int]:
-    return [prod(dims[axis + 1 :]) for axis in range(len(dims))]
-
-
 def _gather_elements(n: Node) -> SSAValue:
     """Y[i, j] = X[index[i, j], j] along axis 0, and so on for others.
 
-    Refused: X of open sizes.
+    Refused: open sizes of the index that may be larger than those of X.
     """
-    dims = n.static(0)
+    axis = _elements_axis(n)
+    return gather_elements(n.b, n.x(), _index(n, 1, n.dims()[axis]), axis)
+
+
+def _elements_axis(n: Node) -> int:
+    """The axis; raises `CompileError` unless indices are of X's rank and, beside it, within X."""
+    dims, shape = n.dims(), n.dims(1)
     axis = n.axis(n.integer("axis", 0), len(dims))
-    _check_elements(n, dims, axis)
-    return gather_elements(n.b, n.x(), _index(n, 1, Dim.of(dims[axis])), axis)
-
-
-def _check_elements(n: Node, dims: list[int], axis: int) -> None:
-    """Raise `CompileError` unless indices are of X's rank and, beside an axis, within its shape."""
-    shape = n.dims(1)
-    inside = len(shape) == len(dims) and all(
-        at == axis or not size.is_static or int(size) <= dims[at] for at, size in enumerate(shape)
-    )
-    if not inside:
-        what = f"has indices of shape {shape_text(shape)} for data {shape_text(dims)}"
-        raise n.error(f"{what} along axis {axis}")
-    if not all(size.is_static for at, size in enumerate(shape) if at != axis):
-        what = f"has indices of shape {shape_text(shape)}, which may be larger than the data"
-        raise n.unsupported(what, "--shape gives an input's sizes")
+    shown = f"indices of shape {shape_text(shape)} for data {shape_text(dims)}"
+    if len(shape) != len(dims):
+        raise n.error(f"has {shown}")
+    for at, (size, most) in enumerate(zip(shape, dims, strict=True)):
+        try:
+            if at != axis and not decide("le", size, most):
+                raise n.error(f"has {shown} along axis {axis}")
+        except Undecided as error:
+            what = f"has {shown}, and {size} may be larger than {most}"
+            raise n.unsupported(what, "--shape gives an input's sizes") from error
+    return axis
 
 
 def _gather_nd(n: Node) -> SSAValue:
     """Y[i...] = X[index[i...]], the last axis of index being a place in X.
 
-    Refused: X of open sizes; places of an open number of axes.
+    Refused: places of an open number of axes.
     """
-    b, dims, shape, batch = n.b, n.static(0), n.dims(1), n.integer("batch_dims", 0)
-    index = b.cast(n.x(1, INTEGERS), "i64")
+    b, dims, shape, batch = n.b, n.dims(), n.dims(1), n.integer("batch_dims", 0)
     depth = _depth(n, shape, len(dims) - batch)
-    if not 0 <= batch < len(shape) or shape[:batch] != n.dims()[:batch]:
+    if not 0 <= batch < len(shape) or shape[:batch] != dims[:batch]:
         shapes = f"data {shape_text(dims)} and indices {shape_text(shape)}"
         raise n.error(f"attribute 'batch_dims' = {batch} for {shapes}")
     places = [b.iota(shape[:-1], axis, "i64") for axis in range(batch)]
-    for k in range(depth):
-        part = b.reshape(b.slice(index, len(shape) - 1, k, 1), shape[:-1])
-        places.append(from_front(n.b, part, Dim.of(dims[batch + k])))
+    places += _places(n, dims[batch : batch + depth])
     lead, rest = dims[: batch + depth], dims[batch + depth :]
-    return b.gather(b.reshape(n.x(), (prod(lead), *rest)), flat_places(b, places, lead), 0)
+    return b.gather(b.reshape(n.x(), (product(lead), *rest)), flat_places(b, places, lead), 0)
+
+
+def _places(n: Node, dims: Sequence[Dim]) -> list[SSAValue]:
+    """Along axes of some sizes, the places that the last axis of input 1 holds, from the front."""
+    b, shape, known = n.b, n.dims(1), n.value(1).numbers
+    if known is not None and all(size.is_static for size in dims):
+        axes = [checked(n, known[..., k], int(size)) for k, size in enumerate(dims)]
+        return [n.literal(axis.astype(np.int64)) for axis in axes]
+    index = b.cast(n.x(1, INTEGERS), "i64")
+    parts = [b.slice(index, len(shape) - 1, k, 1) for k in range(len(dims))]
+    flat = [b.reshape(part, shape[:-1]) for part in parts]
+    return [from_front(b, part, size) for part, size in zip(flat, dims, strict=True)]
 
 
 def _depth(n: Node, shape: Sequence[Dim], most: int) -> int:
@@ -202,66 +214,53 @@ def _non_zero(n: Node) -> SSAValue:
 
 
 def _scatter_elements(n: Node) -> SSAValue:
-    """X with elements replaced at known or computed places along an axis, or added to.
+    """X with elements replaced at known or computed places along an axis, or folded with others.
+    Of several for one place the last one stays.
 
-    Refused: open sizes; more than 64 updates along the axis; reductions mul, max and min.
+    Refused: open sizes of the index that may be larger than those of X; the reduction mul.
     """
-    b, x, dims = n.b, n.x(0, NUMBERS), n.static(0)
-    axis = n.axis(n.integer("axis", 0), len(dims))
-    _check_elements(n, dims, axis)
-    index, updates, small = _index(n, 1, Dim.of(dims[axis])), n.x(2, NUMBERS), n.static(1)
+    b, dims = n.b, n.dims()
+    axis, reduction = _elements_axis(n), _reduction(n)
     _check_updates(n, n.dims(1))
-    if n.value(1).numbers is None:  # the same numbers, of which one outside is an error
-        index = b.gather(b.iota((dims[axis],), 0, dtype_of(index)), index, 0)
-    reduction = n.text("reduction", "none") if n.opset >= 16 else "none"
-    if small[axis] > 64 or reduction not in ("none", "add"):
-        raise n.unsupported(f"has {small[axis]} updates along the axis, with {reduction}")
-    wide = [
-        size if a == axis else other
-        for a, (size, other) in enumerate(zip(dims, small, strict=True))
-    ]
-    room = [
-        (axis_, 0, full) for axis_, full in enumerate(dims) if axis_ != axis and wide[axis_] != full
-    ]
-    for k in range(small[axis]):
-        at, new = b.slice(index, axis, k, 1), b.slice(updates, axis, k, 1)
-        here = b.compare("eq", b.iota(wide, axis, dtype_of(index)), at)
-        for axis_, start, full in room:
-            here = b.pad(here, axis_, start, Dim.of(full), 0)
-            new = b.pad(new, axis_, start, Dim.of(full), 0)
-        value = b.add(x, new) if reduction == "add" else new
-        x = b.select(here, value, x)
-    return x
+    place = element_places(b, _index(n, 1, dims[axis]), dims, axis)
+    count = (product(n.dims(1)),)
+    x, updates = b.reshape(n.x(), (product(dims),)), b.reshape(n.x(2), count)
+    return b.reshape(_scattered(n, reduction, x, updates, b.reshape(place, count)), dims)
 
 
 def _scatter_nd(n: Node) -> SSAValue:
-    """X with slices replaced at known places, or added to.
+    """X with slices replaced at known or computed places, or folded with others. Of several for one
+    place the last one stays.
 
-    Refused: places that are computed at run time; open sizes; reductions mul, max and min.
+    Refused: places of an open number of axes; the reduction mul.
     """
-    b, x, dims = n.b, n.x(0, NUMBERS), n.static(0)
-    places, updates = n.numbers(1), n.x(2, NUMBERS)
-    reduction = n.text("reduction", "none") if n.opset >= 16 else "none"
-    if reduction not in ("none", "add") or (reduction == "add" and places.size > 4096):
-        raise n.unsupported(f"has {places.size} places and the reduction {reduction}")
+    b, dims, reduction = n.b, n.dims(), _reduction(n)
     depth = _depth(n, n.dims(1), len(dims))
     lead, rest = dims[:depth], dims[depth:]
-    _check_updates(n, [*n.dims(1)[:-1], *map(Dim.of, rest)])
-    size, count, at = prod(lead), prod(places.shape[:-1]), _checked_places(n, places, lead)
-    numbers: list[int] = (at * np.array(_strides(lead), np.int64)).sum(-1).reshape(-1).tolist()
-    rows, new = b.reshape(x, (size, *rest)), b.reshape(updates, (count, *rest))
-    if reduction == "add":
-        if len(numbers) > MAX_ADDED:
-            what = f"adds at {len(numbers)} places, at most {MAX_ADDED} are supported"
-            raise n.unsupported(what)
-        for k, number in enumerate(numbers):
-            row = b.slice(new, 0, k, 1)
-            rows = b.add(rows, b.pad(row, 0, int(number), Dim.of(size), 0))
-        return b.reshape(rows, dims)
-    source = np.arange(size)
-    source[np.array(numbers, np.int64)] = size + np.arange(count)
-    both = b.concat([rows, new], 0)
-    return b.reshape(b.gather(both, n.literal(source.astype(np.int64)), 0), dims)
+    _check_updates(n, [*n.dims(1)[:-1], *rest])
+    count = product(n.dims(1)[:-1])
+    place = b.reshape(flat_places(b, _places(n, lead), lead), (count,))
+    x, updates = b.reshape(n.x(), (product(lead), *rest)), b.reshape(n.x(2), (count, *rest))
+    return b.reshape(_scattered(n, reduction, x, updates, place), dims)
+
+
+FOLDED = {"none": "", "add": "sum", "max": "max", "min": "min"}
+"""Reductions of a scatter, and what folds them."""
+
+
+def _reduction(n: Node) -> str:
+    """How updates are folded; empty where they replace."""
+    name = n.text("reduction", "none") if n.opset >= 16 else "none"
+    if name not in FOLDED:
+        raise n.unsupported(f"has the reduction {name[:40]!r}")
+    if name != "none" and n.value(0).dtype == "i1":
+        raise n.unsupported(f"folds bools by {name!r}")
+    return FOLDED[name]
+
+
+def _scattered(n: Node, kind: str, x: SSAValue, updates: SSAValue, place: SSAValue) -> SSAValue:
+    """Rows of x replaced by updates at some places, or folded with them."""
+    return n.b.scatter(kind, x, updates, place, 0) if kind else put(n.b, x, updates, place)
 
 
 def _check_updates(n: Node, dims: Sequence[Dim]) -> None:

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
+from rnncc.frontends.onnx.sizes import may_be_natural
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -42,17 +43,20 @@ def _extremum_place(kind: str, order: str) -> Any:
 def _top_k(n: Node) -> tuple[SSAValue, SSAValue]:
     """The k largest elements along an axis, largest first, and their places; or the smallest.
 
-    Refused: k that is computed at run time; more than 4096 elements along the axis; open sizes.
+    Refused: k that is computed at run time; more than 4096 elements along an axis of known size.
     """
     x, dims = n.x(0, NUMBERS), n.dims()
     axis = n.axis(n.integer("axis", -1), len(dims))
-    count = int(n.scalar(1)) if n.opset >= 10 else n.integer("k")
-    if not dims[axis].is_static or int(dims[axis]) > MAX_RANKED:
-        raise n.unsupported(f"ranks {dims[axis]} elements, at most {MAX_RANKED} are supported")
-    size = int(dims[axis])
-    if not 0 <= count <= size:
+    count, size = _size(n, 1) if n.opset >= 10 else Dim.of(n.integer("k")), dims[axis]
+    if size.is_static and int(size) > MAX_RANKED:
+        raise n.unsupported(f"ranks {size} elements, at most {MAX_RANKED} are supported")
+    if not may_be_natural(count) or not may_be_natural(size - count):
         raise n.error(f"takes {count} of {size} elements")
-    return top_k(n.b, x, count, axis, n.flag("largest", 1))
+    if count.is_static and size.is_static:
+        return top_k(n.b, x, count, axis, n.flag("largest", 1))
+    # a slice, as its bounds are checked by calls
+    values, places = top_k(n.b, x, size, axis, n.flag("largest", 1))
+    return n.b.slice(values, axis, 0, count), n.b.slice(places, axis, 0, count)
 
 
 def _cumulative(function: Binary, start: float, formula: str) -> Any:

@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
-from rnncc.frontends.torch.site import Site, Table, Translation, Value, rank_of
-from rnncc.ir.dims import product
+from collections.abc import Sequence
+
+from rnncc.frontends.torch.site import (
+    Number,
+    Operand,
+    Site,
+    Table,
+    Translation,
+    Value,
+    rank_of,
+)
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.axes import move_axis
 from rnncc.nn.indexing import (
+    element_places,
     extremum_place,
+    flat_places,
     from_front,
     gather_elements,
     one_hot,
+    put,
     top_k,
     triangle,
 )
@@ -43,15 +58,101 @@ def index_select(at: Site, x: Value, dim: int, index: Value) -> Value:
 
 
 def index(at: Site, x: Value, indices: list[Value | None]) -> Value:
-    """Places of one axis, numbers from 0"""
-    used = [axis for axis, one in enumerate(indices) if one is not None]
-    if len(used) != 1:
-        at.refuse("several tensors of indices are not supported", "index_select")
-    chosen = indices[used[0]]
-    assert chosen is not None
-    if dtype_of(chosen) == "i1":
+    """Places of some axes, numbers from the front or from the end"""
+    b, axes = at.b, _numbered(at, indices)
+    place, shape = _place(at, x, indices, axes)
+    made = b.gather(_in_front(b, x, axes), place, 0)
+    return b.transpose(made, _layout(rank_of(x), axes, len(shape)))
+
+
+def index_put(
+    at: Site, x: Value, indices: list[Value | None], new: Value, accumulate: bool = False
+) -> Value:
+    """x with new elements at places of some axes, or added there; of several for one, the last"""
+    b, axes = at.b, _numbered(at, indices)
+    place, shape = _place(at, x, indices, axes)
+    rows, order = _in_front(b, x, axes), _layout(rank_of(x), axes, len(shape))
+    behind = dims_of(rows)[1:]
+    wide = [(*shape, *behind)[axis] for axis in order]
+    new = b.broadcast(new, wide, range(len(wide) - rank_of(new), len(wide)))
+    count = product(shape)
+    new = b.reshape(b.transpose(new, _inverse(order)), (count, *behind))
+    made = _written(at, rows, new, b.reshape(place, (count,)), "sum" if accumulate else "")
+    front = _front(rank_of(x), axes)
+    made = b.reshape(made, [dims_of(x)[axis] for axis in front])
+    return b.transpose(made, _inverse(front))
+
+
+def _numbered(at: Site, indices: list[Value | None]) -> list[int]:
+    """The axes that tensors of numbers stand for."""
+    axes = [axis for axis, one in enumerate(indices) if one is not None]
+    if any(one is not None and dtype_of(one) == "i1" for one in indices):
         at.refuse("indexing with a mask is not supported", "torch.where")
-    return at.b.gather(x, from_front(at.b, chosen, dims_of(x)[used[0]]), used[0])
+    return axes
+
+
+def _place(
+    at: Site, x: Value, indices: list[Value | None], axes: list[int]
+) -> tuple[Value, Sequence[Dim]]:
+    """The numbers of rows of `_in_front`, and their shape."""
+    b, sizes = at.b, [dims_of(x)[axis] for axis in axes]
+    given = b.broadcast_together(*(one for one in indices if one is not None))
+    whole = [b.cast(one, "i64") for one in given]
+    places = [from_front(b, one, size) for one, size in zip(whole, sizes, strict=True)]
+    return places[0] if len(axes) == 1 else flat_places(b, places, sizes), dims_of(given[0])
+
+
+def _front(rank: int, axes: list[int]) -> list[int]:
+    return [*axes, *(axis for axis in range(rank) if axis not in axes)]
+
+
+def _in_front(b: Builder, x: Value, axes: list[int]) -> Value:
+    """x with some axes in front, as one."""
+    dims = dims_of(x)
+    x = b.transpose(x, _front(len(dims), axes))
+    count = product(dims[axis] for axis in axes)
+    return b.reshape(x, (count, *dims_of(x)[len(axes) :]))
+
+
+def _layout(rank: int, axes: list[int], places: int) -> list[int]:
+    """Where axes of what is indexed come from: those of the places, which are in front, stand for
+    the axes that they choose among where these are neighbours."""
+    begin = axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
+    others = list(range(places, places + rank - len(axes)))
+    return [*others[:begin], *range(places), *others[begin:]]
+
+
+def _inverse(order: Sequence[int]) -> list[int]:
+    return sorted(range(len(order)), key=lambda at: order[at])
+
+
+def _written(at: Site, x: Value, rows: Value, place: Value, kind: str) -> Value:
+    """x with rows folded into it, or put in the place of its own."""
+    return at.b.scatter(kind, x, rows, place, 0) if kind else put(at.b, x, rows, place)
+
+
+def index_add(
+    at: Site, x: Value, dim: int, index: Value, rows: Value, *, alpha: Number = 1
+) -> Value:
+    """x with rows added at places of an axis"""
+    rows = at.scaled(rows, alpha)
+    if rank_of(x) == 0:
+        return at.b.add(x, at.b.reshape(rows, ()))
+    return at.b.scatter("sum", x, rows, _flat(at.b, index), at.axis(dim, rank_of(x)))
+
+
+def index_copy(at: Site, x: Value, dim: int, index: Value, rows: Value) -> Value:
+    """x with rows at places of an axis; of several for one place, the last"""
+    b, axis = at.b, at.axis(dim, max(rank_of(x), 1))
+    if rank_of(x) == 0:
+        return b.reshape(rows, ())
+    made = put(b, move_axis(b, x, axis, 0), move_axis(b, rows, axis, 0), _flat(b, index))
+    return move_axis(b, made, 0, axis)
+
+
+def _flat(b: Builder, index: Value) -> Value:
+    """Numbers of rows as a vector; one number without axes is one."""
+    return b.reshape(index, (product(dims_of(index)),))
 
 
 def sort(
@@ -119,8 +220,6 @@ def _number(x: Value) -> str:
 
 def gather(at: Site, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     """y[i, j] = x[index[i, j], j] along axis 0, and so on; numbers from 0"""
-    if not all(d.is_static for d in dims_of(x)):
-        at.refuse("gather from a tensor of open sizes is not supported", "index_select")
     if rank_of(x) == 0:
         return at.b.reshape(x, at.dims)
     return gather_elements(at.b, x, index, at.axis(dim, rank_of(x)))
@@ -135,18 +234,43 @@ def triangular(upper: bool) -> Translation:
     return translate
 
 
-def scatter(at: Site, x: Value, dim: int, index: Value, new: Value) -> Value:
-    """x with new[i] at index[i], of vectors; of several for one place, the last"""
-    if rank_of(x) != 1:
-        at.refuse("only a vector can be scattered to")
-    b, size, count = at.b, dims_of(x)[0], dims_of(index)[0]
-    place = b.iota([size, count], 0, dtype_of(index))
-    meant = b.compare("eq", b.broadcast(index, [size, count], [1]), place)
-    number = b.iota([size, count], 1, "i64")
-    last = b.reduce("max", b.select(meant, number, b.full_like(number, -1)), [1])
-    first = b.full_like(last, 0)
-    found = b.gather(b.slice(new, 0, 0, count), b.maximum(last, first), 0)
-    return b.select(b.compare("lt", last, first), x, found)
+def scatter(at: Site, x: Value, dim: int, index: Value, new: Operand) -> Value:
+    """x with new[i, j] at [index[i, j], j] along axis 0, and so on; of several, the last"""
+    return _scattered(at, x, dim, index, new, "")
+
+
+def scatter_add(at: Site, x: Value, dim: int, index: Value, new: Value) -> Value:
+    """x with new[i, j] added at [index[i, j], j] along axis 0, and so on"""
+    return _scattered(at, x, dim, index, new, "sum")
+
+
+def scatter_reduce(
+    at: Site,
+    x: Value,
+    dim: int,
+    index: Value,
+    new: Value,
+    reduce: str,
+    *,
+    include_self: bool = True,
+) -> Value:
+    """x with new[i, j] folded in at [index[i, j], j] along axis 0, and so on"""
+    kinds = {"sum": "sum", "amax": "max", "amin": "min"}
+    if reduce not in kinds or not include_self:
+        at.refuse(f"scatter_reduce by {reduce!r} is not supported", "sum, amax and amin are")
+    return _scattered(at, x, dim, index, new, kinds[reduce])
+
+
+def _scattered(at: Site, x: Value, dim: int, index: Value, new: Operand, kind: str) -> Value:
+    b, dims, shape = at.b, dims_of(x) or (Dim.of(1),), dims_of(index) or (Dim.of(1),)
+    new = at.value(new, dtype_of(x))
+    new = b.broadcast(new, shape, ()) if rank_of(new) == 0 else new
+    for axis, size in enumerate(shape):
+        new = b.slice(new, axis, 0, size)
+    place = element_places(b, b.reshape(index, shape), dims, at.axis(dim, len(dims)))
+    flat, count = b.reshape(x, (product(dims),)), (product(shape),)
+    made = _written(at, flat, b.reshape(new, count), b.reshape(place, count), kind)
+    return b.reshape(made, dims_of(x))
 
 
 OPERATORS: Table = {
@@ -162,5 +286,11 @@ OPERATORS: Table = {
     "gather": gather,
     "triu": triangular(upper=True),
     "tril": triangular(upper=False),
+    "index_put": index_put,
+    "index_add": index_add,
+    "index_copy": index_copy,
     "scatter.src": scatter,
+    "scatter.value": scatter,
+    "scatter_add": scatter_add,
+    "scatter_reduce.two": scatter_reduce,
 }
