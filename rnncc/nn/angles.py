@@ -7,10 +7,12 @@ import math
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
-from rnncc.nn.arithmetic import plus, reciprocal, times
+from rnncc.nn.arithmetic import clamp, has_sign, plus, reciprocal, times, with_sign
 
 HUGE = 80.0
 """Little below where e^x overflows."""
+LARGEST = 3.4028234663852886e38
+"""The largest float32."""
 LARGE = 1e4
 """x² + 1 is x² from here on."""
 # Odd terms of arctan on [0, tan(π/8)] beyond the first, each the exact 1/(2k + 1) or close to it.
@@ -40,6 +42,22 @@ def atan(b: Builder, x: SSAValue) -> SSAValue:
     y = b.select(middle, plus(b, y, math.pi / 4), y)
     y = b.select(above, b.sub(b.full_like(x, math.pi / 2), y), y)
     return _with_sign(b, x, y)
+
+
+def atan2(b: Builder, y: SSAValue, x: SSAValue) -> SSAValue:
+    """The angle of the point (x, y), from -π to π; as C's `atan2` of zeros and infinities.
+
+    The smaller coordinate over the larger has the angle from the nearer axis.
+    """
+    y, x = (clamp(b, one, -LARGEST, LARGEST) for one in b.broadcast_together(y, x))
+    steep = b.compare("gt", b.abs(y), b.abs(x))
+    above, below = b.select(steep, x, y), b.select(steep, y, x)
+    none = b.compare("eq", below, b.full_like(below, 0.0))
+    angle = atan(b, b.div(above, b.select(none, b.full_like(below, 1.0), below)))
+    right = with_sign(b, b.full_like(y, math.pi / 2), y)
+    left = with_sign(b, b.full_like(y, math.pi), y)
+    behind = b.select(has_sign(b, b.stop_gradient(x)), b.add(left, angle), angle)
+    return b.select(steep, b.sub(right, angle), behind)
 
 
 def asin(b: Builder, x: SSAValue) -> SSAValue:

@@ -59,6 +59,50 @@ def modulo(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     return b.select(wrong, b.add(rest, y), rest)
 
 
+def floor_divide(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """⌊x / y⌋, of any numbers, flat; x / y where y is 0.
+
+    Of floats what is left, exactly computed, is taken away first, so that the quotient is next to
+    a whole number however large it is.
+    """
+    quotient = b.div(b.sub(x, modulo(b, x, y)), y)
+    if dtype_of(x) not in FLOATS:
+        return quotient
+    by_zero = b.compare("eq", y, b.full_like(y, 0.0))
+    return b.select(by_zero, b.stop_gradient(b.div(x, y)), b.round("even", quotient))
+
+
+def has_sign(b: Builder, x: SSAValue) -> SSAValue:
+    """Whether a float is below 0, or -0: a zero's sign is that of what it divides."""
+    zero = b.compare("eq", x, b.full_like(x, 0.0))
+    return b.compare("lt", b.select(zero, reciprocal(b, x), x), b.full_like(x, 0.0))
+
+
+def with_sign(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """|x| with the sign of y, of zeros too."""
+    size, negative = b.abs(x), has_sign(b, b.stop_gradient(y))
+    return b.select(negative, b.neg(size), size)
+
+
+def hypotenuse(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """√(x² + y²) with the larger as its unit, so that no square overflows; 0 and flat at (0, 0)."""
+    unit = b.stop_gradient(b.maximum(b.abs(x), b.abs(y)))
+    none = b.compare("eq", unit, b.full_like(unit, 0.0))
+    infinite = b.compare("eq", unit, b.full_like(unit, math.inf))
+    held = b.select(b.logical("or", none, infinite), b.full_like(unit, 1.0), unit)
+    p, q = b.div(x, held), b.div(y, held)
+    squares = b.select(none, b.full_like(held, 1.0), b.add(b.mul(p, p), b.mul(q, q)))
+    return b.select(none, b.full_like(held, 0.0), b.mul(b.sqrt(squares), held))
+
+
+def x_log_y(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """x · ln y; 0 where x is 0, unless y is NaN."""
+    x, y = b.broadcast_together(x, y)
+    none = b.logical("and", b.compare("eq", x, b.full_like(x, 0.0)), b.compare("eq", y, y))
+    held = b.select(none, b.full_like(y, 1.0), y)
+    return b.mul(x, b.log(held))
+
+
 def clamp(b: Builder, x: SSAValue, low: float, high: float) -> SSAValue:
     """x, held within low and high"""
     return b.maximum(b.minimum(x, b.full_like(x, high)), b.full_like(x, low))

@@ -34,12 +34,35 @@ def attention(
         [B, S, heads · e].
     """
     q, k, v = (_by_head(b, x, heads) for x in (query, key, value))
-    scale = scale or 1 / math.sqrt(int(dims_of(q)[3]))
-    scores = times(b, matmul(b, q, b.transpose(k, (0, 1, 3, 2))), scale)
-    scores = scores if added is None else b.add(scores, added)
-    made = b.transpose(matmul(b, softmax(b, scores, 3), v), (0, 2, 1, 3))
+    made = b.transpose(attend(b, q, k, v, scale, added)[0], (0, 2, 1, 3))
     batch, steps, _, size = dims_of(made)
     return b.reshape(made, (batch, steps, size * heads))
+
+
+def attend(
+    b: Builder,
+    query: SSAValue,
+    key: SSAValue,
+    value: SSAValue,
+    scale: float = 0.0,
+    added: SSAValue | None = None,
+) -> tuple[SSAValue, SSAValue]:
+    """softmax(scale · Q Kᵀ + added) V over the last two axes, and the weights of V.
+
+    Args:
+        query: [..., S, d].
+        key: [..., L, d].
+        value: [..., L, e].
+        scale: 0 stands for 1 / √d.
+        added: to the scores of shape [..., S, L], with which it broadcasts.
+    """
+    rank = len(dims_of(key))
+    scale = scale or 1 / math.sqrt(int(dims_of(query)[-1]))
+    turned = b.transpose(key, (*range(rank - 2), rank - 1, rank - 2))
+    scores = times(b, matmul(b, query, turned), scale)
+    scores = scores if added is None else b.add(scores, added)
+    weights = softmax(b, scores, len(dims_of(scores)) - 1)
+    return matmul(b, weights, value), weights
 
 
 def _by_head(b: Builder, x: SSAValue, heads: int) -> SSAValue:

@@ -73,6 +73,31 @@ def rms_norm(
     return y if scale is None else b.mul(y, scale)
 
 
+def group_norm(
+    b: Builder,
+    x: SSAValue,
+    groups: int,
+    scale: SSAValue | None,
+    bias: SSAValue | None,
+    epsilon: float,
+) -> tuple[SSAValue, SSAValue, SSAValue]:
+    """Normalise over groups of channels, axis 1, and all that is behind (Wu and He, 2018).
+
+    Args:
+        scale, bias: [C]; None for 1 and 0.
+    Returns:
+        y like x; mean and std = sqrt(var + epsilon), [N, groups].
+    """
+    dims = dims_of(x)
+    rows = b.reshape(x, (dims[0], groups, int(dims[1]) // groups, *dims[2:]))
+    y, average, std = layer_norm(b, rows, None, None, 2, epsilon)
+    y = b.reshape(y, dims)
+    y = y if scale is None else b.mul(y, by_channel(b, scale, x))
+    y = y if bias is None else b.add(y, by_channel(b, bias, x))
+    each = (dims[0], groups)
+    return y, b.reshape(average, each), b.reshape(std, each)
+
+
 def batch_norm(
     b: Builder,
     x: SSAValue,

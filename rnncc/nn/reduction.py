@@ -96,6 +96,14 @@ def root_of_squares(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b.select(none, b.full_like(squares, 0.0), root)
 
 
+def log_add_exp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
+    """ln(e^x + e^y)"""
+    most = b.stop_gradient(b.maximum(x, y))
+    infinite = b.compare("eq", b.abs(most), b.full_like(most, math.inf))
+    held = b.select(infinite, b.full_like(most, 0.0), most)
+    return b.add(b.log(b.add(b.exp(b.sub(x, held)), b.exp(b.sub(y, held)))), held)
+
+
 def cumulate(
     b: Builder,
     x: SSAValue,

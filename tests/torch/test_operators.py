@@ -50,21 +50,62 @@ OPERATORS: dict[str, Operator] = {
     "stable sort": lambda x, y, n: n.sort(stable=True)[1],
     "scatter": lambda x, y, n: torch.zeros(6).scatter(0, n, x[0]),
     "scatter of whole numbers": lambda x, y, n: n.int().scatter(0, n.flip(0), 7 - n.int()),
-    "scatter along an axis": lambda x, y, n: x.scatter(1, (y[:, :2] > 0).long(), y + 1),
+    "scatter along an axis": lambda x, y, n: x.scatter(1, n[2:].view(2, 2), y[2:, :2] + 1),
     "scatter of a number": lambda x, y, n: x.scatter(0, (y[:1] > 0).long(), 2.5),
     "scatter and add": lambda x, y, n: x.scatter_add(1, n.expand(4, 6) // 2, y),
     "scatter of the largest": lambda x, y, n: x.scatter_reduce(1, n.expand(4, 6) // 2, y, "amax"),
     "two numbers": lambda x, y, n: x[n[:4].clamp(max=3), n[2:]],
     "two numbers that broadcast": lambda x, y, n: y[torch.tensor([[0], [-1]]), n],
     "numbers around an axis": lambda x, y, n: x.view(4, 2, 3)[n[:2], :, n[1:2]],
-    "numbers of neighbours": lambda x, y, n: x.view(2, 2, 6)[:, n[:2], n[1:3]],
+    "numbers of neighbours": lambda x, y, n: x.view(2, 2, 6)[:, n[:2] // 2, n[1:3]],
     "elements put": lambda x, y, n: x.index_put((n[:4].clamp(max=3), n[2:]), y[:, 0]),
     "elements put around an axis": lambda x, y, n: x.view(4, 2, 3).index_put(
-        (n[:2], torch.tensor([0]), n[1:3]), y[0, 0]
+        (n[:2], torch.tensor([0]), n[1:3] // 2), y[0, 0]
     ),
     "elements added": lambda x, y, n: x.index_put((n // 2,), y[0], accumulate=True),
     "rows added": lambda x, y, n: x.index_add(0, n[:2] + 1, y[:2], alpha=2),
     "rows copied": lambda x, y, n: x.index_copy(1, n[1:4], y[:, :3]),
+    "remainders": lambda x, y, n: x.remainder(y) + torch.fmod(x, y) + n.remainder(-4),
+    "rounded quotients": lambda x, y, n: (
+        x.detach() // y.detach() + torch.div(x, y, rounding_mode="trunc") + (n - 3) // 2
+    ),
+    "some and all": lambda x, y, n: (x > 1).any() | (x > -9).all(1, keepdim=True) & (n > 0).any(0),
+    "no numbers": lambda x, y, n: (x / 0 * (n > 2)).isnan() | (x / 0).isinf() | x.isfinite(),
+    "numbers for none": lambda x, y, n: (x / (n > 2)).detach().nan_to_num(1.0, 2.0, 3.0),
+    "deviation": lambda x, y, n: x.std(1, keepdim=True) * y + x.std(),
+    "running products": lambda x, y, n: x.cumprod(1) + n.cumprod(0) + x.logcumsumexp(0),
+    "angles": lambda x, y, n: torch.atan2(x, y) + torch.atan2(x - x, n - 2.5),
+    "angles of zeros": lambda x, y, n: torch.atan2(0 * x.detach(), 0 * y.detach()),
+    "hypotenuse": lambda x, y, n: torch.hypot(x * 1e25, y * 1e25) / 1e25 + torch.hypot(x - x, y),
+    "signs": lambda x, y, n: x.copysign(y) + torch.ones(6).copysign(0 * y.detach()),
+    "logarithms": lambda x, y, n: x.abs().log2() + y.abs().log10() + x.exp2() + x.erfc(),
+    "x log y": lambda x, y, n: torch.xlogy(x.relu(), y.abs()),
+    "decimals": lambda x, y, n: x.round(decimals=1) + (100 * y).round(decimals=-2),
+    "more norms": lambda x, y, n: (
+        F.group_norm(x[None], 2, y[:, 0], y[:, 1])[0] + F.rms_norm(x, (6,))
+    ),
+    "instance norm": lambda x, y, n: F.instance_norm(x[None])[0],
+    "windows": lambda x, y, n: x.unfold(1, 3, 2) * y.unfold(0, 2, 1).sum(),
+    "edges": lambda x, y, n: (
+        F.pad(x[None], (2, 1), "reflect") + F.pad(y[None], (0, 3), "replicate")
+    ),
+    "attention": lambda x, y, n: F.scaled_dot_product_attention(x[None], y[None], x[None]),
+    "attention backwards": lambda x, y, n: F.scaled_dot_product_attention(
+        x[None], y[None], y[None], is_causal=True, scale=0.3
+    ),
+    "inverse": lambda x, y, n: torch.linalg.inv_ex(x[:, :4] + 3 * (n[:4, None] == n[:4]))[0],
+    "solution": lambda x, y, n: torch.linalg.solve_ex(x[:, :4] + 3 * (n[:4, None] == n[:4]), y)[0],
+    "medians": lambda x, y, n: x.median(1)[0] + y.kthvalue(2, 0)[0][:4],
+    "diagonals": lambda x, y, n: x.diagonal(1) @ y[:, 1:5].diag_embed().diagonal(-1, 1, 2)[:, :3],
+    "distances": lambda x, y, n: torch.cdist(x, y) + torch.cdist(x, y, 1),
+    "cross entropy": lambda x, y, n: F.cross_entropy(x, n[:4], n.float(), ignore_index=5),
+    "losses of each": lambda x, y, n: F.cross_entropy(x, n[:4], reduction="none"),
+    "loss of logits": lambda x, y, n: F.binary_cross_entropy_with_logits(x, y.sigmoid()),
+    "divergence": lambda x, y, n: F.kl_div(x.log_softmax(1), y.softmax(1)),
+    "larger images": lambda x, y, n: F.interpolate(x[None], scale_factor=2, mode="linear"),
+    "places among bounds": lambda x, y, n: torch.bucketize(x, torch.tensor([-1.0, 0.0, 1.0])),
+    "places in rows": lambda x, y, n: torch.searchsorted(x.sort(1)[0], y, right=True),
+    "parametric": lambda x, y, n: F.prelu(x, y[0, :1]) + F.logsigmoid(y),
     "arange": lambda x, y, n: torch.arange(7, 2, -2) + torch.arange(3),
     "new_full": lambda x, y, n: x.new_full((2, 3), 1.5) + torch.full((3,), 2.5),
     "powers": lambda x, y, n: x.abs() ** y + x**3 + (x * x + 1) ** -0.5,
@@ -123,7 +164,6 @@ REFUSED: dict[str, Operator] = {
     "bits of whole numbers": lambda x, y, n: n & 1,
     "ranking 6 elements of i1": lambda x, y, n: (x > 0).sort()[0],
     "cannot be replaced": lambda x, y, n: x.slice_scatter(x[:, ::2], 1, step=2),
-    "rounding_mode='floor'": lambda x, y, n: torch.div(x, y, rounding_mode="floor"),
     "indexing with a mask": lambda x, y, n: x[torch.tensor([True, False, True, True])],
     "numbers that are not whole": lambda x, y, n: torch.arange(0, 1, 0.25) + x[0, 0],
 }

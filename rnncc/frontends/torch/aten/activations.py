@@ -62,6 +62,11 @@ def log_sigmoid(at: Site, x: Value) -> tuple[Value, Value]:
     return activations.log_sigmoid(at.b, x), at.b.exp(at.b.neg(at.b.abs(x)))
 
 
+def log_sigmoid_alone(at: Site, x: Value) -> Value:
+    """ln sigmoid x"""
+    return activations.log_sigmoid(at.b, x)
+
+
 def mish(at: Site, x: Value) -> Value:
     """x · tanh(ln(1 + eˣ))"""
     return activations.mish(at.b, x)
@@ -77,7 +82,14 @@ def _above(at: Site, x: Value, bound: Number) -> Value:
     return at.b.compare("gt", x, at.value(bound))
 
 
+def prelu(at: Site, x: Value, slope: Value) -> Value:
+    """x above 0, slope · x else"""
+    return at.b.select(_above(at, x, 0), x, at.b.mul(x, slope))
+
+
 OPERATORS: Table = {
+    "log_sigmoid": log_sigmoid_alone,
+    "_prelu_kernel": prelu,
     "relu": relu,
     "leaky_relu": leaky_relu,
     "elu": elu,

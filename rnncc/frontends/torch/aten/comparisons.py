@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 from rnncc.frontends.torch.site import Operand, Site, Table, Translation, Value
 from rnncc.ir.builder import Builder
-from rnncc.ir.types import FLOATS
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 
 def compare(kind: str) -> Translation:
@@ -82,7 +84,63 @@ def clamp_max(at: Site, x: Value, high: Operand) -> Value:
     return clamp(at, x, None, high)
 
 
+def is_nan(at: Site, x: Value) -> Value:
+    """Whether x is no number"""
+    return at.b.compare("ne", x, x)
+
+
+def is_infinite(at: Site, x: Value) -> Value:
+    """Whether |x| is infinite"""
+    if dtype_of(x) not in FLOATS:
+        return at.b.compare("ne", x, x)
+    return at.b.compare("eq", at.b.abs(x), at.b.full_like(x, math.inf))
+
+
+def is_infinity(sign: float) -> Translation:
+    """Whether x is infinite and of one sign"""
+
+    def translate(at: Site, x: Value) -> Value:
+        if dtype_of(x) not in FLOATS:
+            return at.b.compare("ne", x, x)
+        return at.b.compare("eq", x, at.b.full_like(x, sign * math.inf))
+
+    return translate
+
+
+def is_finite(at: Site, x: Value) -> Value:
+    """Whether x is a number"""
+    if dtype_of(x) not in FLOATS:
+        return at.b.compare("eq", x, x)
+    return at.b.compare("lt", at.b.abs(x), at.b.full_like(x, math.inf))
+
+
+def place_among(
+    at: Site, x: Operand, bounds: Value, *, out_int32: bool = False, right: bool = False
+) -> Value:
+    """How many sorted bounds are below x, or with `right` not above it; all of them for NaN"""
+    b, value = at.b, at.value(x, dtype_of(bounds))
+    wide, rank = (*dims_of(value), dims_of(bounds)[-1]), len(dims_of(value))
+    mine = b.broadcast(value, wide, range(rank))
+    theirs = b.broadcast(bounds, wide, [*range(len(dims_of(bounds)) - 1), rank])
+    before = b.logical_not(b.compare("gt" if right else "ge", theirs, mine))
+    return b.cast(b.reduce("sum", b.cast(before, "i32"), [rank]), at.dtype)
+
+
+def place_in(at: Site, bounds: Value, x: Operand, **options: Any) -> Value:
+    """The same, of rows of bounds for rows of x"""
+    if options.pop("side", None) is not None or options.pop("sorter", None) is not None:
+        at.refuse("searchsorted with side or sorter is not supported", "right=True")
+    return place_among(at, x, bounds, **options)
+
+
 OPERATORS: Table = {
+    "isnan": is_nan,
+    "isinf": is_infinite,
+    "isfinite": is_finite,
+    "isposinf": is_infinity(1),
+    "isneginf": is_infinity(-1),
+    "bucketize.Tensor": place_among,
+    "searchsorted.Tensor": place_in,
     **{kind: compare(kind) for kind in ("lt", "le", "gt", "ge", "eq", "ne")},
     **{f"logical_{kind}": logical(kind) for kind in ("and", "or", "xor")},
     **{f"bitwise_{kind}": of_bools(logical(kind)) for kind in ("and", "or", "xor")},

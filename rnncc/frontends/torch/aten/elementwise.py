@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ from rnncc.frontends.torch.site import Number, Operand, Site, Table, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import FLOATS
 from rnncc.nn import arithmetic
-from rnncc.nn.angles import acos, acosh, asin, asinh, atan, atanh, cosh, sinh, tan
+from rnncc.nn.angles import acos, acosh, asin, asinh, atan, atan2, atanh, cosh, sinh, tan
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 
@@ -36,10 +37,58 @@ def mul(at: Site, a: Operand, b: Operand) -> Value:
 
 
 def div(at: Site, a: Operand, b: Operand, *, rounding_mode: str | None = None) -> Value:
-    """a / b"""
-    if rounding_mode is not None:
-        at.refuse(f"a division with rounding_mode={rounding_mode!r} is not supported")
-    return at.b.div(at.value(a), at.value(b))
+    """a / b, rounded down or towards zero where that is asked for"""
+    x, y = at.value(a), at.value(b)
+    if rounding_mode == "floor":
+        return arithmetic.floor_divide(at.b, x, y)
+    made = at.b.div(x, y)
+    return rounded("trunc")(at, made) if rounding_mode == "trunc" else made
+
+
+def remainder(at: Site, a: Operand, b: Operand) -> Value:
+    """What is left of a by multiples of b, with the sign of b"""
+    return arithmetic.modulo(at.b, at.value(a), at.value(b))
+
+
+def fmod(at: Site, a: Operand, b: Operand) -> Value:
+    """What is left of a by multiples of b, with the sign of a"""
+    return at.b.rem(at.value(a), at.value(b))
+
+
+def atan2_of(at: Site, y: Operand, x: Operand) -> Value:
+    """The angle of (x, y)"""
+    return atan2(at.b, at.value(y), at.value(x))
+
+
+def hypot(at: Site, x: Value, y: Value) -> Value:
+    """√(x² + y²), without overflow on the way; 0 and flat at (0, 0)"""
+    return arithmetic.hypotenuse(at.b, at.value(x), at.value(y))
+
+
+def copysign(at: Site, x: Operand, y: Operand) -> Value:
+    """|x| with the sign of y, zeros and their signs too"""
+    return arithmetic.with_sign(at.b, at.value(x), at.value(y))
+
+
+def xlogy(at: Site, x: Operand, y: Operand) -> Value:
+    """x · ln y, 0 where x is 0 unless y is NaN"""
+    return arithmetic.x_log_y(at.b, at.value(x), at.value(y))
+
+
+def log_to(base: float) -> Callable[[Site, Value], Value]:
+    """The logarithm to a base"""
+    return lambda at, x: arithmetic.times(at.b, at.b.log(at.value(x)), 1 / math.log(base))
+
+
+def rounded_to(at: Site, x: Value, *, decimals: int) -> Value:
+    """To so many decimals; no gradient"""
+    b, scale = at.b, 10.0 ** abs(decimals)
+    if at.dtype not in FLOATS:
+        at.refuse("rounding whole numbers to decimals is not supported")
+    if decimals < 0:
+        return arithmetic.times(b, b.round("even", arithmetic.times(b, x, 1 / scale)), scale)
+    whole = b.round("even", arithmetic.times(b, x, scale))
+    return b.div(whole, b.full_like(whole, scale))
 
 
 def neg(at: Site, x: Value) -> Value:
@@ -92,6 +141,17 @@ OPERATORS: Table = {
     "rsub": rsub,
     "mul": mul,
     "div": div,
+    "remainder": remainder,
+    "fmod": fmod,
+    "atan2": atan2_of,
+    "hypot": hypot,
+    "copysign": copysign,
+    "xlogy": xlogy,
+    "round.decimals": rounded_to,
+    "log2": log_to(2),
+    "log10": log_to(10),
+    "exp2": unary(lambda b, x: b.exp(arithmetic.times(b, x, math.log(2)))),
+    "erfc": unary(lambda b, x: arithmetic.plus(b, b.neg(b.erf(x)), 1.0)),
     "neg": neg,
     "abs": abs_of,
     "reciprocal": unary(reciprocal),

@@ -28,6 +28,7 @@ from rnncc.nn.indexing import (
     top_k,
     triangle,
 )
+from rnncc.nn.reduction import total
 
 MAX_RANKED = 4096
 """Elements of an axis that are compared each with each."""
@@ -174,6 +175,77 @@ def largest(
     return top_k(at.b, x, k, _ranked(at, x, dim), largest)
 
 
+def kth_value(
+    at: Site, x: Value, k: int, dim: int = -1, keepdim: bool = False
+) -> tuple[Value, Value]:
+    """The k-th smallest of an axis, and where it is"""
+    if rank_of(x) == 0:
+        return x, at.b.fill(0, (), "i64")
+    axis = _ranked(at, x, dim)
+    values, places = top_k(at.b, x, k, axis, largest=False)
+    last = (at.b.slice(one, axis, k - 1, 1) for one in (values, places))
+    value, place = (at.b.reshape(one, at.dims) for one in last)
+    return value, place
+
+
+def median(at: Site, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """The middle one of an axis, of two the smaller, and where one of its equals is"""
+    size = dims_of(x)[at.axis(dim, rank_of(x))] if rank_of(x) else Dim.of(1)
+    if not size.is_static:
+        at.refuse("the median of an axis of open size is not supported", "kthvalue")
+    return kth_value(at, x, (int(size) + 1) // 2, dim, keepdim)
+
+
+def diagonal(at: Site, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    """The diagonal of two axes, as the last one"""
+    b, rank = at.b, rank_of(x)
+    first, second = at.axis(dim1, rank), at.axis(dim2, rank)
+    rows = _in_front(b, x, [first, second])
+    count = at.dims[-1]
+    number = b.iota((count,), 0, "i64")
+    row, column = (
+        b.add(number, b.fill(shift, (), "i64")) for shift in (max(-offset, 0), max(offset, 0))
+    )
+    place = b.add(b.mul(row, b.size(dims_of(x)[second])), column)
+    return move_axis(b, b.gather(rows, place, 0), 0, rank - 2)
+
+
+def diagonal_matrix(at: Site, x: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
+    """The last axis as a diagonal of two, zeros elsewhere"""
+    b, rank = at.b, rank_of(x) + 1
+    first, second = at.axis(dim1, rank), at.axis(dim2, rank)
+    if (first, second) != (rank - 2, rank - 1) or offset:
+        at.refuse("diag_embed with an offset or other axes than the last two is not supported")
+    row, column = (b.iota(at.dims, axis, "i32") for axis in (first, second))
+    wide = b.broadcast(x, at.dims, range(rank - 1))
+    return b.select(b.compare("eq", row, column), wide, b.fill(0, (), dtype_of(x)))
+
+
+def negative_log_likelihood(
+    at: Site,
+    x: Value,
+    target: Value,
+    weight: Value | None = None,
+    reduction: int = 1,
+    ignore_index: int = -100,
+) -> Value:
+    """-x of the classes of a target along axis 1, weighted; 0 where the target is to be ignored"""
+    b, axis = at.b, min(rank_of(x) - 1, 1)
+    ignored = b.compare("eq", target, b.fill(ignore_index, (), dtype_of(target)))
+    place = b.select(ignored, b.fill(0, (), dtype_of(target)), target)
+    dims = dims_of(target)
+    index = b.reshape(place, (*dims[:axis], 1, *dims[axis:]))
+    taken = b.reshape(gather_elements(b, x, index, axis), dims)
+    one = b.fill(1.0, (), dtype_of(x)) if weight is None else b.gather(weight, place, 0)
+    one = b.broadcast(one, dims, range(rank_of(one)))
+    share = b.select(ignored, b.full_like(one, 0.0), one)
+    loss = b.neg(b.mul(taken, share))
+    if reduction == 0:
+        return loss
+    whole = total(b, loss, range(len(dims)))
+    return whole if reduction == 2 else b.div(whole, total(b, share, range(len(dims))))
+
+
 def _ranked(at: Site, x: Value, dim: int) -> int:
     """An axis whose elements are compared each with each."""
     axis = at.axis(dim, rank_of(x))
@@ -279,6 +351,12 @@ OPERATORS: Table = {
     "index": index,
     "sort": sort,
     "topk": largest,
+    "kthvalue": kth_value,
+    "median.dim": median,
+    "_unsafe_index": index,
+    "diagonal": diagonal,
+    "diag_embed": diagonal_matrix,
+    "nll_loss_nd": negative_log_likelihood,
     "argmax": place_of("max"),
     "argmin": place_of("min"),
     "max.dim": extreme_and_place("max"),

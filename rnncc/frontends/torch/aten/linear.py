@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.attention import attend
+from rnncc.nn.linear import inverse
 from rnncc.nn.linear import matmul as nn_matmul
+
+MAX_INVERTED = 32
+"""Rows of a matrix that is inverted: each is a few ops."""
 
 
 def mm(at: Site, a: Value, b: Value) -> Value:
@@ -40,7 +47,57 @@ def dot(at: Site, x: Value, y: Value) -> Value:
     return at.b.reduce("sum", at.b.mul(x, y), [0])
 
 
+def scaled_attention(
+    at: Site,
+    query: Value,
+    key: Value,
+    value: Value,
+    mask: Value | None = None,
+    dropout: Number = 0.0,
+    is_causal: bool = False,
+    dropped: Value | None = None,
+    *,
+    scale: Number | None = None,
+    enable_gqa: bool = False,
+) -> tuple[Value, Value]:
+    """softmax(scale · q kᵀ + mask) v, and the weights of v"""
+    b, kind = at.b, dtype_of(query)
+    if dropout or dropped is not None or enable_gqa:
+        at.refuse("attention with dropout or with groups of queries is not supported")
+    steps, keys = dims_of(query)[-2], dims_of(key)[-2]
+    zero, never = b.fill(0.0, (), kind), b.fill(-math.inf, (), kind)
+    if is_causal:
+        mask = b.compare("le", b.iota((steps, keys), 1), b.iota((steps, keys), 0))
+    if mask is not None and dtype_of(mask) == "i1":
+        mask = b.select(mask, zero, never)
+    return attend(b, query, key, value, float(scale or 0.0), mask)
+
+
+def inverted(at: Site, x: Value, *_: object, **__: object) -> tuple[Value, Value]:
+    """The inverses of square matrices of known sizes; and 0, as PyTorch's code of a success"""
+    _check_square(at, x)
+    return inverse(at.b, x), at.b.fill(0, dims_of(x)[:-2], "i32")
+
+
+def solved(at: Site, a: Value, y: Value, *, left: bool = True, **_: object) -> tuple[Value, Value]:
+    """The x of a x = y, or of x a = y, by the inverse of a; and 0 for success"""
+    _check_square(at, a)
+    b, vector = at.b, rank_of(y) == rank_of(a) - 1
+    y = b.reshape(y, (*dims_of(y), 1)) if vector else y
+    made = nn_matmul(b, inverse(b, a), y) if left else nn_matmul(b, y, inverse(b, a))
+    return b.reshape(made, at.dims), b.fill(0, dims_of(a)[:-2], "i32")
+
+
+def _check_square(at: Site, x: Value) -> None:
+    rows, columns = dims_of(x)[-2:]
+    if rows != columns or not rows.is_static or int(rows) > MAX_INVERTED:
+        at.refuse(f"inverting {rows} x {columns} is not supported", f"{MAX_INVERTED} rows are")
+
+
 OPERATORS: Table = {
+    "_scaled_dot_product_attention_math": scaled_attention,
+    "linalg_inv_ex": inverted,
+    "linalg_solve_ex": solved,
     "mm": mm,
     "bmm": mm,
     "addmm": addmm,

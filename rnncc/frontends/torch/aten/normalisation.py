@@ -79,6 +79,48 @@ def batch_norm_in_training(
     return *made, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
 
 
+def batch_norm_of_batch(
+    at: Site,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    training: bool,
+    momentum: Number,
+    epsilon: Number,
+) -> tuple[Value, ...]:
+    """With the batch's own mean and variance; none are kept"""
+    b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
+    average, rest = centre(b, x, axes)
+    spread = b.reduce("sum", b.mul(rest, rest), axes)
+    own, biased = b.reshape(average, dims_of(spread)), b.div(spread, count(at, x, axes))
+    return batch_norm(at, x, weight, bias, own, biased, momentum, epsilon)
+
+
+def group_norm(
+    at: Site,
+    x: Value,
+    weight: Value | None,
+    bias: Value | None,
+    batch: object,
+    channels: object,
+    rest: object,
+    groups: int,
+    epsilon: Number,
+) -> tuple[Value, Value, Value]:
+    """Over groups of channels and all that is behind; the mean, and 1 over the root"""
+    made = normalisation.group_norm(at.b, x, groups, weight, bias, float(epsilon))
+    return made[0], made[1], reciprocal(at.b, made[2])
+
+
+def rms_norm(
+    at: Site, x: Value, shape: Sequence[Any], weight: Value | None, epsilon: Number | None
+) -> tuple[Value, None]:
+    """x / √(mean of x² + epsilon) · weight; epsilon is float32's 2⁻²³ unless given"""
+    least = 2.0**-23 if epsilon is None else float(epsilon)
+    axis = rank_of(x) - len(shape)
+    return normalisation.rms_norm(at.b, x, weight, axis, least), None
+
+
 def _moved(at: Site, old: Value, new: Value, momentum: Number) -> Value:
     """A running average, which has no gradients"""
     old, new = at.b.stop_gradient(old), at.b.stop_gradient(new)
@@ -89,6 +131,9 @@ def _moved(at: Site, old: Value, new: Value, momentum: Number) -> Value:
 OPERATORS: Table = {
     "layer_norm": layer_norm,
     "native_layer_norm": native_layer_norm,
+    "native_group_norm": group_norm,
+    "_fused_rms_norm": rms_norm,
+    "_native_batch_norm_legit.no_stats": batch_norm_of_batch,
     "_native_batch_norm_legit_no_training": batch_norm,
     "_native_batch_norm_legit_functional": batch_norm_in_training,
 }

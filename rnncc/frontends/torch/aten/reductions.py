@@ -14,9 +14,12 @@ from rnncc.nn import normalisation
 from rnncc.nn.reduction import (
     centre,
     cumulate,
+    largest,
+    log_add_exp,
     log_sum_exp,
     multiplied,
     root_of_squares,
+    smallest,
 )
 
 Axes = int | Sequence[int] | None
@@ -75,6 +78,45 @@ def variance(at: Site, x: Value, dim: Axes = None, **options: Any) -> Value:
     return variance_and_mean(at, x, dim, **options)[0]
 
 
+def deviation(at: Site, x: Value, dim: Axes = None, **options: Any) -> Value:
+    """The root of the variance"""
+    return at.b.sqrt(variance(at, x, dim, **options))
+
+
+def of_bools(function: Callable[[Builder, Value, Sequence[int]], Value]) -> Translation:
+    """Whether some are not 0, or all, along axes, all of them where none are named"""
+
+    def translate(at: Site, x: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+        made = function(at.b, at.value(x, "i1"), _axes(at, x, dim))
+        return at.b.reshape(at.b.cast(made, at.dtype), at.dims)
+
+    return translate
+
+
+def running(function: Callable[[Builder, Value, Value], Value], start: float) -> Translation:
+    """What a function makes of what is there so far along an axis"""
+
+    def translate(at: Site, x: Value, dim: int, **_: object) -> Value:
+        x = at.value(x)
+        if rank_of(x) == 0:
+            return x
+        return cumulate(at.b, x, at.axis(dim, rank_of(x)), function, start)
+
+    return translate
+
+
+def distances(at: Site, x: Value, y: Value, p: Number, mode: object = None) -> Value:
+    """Between each row of x and each of y: √ Σ d², or Σ |d|; flat at 0"""
+    b, axis = at.b, rank_of(x)
+    apart = b.sub(
+        b.reshape(x, (*dims_of(x)[:-1], 1, dims_of(x)[-1])),
+        b.reshape(y, (*dims_of(y)[:-2], 1, *dims_of(y)[-2:])),
+    )
+    if p not in (1, 2):
+        at.refuse(f"distances of order {p} are not supported", "1 or 2")
+    return b.reduce("sum", b.abs(apart), [axis]) if p == 1 else root_of_squares(b, apart, [axis])
+
+
 def norm(
     at: Site,
     x: Value,
@@ -92,14 +134,6 @@ def norm(
     if ord != 2:
         at.refuse(f"the norm of order {ord} is not supported", "1, 2 or inf")
     return at.b.reshape(root_of_squares(at.b, x, _axes(at, x, dim)), at.dims)
-
-
-def running_sum(at: Site, x: Value, dim: int, **options: object) -> Value:
-    """The sum of what is there so far along an axis"""
-    b, x = at.b, at.value(x)
-    if rank_of(x) == 0:
-        return x
-    return cumulate(b, x, at.axis(dim, rank_of(x)))
 
 
 def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
@@ -142,7 +176,13 @@ OPERATORS: Table = {
     "prod": of_axes(multiplied),
     "logsumexp": of_axes(log_sum_exp),
     "linalg_vector_norm": norm,
-    "cumsum": running_sum,
+    "cumsum": running(Builder.add, 0.0),
+    "cumprod": running(Builder.mul, 1.0),
+    "logcumsumexp": running(log_add_exp, -math.inf),
+    "std.correction": deviation,
+    **{f"any.{form}": of_bools(largest) for form in ("default", "dim", "dims")},
+    **{f"all.{form}": of_bools(smallest) for form in ("default", "dim", "dims")},
+    "_cdist_forward": distances,
     "var": variance,
     "var_mean": variance_and_mean,
     **dict.fromkeys(("_softmax", "softmax.int"), softmax),

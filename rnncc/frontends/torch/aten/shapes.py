@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
+from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis, strided
@@ -140,6 +140,70 @@ def pad(at: Site, x: Value, pads: Sequence[Size], value: Number = 0) -> Value:
     return x
 
 
+def broadcast_tensors(at: Site, tensors: Sequence[Value]) -> tuple[Value, ...]:
+    """Each as large as all together"""
+    return tuple(at.b.broadcast_together(*tensors))
+
+
+MODES = ("reflection", "replication")
+"""How a pad may copy what it stands beside."""
+
+
+def edges(kind: str) -> Translation:
+    """Elements around it: its own mirrored at the edge, or the last one again"""
+
+    def translate(at: Site, x: Value, pads: Sequence[Size]) -> Value:
+        for number, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
+            x = _with_edges(at, x, rank_of(x) - 1 - number, before, after, kind)
+        return x
+
+    return translate
+
+
+def pad_by_mode(
+    at: Site, x: Value, pads: Sequence[Size], mode: str = "constant", value: Number | None = None
+) -> Value:
+    """A number around it, or its own elements"""
+    if mode == "constant":
+        return pad(at, x, pads, value or 0)
+    kinds = {"reflect": "reflection", "replicate": "replication"}
+    if mode not in kinds:
+        at.refuse(f"padding by {mode!r} is not supported", "constant, reflect or replicate")
+    return edges(kinds[mode])(at, x, pads)
+
+
+def _with_edges(at: Site, x: Value, axis: int, before: Size, after: Size, kind: str) -> Value:
+    b, size = at.b, dims_of(x)[axis]
+    front, behind = Dim.of(before), Dim.of(after)
+    if any(d.is_static and int(d) < 0 for d in (front, behind)):
+        at.refuse("a pad below 0 is not supported", "slice")
+    if kind == "replication":
+        first, last = b.slice(x, axis, 0, 1), b.slice(x, axis, size - 1, 1)
+        ends = [(first, front), (last, behind)]
+        copies = [_repeated(at, one, axis, count) for one, count in ends]
+    else:
+        parts = (b.slice(x, axis, 1, front), b.slice(x, axis, size - behind - 1, behind))
+        copies = [_flipped(at, part, axis) for part in parts]
+    kept = [part for part in (copies[0], x, copies[1]) if dims_of(part)[axis] != 0]
+    return b.concat(kept, axis)
+
+
+def _repeated(at: Site, row: Value, axis: int, count: Dim) -> Value:
+    dims = dims_of(row)
+    wide = (*dims[:axis], count, *dims[axis:])
+    others = [at_ for at_ in range(len(wide)) if at_ != axis]
+    return at.b.reshape(at.b.broadcast(row, wide, others), (*dims[:axis], count, *dims[axis + 1 :]))
+
+
+def unfold(at: Site, x: Value, dim: int, size: int, step: int) -> Value:
+    """Windows of an axis, each along a new last axis"""
+    if rank_of(x) == 0:
+        at.refuse("windows of a tensor without axes are not supported")
+    axis = at.axis(dim, rank_of(x))
+    windows = at.b.windows(x, axis, 0, at.dims[axis], step, size)
+    return move_axis(at.b, windows, axis + 1, rank_of(x))
+
+
 def flip(at: Site, x: Value, dims: Sequence[int]) -> Value:
     """The other way round along axes"""
     for dim in dims:
@@ -213,6 +277,10 @@ OPERATORS: Table = {
     "stack": stack,
     "repeat": repeat,
     "constant_pad_nd": pad,
+    "pad": pad_by_mode,
+    **{f"{kind}_pad{rank}d": edges(kind) for kind in MODES for rank in (1, 2, 3)},
+    "broadcast_tensors": broadcast_tensors,
+    "unfold": unfold,
     "flip": flip,
     "roll": roll,
 }
