@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
@@ -37,13 +37,20 @@ class Captures:
     """What graphs inside read of the scope around: small known numbers stay known, the rest are
     values that the loop or branch is handed.
 
+    Args:
+        named: further values, by their names inside.
     Attributes:
         consts: those values.
     """
 
-    def __init__(self, scope: Scope, graphs: Sequence[GraphProto]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        graphs: Sequence[GraphProto],
+        named: Mapping[str, Value] | None = None,
+    ) -> None:
         self._scope = scope
-        found = {name: scope.find(name) for name in captured(graphs)}
+        found = {name: scope.find(name) for name in captured(graphs)} | dict(named or {})
         self._values = {name: value for name, value in found.items() if value is not None}
         handed = (t for v in self._values.values() for t in v.tensors() if not _stays_known(t))
         self.consts = [scope.ssa(value) for value in handed]
@@ -65,4 +72,5 @@ class Captures:
 def _stays_known(value: Value) -> bool:
     array = value.known
     small = array is not None and (array.dtype == object or array.size <= CAPTURED)
+    small = small and not value.varying
     return small or value.dtype not in COMPUTED

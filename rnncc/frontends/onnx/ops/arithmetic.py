@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
-from rnncc.frontends.onnx.values import Array
+from rnncc.frontends.onnx.values import LARGEST, Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
@@ -21,17 +21,47 @@ Binary = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]
 
 
-def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None) -> FoldOne:
-    """Folding of two operands by NumPy, and of sizes by a function of two."""
+def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = True) -> FoldOne:
+    """Folding of two operands by NumPy, and of sizes by a function of two.
+
+    Args:
+        rounds: whether the result of integers that float32 holds may be one that it does not.
+    """
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
         a, b = arrays
         n.check_broadcast()
-        if a.dtype == object or b.dtype == object:
-            return None if of_sizes is None else sizes.by_element(of_sizes, a, b)
-        return np.asarray(numpy(a, b))
+        if a.dtype != object and b.dtype != object:
+            return np.asarray(numpy(a, b))
+        if of_sizes is None:
+            return None
+        if n.value(0).dtype not in FLOATS:
+            return sizes.by_element(of_sizes, a, b)
+        return None if rounds else _of_floats(n, of_sizes, a, b)
 
     return fold
+
+
+def _of_floats(n: Node, of_sizes: OfSizes, a: Array, b: Array) -> Array | None:
+    """A comparison, or the smaller or larger, of sizes as float32."""
+    found = sizes.by_element(partial(_beside_large, of_sizes), a, b)
+    exact = found is not None and n.scope.model.exact_in_float32(
+        [*as_objects(a).flat, *as_objects(b).flat]
+    )
+    return found if exact else None
+
+
+def _beside_large(of_sizes: OfSizes, x: Dim, y: Dim) -> Any:
+    """A function of sizes that float32 holds: beside a larger number they are as 0 is."""
+    zero, left, right = Dim.of(0), _is_large(x), _is_large(y)
+    if left == right:
+        return of_sizes(x, y)
+    found = of_sizes(x, zero) if left else of_sizes(zero, y)
+    return found if found is not zero else y if left else x
+
+
+def _is_large(x: Dim) -> bool:
+    return x.is_static and abs(int(x)) > LARGEST["f32"]
 
 
 def _binary(function: Binary, formula: str) -> Any:
@@ -101,8 +131,8 @@ def _several(function: Binary, formula: str) -> Any:
     return build
 
 
-def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes) -> FoldOne:
-    fold_two = folded(numpy, of_sizes)
+def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes, rounds: bool = True) -> FoldOne:
+    fold_two = folded(numpy, of_sizes, rounds)
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
         n.check_broadcast()
@@ -143,10 +173,10 @@ OPERATORS: dict[str, Operator] = {
     "Mod": Operator(_mod, _fold_mod),
     "Pow": Operator(_pow, _fold_pow),
     "Min": Operator(
-        _several(Builder.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller)
+        _several(Builder.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller, False)
     ),
     "Max": Operator(
-        _several(Builder.maximum, "The largest."), _fold_several(np.maximum, sizes.larger)
+        _several(Builder.maximum, "The largest."), _fold_several(np.maximum, sizes.larger, False)
     ),
     "Sum": Operator(_several(ADD, "The sum."), _fold_several(np.add, sizes.add)),
     "Mean": Operator(_mean),
