@@ -1,12 +1,13 @@
 """Recurrent Keras models as tf2onnx writes them: `python keras_models.py FOLDER [NAME...]`.
 
 It needs the packages keras, tensorflow and tf2onnx, and imports nothing of rnncc, so any Python
-that has those runs it. Each model becomes `keras_NAME.onnx` with random weights; sizes of inputs
-that are open are those that the signature leaves open.
+that has those runs it. Each model becomes `keras_NAME.onnx` with random weights; `keras_NAME.json`
+names its open sizes and says how integers are drawn.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -377,7 +378,16 @@ def write(name: str, folder: Path) -> None:
     several = len(signature) > 1 and isinstance(made.call, keras.Model)
     function = tf.function(lambda *xs: made.call(list(xs)) if several else made.call(*xs))
     path = folder / f"keras_{name}.onnx"
+    beside = {"shapes": {spec.name: _named(at, spec.shape) for at, spec in enumerate(signature)}}
+    beside["integers"] = {s.name: (0, 20) for s in signature if s.dtype.is_integer}
+    path.with_suffix(".json").write_text(json.dumps(beside))
     tf2onnx.convert.from_function(function, signature, opset=made.opset, output_path=str(path))
+
+
+def _named(at: int, shape: Any) -> list[int | str]:
+    """An input's shape, with names for its open sizes: the batch is that of all inputs."""
+    names = ["N", f"T{at or ''}", "A", "B"]
+    return [size or names[axis] for axis, size in enumerate(shape)]
 
 
 def main() -> None:
