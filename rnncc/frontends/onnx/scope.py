@@ -20,6 +20,7 @@ from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, TEXT, Node, Operator
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
+from rnncc.frontends.onnx.sizes import is_natural
 from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import (
     LARGEST,
@@ -29,7 +30,6 @@ from rnncc.frontends.onnx.values import (
     SizeOverflow,
     Value,
     is_step,
-    varies,
 )
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
@@ -108,7 +108,7 @@ class Model:
         """Whether float32 holds sizes exactly; that it does is then a condition on every call."""
         found = list[Dim]()
         for formula in formulas:
-            extremes = [] if formula.is_static else self.extremes(formula)
+            extremes = [] if formula.is_static else self._extremes(formula)
             if extremes is None:
                 return False
             found += extremes
@@ -116,8 +116,16 @@ class Model:
             self.bounds[LARGEST["f32"] - formula] = self.bounds[LARGEST["f32"] + formula] = None
         return True
 
-    def extremes(self, formula: Dim) -> list[Dim] | None:
-        """What a formula is in the first iterations of loops around it, and behind the last ones.
+    def never_negative(self, formula: Dim) -> bool:
+        """Whether a formula is 0 or more in each iteration of the loops around it."""
+        extremes = self._extremes(formula)
+        if extremes is None:
+            return False
+        lasts = [self.trip_counts[name] - 1 for name in filter(is_step, formula.symbols)]
+        return all(any(map(is_natural, [e, *(e - last for last in lasts)])) for e in extremes)
+
+    def _extremes(self, formula: Dim) -> list[Dim] | None:
+        """What a formula is in the first and the last iterations of loops around it.
 
         Between these it lies in all others; None where it is not linear in an iteration's number.
         """
@@ -126,7 +134,7 @@ class Model:
             degree = max(monomial.count(name) for monomial, _ in formula.terms)
             if degree > 1 or name not in self.trip_counts:
                 return None
-            ends = Dim.of(0), self.trip_counts[name]
+            ends = Dim.of(0), self.trip_counts[name] - 1
             found = [f.substitute({name: end}) for f in found for end in ends]
         return found
 
@@ -227,15 +235,14 @@ class Scope:
 
     def number(self, formula: Dim) -> SSAValue:
         """A size, or a polynomial of sizes and numbers of iterations, as int64."""
-        if not varies(formula):
-            return self.b.size(formula, "i64")
-        total = self.b.size(Dim((m, f) for m, f in formula.terms if not any(map(is_step, m))))
-        for monomial, factor in formula.terms:
+        same = Dim((m, factor) for m, factor in formula.terms if not any(map(is_step, m)))
+        parts = [self.b.size(same, "i64")] if same != 0 or same == formula else []
+        for monomial, factor in (formula - same).terms:
             steps = [self.steps[name] for name in monomial if is_step(name)]
-            if steps:
-                sizes = Dim([(tuple(name for name in monomial if not is_step(name)), factor)])
-                total = self.b.add(total, reduce(self.b.mul, steps, self.b.size(sizes)))
-        return total
+            sizes = Dim([(tuple(name for name in monomial if not is_step(name)), factor)])
+            steps += [self.b.size(sizes, "i64")] if sizes != 1 else []
+            parts.append(reduce(self.b.mul, steps))
+        return reduce(self.b.add, parts)
 
     # Graphs
 

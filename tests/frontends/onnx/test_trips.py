@@ -178,5 +178,72 @@ def test_sizes_that_float32_rounds_are_errors_of_the_run() -> None:
     made = model(nodes, [info("x", ["T"]), info("h", [1])], [info("y", None)], numbers)
     compiled = rnncc.compile(made)
     compiled.run({"x": np.zeros(5, np.float32), "h": np.zeros(1, np.float32)})
-    with pytest.raises(Exception, match=r"-T \+ 16777215 would be -2"):
+    with pytest.raises(Exception, match=r"-T \+ 16777216 would be -1"):
         compiled.run({"x": np.zeros(2**24 + 1, np.float32), "h": np.zeros(1, np.float32)})
+
+
+def sliced(start: str, end: str, steps: str) -> Any:
+    """A loop over all rows but the last along axis 1 of x, of which each turn takes a part."""
+    part = [
+        *[node("Add", "k one", "k2"), node("Add", "k two", "k3")],
+        *[node("Add", "k t", "kt"), node("Mod", "kt t", "km")],
+        *[node("Unsqueeze", f"{name} zero0", f"{name}_") for name in ("k", "k2", "k3", "km")],
+        node("Slice", f"x {start} {end} one0 {steps}", "part"),
+        node("ReduceSum", "part one0", "row", keepdims=0),
+        *[node("MatMul", "v w", "p"), node("Add", "p row", "q"), node("Tanh", "q", "v2")],
+        *[node("Identity", "q", "r"), node("Identity", "go", "go2")],
+    ]
+    inside = body(part, "k v", "r", condition="go2")
+    inside.input[2].type.tensor_type.elem_type = inside.output[1].type.tensor_type.elem_type = 7
+    nodes = [
+        *[node("Shape", "x", "s"), node("Gather", "s one", "t"), node("Sub", "t one64", "n")],
+        node("Loop", "n yes first h", "k9 y ys", body=inside),
+    ]
+    numbers = {
+        **{"zero0": np.array([0]), "one0": np.array([1]), "w": W, "yes": np.array(True)},
+        **{"one": np.array(1), "one64": np.array(1), "two": np.array(2), "first": np.array(0)},
+        **{"far": np.array([10**9]), "end": np.array([2**31 - 1])},
+    }
+    inputs = [info("x", [2, "T", 3]), info("h", [2, 3])]
+    return model(nodes, inputs, [info("y", None), info("ys", None)], numbers)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(
+    "bounds",
+    ["k_ k2_ one0", "k_ k3_ one0", "k_ far far", "k2_ end far", "k_ k2_ far", "km_ k2_ far"],
+    ids=["a row", "two rows", "by a long step", "to the end", "to the next", "by data"],
+)
+def test_parts_by_the_number_of_the_turn(bounds: str) -> None:
+    pytest.importorskip("onnxruntime")
+    made = sliced(*bounds.split())
+    compiled = rnncc.compile(made)
+    for steps in (2, 5):
+        x = np.random.default_rng(steps).standard_normal((2, steps, 3)).astype(np.float32)
+        want = by_onnxruntime(made, {"x": x, "h": H})
+        assert_close(interpreted(made, {"x": x, "h": H}), want)
+        assert_close(compiled.run({"x": x, "h": H}), want)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    ["zero0 k2_ one0", "k_ end one0", "km_ k2_ one0"],
+    ids=["longer", "shorter", "by data"],
+)
+def test_parts_of_sizes_that_the_turn_decides_are_refused(bounds: str) -> None:
+    with pytest.raises(CompileError, match=r"\(Slice\): .* and must be known"):
+        imported(sliced(*bounds.split()))
+
+
+def test_a_loop_over_rows_streams() -> None:
+    """Whose end a condition decides."""
+    nodes = [*CASES["both"][0].graph.node[:-1]]
+    loop = CASES["both"][0].graph.node[-1]
+    made = model(
+        [*nodes, loop], [info("x", ["T", 2, 3]), info("h", [2, 3])], [info("ys", None)], NUMBERS
+    )
+    compiled: Any = rnncc.compile(made)
+    x = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
+    stream = compiled.stream(inputs={"h": H})
+    rows = [stream.step({"x": row[None]})["ys"] for row in x]
+    np.testing.assert_array_equal(np.concatenate(rows), compiled.run({"x": x, "h": H})["ys"])

@@ -173,9 +173,8 @@ def _slice(n: Node) -> SSAValue:
 def _moving(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
     """The numbers of as many elements in each iteration of a loop, all of which are there."""
     if step == 1 and isinstance(start, Dim) and isinstance(end, Dim):
-        count, left = end - start, n.scope.model.extremes(size - end)
-        inside = left is not None and all(map(is_natural, [start, *left]))
-        if inside and count.is_static and int(count) > 0:
+        count, inside = end - start, map(n.scope.model.never_negative, (start, size - end))
+        if all(inside) and count.is_static and int(count) > 0:
             return n.b.add(n.b.iota((count,), 0, "i64"), n.scope.number(start))
     for index in (1, 2):
         n.known(index)

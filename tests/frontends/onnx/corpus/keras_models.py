@@ -5,6 +5,7 @@ that has those runs it. Each model becomes `keras_NAME.onnx` with random weights
 names its open sizes and says how integers are drawn.
 """
 
+# pyright: reportMissingImports=false
 from __future__ import annotations
 
 import json
@@ -356,12 +357,11 @@ def every_second_step() -> Made:
 
 @model
 def until_small() -> Made:
-    matrix = tf.constant(np.eye(4, dtype=np.float32) * 0.6)
-
     def call(x: Any) -> Any:
-        return tf.while_loop(lambda x: tf.reduce_sum(tf.abs(x)) > 0.1, lambda x: [x @ matrix], [x])[
-            0
-        ]
+        def smaller(x: Any) -> Any:
+            return [x @ tf.constant(0.6 * np.eye(4), x.dtype)]
+
+        return tf.while_loop(lambda x: tf.reduce_sum(tf.abs(x)) > 0.1, smaller, [x])[0]
 
     return Made(call, [(None, 4)])
 
@@ -378,7 +378,9 @@ def write(name: str, folder: Path) -> None:
     several = len(signature) > 1 and isinstance(made.call, keras.Model)
     function = tf.function(lambda *xs: made.call(list(xs)) if several else made.call(*xs))
     path = folder / f"keras_{name}.onnx"
-    beside = {"shapes": {spec.name: _named(at, spec.shape) for at, spec in enumerate(signature)}}
+    beside: dict[str, Any] = {
+        "shapes": {spec.name: _named(at, spec.shape) for at, spec in enumerate(signature)}
+    }
     beside["integers"] = {s.name: (0, 20) for s in signature if s.dtype.is_integer}
     path.with_suffix(".json").write_text(json.dumps(beside))
     tf2onnx.convert.from_function(function, signature, opset=made.opset, output_path=str(path))
