@@ -23,7 +23,6 @@ from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.sizes import is_natural
 from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import (
-    LARGEST,
     STEP_MARK,
     Array,
     NoFormula,
@@ -104,8 +103,8 @@ class Model:
         self.loops += 1
         return f"{STEP_MARK}{self.loops}"
 
-    def exact_in_float32(self, formulas: Iterable[Dim]) -> bool:
-        """Whether float32 holds sizes exactly; that it does is then a condition on every call."""
+    def within(self, limit: int, formulas: Iterable[Dim]) -> bool:
+        """Whether calls can check that open sizes are within ±limit; if so, they do."""
         found = list[Dim]()
         for formula in formulas:
             extremes = [] if formula.is_static else self._extremes(formula)
@@ -113,7 +112,7 @@ class Model:
                 return False
             found += extremes
         for formula in found:
-            self.bounds[LARGEST["f32"] - formula] = self.bounds[LARGEST["f32"] + formula] = None
+            self.bounds[limit - formula] = self.bounds[limit + formula] = None
         return True
 
     def never_negative(self, formula: Dim) -> bool:

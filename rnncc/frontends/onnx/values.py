@@ -19,8 +19,14 @@ NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
 """Our element types by NumPy's."""
 
 
-LARGEST = {"i32": 2**31 - 1, "i64": 2**63 - 1, "f32": 2**24}
-"""The largest number that sizes of a type may be; of float32, up to where it holds all integers."""
+NEAR = 10**9 - 1
+"""Beyond it a number is one that stands for the end of any axis."""
+
+LARGEST = {"i32": 2**31 - 1, "i64": 2**63 - 1}
+"""The largest number that sizes of a type may be."""
+
+EXACT_FLOAT = 2**24
+"""Up to here float32 holds every integer; larger known ones are those that it does hold."""
 
 STEP_MARK = "#"
 """What symbols of iteration numbers begin with, which no size's name does."""
@@ -107,11 +113,14 @@ class Value:
         """Whether it holds sizes that are no numbers yet."""
         return self.known is not None and self.known.dtype == object
 
+    def formulas(self) -> Sequence[Dim]:
+        """The sizes that it holds, if it holds open ones."""
+        return [] if self.known is None or not self.symbolic else list(self.known.flat)
+
     @property
     def varying(self) -> bool:
         """Whether it holds formulas of the number of a loop's iteration."""
-        known = self.known
-        return known is not None and known.dtype == object and any(varies(d) for d in known.flat)
+        return any(map(varies, self.formulas()))
 
     @property
     def numbers(self) -> Array | None:
@@ -151,7 +160,8 @@ def _as_numbers(array: Array, dtype: str) -> Array:
     flat = [Dim.of(d) for d in array.reshape(-1)]
     if all(d.is_static for d in flat) and dtype in FLOATS:
         return np.array([int(d) for d in flat], NUMPY[dtype]).reshape(array.shape)
-    if any(abs(factor) > LARGEST[dtype] for d in flat for _, factor in d.terms):
+    largest = LARGEST.get(dtype, LARGEST["i64"])
+    if any(abs(factor) > largest for d in flat for _, factor in d.terms):
         raise SizeOverflow(dtype)
     if all(d.is_static for d in flat):
         return np.array([int(d) for d in flat], NUMPY[dtype]).reshape(array.shape)

@@ -110,6 +110,14 @@ CASES: dict[str, tuple[list[Any], str]] = {
         ],
         "T x 4*N",
     ),
+    "sizes beside the end": (
+        [
+            *[*SHAPE, node("Unsqueeze", "t one0", "t1"), node("Min", "t1 far", "near")],
+            *[node("Less", "far t1", "none"), node("Where", "none far near", "to1")],
+            *[node("Concat", "to1 minus", "to", axis=0), node("Reshape", "x to", "y")],
+        ],
+        "T x 4*N",
+    ),
     "the largest of some sizes": (
         [
             *[*SHAPE, node("Unsqueeze", "t one0", "t1"), node("Add", "t1 t1", "tt")],
@@ -140,6 +148,7 @@ MORE = {
     "zero1": np.array([0]),
     "four0": np.array(4),
     **{"two32": np.int32(2), "minus32": np.array([-1], np.int32)},
+    **{"far": np.array([10**9])},
     **{"fzero": np.float32(0), "fone": np.float32(1), "huge": np.float32(1e9)},
     "one00": np.array(1),
     "last": np.array(-1),

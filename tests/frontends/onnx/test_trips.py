@@ -9,7 +9,9 @@ import pytest
 
 import rnncc
 from rnncc.errors import CompileError
+from rnncc.ir.interpreter import run
 from rnncc.ir.types import dims_of
+from rnncc.passes.differentiate import differentiate
 from tests.frontends.onnx.models import (
     assert_close,
     body,
@@ -247,3 +249,47 @@ def test_a_loop_over_rows_streams() -> None:
     stream = compiled.stream(inputs={"h": H})
     rows = [stream.step({"x": row[None]})["ys"] for row in x]
     np.testing.assert_array_equal(np.concatenate(rows), compiled.run({"x": x, "h": H})["ys"])
+
+
+@pytest.mark.peers
+def test_rows_by_the_numbers_of_two_turns() -> None:
+    """A loop in a loop, which takes x[i, j]."""
+    pytest.importorskip("onnxruntime")
+    inner = [
+        *[node("Unsqueeze", "i zero0", "i0"), node("Unsqueeze", "j zero0", "j0")],
+        *[node("Concat", "i0 j0", "at", axis=0), node("Add", "at one0", "end")],
+        *[node("Slice", "x at end axes", "part"), node("Squeeze", "part axes", "row")],
+        *[node("MatMul", "u w", "p"), node("Add", "p row", "q"), node("Tanh", "q", "u2")],
+        node("Identity", "more", "more2"),
+    ]
+    outer = [
+        node("Loop", "n1 yes v", "v2", body=body(inner, "u", condition="more2", first="j more")),
+        *[node("Identity", "v2", "r"), node("Identity", "go", "go2")],
+    ]
+    nodes = [
+        *[node("Shape", "x", "s"), node("Gather", "s zero", "n0"), node("Gather", "s one", "n1")],
+        node("Loop", "n0 yes h", "y ys", body=body(outer, "v", "r", condition="go2")),
+    ]
+    numbers = {
+        **{"zero0": np.array([0]), "one0": np.array([1]), "w": W, "yes": np.array(True)},
+        **{"zero": np.array(0), "one": np.array(1), "axes": np.array([0, 1])},
+    }
+    inputs = [info("x", ["T", "M", 3]), info("h", [2, 3])]
+    made = model(nodes, inputs, [info("y", None), info("ys", None)], numbers)
+    x = np.random.default_rng(0).standard_normal((3, 4, 3)).astype(np.float32)
+    want = by_onnxruntime(made, {"x": x, "h": H})
+    assert_close(interpreted(made, {"x": x, "h": H}), want)
+    assert_close(rnncc.compile(made).run({"x": x, "h": H}), want)
+
+
+def test_gradients_of_a_loop_that_a_condition_ends() -> None:
+    """As those of a loop that a count ends."""
+    with_end, by_count = CASES["both"][0], CASES["given"][0]
+    x = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
+    found = list[Any]()
+    for made in (with_end, by_count):
+        program = differentiate(imported(made), ["ys"], ["x", "h"])
+        found.append(run(program, {"x": x, "h": H, "grad:ys": np.ones(4, np.float32)}))
+    for name in ("grad:x", "grad:h"):
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+        assert np.abs(found[0][name]).max() > 0.01

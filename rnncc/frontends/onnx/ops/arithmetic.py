@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
-from rnncc.frontends.onnx.values import LARGEST, Array, as_objects
+from rnncc.frontends.onnx.values import EXACT_FLOAT, NEAR, Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
@@ -25,7 +25,7 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
     """Folding of two operands by NumPy, and of sizes by a function of two.
 
     Args:
-        rounds: whether the result of integers that float32 holds may be one that it does not.
+        rounds: whether the result is another number than the operands, which float32 may not hold.
     """
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
@@ -33,35 +33,32 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
         n.check_broadcast()
         if a.dtype != object and b.dtype != object:
             return np.asarray(numpy(a, b))
-        if of_sizes is None:
+        floats = n.value(0).dtype in FLOATS
+        if of_sizes is None or (floats and rounds):
             return None
-        if n.value(0).dtype not in FLOATS:
-            return sizes.by_element(of_sizes, a, b)
-        return None if rounds else _of_floats(n, of_sizes, a, b)
+        found = None if floats else sizes.by_element(of_sizes, a, b)
+        if found is not None or rounds:
+            return found
+        return _within(n, of_sizes, a, b, EXACT_FLOAT if floats else NEAR)
 
     return fold
 
 
-def _of_floats(n: Node, of_sizes: OfSizes, a: Array, b: Array) -> Array | None:
-    """A comparison, or the smaller or larger, of sizes as float32."""
-    found = sizes.by_element(partial(_beside_large, of_sizes), a, b)
-    exact = found is not None and n.scope.model.exact_in_float32(
-        [*as_objects(a).flat, *as_objects(b).flat]
-    )
-    return found if exact else None
+def _within(n: Node, of_sizes: OfSizes, a: Array, b: Array, limit: int) -> Array | None:
+    """A comparison, or the smaller or larger, of sizes that calls check to be within a limit."""
+    found = sizes.by_element(partial(_beside_large, of_sizes, limit), a, b)
+    formulas = [*as_objects(a).flat, *as_objects(b).flat]
+    return found if found is not None and n.scope.model.within(limit, formulas) else None
 
 
-def _beside_large(of_sizes: OfSizes, x: Dim, y: Dim) -> Any:
-    """A function of sizes that float32 holds: beside a larger number they are as 0 is."""
-    zero, left, right = Dim.of(0), _is_large(x), _is_large(y)
+def _beside_large(of_sizes: OfSizes, limit: int, x: Dim, y: Dim) -> Any:
+    """A function of sizes within a limit: beside a number beyond it they are as 0 is."""
+    zero = Dim.of(0)
+    left, right = (size.is_static and abs(int(size)) > limit for size in (x, y))
     if left == right:
         return of_sizes(x, y)
     found = of_sizes(x, zero) if left else of_sizes(zero, y)
     return found if found is not zero else y if left else x
-
-
-def _is_large(x: Dim) -> bool:
-    return x.is_static and abs(int(x)) > LARGEST["f32"]
 
 
 def _binary(function: Binary, formula: str) -> Any:

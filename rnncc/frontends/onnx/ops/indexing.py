@@ -30,8 +30,7 @@ def _index(n: Node, at: int, size: Dim) -> SSAValue:
     known = n.value(at).numbers
     if known is not None and size.is_static:
         return n.literal(checked(n, known, int(size)))
-    formulas = n.value(at).known
-    if formulas is not None and all(map(is_natural, as_objects(formulas).flat)):
+    if n.value(at).symbolic and all(map(is_natural, n.value(at).formulas())):
         return n.x(at)
     return from_front(n.b, n.x(at, INTEGERS), size)
 

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.node import Node, Operator
 from rnncc.frontends.onnx.sizes import is_natural
-from rnncc.frontends.onnx.values import Array, varies
+from rnncc.frontends.onnx.values import NEAR, Array, varies
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import strided
@@ -22,8 +22,6 @@ Place = Dim | SSAValue
 
 HUGE = (1 << 31) - 1
 """From here on a bound of a slice means the end; no size is larger."""
-SKIPPING = 10**9
-"""From here on a step is beyond any axis, and a bound behind it; calls check that of open sizes."""
 
 
 def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
@@ -103,7 +101,7 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
             return size - 1, size, -1
         raise n.unsupported(f"goes backwards through an axis of {size}", "--shape gives a size")
     first, last = _place(n, start, size, False), _place(n, end, size, True)
-    if step >= SKIPPING and last == size:
+    if step > NEAR and last == size:
         n.scope.model.bounds[step - size] = None
         return first, Dim.of(1), 1
     count = last - first
@@ -134,7 +132,7 @@ def _place(n: Node, at: Dim, size: Dim, is_end: bool) -> Dim:
         return Dim.of(0) if int(at) <= -HUGE else size + at
     if size.is_static and at.is_static:
         return Dim.of(min(int(at), int(size)))
-    if at.is_static and int(at) >= SKIPPING:
+    if at.is_static and int(at) > NEAR:
         n.scope.model.bounds[at - size] = None
         return size
     over = at - size
@@ -163,7 +161,7 @@ def _slice(n: Node) -> SSAValue:
         ):
             first, count, step = _cut(n, size, start, end, step)
             x = strided(n.b, x, axis, first if count != 0 else 0, count, step)
-        elif step >= SKIPPING:
+        elif step > NEAR:
             x = n.b.gather(x, _only(n, size, start, end, step), axis)
         else:
             x = n.b.gather(x, _moving(n, size, start, end, step), axis)
@@ -190,7 +188,7 @@ def _only(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
         index = n.scope.number(start)
     else:
         index = from_front(b, _number(n, start), size)
-    if isinstance(end, Dim) and end.is_static and int(end) >= SKIPPING:
+    if isinstance(end, Dim) and end.is_static and int(end) > NEAR:
         bounds[end - size] = None
     elif not (isinstance(end, Dim) and isinstance(start, Dim) and is_natural(end - start - 1)):
         inside = b.compare("gt", from_front(b, _number(n, end), size), index)

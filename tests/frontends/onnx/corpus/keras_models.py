@@ -1,4 +1,4 @@
-"""Recurrent Keras models as tf2onnx writes them: `python keras_models.py FOLDER [NAME...]`.
+"""Recurrent models of Keras and TensorFlow by tf2onnx: `python keras_models.py FOLDER [NAME...]`.
 
 It needs the packages keras, tensorflow and tf2onnx, and imports nothing of rnncc, so any Python
 that has those runs it. Each model becomes `keras_NAME.onnx` with random weights; `keras_NAME.json`
@@ -353,6 +353,129 @@ def every_second_step() -> Made:
         return tf.while_loop(lambda t, h: t <= 7, step, start)[1]
 
     return Made(call, [(None, 9, 4)])
+
+
+def recurrent() -> tuple[Any, Any]:
+    """tanh(x W + h U): what is multiplied with x, and with the state."""
+    rng = np.random.default_rng(0)
+    w, u = (rng.standard_normal((rows, 6)).astype(np.float32) for rows in (4, 6))
+    return 0.3 * w, 0.3 * u
+
+
+@model
+def functional_scan() -> Made:
+    w, u = recurrent()
+
+    def call(x: Any) -> Any:
+        return tf.scan(lambda h, row: tf.tanh(row @ w + h @ u), x, tf.zeros((2, 6)), reverse=True)
+
+    return Made(call, [(None, 2, 4)])
+
+
+@model
+def functional_map() -> Made:
+    w, _ = recurrent()
+
+    def call(x: Any) -> Any:
+        kind = tf.TensorSpec((6,))
+        return tf.map_fn(lambda rows: tf.reduce_max(rows @ w, 0), x, fn_output_signature=kind)
+
+    return Made(call, [(None, None, 4)])
+
+
+@model
+def counting_down() -> Made:
+    w, u = recurrent()
+
+    def call(x: Any) -> Any:
+        steps = tf.shape(x)[1]
+        rows = tf.TensorArray(tf.float32, size=steps, element_shape=(2, 6))
+
+        def step(t: Any, h: Any, rows: Any) -> Any:
+            h = tf.tanh(x[:, t] @ w + h @ u)
+            return t - 1, h, rows.write(t, h)
+
+        start = (steps - 1, tf.zeros((2, 6)), rows)
+        return tf.while_loop(lambda t, h, rows: t >= 0, step, start)[2].stack()
+
+    return Made(call, [(2, None, 4)])
+
+
+@model
+def windows() -> Made:
+    w, u = recurrent()
+
+    def call(x: Any) -> Any:
+        steps = tf.shape(x)[1] - 2
+        rows = tf.TensorArray(tf.float32, size=steps, element_shape=(2, 6))
+
+        def step(t: Any, h: Any, rows: Any) -> Any:
+            h = tf.tanh(tf.reduce_mean(x[:, t : t + 3], 1) @ w + h @ u)
+            return t + 1, h, rows.write(t, h)
+
+        start = (0, tf.zeros((2, 6)), rows)
+        return tf.while_loop(lambda t, h, rows: t < steps, step, start)[2].stack()
+
+    return Made(call, [(2, None, 4)])
+
+
+@model
+def nested_loops() -> Made:
+    w, u = recurrent()
+
+    def call(x: Any) -> Any:
+        def outer(i: Any, total: Any) -> Any:
+            def inner(j: Any, h: Any) -> Any:
+                return j + 1, tf.tanh(x[:, i, j] @ w + h @ u)
+
+            start = (0, tf.zeros((2, 6)))
+            row = tf.while_loop(lambda j, h: j < tf.shape(x)[2], inner, start)[1]
+            return i + 1, 0.5 * total + row
+
+        start = (0, tf.zeros((2, 6)))
+        return tf.while_loop(lambda i, total: i < tf.shape(x)[1], outer, start)[1]
+
+    return Made(call, [(2, None, None, 4)])
+
+
+@model
+def greedy_decoder() -> Made:
+    rng = np.random.default_rng(1)
+    rows, scores = (rng.standard_normal(shape).astype(np.float32) for shape in ((7, 4), (4, 7)))
+
+    def call(h: Any) -> Any:
+        found = tf.TensorArray(tf.int32, size=10, element_shape=(None,))
+
+        def step(t: Any, h: Any, token: Any, found: Any) -> Any:
+            h = tf.tanh(0.7 * h + tf.gather(rows, token))
+            token = tf.argmax(h @ scores, -1, output_type=tf.int32)
+            return t + 1, h, token, found.write(t, token)
+
+        start = (0, h, tf.zeros((tf.shape(h)[0],), tf.int32), found)
+        _, h, _, found = tf.while_loop(lambda t, *_: t < 10, step, start)
+        return found.stack(), h
+
+    return Made(call, [(None, 4)])
+
+
+@model
+def attending_decoder() -> Made:
+    w, u = recurrent()
+
+    def call(x: Any, y: Any) -> Any:
+        keys, steps = x @ w, tf.shape(y)[1]
+        rows = tf.TensorArray(tf.float32, size=steps, element_shape=(2, 6))
+
+        def step(t: Any, h: Any, rows: Any) -> Any:
+            weights = tf.nn.softmax(tf.einsum("btu,bu->bt", keys, h), -1)
+            context = tf.einsum("bt,btu->bu", weights, keys)
+            h = tf.tanh(context + y[:, t] @ w + h @ u)
+            return t + 1, h, rows.write(t, h)
+
+        start = (0, tf.zeros((2, 6)), rows)
+        return tf.while_loop(lambda t, h, rows: t < steps, step, start)[2].stack()
+
+    return Made(call, [(2, None, 4), (2, None, 4)])
 
 
 @model
