@@ -1,12 +1,13 @@
 """What must hold of sizes, which are known when a net runs, for its ops to mean what they say.
 
-In: a net. Out: formulas of sizes that must not be negative: of shapes, of slices' places, and of
-what is left behind them.
+In: a net. Out: formulas of sizes that must not be negative: of shapes, of slices' places, of what
+is left behind them, and what a front end took for granted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 
 from xdsl.ir import Operation
 
@@ -17,13 +18,13 @@ from rnncc.ir.ops.control import Scan
 from rnncc.ir.types import dims_of
 
 
-def bounds_of(root: Operation) -> tuple[Dim, ...]:
-    """The formulas that some sizes make negative, each symbol being 0 or more.
+def bounds_of(root: Operation, more: Iterable[Dim] = ()) -> tuple[Dim, ...]:
+    """The formulas, `more` among them, that some sizes make negative, each symbol being 0 or more.
 
     Of two that differ by a number only the smaller one is there.
     """
     found = dict[Dim, int]()
-    for formula in _formulas(root):
+    for formula in chain(_formulas(root), more):
         if all(factor >= 0 for _, factor in formula.terms):
             continue
         constant = formula.coefficient()

@@ -43,7 +43,7 @@ def run(
         for dim, size in zip(dims_of(value), np.shape(arrays[name]), strict=True):
             if len(dim.symbols) == 1 and dim == type(dim).of(next(iter(dim.symbols))):
                 known.setdefault(str(dim), size)
-    check_bounds(bounds_of(program.net), known)
+    check_bounds(bounds_of(program.net, program.bounds), known)
     context = Context(known, real)
     cast = {n: _cast(context, types[n], a) for n, a in arrays.items() if n in types}
     args = [cast[name] for name in program.net.inputs]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
+from rnncc.ir.dims import Dim
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
@@ -24,6 +25,7 @@ class Program:
         recompute: name hints of values in loops that the net itself says are to be computed again
             by the backward pass, not kept.
         zeros: inputs that may be absent where that is free, and are zeros then.
+        bounds: formulas of sizes that must not be negative, besides those that its ops need.
     """
 
     module: ModuleOp
@@ -32,6 +34,7 @@ class Program:
     source: str = ""
     recompute: frozenset[str] = frozenset()
     zeros: frozenset[str] = frozenset()
+    bounds: tuple[Dim, ...] = ()
 
     def __repr__(self) -> str:
         return str(self.module)

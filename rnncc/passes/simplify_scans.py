@@ -16,6 +16,7 @@ from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.rewriting import Carry, Loop, Made, NetPass, Rows, is_used, run_all, scans_of
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.batching import spread
+from rnncc.passes.rows_by_number import find_rows
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
 """Ops that a body repeats rather than reads."""
@@ -27,6 +28,7 @@ class SimplifyScans(NetPass):
 
     - ys nobody uses and carries that neither a used final nor a live row needs are dropped;
     - a carry that never changes, and a sequence of equal rows, become consts;
+    - a row of a const whose number is that of the step, or lies a number behind it, is a row of xs;
     - equal consts, xs, carries and ys are merged; those nobody uses are dropped;
     - consts that are cheap to make (fills, broadcasts, ...) are made in the body;
     - leading axes of size 1 of carries and rows stay outside.
@@ -57,7 +59,8 @@ class SimplifyScans(NetPass):
             if not any(is_used(result) for result in scan.results):
                 continue
             loop = Loop(scan)
-            steps = (_drop_dead, _find_invariants, _merge, _sink, _squeeze, Loop.drop_unused)
+            steps = (_drop_dead, _find_invariants, find_rows, _merge, _sink, _squeeze)
+            steps = (*steps, Loop.drop_unused)
             if run_all(step(loop) for step in steps):
                 loop.rebuild()
                 changed = True

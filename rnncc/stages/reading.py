@@ -24,7 +24,7 @@ def read(compilation: Compilation) -> None:
     program = import_source(c.source, c.init, c.options)
     c.programs = {"net": program}
     c.symbols, c.inputs = program.symbols, list(program.net.inputs)
-    c.bounds = bounds_of(program.net)
+    c.bounds = bounds_of(program.net, program.bounds)
 
 
 def import_source(net: Any, init: Any, options: Options) -> Program:

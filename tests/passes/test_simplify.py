@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.passes.canonicalize import Canonicalize
 from rnncc.passes.cse import Cse
@@ -12,7 +14,7 @@ from rnncc.passes.dce import Dce
 from rnncc.passes.fold_constants import fold_constants
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.simplify_scans import SimplifyScans
-from tests.passes.helpers import applied, quick
+from tests.passes.helpers import applied, count, quick, scans
 from tests.strategies import assert_same_meaning, programs
 
 
@@ -45,6 +47,32 @@ def test_simplify_keeps_values_and_settles(program: Program):
 @given(programs())
 def test_folding_keeps_values(program: Program):
     assert_same_meaning(program, lambda p: (fold_constants(p), fold_constants(p)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("axis", "behind", "size", "left"),
+    [(0, 0, "T", 0), (1, 0, "T", 0), (0, 1, "T + 1", 0), (1, 2, "T + 3", 0), (0, 1, "T", 1)],
+)
+def test_rows_by_the_number_of_the_step_are_rows_of_sequences(
+    axis: int, behind: int, size: str, left: int
+):
+    """Those that may not be there stay errors of the run."""
+    b, rows = Builder.net("rows"), Dim.parse(size)
+    x = b.input("x", (rows, 3) if axis == 0 else (3, rows))
+
+    def body(inner, consts, carry, rows):
+        number = inner.cast(inner.reshape(rows[0], (1,)), "i32")
+        number = inner.add(number, inner.fill(behind, (1,), "i32"))
+        row = inner.reshape(inner.gather(consts[0], number, axis), (3,))
+        return [inner.add(inner.mul(carry[0], row), row)], []
+
+    finals, _ = b.scan([x], [b.fill(1, (3,))], [b.iota(("T",), 0, "i64")], body)
+    program = b.finish({"y": finals[0]})
+    if not left:
+        assert_same_meaning(program, applied(Simplify()))
+    Simplify().rewrite(program.net)
+    (scan,) = scans(program)
+    assert count(scan.body.block)["gather"] == left
 
 
 def test_a_negative_zero_keeps_its_sign_below_a_broadcast():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import COMPUTED
 from rnncc.frontends.onnx.reading import graphs_in
 from rnncc.frontends.onnx.scope import Scope
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Value, is_step
 from rnncc.ir.builder import Builder
 
 if TYPE_CHECKING:
@@ -35,24 +35,35 @@ def captured(graphs: Sequence[GraphProto], given: Sequence[str] = ()) -> list[st
 
 class Captures:
     """What graphs inside read of the scope around: small known numbers stay known, the rest are
-    values that the loop or branch is handed.
+    values that the loop or branch is handed, as are the numbers of iterations in formulas.
 
+    Args:
+        named: further values, by their names inside.
     Attributes:
         consts: those values.
     """
 
-    def __init__(self, scope: Scope, graphs: Sequence[GraphProto]) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        graphs: Sequence[GraphProto],
+        named: Mapping[str, Value] | None = None,
+    ) -> None:
         self._scope = scope
-        found = {name: scope.find(name) for name in captured(graphs)}
+        found = {name: scope.find(name) for name in captured(graphs)} | dict(named or {})
         self._values = {name: value for name, value in found.items() if value is not None}
-        handed = (t for v in self._values.values() for t in v.tensors() if not _stays_known(t))
-        self.consts = [scope.ssa(value) for value in handed]
+        tensors = [tensor for value in self._values.values() for tensor in value.tensors()]
+        formulas = [formula for tensor in tensors for formula in tensor.formulas()]
+        self._steps = sorted({s for f in formulas for s in filter(is_step, f.symbols)})
+        self.consts = [scope.steps[step] for step in self._steps]
+        self.consts += [scope.ssa(tensor) for tensor in tensors if not _stays_known(tensor)]
 
     def inside(self, b: Builder, consts: Sequence[SSAValue]) -> Scope:
         """The scope of a block that takes the consts."""
         inner = Scope(self._scope.model, b)
         inner.opsets = self._scope.opsets
-        waiting = iter(consts)
+        inner.steps.update(zip(self._steps, consts, strict=False))
+        waiting = iter(consts[len(self._steps) :])
         for name, value in self._values.items():
             held = (
                 t if _stays_known(t) else Value.computed(next(waiting)) for t in value.tensors()

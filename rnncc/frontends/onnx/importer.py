@@ -100,6 +100,7 @@ def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Import
         for info, value in zip(graph.output, scope.run(graph), strict=True)
     }
     program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
+    program.bounds = tuple(model.bounds)
     named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
     program.arrays = {name: array for name, array in program.arrays.items() if name in named}
     return Imported(program, held)

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
 from rnncc.frontends.onnx.signature import TEXT, check_node, schema_of, signature_of
-from rnncc.frontends.onnx.values import Array, Dims, Value
+from rnncc.frontends.onnx.values import Array, Dims, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of, shape_text
@@ -65,13 +65,13 @@ class Node:
         self.location = Location(scope.model.file, place)
         self.b: Builder = scope.b
         self._schema = schema_of(op.op_type, opset, domain)
-        signature = signature_of(op.op_type, opset, domain)
+        self.signature = signature_of(op.op_type, opset, domain)
         self._attributes = {a.name: a for a in op.attribute}
         self.inputs = [scope.read(name, self.location) if name else None for name in op.input]
         while self.inputs and self.inputs[-1] is None:
             self.inputs.pop()
-        if signature is not None:
-            check_node(self, signature)
+        if self.signature is not None:
+            check_node(self, self.signature)
 
     @property
     def inside(self) -> str:
@@ -139,7 +139,7 @@ class Node:
     def known(self, index: int) -> Array:
         """The numbers of an input, sizes that are open among them."""
         value = self._tensor(index)
-        if value.known is None:
+        if value.known is None or value.varying:
             inputs = self.scope.model.inputs_behind(value)
             what = f"{self._shown(index)} is computed by the model, and must be known"
             raise NeedsValue(
@@ -162,6 +162,15 @@ class Node:
         if array.ndim > 1 or (array.dtype != object and array.dtype.kind not in "iu"):
             raise self.error(f"{self._shown(index)} is no vector of integers")
         return [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
+
+    def places(self, index: int) -> list[Dim | SSAValue]:
+        """A vector of integers, of which those that the run decides are computed."""
+        value = self._tensor(index)
+        if value.known is not None and value.known.ndim < 2:
+            return list(as_objects(value.known).reshape(-1))
+        rows = self.b.cast(self.x(index, INTEGERS), "i64")
+        (count,) = self.static(index)
+        return [self.b.reshape(self.b.slice(rows, 0, at, 1), ()) for at in range(count)]
 
     def whole(self, index: int) -> list[int]:
         """A vector of integers."""

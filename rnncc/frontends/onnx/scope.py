@@ -6,8 +6,9 @@ In: a graph, what its inputs stand for and a builder. Out: the values of its out
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -18,11 +19,19 @@ from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_key, inlined
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, TEXT, Node, Operator
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
-from rnncc.frontends.onnx.signature import schema_of
+from rnncc.frontends.onnx.signature import schema_of, size_type
+from rnncc.frontends.onnx.sizes import is_natural
 from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
-from rnncc.frontends.onnx.values import Array, SizeOverflow, Value
+from rnncc.frontends.onnx.values import (
+    STEP_MARK,
+    Array,
+    NoFormula,
+    SizeOverflow,
+    Value,
+    is_step,
+)
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import product
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import shape_text
 from rnncc.scalar import Scalar
 
@@ -58,6 +67,8 @@ class Model:
         max_iterations: the most turns of a loop whose number of turns nothing shows.
         training: whether the program will be differentiated.
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
+        trip_counts: symbol of a loop's iteration number -> how many iterations there are.
+        bounds: formulas that must not be negative for what was decided at import to hold.
     """
 
     file: str
@@ -71,6 +82,9 @@ class Model:
     taken: set[str] = field(default_factory=set[str])
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    trip_counts: dict[str, Dim] = field(default_factory=dict[str, Dim])
+    bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])
+    loops: int = 0
     nodes: int = 0
     calls: int = 0
 
@@ -83,6 +97,45 @@ class Model:
             chosen = f"{stem}.{number}"
         self.taken.add(chosen)
         return chosen
+
+    def new_step(self) -> str:
+        """A symbol for the number of a loop's iteration."""
+        self.loops += 1
+        return f"{STEP_MARK}{self.loops}"
+
+    def within(self, limit: int, formulas: Iterable[Dim]) -> bool:
+        """Whether calls can check that open sizes are within ±limit; if so, they do."""
+        found = list[Dim]()
+        for formula in formulas:
+            extremes = [] if formula.is_static else self._extremes(formula)
+            if extremes is None:
+                return False
+            found += extremes
+        for formula in found:
+            self.bounds[limit - formula] = self.bounds[limit + formula] = None
+        return True
+
+    def never_negative(self, formula: Dim) -> bool:
+        """Whether a formula is 0 or more in each iteration of the loops around it."""
+        extremes = self._extremes(formula)
+        if extremes is None:
+            return False
+        lasts = [self.trip_counts[name] - 1 for name in filter(is_step, formula.symbols)]
+        return all(any(map(is_natural, [e, *(e - last for last in lasts)])) for e in extremes)
+
+    def _extremes(self, formula: Dim) -> list[Dim] | None:
+        """What a formula is in the first and the last iterations of loops around it.
+
+        Between these it lies in all others; None where it is not linear in an iteration's number.
+        """
+        found: list[Dim] = [formula]
+        for name in filter(is_step, formula.symbols):
+            degree = max(monomial.count(name) for monomial, _ in formula.terms)
+            if degree > 1 or name not in self.trip_counts:
+                return None
+            ends = Dim.of(0), self.trip_counts[name] - 1
+            found = [f.substitute({name: end}) for f in found for end in ends]
+        return found
 
     def inputs_behind(self, value: Value) -> list[str]:
         """The inputs of the model that a value is computed from."""
@@ -106,12 +159,16 @@ class Scope:
 
     Attributes:
         outer: the scope whose names are seen too, of a graph that is built into the same block.
+        steps: symbol of an iteration's number -> the number itself, as int64, in this block.
+        nodes: name -> the node that writes it.
     """
 
     def __init__(self, model: Model, b: Builder, outer: Scope | None = None) -> None:
         self.model, self.b, self.outer = model, b, outer
         self.names: dict[str, Value] = {}
         self.opsets = model.opsets if outer is None else outer.opsets
+        self.steps: dict[str, SSAValue] = {} if outer is None else outer.steps
+        self.nodes: dict[str, NodeProto] = {}
         self._made: dict[Value, SSAValue] = {} if outer is None else outer._made
 
     def find(self, name: str) -> Value | None:
@@ -119,6 +176,12 @@ class Scope:
         if name in self.names or self.outer is None:
             return self.names.get(name)
         return self.outer.find(name)
+
+    def writer(self, name: str) -> NodeProto | None:
+        """The node that writes a name."""
+        if name in self.names or self.outer is None:
+            return self.nodes.get(name)
+        return self.outer.writer(name)
 
     def read(self, name: str, location: Location) -> Value:
         """What a name stands for; raises `CompileError` if that is nothing."""
@@ -152,8 +215,8 @@ class Scope:
         if array.dtype == object:
             if array.size > MAX_FOLDED_SIZES:
                 raise Unsupported(self.b.loc, f"computes with {array.size} sizes at run time")
-            flat = [self.b.reshape(self.b.size(d, "i64"), (1,)) for d in array.reshape(-1)]
-            return self.b.reshape(self.b.concat(flat, 0), array.shape)
+            flat = [self.b.reshape(self.number(d), (1,)) for d in array.reshape(-1)]
+            return self.b.cast(self.b.reshape(self.b.concat(flat, 0), array.shape), value.dtype)
         if value.dtype not in COMPUTED:
             shown = TEXT.get(value.dtype, value.dtype)
             what = f"a constant of type {shown} is used at run time"
@@ -168,6 +231,17 @@ class Scope:
         name = self.model.unique(value.name)
         self.model.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
         return self.b.param(name, array.shape, value.dtype)
+
+    def number(self, formula: Dim) -> SSAValue:
+        """A size, or a polynomial of sizes and numbers of iterations, as int64."""
+        same = Dim((m, factor) for m, factor in formula.terms if not any(map(is_step, m)))
+        parts = [self.b.size(same, "i64")] if same != 0 or same == formula else []
+        for monomial, factor in (formula - same).terms:
+            steps = [self.steps[name] for name in monomial if is_step(name)]
+            sizes = Dim([(tuple(name for name in monomial if not is_step(name)), factor)])
+            steps += [self.b.size(sizes, "i64")] if sizes != 1 else []
+            parts.append(reduce(self.b.mul, steps))
+        return reduce(self.b.add, parts)
 
     # Graphs
 
@@ -204,6 +278,7 @@ class Scope:
     def run_node(self, op: NodeProto, index: int, where: str = "") -> None:
         """Build one node, or fold it."""
         self.model.nodes += 1
+        self.nodes.update(dict.fromkeys(op.output, op))
         place = where + _place(op, index)
         location = Location(self.model.file, place)
         if self.model.nodes > MAX_NODES:
@@ -248,7 +323,7 @@ class Scope:
                     results = operator.build(node)
             self._store(node, results)
         except SizeOverflow as error:
-            raise node.error("computes a size beyond int64") from error
+            raise node.error(f"computes a size beyond {TEXT[str(error)]}") from error
         except (CompileError, InternalError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
@@ -270,7 +345,10 @@ class Scope:
         most = MAX_FOLDED_SIZES if any(a.dtype == object for a in arrays) else MAX_FOLDED
         if sum(a.size for a in arrays) > most or _together(arrays) > most:
             return None
-        found: Any = operator.fold(node, arrays)
+        try:
+            found: Any = operator.fold(node, arrays)
+        except NoFormula:
+            return None
         if found is None or isinstance(found, (list, tuple)):
             return cast(Any, found)
         return np.asarray(found)  # NumPy gives plain numbers for arrays without axes
@@ -279,21 +357,22 @@ class Scope:
         found: Sequence[Any] = [results]
         if isinstance(results, (list, tuple)):
             found = cast(Sequence[Any], results)
-        for name, result in zip(node.op.output, found, strict=False):
+        for index, (name, result) in enumerate(zip(node.op.output, found, strict=False)):
             if not name:
                 continue
             if result is None:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
-            self.define(name, self._value(node, result), node.location)
+            self.define(name, self._value(node, result, index), node.location)
         for name in node.op.output[len(found) :]:
             if name:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
 
-    def _value(self, node: Node, result: Any) -> Value:
+    def _value(self, node: Node, result: Any, index: int) -> Value:
         if isinstance(result, Value):
             return result
         if isinstance(result, np.ndarray):
-            return Value.of(cast(Array, result))
+            dtype = size_type(node, node.signature, index)
+            return Value.of(cast(Array, result), dtype=dtype)
         value = Value.computed(result)
         if value.dtype not in COMPUTED:
             raise node.unsupported(

@@ -51,12 +51,14 @@ class Signature:
         inputs: the formal ones, of which the last may stand for several.
         counts: the least and most inputs.
         outputs: the least and most outputs.
+        results: the groups of the outputs, of which the last may stand for several.
         attributes: name -> the number of its type, and whether it must be there.
     """
 
     inputs: tuple[Formal, ...]
     counts: tuple[int, int]
     outputs: tuple[int, int]
+    results: tuple[str, ...]
     attributes: Mapping[str, tuple[int, bool]]
 
     def formal(self, index: int) -> Formal:
@@ -97,7 +99,17 @@ def signature_of(kind: str, opset: int, domain: str) -> Signature | None:
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
     )
-    return Signature(inputs, counts, outputs, attributes)
+    results = tuple(one.type_str for one in schema.outputs)
+    return Signature(inputs, counts, outputs, results, attributes)
+
+
+def size_type(n: Node, signature: Signature | None, index: int) -> str:
+    """The type of sizes that are a node's output: of the inputs of its group, else int64."""
+    if signature is None or not signature.results:
+        return "i64"
+    group = signature.results[min(index, len(signature.results) - 1)]
+    alike = (v for i, v in enumerate(n.inputs) if v and signature.formal(i).group == group)
+    return next((v.dtype for v in alike), "i64")
 
 
 def check_node(n: Node, signature: Signature) -> None:

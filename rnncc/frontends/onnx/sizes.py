@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.frontends.onnx.values import Array, as_objects
+from rnncc.frontends.onnx.values import Array, as_objects, is_step
 from rnncc.ir.dims import Dim
 
 
@@ -92,9 +92,9 @@ def decide(kind: str, x: Dim, y: Dim) -> bool:
     if kind in ("gt", "ge"):
         return not decide({"gt": "le", "ge": "lt"}[kind], x, y)
     rest = y - x if kind == "le" else y - x - 1
-    if _is_natural(rest):
+    if is_natural(rest):
         return True
-    if _is_natural(-rest - 1):
+    if is_natural(-rest - 1):
         return False
     raise Undecided
 
@@ -103,7 +103,7 @@ def _equal(x: Dim, y: Dim) -> bool:
     rest = x - y
     if rest.is_static:
         return int(rest) == 0
-    if _is_natural(rest - 1) or _is_natural(-rest - 1):
+    if is_natural(rest - 1) or is_natural(-rest - 1):
         return False
     if rest.coefficient() % gcd(*(factor for monomial, factor in rest.terms if monomial)):
         return False  # 2*N is never 1
@@ -129,11 +129,13 @@ def may_be_natural(dim: Dim) -> bool:
 def _is_never_negative(dim: Dim) -> bool:
     """Whether a size is 0 or more for all symbols that are at least 1."""
     if any("/" in name for monomial, _ in dim.terms for name in monomial):
-        return _is_natural(dim)
-    return _is_natural(dim.substitute({name: Dim.of(name) + 1 for name in dim.symbols}))
+        return is_natural(dim)
+    sizes = (name for name in dim.symbols if not is_step(name))
+    return is_natural(dim.substitute({name: Dim.of(name) + 1 for name in sizes}))
 
 
-def _is_natural(dim: Dim) -> bool:
+def is_natural(dim: Dim) -> bool:
+    """Whether a formula shows that a size is 0 or more."""
     return all(factor >= 0 for _, factor in dim.terms)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[Dim, ...]
@@ -19,12 +19,35 @@ NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
 """Our element types by NumPy's."""
 
 
-LARGEST = 2**63 - 1
-"""The largest int64."""
+NEAR = 10**9 - 1
+"""Beyond it a number is one that stands for the end of any axis."""
+
+LARGEST = {"i32": 2**31 - 1, "i64": 2**63 - 1}
+"""The largest number that sizes of a type may be."""
+
+EXACT_FLOAT = 2**24
+"""Up to here float32 holds every integer; larger known ones are those that it does hold."""
+
+STEP_MARK = "#"
+"""What symbols of iteration numbers begin with, which no size's name does."""
 
 
 class SizeOverflow(Exception):
-    """A size, or a number in its formula, is beyond int64."""
+    """A size, or a number in its formula, is beyond its type."""
+
+
+class NoFormula(Exception):
+    """What was asked for is no formula of sizes."""
+
+
+def is_step(name: str) -> bool:
+    """Whether a symbol is the number of a loop's iteration, counted from 0."""
+    return name.startswith(STEP_MARK)
+
+
+def varies(formula: Dim) -> bool:
+    """Whether a formula differs from iteration to iteration of a loop around it."""
+    return any(map(is_step, formula.symbols))
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +56,8 @@ class Value:
 
     Attributes:
         dtype: f32, f64, i32, i64 or i1; of known numbers also any other name of NumPy's.
-        known: the numbers, where they are known; sizes are an array of `Dim` objects.
+        known: the numbers, where they are known; sizes are an array of `Dim` objects. In a loop
+            these may be formulas of the number of the iteration.
         made: what computes it, where they are not.
         name: the initialiser that it is.
     """
@@ -45,11 +69,11 @@ class Value:
     name: str = ""
 
     @staticmethod
-    def of(array: Array, name: str = "") -> Value:
-        """Known numbers; an array of objects holds integers and sizes, as int64."""
+    def of(array: Array, name: str = "", dtype: str = "i64") -> Value:
+        """Known numbers; an array of objects holds integers and sizes, of that type."""
         if array.dtype == object:
-            array = _as_numbers(array)
-        dtype = "i64" if array.dtype == object else NAMES.get(array.dtype, str(array.dtype))
+            array = _as_numbers(array, dtype)
+        dtype = dtype if array.dtype == object else NAMES.get(array.dtype, str(array.dtype))
         return Value(dtype, tuple(Dim.of(size) for size in array.shape), array, name=name)
 
     @staticmethod
@@ -89,6 +113,15 @@ class Value:
         """Whether it holds sizes that are no numbers yet."""
         return self.known is not None and self.known.dtype == object
 
+    def formulas(self) -> Sequence[Dim]:
+        """The sizes that it holds, if it holds open ones."""
+        return [] if self.known is None or not self.symbolic else list(self.known.flat)
+
+    @property
+    def varying(self) -> bool:
+        """Whether it holds formulas of the number of a loop's iteration."""
+        return any(map(varies, self.formulas()))
+
     @property
     def numbers(self) -> Array | None:
         """The numbers, where all of them are known."""
@@ -110,17 +143,26 @@ def size_value(dim: Dim) -> Value:
 
 
 def as_objects(array: Array) -> Array:
-    """An array of `Dim`s."""
+    """An array of `Dim`s.
+
+    Raises:
+        NoFormula: a number among them is no integer.
+    """
+    if array.dtype.kind == "f" and not (np.isfinite(array) & (np.floor(array) == array)).all():
+        raise NoFormula
     made: Array = np.empty(array.shape, object)
     made.reshape(-1)[:] = [Dim.of(d if isinstance(d, Dim) else int(d)) for d in array.reshape(-1)]
     return made
 
 
-def _as_numbers(array: Array) -> Array:
+def _as_numbers(array: Array, dtype: str) -> Array:
     """Sizes as numbers, where all of them are."""
     flat = [Dim.of(d) for d in array.reshape(-1)]
-    if any(abs(factor) > LARGEST for d in flat for _, factor in d.terms):
-        raise SizeOverflow
+    if all(d.is_static for d in flat) and dtype in FLOATS:
+        return np.array([int(d) for d in flat], NUMPY[dtype]).reshape(array.shape)
+    largest = LARGEST.get(dtype, LARGEST["i64"])
+    if any(abs(factor) > largest for d in flat for _, factor in d.terms):
+        raise SizeOverflow(dtype)
     if all(d.is_static for d in flat):
-        return np.array([int(d) for d in flat], np.int64).reshape(array.shape)
+        return np.array([int(d) for d in flat], NUMPY[dtype]).reshape(array.shape)
     return as_objects(array)

@@ -150,8 +150,11 @@ def _others() -> Iterator[Case]:
     for axis, condition in product((None, -1, 0, 1), ([1, 0], [0, 1, 1], [0], [1, 1, 0, 1])):
         inputs = {"x": floats(2, 3), "c": np.array(condition, bool)}
         yield Case("Compress", inputs, {} if axis is None else {"axis": axis}, ["c"])
-    for time, shape in product((0, 1), ((3, 3), (3, 3, 2))):
-        inputs = {"x": floats(*shape), "l": ints(1, 3, 2)}
+    for time, shape, dtype in product(
+        (0, 1), ((3, 3), (3, 3, 2)), (np.float32, np.int32, np.int64, np.bool_)
+    ):
+        inputs = {"x": (floats(*shape) > 0).astype(dtype), "l": ints(1, 3, 2)}
+        inputs["x"] = floats(*shape) if dtype == np.float32 else inputs["x"]
         attributes = {"time_axis": time, "batch_axis": 1 - time}
         yield from _both(Case("ReverseSequence", inputs, attributes), "l")
     for k, shape, dtype in product((-3, -1, 0, 1, 4), ((3, 4), (2, 2), (3,)), (None, 1, 6, 7, 9)):

@@ -92,6 +92,44 @@ CASES: dict[str, tuple[list[Any], str]] = {
         ],
         "T x N x 4",
     ),
+    "sizes as int32": (
+        [
+            *[node("Shape", "x", "s"), node("Cast", "s", "si", to=6)],
+            *[node("Slice", "si zero1 one", "t"), node("Mul", "t two32", "tt")],
+            *[node("Concat", "tt minus32", "to32", axis=0), node("Cast", "to32", "to", to=7)],
+            node("Reshape", "x to", "y"),
+        ],
+        "2*T x 2*N",
+    ),
+    "sizes as float32": (
+        [
+            *[*SHAPE, node("Cast", "t", "tf", to=1), node("Max", "tf tf", "most")],
+            *[node("Min", "most huge", "least"), node("Cast", "least", "back", to=7)],
+            *[node("Unsqueeze", "back one0", "t1"), node("Concat", "t1 minus", "to", axis=0)],
+            node("Reshape", "x to", "y"),
+        ],
+        "T x 4*N",
+    ),
+    "sizes beside the end": (
+        [
+            *[*SHAPE, node("Unsqueeze", "t one0", "t1"), node("Min", "t1 far", "near")],
+            *[node("Less", "far t1", "none"), node("Where", "none far near", "to1")],
+            *[node("Concat", "to1 minus", "to", axis=0), node("Reshape", "x to", "y")],
+        ],
+        "T x 4*N",
+    ),
+    "the largest of some sizes": (
+        [
+            *[*SHAPE, node("Unsqueeze", "t one0", "t1"), node("Add", "t1 t1", "tt")],
+            *[node("Concat", "t1 tt", "both", axis=0), node("ReduceMax", "both", "m", keepdims=1)],
+            *[node("Concat", "m minus", "to", axis=0), node("Reshape", "x to", "y")],
+        ],
+        "2*T x 2*N",
+    ),
+    "floats up to a size": (
+        [*SHAPE, node("Cast", "t", "tf", to=1), node("Range", "fzero tf fone", "y")],
+        "T",
+    ),
     "numbers up to a size": (
         [*SHAPE, node("Range", "zero t one00", "y")],
         "T",
@@ -109,6 +147,9 @@ MORE = {
     "one0": np.array([0]),
     "zero1": np.array([0]),
     "four0": np.array(4),
+    **{"two32": np.int32(2), "minus32": np.array([-1], np.int32)},
+    **{"far": np.array([10**9])},
+    **{"fzero": np.float32(0), "fone": np.float32(1), "huge": np.float32(1e9)},
     "one00": np.array(1),
     "last": np.array(-1),
     "end": np.array([(1 << 63) - 1]),

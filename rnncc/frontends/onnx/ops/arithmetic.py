@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
-from rnncc.frontends.onnx.values import Array
+from rnncc.frontends.onnx.values import EXACT_FLOAT, NEAR, Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
@@ -21,17 +21,44 @@ Binary = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]
 
 
-def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None) -> FoldOne:
-    """Folding of two operands by NumPy, and of sizes by a function of two."""
+def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = True) -> FoldOne:
+    """Folding of two operands by NumPy, and of sizes by a function of two.
+
+    Args:
+        rounds: whether the result is another number than the operands, which float32 may not hold.
+    """
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
         a, b = arrays
         n.check_broadcast()
-        if a.dtype == object or b.dtype == object:
-            return None if of_sizes is None else sizes.by_element(of_sizes, a, b)
-        return np.asarray(numpy(a, b))
+        if a.dtype != object and b.dtype != object:
+            return np.asarray(numpy(a, b))
+        floats = n.value(0).dtype in FLOATS
+        if of_sizes is None or (floats and rounds):
+            return None
+        found = None if floats else sizes.by_element(of_sizes, a, b)
+        if found is not None or rounds:
+            return found
+        return _within(n, of_sizes, a, b, EXACT_FLOAT if floats else NEAR)
 
     return fold
+
+
+def _within(n: Node, of_sizes: OfSizes, a: Array, b: Array, limit: int) -> Array | None:
+    """A comparison, or the smaller or larger, of sizes that calls check to be within a limit."""
+    found = sizes.by_element(partial(_beside_large, of_sizes, limit), a, b)
+    formulas = [*as_objects(a).flat, *as_objects(b).flat]
+    return found if found is not None and n.scope.model.within(limit, formulas) else None
+
+
+def _beside_large(of_sizes: OfSizes, limit: int, x: Dim, y: Dim) -> Any:
+    """A function of sizes within a limit: beside a number beyond it they are as 0 is."""
+    zero = Dim.of(0)
+    left, right = (size.is_static and abs(int(size)) > limit for size in (x, y))
+    if left == right:
+        return of_sizes(x, y)
+    found = of_sizes(x, zero) if left else of_sizes(zero, y)
+    return found if found is not zero else y if left else x
 
 
 def _binary(function: Binary, formula: str) -> Any:
@@ -101,8 +128,8 @@ def _several(function: Binary, formula: str) -> Any:
     return build
 
 
-def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes) -> FoldOne:
-    fold_two = folded(numpy, of_sizes)
+def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes, rounds: bool = True) -> FoldOne:
+    fold_two = folded(numpy, of_sizes, rounds)
 
     def fold(n: Node, arrays: list[Array]) -> Array | None:
         n.check_broadcast()
@@ -143,10 +170,10 @@ OPERATORS: dict[str, Operator] = {
     "Mod": Operator(_mod, _fold_mod),
     "Pow": Operator(_pow, _fold_pow),
     "Min": Operator(
-        _several(Builder.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller)
+        _several(Builder.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller, False)
     ),
     "Max": Operator(
-        _several(Builder.maximum, "The largest."), _fold_several(np.maximum, sizes.larger)
+        _several(Builder.maximum, "The largest."), _fold_several(np.maximum, sizes.larger, False)
     ),
     "Sum": Operator(_several(ADD, "The sum."), _fold_several(np.add, sizes.add)),
     "Mean": Operator(_mean),

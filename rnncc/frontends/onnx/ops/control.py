@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -116,11 +116,11 @@ def types_in(values: Sequence[Value]) -> list[tuple[Any, ...]]:
     return [(v.form, *((t.dtype, t.dims) for t in v.tensors())) for v in values]
 
 
-def captures_of(n: Node, graph: GraphProto) -> Captures:
-    """What a graph reads of those around it."""
+def captures_of(n: Node, graph: GraphProto, named: Mapping[str, Value] | None = None) -> Captures:
+    """What a graph reads of those around it, and further values by their names in it."""
     from rnncc.frontends.onnx.captures import Captures
 
-    return Captures(n.scope, [graph])
+    return Captures(n.scope, [graph], named)
 
 
 def inline(n: Node, graph: GraphProto, arguments: dict[str, Value]) -> list[Value]:

@@ -13,7 +13,6 @@ from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import (
     COMPUTED,
     FLOATS,
-    INTEGERS,
     NUMBERS,
     TEXT,
     FoldOne,
@@ -21,13 +20,15 @@ from rnncc.frontends.onnx.node import (
     Operator,
 )
 from rnncc.frontends.onnx.reading import onnx_package
-from rnncc.frontends.onnx.values import Array, Value, as_objects
+from rnncc.frontends.onnx.values import EXACT_FLOAT, Array, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import NUMPY, dtype_of
 from rnncc.nn import angles
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 Unary = Callable[[Builder, SSAValue], SSAValue]
+SIZES = ("i32", "i64", "f32")
+"""The types that formulas of sizes may be of."""
 FLOAT_ONLY = "\n\nRefused: elements other than float32."
 
 
@@ -118,6 +119,11 @@ def _cast_like(n: Node) -> SSAValue | Value:
 def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
     if dtype not in COMPUTED:
         raise n.unsupported(f"casts to {TEXT.get(dtype, dtype)}, which is not supported")
+    value = n.value(0)
+    if value.known is not None and value.symbolic and dtype in SIZES:
+        from_float = value.dtype in FLOATS
+        if not from_float or n.scope.model.within(EXACT_FLOAT, value.known.flat):
+            return Value.of(value.known, dtype=dtype)
     return n.b.cast(n.x(0), dtype)
 
 
@@ -125,7 +131,7 @@ def _fold_cast(n: Node, arrays: list[Array]) -> Array | None:
     x, kind = arrays[0], n.integer("to")
     dtype = dtype_name(kind)
     if x.dtype == object:
-        return x if dtype in INTEGERS else None
+        return None
     if dtype in ("text", "an unknown type"):
         raise n.unsupported(f"casts to {dtype}, which is not supported")
     if dtype not in NUMPY and n.given("saturate"):

@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, NUMBERS, Node, Operator
-from rnncc.frontends.onnx.sizes import Undecided, decide
+from rnncc.frontends.onnx.sizes import Undecided, decide, is_natural
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
@@ -30,6 +30,8 @@ def _index(n: Node, at: int, size: Dim) -> SSAValue:
     known = n.value(at).numbers
     if known is not None and size.is_static:
         return n.literal(checked(n, known, int(size)))
+    if n.value(at).symbolic and all(map(is_natural, n.value(at).formulas())):
+        return n.x(at)
     return from_front(n.b, n.x(at, INTEGERS), size)
 
 
@@ -167,9 +169,9 @@ def _trilu(n: Node) -> SSAValue:
 def _reverse_sequence(n: Node) -> SSAValue:
     """The first `length` rows of each sequence, last first.
 
-    Refused: elements other than float32, int32, int64; axes other than 0 and 1.
+    Refused: axes other than 0 and 1.
     """
-    b, x = n.b, n.x(0, NUMBERS)
+    b, x = n.b, n.x()
     time, batch = n.integer("time_axis", 0), n.integer("batch_axis", 1)
     if {time, batch} != {0, 1}:
         raise n.unsupported(f"has the axes {time} and {batch}, only 0 and 1 are supported")

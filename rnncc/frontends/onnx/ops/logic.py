@@ -57,7 +57,7 @@ def _fold_where(n: Node, arrays: list[Array]) -> Array:
 
 
 def _fold_compare(numpy: Callable[..., Any], kind: str) -> FoldOne:
-    fold = folded(numpy, sizes.comparison(kind))
+    fold = folded(numpy, sizes.comparison(kind), rounds=False)
 
     def decided(n: Node, arrays: list[Array]) -> Array | None:
         found = fold(n, arrays)

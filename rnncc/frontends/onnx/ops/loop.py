@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from rnncc.frontends.onnx.ops.control import (
     tensors_in,
     types_in,
 )
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.trips import Trips, given_count, is_endless, trips_of
+from rnncc.frontends.onnx.values import Value, size_value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import repeat
@@ -29,12 +31,11 @@ from rnncc.ir.types import dims_of, tensor
 if TYPE_CHECKING:
     from onnx import GraphProto
 
+    from rnncc.frontends.onnx.captures import Captures
     from rnncc.frontends.onnx.scope import Scope
 
 DEFAULT_LIMIT = 100_000
 """Turns of a loop that nothing bounds, where the user does not say."""
-ENDLESS = 1 << 31
-"""From here on a trip count says nothing."""
 MAX_UNROLLED = 64
 """Turns that are built one after another, where a loop's values change their shapes."""
 
@@ -46,113 +47,142 @@ def _loop(n: Node) -> list[Any]:
     length from turn to turn, but in 64 known turns; more turns than `--max-iterations`.
     """
     graph = n.graph("body")
-    trips = _trip_count(n)
-    always = _condition_is_constant(n, graph)
-    first = bool(n.scalar(1)) if n.has(1) and n.value(1).numbers is not None else None
-    if n.has(1) and first is False:
-        trips = Dim.of(0)
-    ends = n.has(1) and not (always and first is not None)
     carried = [n.value(i) for i in range(2, len(n.inputs))]
     if len(graph.input) != len(carried) + 2 or len(graph.output) < len(carried) + 1:
         what = f"has {len(carried)} carried values, its body {len(graph.input)} inputs"
         raise n.error(f"{what} and {len(graph.output)} outputs")
-    if not ends and trips is not None:
-        return _counted(n, graph, trips, carried)
-    if not ends and (not n.has(0) or n.value(0).known is not None):
+    trips = trips_of(n, graph, carried)
+    if trips.count is not None:
+        return _counted(_Parts.of(n, graph, trips, carried), trips.count)
+    if trips.endless:
         raise n.error("has neither a trip count nor a condition that ends it")
     try:
-        return _gated(n, graph, trips, carried)
+        return _gated(_Parts.of(n, graph, trips, carried))
     except NeedsValue:
-        for index in (i for i in (0, 1) if always and n.has(i)):
+        for index in (i for i in (0, 1) if trips.always and n.has(i)):
             n.known(index)  # with a known count and first condition it could be built turn by turn
         raise
 
 
-def _trip_count(n: Node) -> Dim | None:
-    """How often at most, as a size; None where nothing known says."""
-    known = n.value(0).known if n.has(0) else None
-    if known is None:
-        return None
-    if known.size != 1:
-        raise n.error(f"has {known.size} numbers for its trip count")
-    count = Dim.of(known.reshape(-1)[0])
-    if count.is_static and int(count) >= ENDLESS:
-        return None
-    return Dim.of(max(int(count), 0)) if count.is_static else count
+@dataclass(frozen=True)
+class _Parts:
+    """A loop, and what its body may know of the values that it carries.
+
+    Attributes:
+        carried: all values, as they are before the loop.
+        moving: the numbers of those whose values the body computes; the others never change, or
+            are formulas of the iteration's number.
+    """
+
+    n: Node
+    graph: GraphProto
+    trips: Trips
+    carried: Sequence[Value]
+    moving: Sequence[int]
+
+    @staticmethod
+    def of(n: Node, graph: GraphProto, trips: Trips, carried: Sequence[Value]) -> _Parts:
+        """The parts of a Loop."""
+        known = {*trips.fixed, *(trips.counters if trips.count is not None else ())}
+        return _Parts(n, graph, trips, carried, [i for i in range(len(carried)) if i not in known])
+
+    @property
+    def starts(self) -> list[Value]:
+        """What the moving values are before the loop."""
+        return [self.carried[index] for index in self.moving]
+
+    def captures(self) -> Captures:
+        """What the body reads of the graph around, and the values that never change."""
+        named = {self.graph.input[2 + i].name: self.carried[i] for i in self.trips.fixed}
+        return captures_of(self.n, self.graph, named)
+
+    def bind(self, scope: Scope, number: Value, values: Sequence[Value]) -> None:
+        """Give the body its arguments: an iteration's number, and the moving values."""
+        names, step = [info.name for info in self.graph.input], Dim.of(self.trips.step)
+        arguments = [number, Value.of(np.array(True))]
+        for info, value in zip(self.graph.input, arguments, strict=False):
+            scope.names[info.name] = _as_declared(scope, info, value)
+        scope.names.update((names[2 + i], v) for i, v in zip(self.moving, values, strict=True))
+        for index in set(self.trips.counters).difference(self.moving):
+            value = self.trips.counter(index, self.carried[index], step)
+            scope.names[names[2 + index]] = value
+
+    def chosen(self, made: Sequence[Value]) -> list[Value]:
+        """The moving ones among values for all that are carried."""
+        return [made[index] for index in self.moving]
+
+    def finals(self, values: Sequence[Value]) -> list[Value]:
+        """All carried values behind the loop, of what the moving ones are there."""
+        made = list(self.carried)
+        for index, value in zip(self.moving, values, strict=True):
+            made[index] = value
+        for index in set(self.trips.counters).difference(self.moving):
+            assert self.trips.count is not None
+            made[index] = self.trips.counter(index, self.carried[index], self.trips.count)
+        return made
 
 
-def _condition_is_constant(n: Node, graph: GraphProto) -> bool:
-    """Whether a body's condition is its own condition input, or true."""
-    condition = graph.output[0].name
-    given = graph.input[1].name if len(graph.input) > 1 else ""
-    for _ in range(len(graph.node) + 1):
-        if condition == given:
-            return True
-        made = next((op for op in graph.node if condition in op.output), None)
-        if made is None:
-            value = n.scope.find(condition)
-            held = None if value is None else value.numbers
-            tensor = next((t for t in graph.initializer if t.name == condition), None)
-            if tensor is not None:
-                held = n.scope.model.tensors.array(tensor, n.location)
-            return held is not None and bool(np.all(held))
-        if made.op_type == "Constant" and made.attribute:
-            array = n.scope.model.tensors.array(made.attribute[0].t, n.location)
-            return bool(np.all(array))
-        if made.op_type not in ("Identity", "Cast") or not made.input:
-            return False
-        condition = made.input[0]
-    return False
+def _as_declared(scope: Scope, info: Any, value: Value) -> Value:
+    """A number or bool with one axis, if the graph says that it has one."""
+    if len(info.type.tensor_type.shape.dim) != 1 or value.dims:
+        return value
+    if value.known is not None:
+        return Value.of(value.known.reshape(1), dtype=value.dtype)
+    return Value.computed(scope.b.reshape(scope.ssa(value), (1,)))
 
 
-def _counted(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[Any]:
+def _counted(loop: _Parts, count: Dim) -> list[Any]:
     """A loop of known number of turns: a scan, or built turn by turn where shapes change."""
-    small = trips.is_static and int(trips) <= MAX_UNROLLED
-    if trips == 0:
-        return _unrolled(n, graph, 0, carried)
+    small = count.is_static and int(count) <= MAX_UNROLLED
+    if count == 0:
+        return _unrolled(loop.n, loop.graph, 0, list(loop.carried))
     try:
-        found = _scanned(n, graph, trips, carried)
+        found = _scanned(loop, count)
     except NeedsValue:
         if not small:
             raise
         found = None  # the number of the turn decides a shape
     if found is None and not small:
-        what = f"carries values whose shapes, types or lengths change, over {trips} turns"
-        raise n.unsupported(what, f"up to {MAX_UNROLLED} known turns are supported")
-    return _unrolled(n, graph, int(trips), carried) if found is None else found
+        what = f"carries values whose shapes, types or lengths change, over {count} turns"
+        raise loop.n.unsupported(what, f"up to {MAX_UNROLLED} known turns are supported")
+    if found is None:
+        return _unrolled(loop.n, loop.graph, int(count), list(loop.carried))
+    return found
 
 
-def _scanned(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> list[Any] | None:
+def _scanned(loop: _Parts, count: Dim) -> list[Any] | None:
     """A loop as a scan; None where its values do not keep their shapes, types and lengths.
 
     An empty list to which each turn appends one element becomes rows.
     """
-    held = [t for v in carried for t in v.tensors()]
+    n, starts = loop.n, loop.starts
+    held = [t for v in starts for t in v.tensors()]
     if any(t.dtype not in COMPUTED for t in held):
         return None
-    captures, types = captures_of(n, graph), [tensor(t.dims, t.dtype) for t in held]
+    captures, types = loop.captures(), [tensor(t.dims, t.dtype) for t in held]
     inside = Inside(n, captures, [*types, tensor((), "i64")])
     *carry, number = inside.given
-    grows = [isinstance(v, Rows) and v.is_empty for v in carried]
-    filled = zip(refilled(carried, carry), grows, strict=True)
+    inside.scope.steps[loop.trips.step] = number
+    grows = [isinstance(v, Rows) and v.is_empty for v in starts]
+    filled = zip(refilled(starts, carry), grows, strict=True)
     given = [Rows.listing(earlier=object()) if grown else v for v, grown in filled]
-    _bind(inside.scope, graph, number, inside.b.fill(1, (), "i1"), given)
-    made = inside.scope.run(graph, n.inside)[1:]
-    after, scans = made[: len(carried)], made[len(carried) :]
+    loop.bind(inside.scope, size_value(Dim.of(loop.trips.step)), given)
+    made = inside.scope.run(loop.graph, n.inside)[1:]
+    after, scans = loop.chosen(made), made[len(loop.carried) :]
     rows = [_appended(*each) for each in zip(given, after, grows, strict=True)]
     kept = [new if row is None else old for old, new, row in zip(given, after, rows, strict=True)]
     if types_in(kept) != types_in(given):
         return None
     stacks = [row for row in rows if row is not None] + scans
     results = [*tensors_in(inside.scope, kept), *(inside.scope.ssa(v) for v in stacks)]
-    inits, turns = tensors_in(n.scope, carried), n.b.iota((trips,), 0, "i64")
-    finals, ys = n.b.scan_of(captures.consts, inits, [turns], inside.b, results, trips)
+    inits, turns = tensors_in(n.scope, starts), n.b.iota((count,), 0, "i64")
+    finals, ys = n.b.scan_of(captures.consts, inits, [turns], inside.b, results, count)
     stacked = iter(ys)
-    first = [
+    last = [
         last if row is None else Rows.listing(stacked=Value.computed(next(stacked)))
-        for last, row in zip(refilled(carried, finals), rows, strict=True)
+        for last, row in zip(refilled(starts, finals), rows, strict=True)
     ]
-    return [*first, *stacked]
+    return [*loop.finals(last), *stacked]
 
 
 def _appended(old: Value, new: Value, grows: bool) -> Value | None:
@@ -160,24 +190,6 @@ def _appended(old: Value, new: Value, grows: bool) -> Value | None:
     if not (grows and isinstance(old, Rows) and isinstance(new, Rows) and len(new.items) == 1):
         return None
     return new.items[0] if new.form == old.appended(new.items[0]).form else None
-
-
-def _bind(
-    scope: Scope,
-    graph: GraphProto,
-    number: SSAValue,
-    condition: SSAValue,
-    carry: Sequence[Value],
-) -> None:
-    """Give a loop's body its arguments."""
-    for info, value in zip(graph.input, (number, condition, *carry), strict=True):
-        if isinstance(value, Value):
-            scope.names[info.name] = value
-            continue
-        dims = info.type.tensor_type.shape.dim
-        one = len(dims) == 1 and not dims_of(value)
-        value = scope.b.reshape(value, (1,)) if one else value
-        scope.names[info.name] = Value.computed(value)
 
 
 def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> list[Any]:
@@ -208,24 +220,26 @@ def _no_rows(n: Node, graph: GraphProto, index: int) -> SSAValue:
     return n.b.fill(0, (0, *dims), dtype)
 
 
-def _gated(n: Node, graph: GraphProto, trips: Dim | None, carried: list[Value]) -> list[Any]:
+def _gated(loop: _Parts) -> list[Any]:
     """A loop that a condition may end."""
-    if len(graph.output) > 1 + len(carried):
+    n, starts, most = loop.n, loop.starts, given_count(loop.n)
+    if len(loop.graph.output) > 1 + len(loop.carried):
         raise _early(n, "has scan outputs, whose number of rows the run would decide")
-    b, captures = n.b, captures_of(n, graph)
-    consts, inits = list(captures.consts), tensors_in(n.scope, carried)
+    b, captures = n.b, loop.captures()
+    consts, inits = list(captures.consts), tensors_in(n.scope, starts)
     number, gate = b.fill(0, (), "i64"), b.fill(1, (), "i1")
     gate = b.reshape(n.x(1, ("i1",)), ()) if n.has(1) else gate
-    counted = n.has(0) and not (trips is not None and trips.is_static) and not _is_endless(n)
+    counted = n.has(0) and not (most is not None and most.is_static) and not is_endless(n)
     if counted:
         consts.append(b.reshape(n.x(0, ("i64",)), ()))
         gate = b.logical("and", gate, b.compare("lt", number, consts[-1]))
 
     def turn(inner: Builder, given: list[SSAValue], carry: list[SSAValue]) -> Sequence[SSAValue]:
         scope = captures.inside(inner, given[: len(captures.consts)])
-        _bind(scope, graph, carry[1], inner.fill(1, (), "i1"), refilled(carried, carry[2:]))
-        condition, *results = results_of(n, scope, graph)
-        if types_in(results) != types_in(carried):
+        loop.bind(scope, Value.computed(carry[1]), refilled(starts, carry[2:]))
+        condition, *made = results_of(n, scope, loop.graph)
+        results = loop.chosen(made)
+        if types_in(results) != types_in(starts):
             raise _early(n, "carries values whose shapes, types or lengths change")
         following = inner.add(carry[1], inner.fill(1, (), "i64"))
         goes_on = inner.reshape(scope.ssa(condition), ())
@@ -233,19 +247,14 @@ def _gated(n: Node, graph: GraphProto, trips: Dim | None, carried: list[Value]) 
             goes_on = inner.logical("and", goes_on, inner.compare("lt", following, given[-1]))
         return [goes_on, following, *tensors_in(scope, results)]
 
-    finals = repeat(b, consts, [gate, number, *inits], turn, *_limit(n, trips))[2:]
-    return refilled(carried, finals)
+    finals = repeat(b, consts, [gate, number, *inits], turn, *_limit(n, most))[2:]
+    return loop.finals(refilled(starts, finals))
 
 
 def _early(n: Node, what: str) -> NeedsValue:
     return NeedsValue(
         n.location, f"may end early, and {what}", "a loop of a known number of turns may", []
     )
-
-
-def _is_endless(n: Node) -> bool:
-    numbers = n.value(0).numbers
-    return numbers is not None and int(numbers.reshape(-1)[0]) >= ENDLESS
 
 
 def _limit(n: Node, trips: Dim | None) -> tuple[int, bool]:

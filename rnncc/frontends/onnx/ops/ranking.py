@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import NUMBERS, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.sizes import may_be_natural
-from rnncc.frontends.onnx.values import Array, as_objects
+from rnncc.frontends.onnx.values import EXACT_FLOAT, Array, NoFormula, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
@@ -87,8 +87,8 @@ def _range(n: Node) -> SSAValue:
     Refused: bounds that are computed at run time; open bounds with a delta that does not divide
     them; elements other than float32, int32, int64.
     """
-    b = n.b
-    if n.value(0).dtype == "f32":
+    b, dtype = n.b, n.value(0).dtype
+    if dtype in FLOATS and not _counts_sizes(n):
         start, limit, delta = (n.scalar(i) for i in range(3))
         count = _count(n, start, limit, delta)
         number = b.cast(b.iota((count,), 0, "i32"), "f32")
@@ -105,14 +105,26 @@ def _range(n: Node) -> SSAValue:
         whole = Dim.of(-(-int(span) // step))
     if whole.is_static and int(whole) < 0:
         whole = Dim.of(0)
-    dtype = n.value(0).dtype
-    number = b.mul(b.iota((whole,), 0, dtype), b.fill(step, (), dtype))
-    return b.add(number, b.size(start, dtype))
+    counted = "i64" if dtype in FLOATS else dtype
+    number = b.mul(b.iota((whole,), 0, counted), b.fill(step, (), counted))
+    return b.cast(b.add(number, b.size(start, counted)), dtype)
+
+
+def _counts_sizes(n: Node) -> bool:
+    """Whether the bounds of a range of floats are sizes, open ones among them, and integers."""
+    known = [n.known(index) for index in range(3)]
+    if all(array.dtype != object for array in known):
+        return False
+    try:
+        formulas = [size for array in known for size in as_objects(array).flat]
+    except NoFormula:
+        return False
+    return n.scope.model.within(EXACT_FLOAT, formulas)
 
 
 def _size(n: Node, index: int) -> Dim:
     """One size."""
-    found = n.sizes(index)
+    found = as_objects(n.known(index)).reshape(-1)
     if len(found) != 1:
         raise n.error(f"has {len(found)} numbers for a bound of its range")
     return found[0]

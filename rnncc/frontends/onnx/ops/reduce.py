@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from math import prod
 from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
+from rnncc.frontends.onnx.sizes import Undecided, add, larger, multiply, smaller
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.nn.arithmetic import absolute
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.reduction import (
@@ -52,8 +56,9 @@ def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMB
 def _fold(numpy: Callable[..., Any]) -> FoldOne:
     def fold(n: Node, arrays: list[Array]) -> Array | None:
         axes = tuple(reduced_axes(n))
-        if arrays[0].dtype == object and numpy not in (np.sum, np.prod):
-            return None
+        if arrays[0].dtype == object:
+            function = None if n.value(0).dtype in FLOATS else OF_SIZES.get(numpy)
+            return None if function is None else _of_sizes(n, function, arrays[0], axes)
         if not arrays[0].size and numpy in (np.max, np.min):
             return None  # NumPy knows no extremum of nothing
         found = numpy(arrays[0], axis=axes, keepdims=n.flag("keepdims", 1))
@@ -62,10 +67,31 @@ def _fold(numpy: Callable[..., Any]) -> FoldOne:
     return fold
 
 
+def _of_sizes(
+    n: Node, function: Callable[[Dim, Dim], Dim], sizes: Array, axes: tuple[int, ...]
+) -> Array | None:
+    """A reduction of sizes; None where it depends on what a symbol is."""
+    kept = [axis for axis in range(sizes.ndim) if axis not in axes]
+    rows = np.transpose(sizes, [*kept, *axes]).reshape(-1, prod(sizes.shape[a] for a in axes))
+    dims = [1 if a in axes else size for a, size in enumerate(sizes.shape)]
+    if not rows.shape[1]:
+        return None
+    found: Array = np.empty(len(rows), object)
+    try:
+        found[:] = [reduce(function, row) for row in rows]
+    except Undecided:
+        return None
+    return found.reshape(dims if n.flag("keepdims", 1) else [sizes.shape[axis] for axis in kept])
+
+
 def _squares(b: Builder, x: SSAValue, axes: list[int]) -> SSAValue:
     return total(b, b.mul(x, x), axes)
 
 
+OF_SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
+    **{np.sum: add, np.prod: multiply, np.max: larger, np.min: smaller}
+}
+"""A reduction of numbers by NumPy -> the function of two that it is of sizes."""
 EXTREMA = (*NUMBERS, "i1")
 OPERATORS: dict[str, Operator] = {
     "ReduceSum": Operator(_reduction(total, "The sum"), _fold(np.sum)),

@@ -138,7 +138,8 @@ def _split(n: Node) -> Value:
             parts.append(Value.computed(n.b.slice(n.x(0), axis, start, size)))
         else:
             part = np.take(x.known, range(start, start + size), axis)
-            parts.append(Value.of(part if whole else np.asarray(part.squeeze(axis))))
+            part = part if whole else np.asarray(part.squeeze(axis))
+            parts.append(Value.of(part, dtype=x.dtype))
         start += size
     return _list(n, parts)
 
@@ -156,7 +157,7 @@ def _part_sizes(n: Node, size: int) -> list[int]:
     return [min(sizes[0], size - start) for start in range(0, size, sizes[0])]
 
 
-def _concat(n: Node) -> SSAValue | Array:
+def _concat(n: Node) -> SSAValue | Value:
     """The elements of a list along an axis, or along one of their own.
 
     Refused: an empty list.
@@ -168,7 +169,8 @@ def _concat(n: Node) -> SSAValue | Array:
     axis = n.axis(given, rows.tensors()[-1].rank - (not rows.items) + new)
     known = [item.known for item in rows.items if item.known is not None]
     if rows.stacked is None and len(known) == len(rows.items) and _agree(known, axis, new):
-        return np.stack(known, axis) if new else np.concatenate(known, axis)
+        joined = np.stack(known, axis) if new else np.concatenate(known, axis)
+        return Value.of(joined, dtype=rows.items[0].dtype)
     parts = list[SSAValue]()
     if rows.stacked is not None:
         count, *dims = rows.stacked.dims

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,10 +10,15 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.node import Node, Operator
-from rnncc.frontends.onnx.values import Array
+from rnncc.frontends.onnx.sizes import is_natural
+from rnncc.frontends.onnx.values import NEAR, Array, varies
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import strided
+from rnncc.nn.indexing import from_front
+
+Place = Dim | SSAValue
+"""A bound of a slice: known, or computed as an int64."""
 
 HUGE = (1 << 31) - 1
 """From here on a bound of a slice means the end; no size is larger."""
@@ -62,24 +68,22 @@ def _fold_split(n: Node, arrays: list[Array]) -> list[Array] | None:
     return np.split(arrays[0], np.cumsum([int(p) for p in parts])[:-1], axis)
 
 
-def _bounds(n: Node) -> list[tuple[int, Dim, Dim, int]]:
-    """Of each axis that is cut: axis, start, number of elements, step."""
-    dims = n.dims()
+def _bounds(n: Node) -> list[tuple[int, Place, Place, int]]:
+    """Of each axis that is cut: axis, start, end, step."""
+    starts: Sequence[Place]
+    ends: Sequence[Place]
     if n.opset < 10:
         starts, ends = ([Dim.of(v) for v in n.integers(k)] for k in ("starts", "ends"))
         axes = n.integers("axes") if n.given("axes") else list(range(len(starts)))
         steps = [1] * len(starts)
     else:
-        starts, ends = n.sizes(1), n.sizes(2)
+        starts, ends = n.places(1), n.places(2)
         axes = n.whole(3) if n.has(3) else list(range(len(starts)))
         steps = n.whole(4) if n.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps):
         raise n.error("has starts, ends, axes and steps of several lengths")
-    found = list[tuple[int, Dim, Dim, int]]()
-    axes = n.axes(axes, len(dims))
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        found.append((axis, *_cut(n, dims[axis], start, end, step)))
-    return found
+    axes = n.axes(axes, len(n.dims()))
+    return list(zip(axes, starts, ends, steps, strict=True))
 
 
 def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim, int]:
@@ -97,6 +101,9 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
             return size - 1, size, -1
         raise n.unsupported(f"goes backwards through an axis of {size}", "--shape gives a size")
     first, last = _place(n, start, size, False), _place(n, end, size, True)
+    if step > NEAR and last == size:
+        n.scope.model.bounds[step - size] = None
+        return first, Dim.of(1), 1
     count = last - first
     if step > 1:
         whole = (count + (step - 1)).divide(step) if count.is_static else count.divide(step)
@@ -125,6 +132,9 @@ def _place(n: Node, at: Dim, size: Dim, is_end: bool) -> Dim:
         return Dim.of(0) if int(at) <= -HUGE else size + at
     if size.is_static and at.is_static:
         return Dim.of(min(int(at), int(size)))
+    if at.is_static and int(at) > NEAR:
+        n.scope.model.bounds[at - size] = None
+        return size
     over = at - size
     if over.is_static and int(over) >= 0:
         return size
@@ -137,18 +147,65 @@ def _place(n: Node, at: Dim, size: Dim, is_end: bool) -> Dim:
 def _slice(n: Node) -> SSAValue:
     """Elements of X from starts up to ends, in steps, along some axes.
 
-    Refused: bounds that are computed at run time; steps other than 1 that do not divide an open
-    size; an end of INT_MAX behind a negative step.
+    Refused: bounds that are computed at run time, unless a step beyond the axis leaves one element;
+    steps other than 1 that do not divide an open size; an end of INT_MAX behind a negative step.
     """
-    x = n.x()
-    for axis, start, count, step in _bounds(n):
-        x = strided(n.b, x, axis, start if count != 0 else 0, count, step)
+    x, dims = n.x(), n.dims()
+    for axis, start, end, step in _bounds(n):
+        size = dims[axis]
+        if (
+            isinstance(start, Dim)
+            and isinstance(end, Dim)
+            and not varies(start)
+            and not varies(end)
+        ):
+            first, count, step = _cut(n, size, start, end, step)
+            x = strided(n.b, x, axis, first if count != 0 else 0, count, step)
+        elif step > NEAR:
+            x = n.b.gather(x, _only(n, size, start, end, step), axis)
+        else:
+            x = n.b.gather(x, _moving(n, size, start, end, step), axis)
     return x
+
+
+def _moving(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
+    """The numbers of as many elements in each iteration of a loop, all of which are there."""
+    if step == 1 and isinstance(start, Dim) and isinstance(end, Dim):
+        count, inside = end - start, map(n.scope.model.never_negative, (start, size - end))
+        if all(inside) and count.is_static and int(count) > 0:
+            return n.b.add(n.b.iota((count,), 0, "i64"), n.scope.number(start))
+    for index in (1, 2):
+        n.known(index)
+    raise n.unsupported(f"takes another part of an axis of {size} in each iteration of a loop")
+
+
+def _only(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
+    """The number of the one element that is chosen, as a vector; one that is not there is an error
+    of the run."""
+    b, bounds = n.b, n.scope.model.bounds
+    bounds[step - size] = None
+    if isinstance(start, Dim) and is_natural(start):
+        index = n.scope.number(start)
+    else:
+        index = from_front(b, _number(n, start), size)
+    if isinstance(end, Dim) and end.is_static and int(end) > NEAR:
+        bounds[end - size] = None
+    elif not (isinstance(end, Dim) and isinstance(start, Dim) and is_natural(end - start - 1)):
+        inside = b.compare("gt", from_front(b, _number(n, end), size), index)
+        index = b.select(inside, index, b.size(size))
+    return b.reshape(index, (1,))
+
+
+def _number(n: Node, place: Place) -> SSAValue:
+    return n.scope.number(place) if isinstance(place, Dim) else place
 
 
 def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:
     index: list[Any] = [slice(None)] * arrays[0].ndim
-    for axis, start, count, step in _bounds(n):
+    for axis, first, last, steps in _bounds(n):
+        if not (isinstance(first, Dim) and isinstance(last, Dim)) or varies(first) or varies(last):
+            return None
+        start, count, step = _cut(n, n.dims()[axis], first, last, steps)
         if not (start.is_static and count.is_static):
             return None
         index[axis] = range(int(start), int(start) + int(count) * step, step)

@@ -1,0 +1,185 @@
+"""When a loop's condition fails first: a conjunction of inequalities a + b·i >= 0 as a size.
+
+In: names of bools, and what is known of the numbers that they compare. Out: how many iterations a
+loop has that starts if some conditions hold, and goes on after iteration i if others hold then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Protocol
+
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS
+from rnncc.frontends.onnx.sizes import Undecided, decide, divide, smaller
+from rnncc.frontends.onnx.values import NoFormula, Value, as_objects
+from rnncc.ir.dims import Dim
+
+if TYPE_CHECKING:
+    from onnx import NodeProto
+
+PASSING = ("Identity", "Cast", "Squeeze", "Unsqueeze", "Reshape")
+"""Operators that pass a bool on."""
+COMPARISONS = {
+    **{"Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge", "Equal": "eq"}
+}
+OPPOSITES = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt"}
+
+
+class Unproven(Exception):
+    """What ends a loop is no formula of sizes."""
+
+
+class Names(Protocol):
+    """What is known of a graph's names."""
+
+    def value(self, name: str) -> Value | None:
+        """What a name stands for."""
+        ...
+
+    def writer(self, name: str) -> NodeProto | None:
+        """The node that writes a name."""
+        ...
+
+
+@dataclass
+class Conditions:
+    """Inequalities that must all hold.
+
+    Attributes:
+        formulas: these must not be negative.
+        rounded: these were rounded to float32 before they were compared.
+    """
+
+    formulas: list[Dim] = field(default_factory=list[Dim])
+    rounded: list[Dim] = field(default_factory=list[Dim])
+
+    def compare(self, kind: str, x: Value | None, y: Value | None) -> None:
+        """Add a comparison of two numbers."""
+        if x is None or y is None or x.dtype not in (*FLOATS, *INTEGERS):
+            raise Unproven
+        a, b = formula_of(x), formula_of(y)
+        one_sided = {"lt": b - a - 1, "le": b - a, "gt": a - b - 1, "ge": a - b}
+        self.formulas += [one_sided[kind]] if kind in one_sided else [a - b, b - a]
+        self.rounded += [a, b] if x.dtype in FLOATS else []
+
+
+def conditions_of(names: Names, name: str) -> Conditions:
+    """What must hold for a bool to be true.
+
+    Raises:
+        Unproven: it is no conjunction of comparisons of formulas.
+    """
+    found, waiting, seen = Conditions(), [(name, True)], set[tuple[str, bool]]()
+    while waiting:
+        one = waiting.pop()
+        if one not in seen:
+            seen.add(one)
+            waiting += _parts(names, *one, found)
+    return found
+
+
+def _parts(names: Names, name: str, wanted: bool, found: Conditions) -> Iterable[tuple[str, bool]]:
+    """The bools that decide whether one is as wanted; what is none of bools is added to `found`."""
+    value, op = names.value(name), names.writer(name)
+    numbers = None if value is None else value.numbers
+    if numbers is not None:
+        found.formulas += [] if bool(numbers.all()) == wanted else [Dim.of(-1)]
+        return ()
+    kind = op.op_type if op is not None and op.domain in ("", "ai.onnx") else ""
+    if op is None or kind not in (*COMPARISONS, *PASSING, "Not", "And" if wanted else "Or"):
+        raise Unproven
+    if kind not in COMPARISONS:
+        inputs = op.input[:1] if kind in PASSING else op.input
+        return [(each, wanted != (kind == "Not")) for each in inputs]
+    compared = COMPARISONS[kind] if wanted else OPPOSITES.get(COMPARISONS[kind])
+    if compared is None:
+        raise Unproven
+    found.compare(compared, *(names.value(side) for side in op.input))
+    return ()
+
+
+def formula_of(value: Value) -> Dim:
+    """One known number as a formula.
+
+    Raises:
+        Unproven: it is none, or there are several.
+    """
+    if value.known is None or value.known.size != 1:
+        raise Unproven
+    try:
+        return as_objects(value.known).reshape(-1)[0]
+    except NoFormula as error:
+        raise Unproven from error
+
+
+def iterations(
+    first: Conditions,
+    again: Conditions,
+    step: str,
+    most: Dim | None,
+    bounds: MutableMapping[Dim, None],
+) -> Dim | None:
+    """How many iterations a loop has; None where nothing ends it.
+
+    Args:
+        first: what must hold for the loop to start.
+        again: what must hold after iteration `step`, a symbol, for another one.
+        most: its trip count.
+        bounds: gets formulas that must not be negative for the answer to hold.
+    Raises:
+        Unproven, Undecided: that is no formula of sizes.
+    """
+    ends = [end for f in again.formulas if (end := _first_negative(f, step)) is not None]
+    unsure = [formula for formula in first.formulas if not _holds(formula)]
+    if any(_holds(-1 - formula) for formula in unsure):
+        return Dim.of(0)
+    last = reduce(smaller, ends) if ends else None
+    count = most if last is None else last + 1 if most is None else smaller(most, last + 1)
+    if unsure and not _starts_if_any(unsure, count, last):
+        raise Unproven
+    if last is not None and not unsure:
+        bounds[last] = None
+    return count
+
+
+def _starts_if_any(unsure: Sequence[Dim], count: Dim | None, last: Dim | None) -> bool:
+    """Whether a loop starts if its number of iterations is not 0, and then has one at least.
+
+    Args:
+        unsure: formulas of which none is negative where it starts.
+        count: the number of its iterations where it starts.
+        last: the number of the iteration at whose end a condition fails.
+    """
+    if count is None or not all(_holds(formula - count + 1) for formula in unsure):
+        return False
+    return last is None or any(_holds(last - formula) for formula in unsure)
+
+
+def _first_negative(formula: Dim, step: str) -> Dim | None:
+    """The first step at which a formula is negative; a negative one stands for the first of all.
+
+    None where it never is.
+    """
+    start = formula.substitute({step: 0})
+    slope = (formula - start).divide(Dim.of(step))
+    if slope is None or not slope.is_static:
+        raise Unproven
+    if int(slope) >= 0:
+        if _holds(start):
+            return None
+        if slope == 0 and _holds(-1 - start):
+            return Dim.of(0)
+        raise Unproven
+    if start.is_static:
+        return Dim.of(max(int(start) // -int(slope) + 1, 0))
+    return divide(start - int(slope), -slope)
+
+
+def _holds(formula: Dim) -> bool:
+    """Whether a formula is known not to be negative."""
+    try:
+        return decide("ge", formula, Dim.of(0))
+    except Undecided:
+        return False

@@ -1,0 +1,295 @@
+"""How many iterations a Loop has, by its condition and counters, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import rnncc
+from rnncc.errors import CompileError
+from rnncc.ir.interpreter import run
+from rnncc.ir.types import dims_of
+from rnncc.passes.differentiate import differentiate
+from tests.frontends.onnx.models import (
+    assert_close,
+    body,
+    by_onnxruntime,
+    imported,
+    info,
+    interpreted,
+    model,
+    node,
+)
+
+W = np.array([[0.5, 0.1, 0.0], [0.0, 0.4, 0.2], [0.3, 0.0, 0.6]], np.float32)
+H = np.array([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]], np.float32)
+NUMBERS = {
+    **{"zero0": np.array([0]), "one0": np.array([1]), "w": W, "yes": np.array(True)},
+    **{"zero": np.int32(0), "one": np.int32(1), "two": np.int32(2), "five": np.int32(5)},
+    **{"fzero": np.float32(0), "most": np.array(2**31 - 1), "half": np.float32(0.5)},
+}
+SIZES = [
+    node("Shape", "x", "s64"),
+    node("Cast", "s64", "s", to=6),
+    node("Slice", "s zero0 one0 zero0", "t0"),
+    node("Squeeze", "t0 zero0", "t"),
+    node("Cast", "t", "tf", to=1),
+    node("Cast", "t", "t64", to=7),
+]
+"""`t`, `tf` and `t64` are the first size of x as int32, float32 and int64."""
+STEP = [node("Gather", "x k", "row"), node("MatMul", "v w", "p"), node("Add", "p row", "q")]
+STEP += [node("Tanh", "q", "v2"), node("ReduceSum", "v2", "r", keepdims=0)]
+COUNTED = [node("Cast", "k2", "kf", to=1), node("Cast", "i", "if", to=1)]
+
+
+def looped(
+    condition: list[Any],
+    first: list[Any],
+    start: str = "zero",
+    step: str = "one",
+    most: str = "_",
+    more: dict[str, Any] | None = None,
+) -> Any:
+    """A loop over rows of x, whose counter k becomes k2; `go` and `first` decide how often."""
+    nodes = [node("Add", f"k {step}", "k2"), *COUNTED, *STEP, *condition]
+    inside = body(nodes, "k v", "r", condition="go2")
+    inside.input[2].type.tensor_type.elem_type = 6
+    inside.output[1].type.tensor_type.elem_type = 6
+    nodes = [*SIZES, *first, node("Loop", f"{most} first {start} h", "k3 y ys", body=inside)]
+    outputs = [info("k3", None, "i32"), info("y", None), info("ys", None)]
+    inputs = [info("x", ["T", 2, 3]), info("h", [2, 3])]
+    return model(nodes, inputs, outputs, {**NUMBERS, **(more or {})})
+
+
+STARTS = [node("Less", "zero t", "first")]
+ALWAYS = [node("Identity", "yes", "first")]
+IF_TWO = [node("Less", "one t", "first")]
+CASES: dict[str, tuple[Any, str]] = {
+    "int32": (looped([node("Less", "k2 t", "go2")], STARTS), "T"),
+    "in float32": (
+        looped([node("Less", "kf tf", "go2")], [node("Less", "fzero tf", "first")]),
+        "T",
+    ),
+    "by the iteration": (looped([node("Less", "if tf", "go2")], STARTS, most="t64"), "T"),
+    "both": (
+        looped(
+            [node("Less", "if tf", "a"), node("Less", "kf tf", "b"), node("And", "a b", "go2")],
+            [node("Less", "fzero tf", "a1"), node("And", "a1 a1", "first")],
+            most="t64",
+        ),
+        "T",
+    ),
+    "trip count without an end": (looped([node("Less", "k2 t", "go2")], STARTS, most="most"), "T"),
+    "up to, from one": (
+        looped([node("LessOrEqual", "k2 t1", "go2")], [node("Sub", "t one", "t1"), *IF_TWO], "one"),
+        "T - 1",
+    ),
+    "not beyond": (
+        looped([node("GreaterOrEqual", "k2 t", "end"), node("Not", "end", "go2")], STARTS),
+        "T",
+    ),
+    "neither": (
+        looped(
+            [
+                node("Greater", "k2 t", "over"),
+                node("Equal", "one two", "never"),
+                node("Sub", "t k2", "left"),
+                node("Less", "left one", "none"),
+                node("Or", "over never", "a"),
+                node("Or", "a none", "end"),
+                node("Not", "end", "go2"),
+            ],
+            STARTS,
+        ),
+        "T",
+    ),
+    "every second": (looped([node("LessOrEqual", "k2 five", "go2")], ALWAYS, step="two"), "3"),
+    "given": (looped([node("Identity", "go", "go2")], ALWAYS, most="t64"), "T"),
+    "never": (looped([node("Less", "k2 t", "go2")], [node("Less", "two one", "first")]), "0"),
+}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", CASES)
+def test_trip_counts(name: str) -> None:
+    pytest.importorskip("onnxruntime")
+    made, rows = CASES[name]
+    (_, _, ys) = imported(made).net.outputs.values()
+    assert str(dims_of(ys)[0]) == rows
+    compiled = rnncc.compile(made)
+    for steps in (6, 7, 13):
+        x = np.random.default_rng(steps).standard_normal((steps, 2, 3)).astype(np.float32)
+        want = by_onnxruntime(made, {"x": x, "h": H})
+        assert_close(interpreted(made, {"x": x, "h": H}), want)
+        assert_close(compiled.run({"x": x, "h": H}), want)
+
+
+def test_no_iterations() -> None:
+    """Of a sequence without rows."""
+    x = np.zeros((0, 2, 3), np.float32)
+    got = rnncc.compile(CASES["both"][0]).run({"x": x, "h": H})
+    assert_close(got, {"k3": np.int32(0), "y": H, "ys": np.zeros(0, np.float32)})
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        [node("Less", "r half", "go2")],
+        [node("Greater", "k2 t", "go2")],
+        [node("Mul", "k2 t", "kt"), node("Less", "kt t", "go2")],
+        [node("Less", "k2 t", "a"), node("Less", "r half", "b"), node("And", "a b", "go2")],
+        [node("Less", "k2 t", "a"), node("Less", "k2 five", "b"), node("Or", "a b", "go2")],
+        [node("Add", "kf half", "kh"), node("Less", "kh tf", "go2")],
+    ],
+    ids=["data", "upwards", "steps of a size", "partly data", "either", "fractions"],
+)
+def test_ends_that_are_no_formulas(condition: list[Any]) -> None:
+    with pytest.raises(CompileError, match="may end early, and has scan outputs"):
+        imported(looped(condition, STARTS))
+
+
+def test_starts_that_are_no_formulas() -> None:
+    """It starts if the sequence has two rows, and ends behind the last of them."""
+    with pytest.raises(CompileError, match="may end early, and has scan outputs"):
+        imported(looped([node("Less", "k2 t", "go2")], IF_TWO))
+
+
+def test_sizes_that_float32_rounds_are_errors_of_the_run() -> None:
+    """Up to 2^24 it holds every integer; a loop over more rows might end one too early."""
+    nodes = [
+        *[node("Shape", "x", "s"), node("Gather", "s zero", "t"), node("Cast", "t", "tf", to=1)],
+        node("Less", "fzero tf", "first"),
+        node(
+            "Loop",
+            "_ first h",
+            "y",
+            body=body(
+                [
+                    node("Add", "i one", "i1"),
+                    node("Cast", "i1", "if", to=1),
+                    node("Less", "if tf", "go2"),
+                    node("Identity", "v", "v2"),
+                ],
+                condition="go2",
+            ),
+        ),
+    ]
+    numbers = {"zero": np.array(0), "one": np.array(1), "fzero": np.float32(0)}
+    made = model(nodes, [info("x", ["T"]), info("h", [1])], [info("y", None)], numbers)
+    compiled = rnncc.compile(made)
+    compiled.run({"x": np.zeros(5, np.float32), "h": np.zeros(1, np.float32)})
+    with pytest.raises(Exception, match=r"-T \+ 16777216 would be -1"):
+        compiled.run({"x": np.zeros(2**24 + 1, np.float32), "h": np.zeros(1, np.float32)})
+
+
+def sliced(start: str, end: str, steps: str) -> Any:
+    """A loop over all rows but the last along axis 1 of x, of which each turn takes a part."""
+    part = [
+        *[node("Add", "k one", "k2"), node("Add", "k two", "k3")],
+        *[node("Add", "k t", "kt"), node("Mod", "kt t", "km")],
+        *[node("Unsqueeze", f"{name} zero0", f"{name}_") for name in ("k", "k2", "k3", "km")],
+        node("Slice", f"x {start} {end} one0 {steps}", "part"),
+        node("ReduceSum", "part one0", "row", keepdims=0),
+        *[node("MatMul", "v w", "p"), node("Add", "p row", "q"), node("Tanh", "q", "v2")],
+        *[node("Identity", "q", "r"), node("Identity", "go", "go2")],
+    ]
+    inside = body(part, "k v", "r", condition="go2")
+    inside.input[2].type.tensor_type.elem_type = inside.output[1].type.tensor_type.elem_type = 7
+    nodes = [
+        *[node("Shape", "x", "s"), node("Gather", "s one", "t"), node("Sub", "t one64", "n")],
+        node("Loop", "n yes first h", "k9 y ys", body=inside),
+    ]
+    numbers = {
+        **{"zero0": np.array([0]), "one0": np.array([1]), "w": W, "yes": np.array(True)},
+        **{"one": np.array(1), "one64": np.array(1), "two": np.array(2), "first": np.array(0)},
+        **{"far": np.array([10**9]), "end": np.array([2**31 - 1])},
+    }
+    inputs = [info("x", [2, "T", 3]), info("h", [2, 3])]
+    return model(nodes, inputs, [info("y", None), info("ys", None)], numbers)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(
+    "bounds",
+    ["k_ k2_ one0", "k_ k3_ one0", "k_ far far", "k2_ end far", "k_ k2_ far", "km_ k2_ far"],
+    ids=["a row", "two rows", "by a long step", "to the end", "to the next", "by data"],
+)
+def test_parts_by_the_number_of_the_turn(bounds: str) -> None:
+    pytest.importorskip("onnxruntime")
+    made = sliced(*bounds.split())
+    compiled = rnncc.compile(made)
+    for steps in (2, 5):
+        x = np.random.default_rng(steps).standard_normal((2, steps, 3)).astype(np.float32)
+        want = by_onnxruntime(made, {"x": x, "h": H})
+        assert_close(interpreted(made, {"x": x, "h": H}), want)
+        assert_close(compiled.run({"x": x, "h": H}), want)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    ["zero0 k2_ one0", "k_ end one0", "km_ k2_ one0"],
+    ids=["longer", "shorter", "by data"],
+)
+def test_parts_of_sizes_that_the_turn_decides_are_refused(bounds: str) -> None:
+    with pytest.raises(CompileError, match=r"\(Slice\): .* and must be known"):
+        imported(sliced(*bounds.split()))
+
+
+def test_a_loop_over_rows_streams() -> None:
+    """Whose end a condition decides."""
+    nodes = [*CASES["both"][0].graph.node[:-1]]
+    loop = CASES["both"][0].graph.node[-1]
+    made = model(
+        [*nodes, loop], [info("x", ["T", 2, 3]), info("h", [2, 3])], [info("ys", None)], NUMBERS
+    )
+    compiled: Any = rnncc.compile(made)
+    x = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
+    stream = compiled.stream(inputs={"h": H})
+    rows = [stream.step({"x": row[None]})["ys"] for row in x]
+    np.testing.assert_array_equal(np.concatenate(rows), compiled.run({"x": x, "h": H})["ys"])
+
+
+@pytest.mark.peers
+def test_rows_by_the_numbers_of_two_turns() -> None:
+    """A loop in a loop, which takes x[i, j]."""
+    pytest.importorskip("onnxruntime")
+    inner = [
+        *[node("Unsqueeze", "i zero0", "i0"), node("Unsqueeze", "j zero0", "j0")],
+        *[node("Concat", "i0 j0", "at", axis=0), node("Add", "at one0", "end")],
+        *[node("Slice", "x at end axes", "part"), node("Squeeze", "part axes", "row")],
+        *[node("MatMul", "u w", "p"), node("Add", "p row", "q"), node("Tanh", "q", "u2")],
+        node("Identity", "more", "more2"),
+    ]
+    outer = [
+        node("Loop", "n1 yes v", "v2", body=body(inner, "u", condition="more2", first="j more")),
+        *[node("Identity", "v2", "r"), node("Identity", "go", "go2")],
+    ]
+    nodes = [
+        *[node("Shape", "x", "s"), node("Gather", "s zero", "n0"), node("Gather", "s one", "n1")],
+        node("Loop", "n0 yes h", "y ys", body=body(outer, "v", "r", condition="go2")),
+    ]
+    numbers = {
+        **{"zero0": np.array([0]), "one0": np.array([1]), "w": W, "yes": np.array(True)},
+        **{"zero": np.array(0), "one": np.array(1), "axes": np.array([0, 1])},
+    }
+    inputs = [info("x", ["T", "M", 3]), info("h", [2, 3])]
+    made = model(nodes, inputs, [info("y", None), info("ys", None)], numbers)
+    x = np.random.default_rng(0).standard_normal((3, 4, 3)).astype(np.float32)
+    want = by_onnxruntime(made, {"x": x, "h": H})
+    assert_close(interpreted(made, {"x": x, "h": H}), want)
+    assert_close(rnncc.compile(made).run({"x": x, "h": H}), want)
+
+
+def test_gradients_of_a_loop_that_a_condition_ends() -> None:
+    """As those of a loop that a count ends."""
+    with_end, by_count = CASES["both"][0], CASES["given"][0]
+    x = np.random.default_rng(0).standard_normal((4, 2, 3)).astype(np.float32)
+    found = list[Any]()
+    for made in (with_end, by_count):
+        program = differentiate(imported(made), ["ys"], ["x", "h"])
+        found.append(run(program, {"x": x, "h": H, "grad:ys": np.ones(4, np.float32)}))
+    for name in ("grad:x", "grad:h"):
+        np.testing.assert_array_equal(found[0][name], found[1][name])
+        assert np.abs(found[0][name]).max() > 0.01
