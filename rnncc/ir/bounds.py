@@ -14,6 +14,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of
 
 
@@ -24,7 +25,7 @@ def bounds_of(root: Operation) -> tuple[Dim, ...]:
     """
     found = dict[Dim, int]()
     for formula in _formulas(root):
-        if all(factor >= 0 for _, factor in formula.terms):
+        if is_natural(formula):
             continue
         constant = formula.coefficient()
         found[formula - constant] = min(found.get(formula - constant, constant), constant)

@@ -41,7 +41,7 @@ def run(
     types = {**program.net.inputs, **{name: op.y for name, op in program.params.items()}}
     for name, value in types.items():
         for dim, size in zip(dims_of(value), np.shape(arrays[name]), strict=True):
-            if len(dim.symbols) == 1 and dim == type(dim).of(next(iter(dim.symbols))):
+            if dim.is_symbol:
                 known.setdefault(str(dim), size)
     check_bounds(bounds_of(program.net), known)
     context = Context(known, real)
