@@ -114,6 +114,11 @@ class Builder(PlainOps):
     def size(self, dim: Dim, dtype: str = "i64") -> SSAValue:
         return self._insert(Size.of(dim, dtype))
 
+    def require(self, size: Dim) -> None:
+        """Refuse calls for which a formula is negative: `bounds_of` takes the sizes of all values,
+        of those too that nothing reads."""
+        self.fill(0.0, (size,))
+
     # Elementwise
 
     def logical_not(self, x: SSAValue) -> SSAValue:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from rnncc.frontends.onnx.values import Array, as_objects
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import MOST_DIVISOR, Dim
+from rnncc.ir.size_proofs import is_natural
 
 
 class Undecided(Exception):
@@ -43,42 +44,28 @@ def multiply(x: Dim, y: Dim) -> Dim:
 
 
 def divide(x: Dim, y: Dim) -> Dim:
-    """x / y, rounded down, which for sizes is towards zero."""
+    """x / y, rounded towards zero."""
     if y == 0:
         raise Undecided
-    if x.is_static and y.is_static:
-        quotient = abs(int(x)) // abs(int(y))
-        return Dim.of(quotient if (int(x) < 0) == (int(y) < 0) else -quotient)
-    exact = x.divide(y)
-    if exact is not None:
+    if not y.is_static:
+        exact = x.divide(y)
+        if exact is None:
+            raise Undecided
         return exact
-    if y.is_static and int(y) > 1 and _is_never_negative(x):
-        count = int(y)
-        rest = x.coefficient() % count
-        whole = (x - rest).divide(y)
-        if whole is not None:
-            return whole
-        rounded_up = x - (count - 1)
-        if len(rounded_up.terms) == 1 and str(rounded_up).isidentifier():
-            return rounded_up.over(count)
-    raise Undecided
+    count = abs(int(y))
+    up = x if _is_never_negative(x) else x.excess()
+    if count > MOST_DIVISOR and not x.is_static:
+        raise Undecided
+    quotient = up.under(count) - (up - x).under(count)
+    return quotient if int(y) > 0 else -quotient
 
 
 def modulo(x: Dim, y: Dim) -> Dim:
     """x - y · ⌊x / y⌋"""
-    if y.is_static and int(y) != 0 and all(f % int(y) == 0 for m, f in x.terms if m):
-        return Dim.of(x.coefficient() % int(y))
-    raise Undecided
-
-
-def smaller(x: Dim, y: Dim) -> Dim:
-    """The smaller of two."""
-    return x if decide("le", x, y) else y
-
-
-def larger(x: Dim, y: Dim) -> Dim:
-    """The larger of two."""
-    return y if decide("le", x, y) else x
+    if not y.is_static or y == 0 or (abs(int(y)) > MOST_DIVISOR and not x.is_static):
+        raise Undecided
+    quotient = x.under(int(y)) if int(y) > 0 else (-x).under(-int(y))
+    return x - y * quotient
 
 
 def decide(kind: str, x: Dim, y: Dim) -> bool:
@@ -92,9 +79,9 @@ def decide(kind: str, x: Dim, y: Dim) -> bool:
     if kind in ("gt", "ge"):
         return not decide({"gt": "le", "ge": "lt"}[kind], x, y)
     rest = y - x if kind == "le" else y - x - 1
-    if _is_natural(rest):
+    if is_natural(rest):
         return True
-    if _is_natural(-rest - 1):
+    if is_natural(-rest - 1):
         return False
     raise Undecided
 
@@ -103,7 +90,7 @@ def _equal(x: Dim, y: Dim) -> bool:
     rest = x - y
     if rest.is_static:
         return int(rest) == 0
-    if _is_natural(rest - 1) or _is_natural(-rest - 1):
+    if is_natural(rest - 1) or is_natural(-rest - 1):
         return False
     if rest.coefficient() % gcd(*(factor for monomial, factor in rest.terms if monomial)):
         return False  # 2*N is never 1
@@ -120,13 +107,7 @@ def may_equal(x: Dim, y: Dim | int) -> bool:
 
 def _is_never_negative(dim: Dim) -> bool:
     """Whether a size is 0 or more for all symbols that are at least 1."""
-    if any("/" in name for monomial, _ in dim.terms for name in monomial):
-        return _is_natural(dim)
-    return _is_natural(dim.substitute({name: Dim.of(name) + 1 for name in dim.symbols}))
-
-
-def _is_natural(dim: Dim) -> bool:
-    return all(factor >= 0 for _, factor in dim.terms)
+    return is_natural(dim.substitute({name: Dim.of(name) + 1 for name in dim.symbols}))
 
 
 def comparison(kind: str) -> Callable[[Dim, Dim], bool]:

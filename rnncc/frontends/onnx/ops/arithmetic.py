@@ -14,6 +14,7 @@ from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import Array
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import modulo, power
 
@@ -142,12 +143,8 @@ OPERATORS: dict[str, Operator] = {
     ),
     "Mod": Operator(_mod, _fold_mod),
     "Pow": Operator(_pow, _fold_pow),
-    "Min": Operator(
-        _several(Builder.minimum, "The smallest."), _fold_several(np.minimum, sizes.smaller)
-    ),
-    "Max": Operator(
-        _several(Builder.maximum, "The largest."), _fold_several(np.maximum, sizes.larger)
-    ),
+    "Min": Operator(_several(Builder.minimum, "The smallest."), _fold_several(np.minimum, smaller)),
+    "Max": Operator(_several(Builder.maximum, "The largest."), _fold_several(np.maximum, larger)),
     "Sum": Operator(_several(ADD, "The sum."), _fold_several(np.add, sizes.add)),
     "Mean": Operator(_mean),
     "BitwiseAnd": Operator(_bitwise("and"), folded(np.bitwise_and, None)),

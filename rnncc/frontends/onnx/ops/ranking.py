@@ -13,6 +13,7 @@ from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.indexing import extremum_place, top_k
@@ -80,8 +81,7 @@ def _fold_sums(n: Node, arrays: list[Array]) -> Array | None:
 def _range(n: Node) -> SSAValue:
     """start, start + delta, ... below limit.
 
-    Refused: bounds that are computed at run time; open bounds with a delta that does not divide
-    them; elements other than float32, int32, int64.
+    Refused: bounds that are computed at run time; elements other than float32, int32, int64.
     """
     b = n.b
     if n.value(0).dtype == "f32":
@@ -93,14 +93,8 @@ def _range(n: Node) -> SSAValue:
     if not delta.is_static or delta == 0:
         raise n.unsupported(f"has the step {delta}")
     step = int(delta)
-    span = limit - start
-    whole = span.divide(step)
-    if whole is None:
-        if not span.is_static:
-            raise n.unsupported(f"counts {span} in steps of {step}", "--shape gives a size")
-        whole = Dim.of(-(-int(span) // step))
-    if whole.is_static and int(whole) < 0:
-        whole = Dim.of(0)
+    span = limit - start if step > 0 else start - limit
+    whole = larger(span, Dim.of(0)).over(abs(step))
     dtype = n.value(0).dtype
     number = b.mul(b.iota((whole,), 0, dtype), b.fill(step, (), dtype))
     return b.add(number, b.size(start, dtype))
