@@ -32,10 +32,13 @@ class Inputs:
     Args:
         infos: the graph's inputs that are to be inputs of the model, or may be.
         shapes: what the user gives: a size named differently there is that size everywhere.
+        learnt: symbols that stand for other sizes, by all of that.
     """
 
-    def __init__(self, infos: Sequence[Any], shapes: Sizes, file: str) -> None:
-        self.file = file
+    def __init__(
+        self, infos: Sequence[Any], shapes: Sizes, file: str, learnt: Mapping[str, Dim]
+    ) -> None:
+        self.file, self._learnt = file, learnt
         self._open = dict[str, list[Dim] | None]()
         self._types = dict[str, str]()
         self._symbols = dict[str, str]()
@@ -59,7 +62,7 @@ class Inputs:
         if dims is None:
             what = f'input "{name}" has no shape'
             raise CompileError(self.file, what, f"--shape {name}=... gives one")
-        return tuple(d.substitute(self._replaced) for d in dims)
+        return tuple(d.substitute(self._replaced).substitute(self._learnt) for d in dims)
 
     def _declared(self, info: Any) -> tuple[list[Dim] | None, str]:
         place = Location(self.file, f'input "{info.name}"')
@@ -137,11 +140,12 @@ class Inputs:
             if new is None:
                 continue
             now = old.substitute(self._replaced)
-            if now.is_static:
-                if now != new:
-                    what = f"gives {new} where the file says {shape_text(held)}"
-                    raise CompileError(place, what)
+            if now == new:
                 continue
+            if not now.is_symbol or str(now) in new.symbols:
+                what = f"gives {new} where the file says {shape_text(held)}"
+                what = what if now == old else f"{what}, and {now} is given already"
+                raise CompileError(place, what)
             symbol = str(now)
             self._replaced = {
                 k: Dim.of(v).substitute({symbol: new}) for k, v in self._replaced.items()

@@ -16,6 +16,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_key, inlined
+from rnncc.frontends.onnx.learning import Known, Learnt, learnt_from
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, TEXT, Node, Operator
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of
@@ -58,6 +59,9 @@ class Model:
         max_iterations: the most turns of a loop whose number of turns nothing shows.
         training: whether the program will be differentiated.
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
+        known: what operators force sizes to be, as far as that is known.
+        symbols: of the sizes of inputs, in order.
+        branches: how many branches a node stands in that may not be taken.
     """
 
     file: str
@@ -71,8 +75,11 @@ class Model:
     taken: set[str] = field(default_factory=set[str])
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    known: Known = field(default_factory=Known)
+    symbols: list[str] = field(default_factory=list[str])
     nodes: int = 0
     calls: int = 0
+    branches: int = 0
 
     def unique(self, name: str) -> str:
         """A name for a parameter."""
@@ -83,6 +90,11 @@ class Model:
             chosen = f"{stem}.{number}"
         self.taken.add(chosen)
         return chosen
+
+    def learnt_from(self, error: CompileError) -> Learnt | None:
+        """What must be true of sizes where the error is that they differ."""
+        order = sorted(self.symbols, key=lambda symbol: symbol not in ("T", "N"))
+        return learnt_from(error.differ, order, self.branches > 0)
 
     def inputs_behind(self, value: Value) -> list[str]:
         """The inputs of the model that a value is computed from."""
@@ -217,6 +229,11 @@ class Scope:
                 self._run_operator(op, plain_domain(op.domain), place)
         except SizeError as error:
             raise CompileError(location, error.what, error.hint) from error
+        except CompileError as error:
+            learnt = self.model.learnt_from(error)
+            if learnt is not None:
+                raise learnt from error
+            raise
         self.b.loc = before
 
     def _run_operator(self, op: NodeProto, domain: str, place: str) -> None:
@@ -249,7 +266,7 @@ class Scope:
             self._store(node, results)
         except SizeOverflow as error:
             raise node.error("computes a size beyond int64") from error
-        except (CompileError, InternalError, KeyboardInterrupt, MemoryError):
+        except (CompileError, Learnt, InternalError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
             raise InternalError.at(location, error) from error

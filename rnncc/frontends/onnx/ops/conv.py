@@ -99,7 +99,7 @@ def _conv(n: Node) -> SSAValue:
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(1))}"
-        raise n.error(what)
+        raise n.differ([dims[1]], [Dim.of(channels * groups)], what)
     for axis, size in enumerate(dims[2:]):
         geometry.check_fits(axis, size)
     return convolution(n.b, x, weights, n.maybe(2, FLOATS), geometry.windows(), groups)

@@ -91,13 +91,14 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
         raise n.unsupported(f"goes backwards to {end}")
     none, last = Dim.of(0), size - 1
     # an axis of open size has at least one element, or bounds of the slice refuse the call
-    facts = [] if size.is_static else [last]
+    facts = n.scope.model.known.facts if size.is_static else (last, *n.scope.model.known.facts)
     first, behind = _place(n, start, size), _place(n, end, size)
     if step > 0:
         first, behind = larger(first, none, facts), smaller(behind, size, facts)
         count = larger(behind - first, none, facts).over(step)
         return smaller(first, size, facts), count, step
-    first, behind = smaller(first, last, facts), larger(behind, Dim.of(-1), facts)
+    first = smaller(larger(first, none, facts), last, facts)
+    behind = larger(behind, Dim.of(-1), facts)
     return first, larger(first - behind, none, facts).over(-step), step
 
 
