@@ -62,7 +62,7 @@ class Window:
         size, (before, behind) = dims_of(x)[axis], self.pads
         count, whole = self.count(size), size + before + behind
         if not count.is_static:
-            b.require(count - 1)
+            b.require(whole - self.reach)
         x = b.pad(x, axis, before, whole, value)
         if self.rounds_up:
             short = self.stride - 1  # at most

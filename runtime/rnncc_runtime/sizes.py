@@ -70,6 +70,9 @@ class Size:
 
     def solve(self, symbol: str, extent: int, values: Mapping[str, int]) -> int | None:
         """The symbol's value for which the size is `extent`, if the size is linear in it."""
+        inside = (factor for _, factors in self.terms for factor in factors)
+        if any(symbol in _symbols(((1, (f,)),)) for f in inside if not isinstance(f, str)):
+            return None  # several values may be rounded to one
         at_zero = self.evaluate({**values, symbol: 0})
         slope = self.evaluate({**values, symbol: 1}) - at_zero
         if slope == 0 or (extent - at_zero) % slope:

@@ -71,8 +71,10 @@ def test_a_part_rounded_up_does_not_tell_the_whole() -> None:
     assert solve(shapes(x=(["T"], [5]), y=(["T/2", "T/2 + N"], [3, 7])), "TN") == {"T": 5, "N": 4}
     with pytest.raises(ArrayError, match="axis 0 is 2, expected T/2 = 3"):
         solve(shapes(x=(["T"], [5]), y=(["T/2"], [2])), "T")
-    with pytest.raises(ArrayError, match="determines T"):
-        solve(shapes(y=(["T/2"], [3])), "T")
+    for extent in (1, 3):
+        with pytest.raises(ArrayError, match="determines T"):
+            solve(shapes(y=(["T/2"], [extent])), "T")
+    assert solve(shapes(y=(["W/2"], [1]), x=(["4*W"], [8])), "W") == {"W": 2}
 
 
 def test_zero_is_a_size() -> None:

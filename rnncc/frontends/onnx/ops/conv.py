@@ -166,7 +166,8 @@ def _pooled(n: Node) -> tuple[SSAValue, list[Window]]:
     geometry.fit(dims[2:])
     for axis, size in enumerate(dims[2:]):
         geometry.check_fits(axis, size)
-    return x, geometry.windows(n.flag("ceil_mode", 0))
+    rounds_up = n.flag("ceil_mode", 0) and not geometry.auto.startswith("SAME")  # nothing is left
+    return x, geometry.windows(rounds_up)
 
 
 def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:

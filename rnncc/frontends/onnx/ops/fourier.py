@@ -85,7 +85,7 @@ def _stft(n: Node) -> SSAValue:
     x = b.reshape(x, (*dims[:2], parts))
     count = window_count(dims[1], length, step)
     if not count.is_static:
-        b.require(count - 1)
+        b.require(dims[1] - length)
     x = b.windows(x, 1, 0, count, step, length)
     if window is not None:
         x = b.mul(x, b.reshape(n.x(2, FLOATS), (length, 1)))
