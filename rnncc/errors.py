@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from traceback import extract_tb
+from typing import Any
 
 _PACKAGE = __name__.partition(".")[0]
 
@@ -26,12 +28,20 @@ class CompileError(Exception):
         location: where; a `Location` or its text; may be empty.
         what: what is wrong, with the numbers that show it.
         hint: what to do about it.
+        differ: pairs of sizes that would have to be equal, where that is what is wrong.
     """
 
-    def __init__(self, location: Location | str, what: str, hint: str | None = None) -> None:
+    def __init__(
+        self,
+        location: Location | str,
+        what: str,
+        hint: str | None = None,
+        differ: Iterable[tuple[Any, Any]] = (),
+    ) -> None:
         self.location = str(location)
         self.what = what
         self.hint = hint
+        self.differ = tuple(differ)
         text = f"{self.location}: {what}" if self.location else what
         text = f"{text} ({hint})" if hint else text
         super().__init__(" ".join(text.split()))

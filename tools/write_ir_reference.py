@@ -20,7 +20,9 @@ Written by `tools/write_ir_reference.py` from the docstrings of the ops; do not 
 Both dialects are xDSL dialects: stock `xdsl-opt` loads them (`xdsl.universe` entry point), and
 `rnncc compile NET --emit rnn` or `--emit kern` prints a net in them. Values of `rnn` are tensors
 with dense elements (f32, f64, i32, i64, i1); the encoding of a tensor's type names its symbolic
-sizes: `tensor<?x?x40xf32, ["T", "N", "40"]>`. Sizes are polynomials over symbols (`T*N + 1`).
+sizes: `tensor<?x?x40xf32, ["T", "N", "40"]>`. Sizes are polynomials over symbols (`T*N + 1`);
+a factor may be a quotient, rounded up (`T/2`, `(T + 1)/3`), or a formula where that is positive
+(`max(T - 5, 0)`).
 """
 
 

@@ -12,7 +12,8 @@ from rnncc.errors import CompileError
 from rnncc.options import Options
 
 if TYPE_CHECKING:
-    from rnncc.ir.dims import Dim, Largest
+    from rnncc.ir.dims import Dim
+    from rnncc.ir.largest import Largest
     from rnncc.ir.library import Library
 
 FLOAT = 4

@@ -1,4 +1,4 @@
-"""Shapes as users give them: `("T", "N", 40)` or `"T,N,40"`."""
+"""Shapes as users give them: `("T", "N", 40)` or `"T,N,40"`; a size may be a formula, `4*W`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ Shape = Sequence[Size] | str
 Sizes = Mapping[str, Shape]
 """Input -> its shape."""
 
-_SYMBOL = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+_PRODUCT = r"(?:\d{1,9}|[A-Za-z][A-Za-z0-9_]*)(?: *\* *(?:\d{1,9}|[A-Za-z][A-Za-z0-9_]*))*"
+_FORMULA = re.compile(rf"(?=.*[A-Za-z]) *{_PRODUCT}(?: *\+ *{_PRODUCT})* *\Z")
 
 
 def parse_shape(shape: Shape, place: Location) -> list[Dim | None]:
-    """Numbers and symbols; None where None or `?` leaves a size to the net.
+    """Numbers and formulas of symbols; None where None or `?` leaves a size to the net.
 
     Raises:
         CompileError: something else.
@@ -31,13 +32,17 @@ def parse_shape(shape: Shape, place: Location) -> list[Dim | None]:
 def _parse_size(size: Size, place: Location) -> Dim | None:
     if size is None or size == "?":
         return None
-    if isinstance(size, str) and _SYMBOL.match(size):
-        return Dim.of(size)
+    if isinstance(size, str) and _FORMULA.match(size):
+        return Dim.parse(size)
     try:
         number = int(size) if isinstance(size, str) else index(size)
     except (TypeError, ValueError):
         number = -1
     if number < 1:
         what = f"{size!r} is no size"
-        raise CompileError(place, what, "sizes are numbers from 1, names such as N, or ?")
+        raise CompileError(
+            place,
+            what,
+            "sizes are numbers from 1, names such as N, formulas such as 4*W, or ?",
+        )
     return Dim.of(number)

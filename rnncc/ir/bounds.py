@@ -15,6 +15,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of
 
 
@@ -25,7 +26,7 @@ def bounds_of(root: Operation, more: Iterable[Dim] = ()) -> tuple[Dim, ...]:
     """
     found = dict[Dim, int]()
     for formula in chain(_formulas(root), more):
-        if all(factor >= 0 for _, factor in formula.terms):
+        if is_natural(formula):
             continue
         constant = formula.coefficient()
         found[formula - constant] = min(found.get(formula - constant, constant), constant)

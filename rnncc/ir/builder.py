@@ -24,7 +24,7 @@ from rnncc.errors import CompileError, Location
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply, FunctionAttr
-from rnncc.ir.ops.base import RnnOp, dim_attr, dims_attr, ints_attr
+from rnncc.ir.ops.base import RnnOp, SizesDiffer, dim_attr, dims_attr, ints_attr
 from rnncc.ir.ops.control import Net, Scan, Yield, row_type
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce
@@ -114,6 +114,11 @@ class Builder(PlainOps):
     def size(self, dim: Dim, dtype: str = "i64") -> SSAValue:
         return self._insert(Size.of(dim, dtype))
 
+    def require(self, size: Dim) -> None:
+        """Refuse calls for which a formula is negative: `bounds_of` takes the sizes of all values,
+        of those too that nothing reads."""
+        self.fill(0.0, (size,))
+
     # Elementwise
 
     def logical_not(self, x: SSAValue) -> SSAValue:
@@ -155,7 +160,8 @@ class Builder(PlainOps):
             for axis, size in enumerate(dims_of(value), rank - len(dims_of(value))):
                 if size not in (1, dims[axis]) and dims[axis] != 1:
                     shapes = " and ".join(shape_text(dims_of(v)) for v in values)
-                    raise CompileError(self.loc, f"shapes do not broadcast: {shapes}")
+                    what = f"shapes do not broadcast: {shapes}"
+                    raise CompileError(self.loc, what, differ=[(dims[axis], size)])
                 dims[axis] = size if dims[axis] == 1 else dims[axis]
         axes = [range(rank - len(dims_of(v)), rank) for v in values]
         return [self.broadcast(v, dims, a) for v, a in zip(values, axes, strict=True)]
@@ -253,7 +259,7 @@ class Builder(PlainOps):
             scan = Scan(consts, inits, xs, block, length, reverse, opened, limited)
             scan.verify_()
         except VerifyException as error:
-            raise CompileError(self.loc, str(error)) from error
+            raise self._refused(error) from error
         self.place(scan)
         return list(scan.finals), list(scan.ys)
 
@@ -267,7 +273,12 @@ class Builder(PlainOps):
         try:
             return self._insert(op(*operands, **properties))
         except VerifyException as error:
-            raise CompileError(self.loc, str(error)) from error
+            raise self._refused(error) from error
+
+    def _refused(self, error: VerifyException) -> CompileError:
+        """What a type rule does not take."""
+        differ = error.differ if isinstance(error, SizesDiffer) else ()
+        return CompileError(self.loc, str(error), differ=differ)
 
     def _insert(self, op: RnnOp) -> SSAValue:
         self._locate(op)

@@ -1,21 +1,31 @@
 """Sizes known as formulas: `Dim`, an integer polynomial over named symbols such as T and N.
 
-A factor may also be a symbol over a number, rounded up: `T/32` is ⌈T/32⌉.
+A factor may also be a formula over a number, rounded up, or a formula where that is positive:
+`(T + 1)/32` is ⌈(T + 1) / 32⌉, and `max(T - 5, 0)` what it says. Floor and minimum follow:
+⌊a / k⌋ = ⌈(a - k + 1) / k⌉ and min(a, b) = a - max(a - b, 0).
 
-Products are bounded: a few nodes that multiply sizes by themselves would otherwise make formulas
-of millions of terms.
+Every factor is at least 0 where the symbols are, so that a formula without minus signs is, too.
+Formulas are bounded: a few nodes that multiply sizes by themselves would otherwise make some of
+millions of terms.
 """
 
 from __future__ import annotations
 
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, reduce
+from math import gcd
+from typing import Self
+
+from rnncc_runtime.errors import LoadError
+from rnncc_runtime.sizes import Excess as ParsedExcess
+from rnncc_runtime.sizes import Quotient as ParsedQuotient
+from rnncc_runtime.sizes import Size, Terms
 
 from rnncc.errors import SizeError
 
 Monomial = tuple[str, ...]
-"""Symbols of one product, in reading order; `()` is the constant's."""
+"""Factors of one product, in reading order: symbols and atoms. `()` is the constant's."""
 Term = tuple[Monomial, int]
 """Such a product and its coefficient."""
 
@@ -23,14 +33,14 @@ MOST_PAIRS, MOST_FACTORS, MOST_BITS = 4096, 16, 127
 """Of a product of formulas: pairs of terms, symbols in a term, bits of a number."""
 MOST_STEPS = 256
 """Terms of a quotient by a sum; one of more is not looked for."""
-
-_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*(?:/\d+)?|[-+*])")
+MOST_DIVISOR, MOST_DEPTH, MOST_TEXT = 1 << 20, 32, 4096
+"""Of an atom: the number that it divides by, how deep atoms lie in each other, its characters."""
 
 
 class Dim:
     """An immutable polynomial with integer coefficients: `Dim.of("T") * 4 + 1`.
 
-    Equal polynomials compare and hash equal; a constant one equals the int it holds.
+    Equal formulas compare and hash equal; a constant one equals the int it holds.
     """
 
     __slots__ = ("_hash", "terms")
@@ -43,11 +53,12 @@ class Dim:
 
     @staticmethod
     def of(value: Dim | int | str) -> Dim:
-        """The polynomial of an int or of one symbol's name."""
+        """The polynomial of an int or of one symbol's name; an atom's text is that atom."""
         if isinstance(value, Dim):
             return value
         if isinstance(value, str):
-            return Dim([((value,), 1)])
+            is_atom = "/" in value or "(" in value
+            return Dim.parse(value) if is_atom else Dim([((value,), 1)])
         return _constant(int(value))
 
     @staticmethod
@@ -61,19 +72,58 @@ class Dim:
         return not self.terms or (len(self.terms) == 1 and not self.terms[0][0])
 
     @property
+    def is_symbol(self) -> bool:
+        """Whether it is one symbol and nothing else."""
+        return self.symbols == frozenset({str(self)})
+
+    @property
     def symbols(self) -> frozenset[str]:
-        """The names that occur."""
-        return frozenset(symbol_of(name) for monomial, _ in self.terms for name in monomial)
+        """The names that occur, those in atoms too."""
+        names = (name for monomial, _ in self.terms for name in monomial)
+        found = (name.inner.symbols if isinstance(name, Atom) else (name,) for name in names)
+        return frozenset(name for several in found for name in several)
+
+    @property
+    def atoms(self) -> frozenset[Atom]:
+        """The factors that are no symbols."""
+        names = (name for monomial, _ in self.terms for name in monomial)
+        return frozenset(name for name in names if isinstance(name, Atom))
 
     def over(self, count: int) -> Dim:
-        """The quotient, rounded up, of a symbol or a number."""
-        if count == 1:
-            return self
+        """⌈self / count⌉; `count` is at least 1.
+
+        What `count` divides is no part of the atom, whose coefficients and constant lie below it.
+        So quotients that are equal by simple algebra are equal formulas.
+        """
+        assert count > 0, f"{self} over {count}"
+        whole = Dim((monomial, factor // count) for monomial, factor in self.terms)
+        return whole + _quotient(self - whole * count, count)
+
+    def under(self, count: int) -> Dim:
+        """⌊self / count⌋; `count` is at least 1."""
+        return (self - (count - 1)).over(count)
+
+    def excess(self) -> Dim:
+        """max(self, 0)"""
         if self.is_static:
-            return _constant(-(-int(self) // count))
-        if self != Dim.of(str(self)) or "/" in str(self):
-            raise ValueError(f"{self} is no symbol to be divided")
-        return Dim.of(f"{self}/{count}")
+            return _constant(max(int(self), 0))
+        factors = [factor for _, factor in self.terms]
+        if min(factors) >= 0 or max(factors) <= 0:
+            return self if min(factors) >= 0 else _constant(0)
+        if factors[0] < 0:
+            return self + (-self).excess()
+        common = gcd(*factors)
+        if common > 1:
+            return Dim((m, factor // common) for m, factor in self.terms).excess() * common
+        for atom in self.atoms:
+            if isinstance(atom, Excess) and self._less(atom):
+                return (atom.inner + self - Dim([((atom,), 1)])).excess()
+        return Dim([((Excess(self),), 1)])
+
+    def _less(self, atom: Atom) -> bool:
+        """Whether it is an atom less something that is not negative."""
+        rest = self - Dim([((atom,), 1)])
+        return all(factor <= 0 for _, factor in rest.terms)
 
     def coefficient(self, monomial: Monomial = ()) -> int:
         """The factor of one product of symbols."""
@@ -84,7 +134,7 @@ class Dim:
         total = 0
         for monomial, factor in self.terms:
             for name in monomial:
-                factor *= factor_value(name, env)
+                factor *= name.evaluate(env) if isinstance(name, Atom) else env[name]
             total += factor
         return total
 
@@ -171,61 +221,78 @@ class Dim:
         return f"Dim({self})"
 
 
-class Largest:
-    """The largest of several sizes: `max(40*T*N, 16*T*N + 4096)`; of none, 0.
+class Atom(str, ABC):
+    """A factor that is no symbol: its text, and the formula in it."""
 
-    Args:
-        formulas: those that may be the largest.
-    """
+    inner: Dim
+    depth: int
 
-    __slots__ = ("formulas",)
-    formulas: tuple[Dim, ...]
+    def __new__(cls, text: str, inner: Dim) -> Self:
+        depth = 1 + max((atom.depth for atom in inner.atoms), default=0)
+        if depth > MOST_DEPTH or len(text) > MOST_TEXT:
+            what = f"{MOST_DEPTH} quotients in each other, or {MOST_TEXT} characters"
+            raise SizeError(f"gives a size formula of more than {what}")
+        atom = super().__new__(cls, text)
+        atom.inner, atom.depth = inner, depth
+        return atom
 
-    def __init__(self, formulas: Iterable[Dim] = ()) -> None:
-        self.formulas = tuple(dict.fromkeys(formulas))
-
-    @staticmethod
-    def parse(text: str) -> Largest:
-        """The inverse of `str`; raises `ValueError` on anything else."""
-        several = text.startswith("max(") and text.endswith(")")
-        texts = text[4:-1].split(", ") if several else [text]
-        return Largest(map(Dim.parse, texts))
-
-    @property
-    def symbols(self) -> frozenset[str]:
-        """The names that occur."""
-        return frozenset(name for formula in self.formulas for name in formula.symbols)
+    @abstractmethod
+    def of(self, inner: Dim) -> Dim:
+        """The same function of another formula."""
 
     def evaluate(self, env: Mapping[str, int]) -> int:
         """The value where every symbol has one."""
-        return max((formula.evaluate(env) for formula in self.formulas), default=0)
-
-    def __bool__(self) -> bool:
-        return any(formula != 0 for formula in self.formulas)
-
-    def __str__(self) -> str:
-        texts = [str(formula) for formula in self.formulas] or ["0"]
-        return texts[0] if len(texts) == 1 else f"max({', '.join(texts)})"
+        return int(self.of(_constant(self.inner.evaluate(env))))
 
 
-def symbol_of(name: str) -> str:
-    """The symbol in a factor: T in `T/32`."""
-    return name.partition("/")[0]
+class Quotient(Atom):
+    """⌈inner / divisor⌉"""
+
+    divisor: int
+
+    def __new__(cls, inner: Dim, divisor: int) -> Self:
+        if divisor > MOST_DIVISOR:
+            raise SizeError(f"divides a size by {divisor}, more than {MOST_DIVISOR}")
+        text = f"{inner}/{divisor}" if inner.is_symbol else f"({inner})/{divisor}"
+        atom = super().__new__(cls, text, inner)
+        atom.divisor = divisor
+        return atom
+
+    def of(self, inner: Dim) -> Dim:
+        return inner.over(self.divisor)
 
 
-def divisor_of(name: str) -> int:
-    """The number in a factor: 32 in `T/32`, 1 in `T`."""
-    return int(name.partition("/")[2] or 1)
+class Excess(Atom):
+    """max(inner, 0)"""
+
+    def __new__(cls, inner: Dim) -> Self:
+        return super().__new__(cls, f"max({inner}, 0)", inner)
+
+    def of(self, inner: Dim) -> Dim:
+        return inner.excess()
 
 
-def factor_value(name: str, env: Mapping[str, int]) -> int:
-    """The value of a factor where its symbol has one."""
-    return -(-env[symbol_of(name)] // divisor_of(name))
+def _quotient(rest: Dim, count: int) -> Dim:
+    """⌈rest / count⌉, the factors of rest being at least 0 and less than `count`."""
+    number = rest.coefficient()
+    if rest.is_static:
+        return _constant(int(number > 0))
+    common = gcd(count, *(factor for monomial, factor in rest.terms if monomial))
+    if common > 1:
+        part = Dim((m, factor // common) for m, factor in rest.terms if m)
+        return (part - (-number // common)).over(count // common)
+    inner = [a for a in rest.atoms if isinstance(a, Quotient) and rest.coefficient((a,)) == 1]
+    if len(inner) == 1:  # ⌈(⌈a / m⌉ + b) / n⌉ = ⌈(a + m·b) / (m·n)⌉
+        [atom] = inner
+        others = rest - Dim([((atom,), 1)])
+        return (atom.inner + others * atom.divisor).over(count * atom.divisor)
+    return Dim([((Quotient(rest, count),), 1)])
 
 
 def _replaced(name: str, env: Mapping[str, Dim | int]) -> Dim:
-    symbol = symbol_of(name)
-    return Dim.of(name) if symbol not in env else Dim.of(env[symbol]).over(divisor_of(name))
+    if isinstance(name, Atom) and not env.keys().isdisjoint(name.inner.symbols):
+        return name.of(name.inner.substitute(env))
+    return Dim.of(env[name]) if name in env else Dim([((name,), 1)])
 
 
 def _total(terms: Iterable[Term]) -> Dim:
@@ -282,25 +349,25 @@ def _constant(value: int) -> Dim:
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Dim:
-    position, terms, term, sign, expects = 0, list[Term](), _constant(1), 1, True
-    stripped = text.rstrip()
-    while position < len(stripped):
-        match = _TOKEN.match(stripped, position)
-        if match is None:
-            raise ValueError(f"{text!r} is not a size formula")
-        token, position = match.group(1), match.end()
-        if expects and token in "+-" and term == 1:
-            sign = -sign if token == "-" else sign
-        elif expects and token not in "+-*":
-            term, expects = term * (int(token) if token.isdigit() else Dim.of(token)), False
-        elif not expects and token == "*":
-            expects = True
-        elif not expects and token in "+-":
-            terms += (term * sign).terms
-            term, expects = _constant(1), True
-            sign = -1 if token == "-" else 1
-        else:
-            raise ValueError(f"{text!r} is not a size formula")
-    if expects:
-        raise ValueError(f"{text!r} is not a size formula")
-    return _total([*terms, *(term * sign).terms])
+    try:
+        return _sum(Size.parse(text).terms)
+    except (LoadError, SizeError) as error:
+        raise ValueError(f"{text!r} is not a size formula") from error
+
+
+def _sum(terms: Terms) -> Dim:
+    """What the runtime reads as a formula."""
+    total = list[Term]()
+    for number, factors in terms:
+        total += product([number, *map(_factor, factors)]).terms
+    return _total(total)
+
+
+def _factor(factor: str | ParsedQuotient | ParsedExcess) -> Dim:
+    match factor:
+        case ParsedQuotient(inner, divisor):
+            return _sum(inner).over(divisor)
+        case ParsedExcess(inner):
+            return _sum(inner).excess()
+        case str():
+            return Dim([((factor,), 1)])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
+from rnncc.ir.largest import Largest
 from rnncc.ir.library import Library
 from rnncc.ir.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
 

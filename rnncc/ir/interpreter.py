@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from rnncc_runtime.sizes import Size
 from xdsl.ir import Block, SSAValue
 
 from rnncc.errors import LimitError
@@ -35,14 +36,18 @@ def run(
     Raises:
         LimitError: a loop takes more iterations than its limit.
         CompileError: the sizes make that of a shape negative, or reach out of a tensor.
+        ValueError: an array has another shape than the others tell.
     """
     known = dict(sizes or {})
     arrays = {**program.arrays, **inputs}
     types = {**program.net.inputs, **{name: op.y for name, op in program.params.items()}}
     for name, value in types.items():
         for dim, size in zip(dims_of(value), np.shape(arrays[name]), strict=True):
-            if len(dim.symbols) == 1 and dim == type(dim).of(next(iter(dim.symbols))):
-                known.setdefault(str(dim), size)
+            unknown = dim.symbols - known.keys()
+            if len(unknown) == 1:
+                symbol = next(iter(unknown))
+                value = Size.parse(str(dim)).solve(symbol, size, known)
+                known |= {} if value is None else {symbol: value}
     check_bounds(bounds_of(program.net, program.bounds), known)
     context = Context(known, real)
     cast = {n: _cast(context, types[n], a) for n, a in arrays.items() if n in types}
@@ -54,7 +59,8 @@ def run(
 
 def _cast(context: Context, value: SSAValue, array: Array) -> Array:
     want = context.shape(dims_of(value))
-    assert np.shape(array) == want, f"array of shape {np.shape(array)}, expected {want}"
+    if np.shape(array) != want:
+        raise ValueError(f"array of shape {np.shape(array)}, expected {want}")
     return np.asarray(array, context.numpy_type(dtype_of(value)))
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from rnncc.ir.dims import Largest
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.largest import Largest
 from rnncc.ir.ops.base import Array, Context
 from rnncc.ir.types import ITEM_BYTES, NUMPY, STORED
 

@@ -9,8 +9,9 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from rnncc.errors import CompileError
-from rnncc.ir.dims import Dim, Largest, product
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, Func
+from rnncc.ir.largest import Largest
 from rnncc.ir.types import ITEM_BYTES
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.largest import Largest
 from rnncc.ir.ops.base import dim_attr, get_dim
 from rnncc.ir.streaming import Streaming
 from rnncc.ir.training import Initial, Training

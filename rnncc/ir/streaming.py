@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from rnncc.ir.dims import Dim, Largest, product
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.largest import Largest
+from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import ITEM_BYTES
 
 LINE = 64
@@ -123,13 +125,9 @@ def _total(slots: Sequence[StateSlot]) -> Dim:
 
 
 def _not_below(sizes: Iterable[Dim]) -> list[Dim]:
-    """The formulas that another one does not exceed term by term."""
+    """The formulas that another one is not known to reach."""
     kept: list[Dim] = []
     for size in dict.fromkeys(sizes):
-        if not any(_reaches(other, size) for other in kept):
-            kept = [other for other in kept if not _reaches(size, other)] + [size]
+        if not any(at_most(size, other) for other in kept):
+            kept = [other for other in kept if not at_most(other, size)] + [size]
     return kept
-
-
-def _reaches(size: Dim, other: Dim) -> bool:
-    return all(factor >= 0 for _, factor in (size - other).terms)

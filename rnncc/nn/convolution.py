@@ -31,7 +31,7 @@ class Window:
     taps: int
     stride: int = 1
     dilation: int = 1
-    pads: tuple[int, int] = (0, 0)
+    pads: tuple[Dim | int, Dim | int] = (0, 0)
     rounds_up: bool = False
 
     @property
@@ -40,20 +40,15 @@ class Window:
         return (self.taps - 1) * self.dilation + 1
 
     def count(self, size: Dim) -> Dim:
-        """How many windows an axis of that size has.
-
-        Raises:
-            ValueError: there is no formula for it, as the stride does not divide an open size.
-        """
-        whole = size + sum(self.pads)
+        """How many windows an axis of that size has; of an open size at least one must fit."""
+        before, behind = self.pads
         if not self.rounds_up:
-            return window_count(whole, self.taps, self.stride, self.dilation)
-        if not size.is_static:
-            raise ValueError(f"windows of an axis of {size}, whose number is rounded up")
-        count = -(-(int(whole) - self.reach) // self.stride) + 1
-        if (count - 1) * self.stride >= int(size) + self.pads[0]:
-            count -= 1  # it would begin in the pads behind
-        return Dim.of(max(count, 0))
+            return window_count(size + before + behind, self.taps, self.stride, self.dilation)
+        # rounded up, ⌈(s + before + beyond) / stride⌉ + 1; if the last one begins in the pads
+        # behind, one less: where beyond lies from -stride to 0, that is ⌈(s + before) / stride⌉
+        beyond = int(Dim.of(behind)) - self.reach
+        beyond = beyond if beyond >= 0 else min(beyond + self.stride, 0)
+        return _if_static_natural((size + before + beyond).over(self.stride))
 
     def along(
         self, b: Builder, x: SSAValue, axis: int, value: float, beyond: float | None = None
@@ -63,33 +58,29 @@ class Window:
         Args:
             value: what stands in the pads.
             beyond: what stands behind those, where a last window reaches there; `value` by default.
-        Raises:
-            ValueError: as of `count`.
         """
         size, (before, behind) = dims_of(x)[axis], self.pads
         count, whole = self.count(size), size + before + behind
+        if not count.is_static:
+            b.require(whole - self.reach)
         x = b.pad(x, axis, before, whole, value)
-        if count.is_static and whole.is_static:
-            reach = (int(count) - 1) * self.stride + self.reach
-            end = Dim.of(max(int(whole), reach))
-            x = b.pad(x, axis, 0, end, value if beyond is None else beyond)
+        if self.rounds_up:
+            short = self.stride - 1  # at most
+            if whole.is_static:
+                short = max((int(count) - 1) * self.stride + self.reach - int(whole), 0)
+            x = b.pad(x, axis, 0, whole + short, value if beyond is None else beyond)
         return b.windows(x, axis, 0, count, self.stride, self.taps, self.dilation)
 
 
 def window_count(size: Dim, taps: int, stride: int, dilation: int = 1) -> Dim:
-    """How many windows fit an axis.
-
-    Raises:
-        ValueError: there is no formula for it, as the stride does not divide an open size.
-    """
+    """How many windows fit an axis; of an open size at least one must."""
     room = size - (taps - 1) * dilation - 1
-    if room.is_static:
-        return Dim.of(max(int(room) // stride + 1, 0))
-    rest = room.coefficient() % stride
-    whole = (room - rest).divide(stride)
-    if whole is None:
-        raise ValueError(f"({room})/{stride} + 1 windows, of which there is no formula")
-    return whole + 1
+    return _if_static_natural(room.under(stride) + 1)
+
+
+def _if_static_natural(count: Dim) -> Dim:
+    """A number, or 0 if it is negative; a formula as it is."""
+    return count.excess() if count.is_static else count
 
 
 def convolution(
@@ -109,8 +100,6 @@ def convolution(
         windows: of each axis.
     Returns:
         [N, M, windows of each axis...].
-    Raises:
-        ValueError: as of `Window.count`.
     """
     rank = len(windows)
     depth, channels = math.prod(w.taps for w in windows), int(dims_of(weights)[1])
@@ -152,7 +141,7 @@ def transposed_convolution(
     weights: SSAValue,
     bias: SSAValue | None,
     windows: Sequence[Window],
-    sizes: Sequence[tuple[Dim, int]],
+    sizes: Sequence[tuple[Dim, Dim | int]],
     groups: int = 1,
 ) -> SSAValue:
     """The opposite of a convolution: each element times weights is a window, laid over each other.
@@ -182,7 +171,7 @@ def transposed_convolution(
 
 
 def _laid_over(
-    b: Builder, y: SSAValue, axis: int, window: Window, size: Dim, before: int
+    b: Builder, y: SSAValue, axis: int, window: Window, size: Dim, before: Dim | int
 ) -> SSAValue:
     """Windows along an axis and their taps behind it as one axis, cut to a size."""
     whole = (dims_of(y)[axis] - 1) * window.stride + window.reach

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xdsl.ir import SSAValue
 
+from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
@@ -18,7 +19,8 @@ def matmul(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     A vector is a row on the left and a column on the right, which goes from the result.
 
     Raises:
-        ValueError: an operand has no axes, or the leading ones do not broadcast.
+        ValueError: an operand has no axes.
+        CompileError: the leading ones do not broadcast.
     """
     left, right = dims_of(x), dims_of(y)
     if not left or not right:
@@ -43,7 +45,8 @@ def _of_stacks(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     lead = list[Dim]()
     for p, q in zip(wide[0][:-2], wide[1][:-2], strict=True):
         if p != q and p != 1 and q != 1:
-            raise ValueError(f"multiplies {shape_text(left)} by {shape_text(right)}")
+            what = f"multiplies {shape_text(left)} by {shape_text(right)}"
+            raise CompileError(b.loc, what, differ=[(p, q)])
         lead.append(q if p == 1 else p)
     x = b.broadcast(x, (*lead, *left[-2:]), range(rank - len(left), rank))
     y = b.broadcast(y, (*lead, *right[-2:]), range(rank - len(right), rank))

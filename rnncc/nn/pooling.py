@@ -17,11 +17,7 @@ from rnncc.nn.reduction import mean
 
 
 def max_pool(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
-    """The largest element of each window; equal ones share its gradient.
-
-    Raises:
-        ValueError: as of `Window.count`, here and in all functions of this module.
-    """
+    """The largest element of each window; equal ones share its gradient."""
     return b.reduce("max", *_windowed(b, x, windows, -math.inf))
 
 
@@ -70,9 +66,6 @@ def adaptive_pool(b: Builder, kind: str, x: SSAValue, sizes: Sequence[int | None
     """The `mean` or `max` of so many parts of each axis; None leaves an axis as it is.
 
     Part i of n of an axis of size s goes from ⌊i·s / n⌋ up to ⌈(i + 1)·s / n⌉.
-
-    Raises:
-        ValueError: an open size is to have other parts than one, or a number that divides it.
     """
     for axis, count in enumerate(sizes, 2):
         x = x if count is None else _in_parts(b, kind, x, axis, count)
@@ -85,9 +78,7 @@ def _in_parts(b: Builder, kind: str, x: SSAValue, axis: int, count: int) -> SSAV
     if whole is not None:
         parts = b.reshape(x, (*dims[:axis], count, whole, *dims[axis + 1 :]))
         return _pooled(b, kind, parts, axis + 1)
-    if not size.is_static:
-        raise ValueError(f"{count} parts of an axis of {size}, of which there is no formula")
-    edges = [(i * int(size) // count, -(-(i + 1) * int(size) // count)) for i in range(count)]
+    edges = [((size * i).under(count), (size * (i + 1)).over(count)) for i in range(count)]
     rows = [_pooled(b, kind, b.slice(x, axis, low, high - low), axis) for low, high in edges]
     wide = (*dims[:axis], 1, *dims[axis + 1 :])
     return b.concat([b.reshape(row, wide) for row in rows], axis)

@@ -7,9 +7,10 @@ from typing import Any
 
 from rnncc.codegen.prototypes import STRUCTS
 from rnncc.codegen.target import Target
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
 from rnncc.ir.exports import exported, size_functions
 from rnncc.ir.kernel_program import Port
+from rnncc.ir.largest import Largest
 from rnncc.ir.library import Library
 from rnncc.ir.signatures import CUDA_SUFFIX, SYNC_BYTES, cuda_parameters
 from rnncc.ir.streaming import Streaming

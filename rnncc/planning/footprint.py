@@ -9,6 +9,7 @@ from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import For
 from rnncc.ir.ops.base import get_dim
+from rnncc.ir.size_proofs import at_most
 
 Axis = tuple[Dim, Dim]
 """Size and stride."""
@@ -42,6 +43,8 @@ class Footprint:
             return None
         if loop.chunk is not None and names & self.offset.symbols:
             return None
+        if any(names & atom.inner.symbols for atom in self.offset.atoms):
+            return None
         first, second, third = (self.offset.substitute({index: start + i}) for i in range(3))
         if third - second != second - first:
             return None
@@ -55,11 +58,6 @@ def covered(wanted: Footprint, written: Sequence[Footprint]) -> bool:
         return False
     read = _nested(read)
     return any(_holds(whole, read) for whole in _united([_nested(w) for w in written]))
-
-
-def at_most(a: Dim, b: Dim) -> bool:
-    """Whether a ≤ b for sure, no symbol being negative."""
-    return all(factor >= 0 for _, factor in (b - a).terms)
 
 
 def _holds(written: Footprint, read: Footprint) -> bool:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, prod
+from math import inf
 from operator import add, le
 
 import numpy as np
 
-from rnncc.ir.dims import Dim, Largest, Monomial, factor_value, symbol_of
+from rnncc.ir.dims import Dim, Monomial
+from rnncc.ir.largest import Largest
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.stacking import (
     Floats,
@@ -84,9 +85,9 @@ class _Stack:
         self.sizes = [tuple(max(b.size.coefficient(m), 0) for m in monomials) for b in blocks]
         self.grains = [(b.item, LINE if _fills_lines(b.size) else b.item) for b in blocks]
         self.near = neighbours([b.lifetime for b in blocks])
-        symbols = sorted({symbol_of(name) for monomial in monomials for name in monomial})
+        symbols = sorted({symbol for block in blocks for symbol in block.size.symbols})
         values = reference(symbols)
-        scales = [[prod(factor_value(s, v) for s in m) for v in values] for m in monomials]
+        scales = [[Dim([(m, 1)]).evaluate(v) for v in values] for m in monomials]
         self.scales = np.array(scales, float).reshape(len(monomials), len(values))
         self.at_reference = np.array(self.sizes, float) @ self.scales
         self.least = least_heights([b.lifetime for b in blocks], self.at_reference)

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
-from rnncc.ir.dims import Dim, Largest, product
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, For
 from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.largest import Largest
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.planning.layout import Plan, Planned

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from rnncc.errors import CompileError
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
 from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.largest import Largest
 from rnncc.ir.ops.control import Scan
 from rnncc.ir.training import Training
 from rnncc.passes.checkpointing.checkpoint import checkpoint

@@ -5,65 +5,74 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from rnncc_runtime.errors import ArrayError, LoadError
 
-_FACTOR = r"(?:\d+|[A-Za-z_]\w*(?:/[1-9]\d*)?)"
-_TERM = re.compile(rf"\s*([+-]?)\s*({_FACTOR}(?:\s*\*\s*{_FACTOR})*)\s*")
+_TOKEN = re.compile(r"\s*(\d+|[A-Za-z_]\w*|[-+*/(),])\s*")
+_DEEPEST = 64
+"""How deep parentheses of a formula may lie in each other."""
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """⌈dividend / divisor⌉"""
+
+    dividend: Terms
+    divisor: int
+
+
+@dataclass(frozen=True)
+class Excess:
+    """max(of, 0)"""
+
+    of: Terms
+
+
+Factor = str | Quotient | Excess
+Terms = tuple[tuple[int, tuple[Factor, ...]], ...]
+"""A sum: the number and the factors of every product."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """One dimension: a sum of products, such as `T*N + 1`, or `T/2 + 1`, T/2 being rounded up.
+    """One dimension: a sum of products, such as `T*N + 1`.
+
+    A factor may be a quotient, rounded up: `T/2` or `(T + 1)/2`; or `max(T - 5, 0)`.
 
     Attributes:
         text: as the metadata has it.
-        terms: the number and the factors, (symbol, divisor), of every product.
+        terms: what it says.
     """
 
     text: str
-    terms: tuple[tuple[int, tuple[tuple[str, int], ...]], ...]
+    terms: Terms
 
     @staticmethod
     def parse(text: int | str) -> Size:
         """Read an int or a formula; raises `LoadError` on anything else."""
-        text, position, terms = str(text), 0, list[tuple[int, tuple[tuple[str, int], ...]]]()
-        while position < len(text) or not terms:
-            match = _TERM.match(text, position)
-            if match is None or (terms and not match.group(1)):
-                raise LoadError(f"{text!r} is not a size")
-            number, factors = -1 if match.group(1) == "-" else 1, list[tuple[str, int]]()
-            for part in re.split(r"\s*\*\s*", match.group(2)):
-                if part.isdigit():
-                    number *= int(part)
-                else:
-                    symbol, _, divisor = part.partition("/")
-                    factors.append((symbol, int(divisor or 1)))
-            terms.append((number, tuple(factors)))
-            position = match.end()
-        return Size(text, tuple(terms))
+        reader = _Reader(str(text))
+        return reader.end(Size(str(text), reader.sum()))
 
     @property
     def symbols(self) -> set[str]:
         """The names that occur."""
-        return {symbol for _, factors in self.terms for symbol, _ in factors}
+        return _symbols(self.terms)
 
     @property
     def is_symbol(self) -> bool:
         """Whether it is one symbol and nothing else."""
-        return self.terms == ((1, ((self.text, 1),)),)
+        return self.terms == ((1, (self.text,)),)
 
     def evaluate(self, values: Mapping[str, int]) -> int:
         """The number, where every symbol has one."""
-        total = 0
-        for product, factors in self.terms:
-            for symbol, divisor in factors:
-                product *= -(-values[symbol] // divisor)
-            total += product
-        return total
+        return _value(self.terms, values)
 
     def solve(self, symbol: str, extent: int, values: Mapping[str, int]) -> int | None:
         """The symbol's value for which the size is `extent`, if the size is linear in it."""
+        inside = (factor for _, factors in self.terms for factor in factors)
+        if any(symbol in _symbols(((1, (f,)),)) for f in inside if not isinstance(f, str)):
+            return None  # several values may be rounded to one
         at_zero = self.evaluate({**values, symbol: 0})
         slope = self.evaluate({**values, symbol: 1}) - at_zero
         if slope == 0 or (extent - at_zero) % slope:
@@ -74,8 +83,145 @@ class Size:
 
 def parse_largest(text: str) -> list[Size]:
     """The formulas of `max(a, b, ...)`, or the one that stands alone; raises `LoadError`."""
-    inner = text[4:-1] if text.startswith("max(") and text.endswith(")") else text
-    return [Size.parse(part.strip()) for part in inner.split(",")]
+    several = text.startswith("max(") and _closes(text) == len(text) - 1
+    return [Size.parse(part.strip()) for part in _parts(text[4:-1] if several else text)]
+
+
+def _closes(text: str) -> int:
+    """Where the first parenthesis is closed; -1 where it is not."""
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if letter == ")" and depth == 0:
+            return place
+    return -1
+
+
+def _parts(text: str) -> list[str]:
+    """A list, at the commas that stand in no parentheses."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if letter == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _symbols(terms: Terms) -> set[str]:
+    found = set[str]()
+    for factor in (factor for _, factors in terms for factor in factors):
+        match factor:
+            case Quotient(inner, _) | Excess(inner):
+                found |= _symbols(inner)
+            case str():
+                found.add(factor)
+    return found
+
+
+def _value(terms: Terms, values: Mapping[str, int]) -> int:
+    total = 0
+    for product, factors in terms:
+        for factor in factors:
+            match factor:
+                case Quotient(inner, divisor):
+                    product *= -(-_value(inner, values) // divisor)
+                case Excess(inner):
+                    product *= max(_value(inner, values), 0)
+                case str():
+                    product *= values[factor]
+        total += product
+    return total
+
+
+_T = TypeVar("_T")
+
+
+class _Reader:
+    """Reads a formula, part by part; everything raises `LoadError` where the text is none."""
+
+    def __init__(self, text: str) -> None:
+        self.text, self.at, self.depth = text, 0, 0
+
+    def sum(self) -> Terms:
+        """Products with signs between them."""
+        terms = [self._product(self._one_of("+", "-") or "+")]
+        while sign := self._one_of("+", "-"):
+            terms.append(self._product(sign))
+        return tuple(terms)
+
+    def end(self, made: _T) -> _T:
+        """What is made of all of the text."""
+        if self.at < len(self.text):
+            raise self._error()
+        return made
+
+    def _product(self, sign: str) -> tuple[int, tuple[Factor, ...]]:
+        number, factors = -1 if sign == "-" else 1, list[Factor]()
+        while True:
+            factor = self._factor()
+            if isinstance(factor, int):
+                number *= factor
+            else:
+                factors.append(factor)
+            if not self._one_of("*"):
+                return number, tuple(factors)
+
+    def _factor(self) -> int | Factor:
+        token = self._next()
+        if token.isdigit():
+            return int(token)
+        if token == "(":
+            inner = self._inside()
+            self._require(")")
+            self._require("/")
+            return Quotient(inner, self._divisor())
+        if token == "max" and self._one_of("("):
+            inner = self._inside()
+            for part in ",0)":
+                self._require(part)
+            return Excess(inner)
+        if not token.isidentifier():
+            raise self._error()
+        return Quotient(((1, (token,)),), self._divisor()) if self._one_of("/") else token
+
+    def _inside(self) -> Terms:
+        """The sum in parentheses."""
+        self.depth += 1
+        if self.depth > _DEEPEST:
+            raise self._error()
+        inner = self.sum()
+        self.depth -= 1
+        return inner
+
+    def _divisor(self) -> int:
+        token = self._next()
+        if not token.isdigit() or int(token) == 0:
+            raise self._error()
+        return int(token)
+
+    def _next(self) -> str:
+        match = _TOKEN.match(self.text, self.at)
+        if match is None:
+            raise self._error()
+        self.at = match.end()
+        return match.group(1)
+
+    def _one_of(self, *tokens: str) -> str:
+        """The next token if it is one of these, else nothing."""
+        match = _TOKEN.match(self.text, self.at)
+        if match is None or match.group(1) not in tokens:
+            return ""
+        self.at = match.end()
+        return match.group(1)
+
+    def _require(self, token: str) -> None:
+        if not self._one_of(token):
+            raise self._error()
+
+    def _error(self) -> LoadError:
+        return LoadError(f"{self.text!r} is not a size")
 
 
 Shapes = Sequence[tuple[str, tuple[Size, ...], tuple[int, ...]]]

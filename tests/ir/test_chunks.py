@@ -95,13 +95,3 @@ def test_quotients_are_rounded_up(text: str, value: int) -> None:
     assert dim.symbols <= {"T", "N"}
     assert dim.substitute({"T": 9}).evaluate({"N": 8}) == value
     assert dim.substitute({"T": Dim.of("S")}).evaluate({"S": 9, "N": 8}) == value
-
-
-def test_what_is_divided_is_a_symbol_or_a_number() -> None:
-    assert T.over(4) == Dim.of("T/4")
-    assert T.over(1) == T
-    assert Dim.of(9).over(4) == 3
-    with pytest.raises(ValueError, match="no symbol to be divided"):
-        (T * 2).over(4)
-    with pytest.raises(ValueError, match="no symbol to be divided"):
-        T.over(4).over(2)

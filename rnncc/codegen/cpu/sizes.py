@@ -9,7 +9,8 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import I64, Value
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
+from rnncc.ir.largest import Largest
 from rnncc.planning.teamwork import START, Teamwork
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40

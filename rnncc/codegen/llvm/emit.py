@@ -13,7 +13,8 @@ from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.vector import Splat, Vector, declared
-from rnncc.ir.dims import Dim, Largest, divisor_of, symbol_of
+from rnncc.ir.dims import Dim, Excess, Quotient
+from rnncc.ir.largest import Largest
 from rnncc.ir.types import ITEM_BYTES
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
@@ -103,8 +104,14 @@ class Emit:
         return total
 
     def _factor(self, name: str) -> Value:
-        value, divisor = self.symbols[symbol_of(name)], divisor_of(name)
-        return value if divisor == 1 else self.parts(value, I64(divisor))
+        match name:
+            case Quotient():
+                return self.parts(self.dim(name.inner), I64(name.divisor))
+            case Excess():
+                value = self.dim(name.inner)
+                return self.b.select(self.b.icmp_signed(">", value, I64(0)), value, I64(0))
+            case _:
+                return self.symbols[name]
 
     def parts(self, count: Value, size: Value) -> Value:
         """How many parts of a size there are of a count, the last one perhaps smaller."""

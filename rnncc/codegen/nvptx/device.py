@@ -15,11 +15,12 @@ from rnncc.codegen.nvptx.fragments import SIDE, is_low
 from rnncc.codegen.nvptx.limits import POINTERS
 from rnncc.codegen.nvptx.program import Program
 from rnncc.errors import CompileError
-from rnncc.ir.dims import Dim, Largest, product
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.entry_points import Call, Stored, entry_points
 from rnncc.ir.kern import For
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
+from rnncc.ir.largest import Largest
 from rnncc.ir.library import Library
 from rnncc.ir.ops.base import get_dim, get_dims
 

@@ -22,7 +22,7 @@ from rnncc.codegen.nvptx.host_driver import MOST_KERNELS, HostDriver, helpers_te
 from rnncc.codegen.nvptx.host_image import image_text
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.errors import CompileError
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
 from rnncc.ir.entry_points import (
     Call,
     CheckSizes,
@@ -37,6 +37,7 @@ from rnncc.ir.entry_points import (
 )
 from rnncc.ir.exports import size_functions
 from rnncc.ir.kernel_program import KernelProgram
+from rnncc.ir.largest import Largest
 from rnncc.ir.library import Library
 from rnncc.ir.signatures import CUDA_SUFFIX, cuda_parameters
 

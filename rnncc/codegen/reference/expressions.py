@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 
 from rnncc.ir.access import Access
-from rnncc.ir.dims import Dim, Largest, divisor_of, symbol_of
+from rnncc.ir.dims import Dim, Excess, Quotient
+from rnncc.ir.largest import Largest
 
 C_TYPES = {"f32": "float", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"}
 """Element types as they lie in memory."""
@@ -122,16 +123,20 @@ def loops(
 
 
 def _product(monomial: tuple[str, ...], coefficient: int) -> str:
-    words = [_symbol(name) for name in monomial]
+    words = [_factor(name) for name in monomial]
     if not words or abs(coefficient) != 1:
         return " * ".join([str(coefficient), *words])
     return ("-" if coefficient < 0 else "") + " * ".join(words)
 
 
-def _symbol(name: str) -> str:
-    symbol, divisor = symbol_of(name), divisor_of(name)
-    text = f"i{symbol[1:]}" if symbol.startswith(AXIS) else placeholder(symbol)
-    return text if divisor == 1 else f"rnncc_parts({text}, {divisor})"
+def _factor(name: str) -> str:
+    match name:
+        case Quotient():
+            return f"rnncc_parts({size(name.inner)}, {name.divisor})"
+        case Excess():
+            return f"rnncc_larger({size(name.inner)}, 0)"
+        case _:
+            return f"i{name[1:]}" if name.startswith(AXIS) else placeholder(name)
 
 
 def _float(value: float) -> str:

@@ -10,10 +10,11 @@ from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.kernels import domain_text, write_kernel
 from rnncc.codegen.reference.liveness import live_pointers
 from rnncc.ir.access import buffer_dtype
-from rnncc.ir.dims import Dim, Largest
+from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Kernel
+from rnncc.ir.largest import Largest
 from rnncc.ir.moves import GoesOn
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield

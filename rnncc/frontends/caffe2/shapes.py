@@ -53,7 +53,7 @@ class Shapes:
 
     def resolve(self, dim: Dim) -> Dim:
         """The size with everything known put in."""
-        while any(name in self._bound for monomial, _ in dim.terms for name in monomial):
+        while not self._bound.keys().isdisjoint(dim.symbols):
             dim = dim.substitute(self._bound)
         return dim
 

@@ -14,6 +14,7 @@ from rnncc.constants import Constants
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.onnx.functions import function_key
 from rnncc.frontends.onnx.inputs import Given, Inputs
+from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, Learnt
 from rnncc.frontends.onnx.lists import Names, Nothing, Rows, element_names, elements
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Model, Scope
@@ -21,6 +22,7 @@ from rnncc.frontends.onnx.values import NAMES, Array, Value
 from rnncc.frontends.shapes import Sizes
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
+from rnncc.ir.size_proofs import is_natural
 from rnncc.scalar import Scalar
 from rnncc.sources import called
 
@@ -83,13 +85,19 @@ def read_model(
     file = called(source, "<model>")
     _check_outputs(message.graph, file)
     own = {function_key(f, f.name): f for f in message.functions}
-    opsets, tensors = opsets_of(message), Tensors(source)
-    model = Model(file, tensors, opsets, own, max_iterations, training, functions or {})
+    opsets, tensors, known = opsets_of(message), Tensors(source), Known()
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
-    b = Builder.net(name or stem or message.graph.name or "net")
-    scope = Scope(model, b)
-    defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
-    return _finished(scope, message.graph, defaults)
+    for _ in range(MOST_LEARNT):
+        model = Model(file, tensors, opsets, own, max_iterations, training, functions or {})
+        model.known = known
+        scope = Scope(model, Builder.net(name or stem or message.graph.name or "net"))
+        try:
+            defaults = _add_inputs(scope, message, shapes or {}, bind or {}, given or Given())
+            return _finished(scope, message.graph, defaults)
+        except Learnt as learnt:
+            known = known.more(learnt)
+    what = f"has operators that force more than {MOST_LEARNT} sizes to be others"
+    raise CompileError(file, what, "--shape gives sizes that are equal one name")
 
 
 def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Imported:
@@ -132,6 +140,7 @@ def _add_inputs(
 ) -> dict[str, Array]:
     """Give inputs their names; the defaults of those that have one."""
     model, graph = scope.model, message.graph
+    learnt = model.known.sizes
     held = {t.name: t for t in graph.initializer}
     overridable = message.ir_version >= OVERRIDABLE_FROM
     defaults = dict[str, Value]()
@@ -143,7 +152,7 @@ def _add_inputs(
     infos = [i for i in graph.input if i.name not in held or i.name in {*defaults, *bind}]
     tensors = [tensor for info in infos for tensor in given.tensors_of(info)]
     _check_names(tensors, model.file)
-    found, made = Inputs(tensors, shapes, model.file), dict[str, Value]()
+    found, made = Inputs(tensors, shapes, model.file, learnt), dict[str, Value]()
     values = {**given.values, **{name: found.bind(name, value) for name, value in bind.items()}}
     for name in (info.name for info in tensors):
         if name in values:
@@ -152,6 +161,7 @@ def _add_inputs(
             continue
         dims = defaults[name].dims if name in defaults else found.dims(name)
         value = scope.b.input(name, dims, found.dtype(name))
+        model.symbols += sorted({s for d in dims for s in d.symbols} - {*model.symbols})
         model.inputs[value] = name
         model.taken.add(name)
         made[name] = Value.computed(value)
@@ -160,6 +170,9 @@ def _add_inputs(
         one = made[names] if isinstance(names, str) else Nothing()
         value = Rows.listing([made[n] for n in names]) if isinstance(names, list) else one
         scope.define(name, value, model.file)
+    for fact in model.known.facts:
+        if not is_natural(fact):
+            scope.b.require(fact)
     return {name: np.asarray(v.known) for name, v in defaults.items() if name not in values}
 
 

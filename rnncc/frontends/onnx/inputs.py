@@ -32,10 +32,13 @@ class Inputs:
     Args:
         infos: the graph's inputs that are to be inputs of the model, or may be.
         shapes: what the user gives: a size named differently there is that size everywhere.
+        learnt: symbols that stand for other sizes, by all of that.
     """
 
-    def __init__(self, infos: Sequence[Any], shapes: Sizes, file: str) -> None:
-        self.file = file
+    def __init__(
+        self, infos: Sequence[Any], shapes: Sizes, file: str, learnt: Mapping[str, Dim]
+    ) -> None:
+        self.file, self._learnt = file, learnt
         self._open = dict[str, list[Dim] | None]()
         self._types = dict[str, str]()
         self._symbols = dict[str, str]()
@@ -59,7 +62,8 @@ class Inputs:
         if dims is None:
             what = f'input "{name}" has no shape'
             raise CompileError(self.file, what, f"--shape {name}=... gives one")
-        return tuple(d.substitute(self._replaced) for d in dims)
+        given = (d.substitute(self._replaced).substitute(self._named) for d in dims)
+        return tuple(d.substitute(self._learnt) for d in given)
 
     def _declared(self, info: Any) -> tuple[list[Dim] | None, str]:
         place = Location(self.file, f'input "{info.name}"')
@@ -85,9 +89,17 @@ class Inputs:
     def _dim(self, dim: Any, name: str, axis: int) -> Dim:
         if dim.HasField("dim_value") and dim.dim_value >= 0:
             return Dim.of(dim.dim_value)
-        return Dim.of(self._symbol(dim.dim_param or f"{name}_{axis}"))
+        return self._symbol(dim.dim_param or f"{name}_{axis}")
 
-    def _symbol(self, text: str) -> str:
+    @property
+    def _named(self) -> dict[str, Dim]:
+        """The file's own symbols, which users' names do not mean -> their names in the end."""
+        return {_own(symbol): Dim.of(symbol) for symbol in self._symbols.values()}
+
+    def _text(self, dims: Sequence[Dim]) -> str:
+        return shape_text([d.substitute(self._named) for d in dims])
+
+    def _symbol(self, text: str) -> Dim:
         """The symbol for a size's name, which may hold any characters."""
         if text not in self._symbols:
             stem = c_name(text)[:64]
@@ -98,7 +110,7 @@ class Inputs:
                 number += 1
                 chosen = f"{stem}_{number}"
             self._symbols[text] = chosen
-        return self._symbols[text]
+        return Dim.of(_own(self._symbols[text]))
 
     def bind(self, name: str, value: Constant) -> Array:
         """A constant in the place of an input, whose sizes hold wherever they stand.
@@ -128,25 +140,27 @@ class Inputs:
         """The sizes of an input are these."""
         held = self._open[name]
         if held is None:
-            names = [Dim.of(self._symbol(f"{name}_{axis}")) for axis in range(len(given))]
+            names = [self._symbol(f"{name}_{axis}") for axis in range(len(given))]
             held = self._open[name] = names
         if len(held) != len(given):
-            what = f"gives {len(given)} sizes, the file says {shape_text(held)}"
+            what = f"gives {len(given)} sizes, the file says {self._text(held)}"
             raise CompileError(place, what)
         for old, new in zip(held, given, strict=True):
             if new is None:
                 continue
             now = old.substitute(self._replaced)
-            if now.is_static:
-                if now != new:
-                    what = f"gives {new} where the file says {shape_text(held)}"
-                    raise CompileError(place, what)
+            if now == new:
                 continue
-            symbol = str(now)
-            self._replaced = {
-                k: Dim.of(v).substitute({symbol: new}) for k, v in self._replaced.items()
-            }
-            self._replaced[symbol] = new
+            if now != old or now.is_static:
+                what = f"gives {new} where the file says {self._text(held)}"
+                what = what if now == old else f"{what}, and {now} is given already"
+                raise CompileError(place, what)
+            self._replaced[str(old)] = new
+
+
+def _own(symbol: str) -> str:
+    """A symbol of the file, as no user may write one."""
+    return f"?{symbol}"
 
 
 @dataclass(frozen=True)

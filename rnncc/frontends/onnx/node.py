@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +32,7 @@ MAX_FOLDED = 1 << 26
 ATTRIBUTES = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8}
 """Field of an attribute -> the type of attributes whose value it holds."""
 
+Pairs = Iterable[tuple[Dim, Dim]]
 Result = SSAValue | Value | Array | None
 Function = Callable[["Node"], Result | Sequence[Result]]
 FoldOne = Callable[["Node", list[Array]], Array | None]
@@ -80,9 +81,14 @@ class Node:
 
     # Errors
 
-    def error(self, what: str, hint: str | None = None) -> CompileError:
-        """The file is wrong here."""
-        return CompileError(self.location, what, hint)
+    def error(self, what: str, hint: str | None = None, differ: Pairs = ()) -> CompileError:
+        """The file is wrong here; `differ`: sizes that would have to be equal."""
+        return CompileError(self.location, what, hint, differ)
+
+    def differ(self, one: Sequence[Dim], other: Sequence[Dim], what: str) -> CompileError:
+        """Shapes are different that must be equal."""
+        pairs = zip(one, other, strict=True) if len(one) == len(other) else ()
+        return self.error(what, differ=pairs)
 
     def unsupported(self, what: str, hint: str | None = None) -> Unsupported:
         """The file is right, and rnncc does not do it."""
@@ -281,7 +287,7 @@ class Node:
         """y; raises `CompileError` if it has grown beyond x's shape by broadcasting."""
         if dims_of(y) != dims_of(x):
             shapes = f"{shape_text(dims_of(x))} to {shape_text(dims_of(y))}"
-            raise self.error(f"would broadcast {shapes}")
+            raise self.differ(dims_of(y), dims_of(x), f"would broadcast {shapes}")
         return y
 
     def literal(self, array: Array) -> SSAValue:

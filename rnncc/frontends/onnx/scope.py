@@ -17,10 +17,10 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_key, inlined
+from rnncc.frontends.onnx.learning import Known, Learnt, learnt_from
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, TEXT, Node, Operator
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
-from rnncc.frontends.onnx.sizes import is_natural
 from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import (
     STEP_MARK,
@@ -29,9 +29,11 @@ from rnncc.frontends.onnx.values import (
     SizeOverflow,
     Value,
     is_step,
+    varies,
 )
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import shape_text
 from rnncc.scalar import Scalar
 
@@ -69,6 +71,9 @@ class Model:
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
         trip_counts: symbol of a loop's iteration number -> how many iterations there are.
         bounds: formulas that must not be negative for what was decided at import to hold.
+        known: what operators force sizes to be, as far as that is known.
+        symbols: of the sizes of inputs, in order.
+        branches: how many branches a node stands in that may not be taken.
     """
 
     file: str
@@ -85,8 +90,11 @@ class Model:
     trip_counts: dict[str, Dim] = field(default_factory=dict[str, Dim])
     bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])
     loops: int = 0
+    known: Known = field(default_factory=Known)
+    symbols: list[str] = field(default_factory=list[str])
     nodes: int = 0
     calls: int = 0
+    branches: int = 0
 
     def unique(self, name: str) -> str:
         """A name for a parameter."""
@@ -129,6 +137,8 @@ class Model:
         Between these it lies in all others; None where it is not linear in an iteration's number.
         """
         found: list[Dim] = [formula]
+        if any(varies(atom.inner) for atom in formula.atoms):
+            return None
         for name in filter(is_step, formula.symbols):
             degree = max(monomial.count(name) for monomial, _ in formula.terms)
             if degree > 1 or name not in self.trip_counts:
@@ -136,6 +146,11 @@ class Model:
             ends = Dim.of(0), self.trip_counts[name] - 1
             found = [f.substitute({name: end}) for f in found for end in ends]
         return found
+
+    def learnt_from(self, error: CompileError) -> Learnt | None:
+        """What must be true of sizes where the error is that they differ."""
+        order = sorted(self.symbols, key=lambda symbol: symbol not in ("T", "N"))
+        return learnt_from(error.differ, order, self.branches > 0)
 
     def inputs_behind(self, value: Value) -> list[str]:
         """The inputs of the model that a value is computed from."""
@@ -292,6 +307,11 @@ class Scope:
                 self._run_operator(op, plain_domain(op.domain), place)
         except SizeError as error:
             raise CompileError(location, error.what, error.hint) from error
+        except CompileError as error:
+            learnt = self.model.learnt_from(error)
+            if learnt is not None:
+                raise learnt from error
+            raise
         self.b.loc = before
 
     def _run_operator(self, op: NodeProto, domain: str, place: str) -> None:
@@ -324,7 +344,7 @@ class Scope:
             self._store(node, results)
         except SizeOverflow as error:
             raise node.error(f"computes a size beyond {TEXT[str(error)]}") from error
-        except (CompileError, InternalError, KeyboardInterrupt, MemoryError):
+        except (CompileError, Learnt, InternalError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
             raise InternalError.at(location, error) from error

@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.frontends.onnx.values import Array, as_objects, is_step
-from rnncc.ir.dims import Dim
+from rnncc.frontends.onnx.values import Array, as_objects, is_step, varies
+from rnncc.ir import size_proofs
+from rnncc.ir.dims import MOST_DIVISOR, Dim
+from rnncc.ir.size_proofs import is_natural
 
 
 class Undecided(Exception):
@@ -43,42 +45,45 @@ def multiply(x: Dim, y: Dim) -> Dim:
 
 
 def divide(x: Dim, y: Dim) -> Dim:
-    """x / y, rounded down, which for sizes is towards zero."""
+    """x / y, rounded towards zero."""
     if y == 0:
         raise Undecided
-    if x.is_static and y.is_static:
-        quotient = abs(int(x)) // abs(int(y))
-        return Dim.of(quotient if (int(x) < 0) == (int(y) < 0) else -quotient)
-    exact = x.divide(y)
-    if exact is not None:
+    if not y.is_static:
+        exact = x.divide(y)
+        if exact is None:
+            raise Undecided
         return exact
-    if y.is_static and int(y) > 1 and _is_never_negative(x):
-        count = int(y)
-        rest = x.coefficient() % count
-        whole = (x - rest).divide(y)
-        if whole is not None:
-            return whole
-        rounded_up = x - (count - 1)
-        if len(rounded_up.terms) == 1 and str(rounded_up).isidentifier():
-            return rounded_up.over(count)
-    raise Undecided
+    count = abs(int(y))
+    up = x if _is_never_negative(x) else x.excess()
+    if count > MOST_DIVISOR and not x.is_static:
+        raise Undecided
+    quotient = up.under(count) - (up - x).under(count)
+    return _settled(quotient if int(y) > 0 else -quotient)
 
 
 def modulo(x: Dim, y: Dim) -> Dim:
     """x - y · ⌊x / y⌋"""
-    if y.is_static and int(y) != 0 and all(f % int(y) == 0 for m, f in x.terms if m):
-        return Dim.of(x.coefficient() % int(y))
-    raise Undecided
+    if not y.is_static or y == 0 or (abs(int(y)) > MOST_DIVISOR and not x.is_static):
+        raise Undecided
+    quotient = x.under(int(y)) if int(y) > 0 else (-x).under(-int(y))
+    return _settled(x - y * quotient)
 
 
 def smaller(x: Dim, y: Dim) -> Dim:
-    """The smaller of two."""
-    return x if decide("le", x, y) else y
+    """min(x, y)"""
+    return _settled(size_proofs.smaller(x, y))
 
 
 def larger(x: Dim, y: Dim) -> Dim:
-    """The larger of two."""
-    return y if decide("le", x, y) else x
+    """max(x, y)"""
+    return _settled(size_proofs.larger(x, y))
+
+
+def _settled(formula: Dim) -> Dim:
+    """A formula; `Undecided` where an iteration's number is in what is no polynomial of it."""
+    if any(varies(atom.inner) for atom in formula.atoms):
+        raise Undecided
+    return formula
 
 
 def decide(kind: str, x: Dim, y: Dim) -> bool:
@@ -128,15 +133,8 @@ def may_be_natural(dim: Dim) -> bool:
 
 def _is_never_negative(dim: Dim) -> bool:
     """Whether a size is 0 or more for all symbols that are at least 1."""
-    if any("/" in name for monomial, _ in dim.terms for name in monomial):
-        return is_natural(dim)
     sizes = (name for name in dim.symbols if not is_step(name))
     return is_natural(dim.substitute({name: Dim.of(name) + 1 for name in sizes}))
-
-
-def is_natural(dim: Dim) -> bool:
-    """Whether a formula shows that a size is 0 or more."""
-    return all(factor >= 0 for _, factor in dim.terms)
 
 
 def comparison(kind: str) -> Callable[[Dim, Dim], bool]:

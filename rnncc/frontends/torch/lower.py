@@ -16,18 +16,23 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aten import OPERATORS
 from rnncc.frontends.torch.site import Random, Site, Value, location
+from rnncc.frontends.torch.sizes import floor_divide, remainder
 from rnncc.frontends.torch.types import DTYPES, fixed_size
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
 
 LARGEST_CONSTANT = 4096
 """Elements of a tensor that is written into the program."""
-SIZES: dict[Any, Callable[[Dim, Dim], Dim | None]] = {
+SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
     operator.add: Dim.__add__,
     operator.sub: Dim.__sub__,
     operator.mul: Dim.__mul__,
-    operator.floordiv: Dim.divide,
+    operator.floordiv: floor_divide,
+    operator.mod: remainder,
+    torch.sym_max: larger,
+    torch.sym_min: smaller,
 }
 """Operators on sizes."""
 
@@ -131,11 +136,10 @@ class _Lowering:
 
 def _size_of(node: Node, args: Sequence[Dim | int]) -> Dim | int:
     """What an operator on sizes gives."""
-    made = SIZES[node.target](*map(Dim.of, args))
-    if made is None:
-        what = f"a size is {args[0]} over {args[1]}, rounded: there is no formula for it"
-        raise CompileError(location(node), what)
-    return _plain(made)
+    try:
+        return _plain(SIZES[node.target](*map(Dim.of, args)))
+    except CompileError as error:
+        raise CompileError(location(node), error.what, error.hint) from error
 
 
 def _hint(node: Node) -> str:

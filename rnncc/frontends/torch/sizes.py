@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import reduce
 from typing import Any
 
 import sympy
@@ -11,6 +12,7 @@ import torch
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import larger, smaller
 
 
 class Sizes:
@@ -46,8 +48,51 @@ class Sizes:
                 return self._read(
                     sympy.Mul(*[expression.base] * int(expression.exp), evaluate=False)
                 )
+            case _ if (made := self._rounded(expression)) is not None:
+                return made
             case _:
-                raise CompileError("", f"the size {expression} has no formula without rounding")
+                raise CompileError("", f"the size {expression} has no formula")
+
+    def _rounded(self, expression: Any) -> Dim | None:
+        """A quotient, remainder, maximum or minimum."""
+        function = FUNCTIONS.get(type(expression).__name__)
+        if function is None:
+            return None
+        return reduce(function, map(self._read, expression.args))
+
+
+def floor_divide(size: Dim, by: Dim) -> Dim:
+    """⌊size / by⌋
+
+    Raises:
+        CompileError: by a size that is open and does not divide it, or a number below 1.
+    """
+    if by.is_static and int(by) > 0:
+        return size.under(int(by))
+    exact = size.divide(by)
+    if exact is None:
+        raise CompileError("", f"a size is {size} over {by}, rounded: there is no formula for it")
+    return exact
+
+
+def remainder(size: Dim, by: Dim) -> Dim:
+    """size - by · ⌊size / by⌋; errors as of `floor_divide`."""
+    return size - by * floor_divide(size, by)
+
+
+def ceiling_divide(size: Dim, by: Dim) -> Dim:
+    """⌈size / by⌉; errors as of `floor_divide`."""
+    return -floor_divide(-size, by)
+
+
+FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
+    **dict.fromkeys(("FloorDiv", "CleanDiv"), floor_divide),
+    **dict.fromkeys(("Mod", "PythonMod"), remainder),
+    "CeilDiv": ceiling_divide,
+    "Max": larger,
+    "Min": smaller,
+}
+"""Functions of sizes, by the names of PyTorch's and SymPy's classes."""
 
 
 def symbols_of(size: Any) -> set[str]:

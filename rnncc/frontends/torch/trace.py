@@ -140,7 +140,8 @@ def _refuse_forgotten(module: GraphModule) -> None:
                 reason = "a checkpoint with use_reentrant is not supported", "use_reentrant=False"
             if reason is not None:
                 placed = node if node.meta.get("stack_trace") else node.next
-                raise CompileError(location(placed), *reason)
+                what, hint = reason
+                raise CompileError(location(placed), what, hint)
 
 
 def _graphs(module: GraphModule) -> list[GraphModule]:

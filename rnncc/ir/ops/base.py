@@ -60,6 +60,21 @@ def expect(ok: bool, message: str) -> None:
         raise VerifyException(message)
 
 
+class SizesDiffer(VerifyException):
+    """Sizes that must be equal are different formulas: pairs of them, if their number is right."""
+
+    def __init__(self, message: str, one: Sequence[Dim], other: Sequence[Dim]) -> None:
+        super().__init__(message)
+        same_rank = len(one) == len(other)
+        self.differ = tuple(zip(one, other, strict=True)) if same_rank else ()
+
+
+def expect_equal(one: Sequence[Dim], other: Sequence[Dim], message: str) -> None:
+    """Raise `SizesDiffer` unless sizes are equal."""
+    if tuple(one) != tuple(other):
+        raise SizesDiffer(message, one, other)
+
+
 def expect_float(type_: Tensor) -> None:
     """Raise `VerifyException` unless the elements are floats."""
     expect(dtype_of(type_) in ("f32", "f64"), f"operand is {dtype_of(type_)}, expected a float")
@@ -267,7 +282,7 @@ class Elementwise(RnnOp, ABC):
         first = dims_of(types[0])
         for other in types[1:]:
             message = f"shapes differ: {shape_text(first)} and {shape_text(dims_of(other))}"
-            expect(dims_of(other) == first, message)
+            expect_equal(dims_of(other), first, message)
         return cls.infer_element(properties, *types)
 
     @classmethod

@@ -22,7 +22,7 @@ from xdsl.traits import IsolatedFromAbove, RecursiveMemoryEffect
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Sized, dim_attr, expect, get_dim, get_ints, ints_attr
 from rnncc.ir.ops.control import row_type, terminator
-from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
+from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 Groups = tuple[Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue], Sequence[SSAValue]]
 
@@ -128,7 +128,7 @@ class Chunks(Sized):
         expect(self.chunk.data > 0, f"chunks of {self.chunk.data} steps")
         for values, rows in ((self.xs, self.steps), (self.marks, self.trip_count)):
             for v in values:
-                expect(dims_of(v)[:1] == (rows,), f"{dims_of(v)} has not {rows} rows")
+                expect(dims_of(v)[:1] == (rows,), f"{shape_text(dims_of(v))} has not {rows} rows")
         consts, carry, segments, marks = self.groups
         got, want = [v.type for v in consts], [v.type for v in self.consts]
         got += [v.type for v in (*carry, *segments, *marks)]

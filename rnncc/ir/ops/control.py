@@ -22,8 +22,8 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEffect
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Sized, dim_attr, expect, get_dim, get_text
-from rnncc.ir.types import Tensor, dims_of, dtype_of, tensor
+from rnncc.ir.ops.base import Sized, dim_attr, expect, expect_equal, get_dim, get_text
+from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 
 @irdl_op_definition
@@ -172,7 +172,8 @@ class Scan(Sized):
 
     def verify_(self) -> None:
         for x in self.xs:
-            expect(dims_of(x)[:1] == (self.steps,), f"a sequence of {dims_of(x)}, not {self.steps}")
+            shown = shape_text(dims_of(x))
+            expect_equal(dims_of(x)[:1], (self.steps,), f"a sequence of {shown}, not {self.steps}")
         want = [v.type for v in (*self.consts, *self.inits)] + [row_type(x) for x in self.xs]
         got = [v.type for v in self.body.block.args]
         expect(got == want, f"the body takes {got}, expected {want}")

@@ -20,6 +20,7 @@ from rnncc.ir.ops.base import (
     RnnOp,
     View,
     expect,
+    expect_equal,
     expect_kind,
     get_dim,
     get_int,
@@ -103,7 +104,7 @@ class Scatter(Accumulating):
         expect(dtype_of(init) == dtype_of(x), "element types differ")
         rows = tuple(_chosen(init, index, get_int(properties["axis"])))
         shapes = f"{shape_text(dims_of(x))} and {shape_text(rows)}"
-        expect(dims_of(x) == rows, f"{shapes}: rows and their places differ")
+        expect_equal(dims_of(x), rows, f"{shapes}: rows and their places differ")
         return init
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:

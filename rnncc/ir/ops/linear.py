@@ -20,6 +20,7 @@ from rnncc.ir.ops.base import (
     Properties,
     RnnOp,
     expect,
+    expect_equal,
     expect_float,
     expect_kind,
     get_ints,
@@ -58,10 +59,11 @@ class Matmul(RnnOp):
         a, b = dims_of(types[0]), dims_of(types[1])
         shapes = f"{shape_text(a)} and {shape_text(b)}"
         expect(len(a) >= 2 and len(b) >= 2, f"product of {shapes}: both need two axes")
-        expect(len(b) == 2 or a[:-2] == b[:-2], f"product of {shapes}: leading axes differ")
+        if len(b) > 2:
+            expect_equal(a[:-2], b[:-2], f"product of {shapes}: leading axes differ")
         m, k = _matrix(a, bool(properties["transpose_a"]))
         k_of_b, n = _matrix(b, bool(properties["transpose_b"]))
-        expect(k == k_of_b, f"product of {shapes}: inner sizes are {k} and {k_of_b}")
+        expect_equal([k], [k_of_b], f"product of {shapes}: inner sizes are {k} and {k_of_b}")
         return tensor([*a[:-2], m, n], dtype_of(types[0]))
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:

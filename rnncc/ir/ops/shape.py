@@ -21,6 +21,7 @@ from rnncc.ir.ops.base import (
     Variadic,
     View,
     expect,
+    expect_equal,
     get_dim,
     get_dims,
     get_int,
@@ -48,8 +49,9 @@ class Reshape(View):
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         old, new = dims_of(types[0]), get_dims(properties["dims"])
-        expect(
-            product(old) == product(new),
+        expect_equal(
+            [product(old)],
+            [product(new)],
             f"{shape_text(old)} has {product(old)} elements, {shape_text(new)} has {product(new)}",
         )
         return tensor(new, dtype_of(types[0]))
@@ -115,7 +117,9 @@ class Broadcast(View):
         expect(list(axes) == sorted(set(axes)), f"axes {axes} do not increase")
         for size, axis in zip(old, axes, strict=True):
             expect(0 <= axis < len(new), f"axis {axis} of a tensor of rank {len(new)}")
-            expect(size in (1, new[axis]), f"size {size} does not broadcast to {new[axis]}")
+            if size != 1:
+                message = f"size {size} does not broadcast to {new[axis]}"
+                expect_equal([size], [new[axis]], message)
         return tensor(new, dtype_of(types[0]))
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
@@ -206,11 +210,11 @@ class Concat(Variadic):
         total = Dim.of(0)
         for type_ in types:
             dims = dims_of(type_)
+            shapes = f"{shape_text(first)} and {shape_text(dims)}"
             same = len(dims) == len(first) and dtype_of(type_) == dtype_of(types[0])
-            same = same and all(
-                i == axis or a == b for i, (a, b) in enumerate(zip(dims, first, strict=False))
-            )
-            expect(same, f"shapes differ beside axis {axis}: {first} and {dims}")
+            expect(same, f"ranks or element types differ: {shapes}")
+            one, other = ([*d[:axis], *d[axis + 1 :]] for d in (first, dims))
+            expect_equal(one, other, f"shapes differ beside axis {axis}: {shapes}")
             total = total + dims[axis]
         return tensor([*first[:axis], total, *first[axis + 1 :]], dtype_of(types[0]))
 
@@ -252,8 +256,9 @@ class ReverseSegments(RnnOp):
         expect(dtype_of(lengths) == "i32", f"lengths are {dtype_of(lengths)}, expected i32")
         dims = dims_of(x)
         expect(len(dims) >= 2, f"data of shape {shape_text(dims)}, expected T x N x ...")
-        expect(
-            dims_of(lengths) == (dims[1],),
+        expect_equal(
+            dims_of(lengths),
+            (dims[1],),
             f"lengths of shape {shape_text(dims_of(lengths))} for data {shape_text(dims)}",
         )
         return x

@@ -112,7 +112,7 @@ class _Joined:
     def lengths(self) -> list[Dim]:
         """The symbols that loops run over."""
         steps = [op.steps for op in self.block.ops if isinstance(op, Scan)]
-        return list(dict.fromkeys(d for d in steps if d == Dim.of(str(d)) and not d.is_static))
+        return list(dict.fromkeys(d for d in steps if d.is_symbol))
 
     def _symbol(self) -> str:
         """A name that nothing has."""

@@ -14,14 +14,10 @@ from rnncc.ir.ops.base import RnnOp, get_dim, get_ints
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Fill
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of, dtype_of
 
 Rule = Callable[[Any], SSAValue | None]
-
-
-def is_natural(dim: Dim) -> bool:
-    """Whether a size is known to be at least 0 for all values of its symbols."""
-    return all(factor >= 0 for _, factor in dim.terms)
 
 
 def transpose(op: Transpose) -> SSAValue | None:

@@ -36,12 +36,18 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
         floats = n.value(0).dtype in FLOATS
         if of_sizes is None or (floats and rounds):
             return None
-        found = None if floats else sizes.by_element(of_sizes, a, b)
+        beyond = not rounds and any(map(_stands_for_the_end, (a, b)))
+        found = None if floats or beyond else sizes.by_element(of_sizes, a, b)
         if found is not None or rounds:
             return found
         return _within(n, of_sizes, a, b, EXACT_FLOAT if floats else NEAR)
 
     return fold
+
+
+def _stands_for_the_end(array: Array) -> bool:
+    """Whether some number is one that is meant to be beyond all sizes."""
+    return any(size.is_static and abs(int(size)) > NEAR for size in as_objects(array).flat)
 
 
 def _within(n: Node, of_sizes: OfSizes, a: Array, b: Array, limit: int) -> Array | None:

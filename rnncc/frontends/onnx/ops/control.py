@@ -59,6 +59,7 @@ def _if(n: Node) -> list[Any]:
 @contextmanager
 def _blamed(n: Node, branch: str) -> Generator[None]:
     """Say of an error in a branch that it may be the one that is not meant."""
+    n.scope.model.branches += 1
     try:
         yield
     except CompileError as error:
@@ -66,6 +67,8 @@ def _blamed(n: Node, branch: str) -> Generator[None]:
         inner = f"{inner}: {error.what}" if inner != str(n.location) else error.what
         what = f"may take its {branch} branch, which cannot be built ({inner})"
         raise _undecided(n, what, error.hint) from error
+    finally:
+        n.scope.model.branches -= 1
 
 
 def _undecided(n: Node, what: str, hint: str | None = None) -> NeedsValue:

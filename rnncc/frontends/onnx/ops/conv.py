@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import at_most, larger
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.convolution import Window, convolution, transposed_convolution
 from rnncc.nn.pooling import average_pool, lp_pool, max_pool
 from rnncc.nn.reduction import mean
 
-Pads = list[tuple[int, int]]
+Pads = list[tuple[Dim | int, Dim | int]]
 MAX_GROUPS = 256
 """Each is a product of its own, unless each has one channel."""
 MAX_TAPS = 1024
@@ -54,7 +54,8 @@ class Geometry:
 
     def check_fits(self, axis: int, size: Dim) -> None:
         """Refuse windows that are longer than a padded axis: the standard has no result."""
-        whole = size + sum(self.pads[axis])
+        before, behind = self.pads[axis]
+        whole = size + before + behind
         if whole.is_static and int(whole) < self.reach(axis):
             what = f"has windows over {self.reach(axis)} elements on an axis of {whole}"
             raise self.n.unsupported(what)
@@ -66,15 +67,10 @@ class Geometry:
         if not self.auto.startswith("SAME"):
             return
         for axis, size in enumerate(sizes):
-            if self.strides[axis] != 1 and not size.is_static:
-                what = f"pads an axis of {size} for the stride {self.strides[axis]}"
-                raise self.n.unsupported(what, "--shape gives a size")
-            reach = self.reach(axis)
-            short = reach - 1
-            if size.is_static:
-                count = -(-int(size) // self.strides[axis])
-                short = max((count - 1) * self.strides[axis] + reach - int(size), 0)
-            less = short // 2
+            stride = self.strides[axis]
+            whole = (size.over(stride) - 1) * stride + self.reach(axis)
+            short = larger(whole - size, Dim.of(0))
+            less = short.under(2)
             upper = self.auto == "SAME_UPPER"
             self.pads[axis] = (less, short - less) if upper else (short - less, less)
 
@@ -93,8 +89,7 @@ def _kernel(n: Node) -> list[int]:
 def convolved(n: Node) -> SSAValue:
     """Weights times windows of X, plus a bias, over one axis or more, in groups of channels.
 
-    Refused: elements other than float32; weights of open sizes; strides that do not divide an open
-    size.
+    Refused: elements other than float32; weights of open sizes.
     """
     x, weights = n.x(0, FLOATS), n.x(1, FLOATS)
     geometry, dims, groups = Geometry(n, _kernel(n)), n.dims(0), n.integer("group", 1)
@@ -104,20 +99,10 @@ def convolved(n: Node) -> SSAValue:
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(1))}"
-        raise n.error(what)
+        raise n.differ([dims[1]], [Dim.of(channels * groups)], what)
     for axis, size in enumerate(dims[2:]):
         geometry.check_fits(axis, size)
-    with formulas(n):
-        return convolution(n.b, x, weights, n.maybe(2, FLOATS), geometry.windows(), groups)
-
-
-@contextmanager
-def formulas(n: Node) -> Generator[None]:
-    """What has no formula is not supported."""
-    try:
-        yield
-    except ValueError as error:
-        raise n.unsupported(f"has {error}", "--shape gives a size") from error
+    return convolution(n.b, x, weights, n.maybe(2, FLOATS), geometry.windows(), groups)
 
 
 def _conv_transpose(n: Node) -> SSAValue:
@@ -143,13 +128,13 @@ def _conv_transpose(n: Node) -> SSAValue:
 
 def _transposed_sizes(
     n: Node, g: Geometry, sizes: Sequence[Dim], extra: list[int]
-) -> list[tuple[Dim, int]]:
+) -> list[tuple[Dim, Dim | int]]:
     """Of each axis: its size, and how much is cut off in front.
 
     Of an odd total of padding SAME_UPPER has the larger half at the end, every other `auto_pad` at
     the start.
     """
-    rank, found = len(sizes), list[tuple[Dim, int]]()
+    rank, found = len(sizes), list[tuple[Dim, Dim | int]]()
     shape = n.integers("output_shape", [])
     if len(shape) not in (0, rank, rank + 2) or min(shape, default=0) < 0:
         raise n.error(f"attribute 'output_shape' = {shape} for {rank} axes")
@@ -181,7 +166,8 @@ def _pooled(n: Node) -> tuple[SSAValue, list[Window]]:
     geometry.fit(dims[2:])
     for axis, size in enumerate(dims[2:]):
         geometry.check_fits(axis, size)
-    return x, geometry.windows(n.flag("ceil_mode", 0))
+    rounds_up = n.flag("ceil_mode", 0) and not geometry.auto.startswith("SAME")  # nothing is left
+    return x, geometry.windows(rounds_up)
 
 
 def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
@@ -189,8 +175,8 @@ def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
     for axis, size in enumerate(sizes) if g.auto.startswith("SAME") else ():
         if g.dilations[axis] > 1:
             raise n.unsupported(f"attribute 'auto_pad' = {g.auto!r} with dilations")
-        last = (-(-int(size) // g.strides[axis]) - 1) * g.strides[axis] if size.is_static else 0
-        if size.is_static and last + g.reach(axis) < int(size):
+        last = (size.over(g.strides[axis]) - 1) * g.strides[axis]
+        if not at_most(size, last + g.reach(axis)):
             what = f"attribute 'auto_pad' = {g.auto!r} with windows of {g.kernel[axis]}"
             raise n.unsupported(f"{what} in strides of {g.strides[axis]} on {size} elements")
 
@@ -202,8 +188,7 @@ def _max_pool(n: Node) -> SSAValue:
     SAME_LOWER with dilations, or windows shorter than their stride.
     """
     x, windows = _pooled(n)
-    with formulas(n):
-        return max_pool(n.b, x, windows)
+    return max_pool(n.b, x, windows)
 
 
 def _average_pool(n: Node) -> SSAValue:
@@ -213,8 +198,7 @@ def _average_pool(n: Node) -> SSAValue:
     windows shorter than their stride.
     """
     x, windows = _pooled(n)
-    with formulas(n):
-        return average_pool(n.b, x, windows, n.flag("count_include_pad", 0))
+    return average_pool(n.b, x, windows, n.flag("count_include_pad", 0))
 
 
 def _lp_pool(n: Node) -> SSAValue:
@@ -227,8 +211,7 @@ def _lp_pool(n: Node) -> SSAValue:
     p = n.integer("p", 2)
     if p < 1:
         raise n.error(f"attribute 'p' = {p} is below 1")
-    with formulas(n):
-        return lp_pool(n.b, x, windows, p)
+    return lp_pool(n.b, x, windows, p)
 
 
 def _global(kind: str, formula: str) -> Any:

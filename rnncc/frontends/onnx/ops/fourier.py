@@ -83,10 +83,9 @@ def _stft(n: Node) -> SSAValue:
     if length < 1 or step < 1 or (window is not None and n.dims(2) != (length,)):
         raise n.error(f"has windows of {length} in steps of {step}")
     x = b.reshape(x, (*dims[:2], parts))
-    try:
-        count = window_count(dims[1], length, step)
-    except ValueError as error:
-        raise n.unsupported(f"has {error}", "--shape gives a size") from error
+    count = window_count(dims[1], length, step)
+    if not count.is_static:
+        b.require(dims[1] - length)
     x = b.windows(x, 1, 0, count, step, length)
     if window is not None:
         x = b.mul(x, b.reshape(n.x(2, FLOATS), (length, 1)))

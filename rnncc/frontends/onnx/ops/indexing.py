@@ -10,9 +10,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, NUMBERS, Node, Operator
-from rnncc.frontends.onnx.sizes import Undecided, decide, is_natural
+from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import row, strided
 from rnncc.nn.indexing import (

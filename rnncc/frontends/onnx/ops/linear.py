@@ -129,7 +129,8 @@ def _sizes(n: Node, *terms: Term) -> dict[str, Dim]:
     for value, letters in terms:
         for size, c in zip(dims_of(value), letters, strict=True):
             if found.get(c, size) not in (size, 1) and size != 1:
-                raise n.error(f"has the sizes {found[c]} and {size} for one axis")
+                what = f"has the sizes {found[c]} and {size} for one axis"
+                raise n.differ([found[c]], [size], what)
             found[c] = size if found.get(c, Dim.of(1)) == 1 else found[c]
     return found
 

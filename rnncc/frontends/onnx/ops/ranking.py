@@ -14,6 +14,7 @@ from rnncc.frontends.onnx.sizes import may_be_natural
 from rnncc.frontends.onnx.values import EXACT_FLOAT, Array, NoFormula, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.indexing import extremum_place, top_k
@@ -84,8 +85,7 @@ def _fold_sums(n: Node, arrays: list[Array]) -> Array | None:
 def _range(n: Node) -> SSAValue:
     """start, start + delta, ... below limit.
 
-    Refused: bounds that are computed at run time; open bounds with a delta that does not divide
-    them; elements other than float32, int32, int64.
+    Refused: bounds that are computed at run time; elements other than float32, int32, int64.
     """
     b, dtype = n.b, n.value(0).dtype
     if dtype in FLOATS and not _counts_sizes(n):
@@ -97,14 +97,8 @@ def _range(n: Node) -> SSAValue:
     if not delta.is_static or delta == 0:
         raise n.unsupported(f"has the step {delta}")
     step = int(delta)
-    span = limit - start
-    whole = span.divide(step)
-    if whole is None:
-        if not span.is_static:
-            raise n.unsupported(f"counts {span} in steps of {step}", "--shape gives a size")
-        whole = Dim.of(-(-int(span) // step))
-    if whole.is_static and int(whole) < 0:
-        whole = Dim.of(0)
+    span = limit - start if step > 0 else start - limit
+    whole = larger(span, Dim.of(0)).over(abs(step))
     counted = "i64" if dtype in FLOATS else dtype
     number = b.mul(b.iota((whole,), 0, counted), b.fill(step, (), counted))
     return b.cast(b.add(number, b.size(start, counted)), dtype)

@@ -73,9 +73,10 @@ class Layer(ABC):
         if self.weights.bias is not None:
             want["B"], held["B"] = (self.directions, rows * 2), dims_of(self.weights.bias)
         for name, dims in want.items():
-            if held[name] != tuple(Dim.of(d) for d in dims):
+            expected = tuple(Dim.of(d) for d in dims)
+            if held[name] != expected:
                 what = f"has {name} of shape {shape_text(held[name])}, expected {shape_text(dims)}"
-                raise self.n.error(what)
+                raise self.n.differ(held[name], expected, what)
         if not hidden.is_static:
             raise self.n.unsupported(f"has states of {hidden} units", "--shape gives a size")
         if self.n.given("hidden_size") and self.n.integer("hidden_size") != int(hidden):
@@ -88,7 +89,7 @@ class Layer(ABC):
         if lengths is not None and dims_of(lengths) != (self.batch,):
             shown = shape_text(dims_of(lengths))
             what = f"has sequence_lens of shape {shown} for a batch of {self.batch}"
-            raise self.n.error(what, "--shape gives sizes that are equal one name")
+            raise self.n.differ(dims_of(lengths), [self.batch], what)
         return lengths
 
     def _start(self, index: int) -> SSAValue:
@@ -101,7 +102,7 @@ class Layer(ABC):
         if dims_of(made) != want:
             shown = shape_text(dims_of(given))
             what = f"has an initial state of shape {shown}, expected {shape_text(want)}"
-            raise self.n.error(what)
+            raise self.n.differ(dims_of(made), want, what)
         return made
 
     def run(self) -> list[SSAValue]:

@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import Node, Operator
 from rnncc.frontends.onnx.sizes import may_equal
 from rnncc.frontends.onnx.values import Array, Value, as_objects, size_value, sizes_value
-from rnncc.ir.dims import Dim, product
+from rnncc.ir.dims import Dim, Excess, product
 from rnncc.ir.types import dims_of, shape_text
 
 MAX_MADE = 1 << 22
@@ -55,9 +55,19 @@ def new_shape(n: Node, old: tuple[Dim, ...], wanted: list[Dim], zero_is_size: bo
         rest = product(d for axis, d in enumerate(made) if axis != free[0])
         left = Dim.of(0) if rest == 0 else product(old).divide(rest)
         if left is None:
-            raise n.error(f"cannot bring {shape_text(old)} into the shape {shape_text(made)}")
+            what = f"cannot bring {shape_text(old)} into the shape {shape_text(made)}"
+            raise n.error(what, differ=_side_of_maximum(product(old), rest))
         made[free[0]] = left
     return made
+
+
+def _side_of_maximum(elements: Dim, divisor: Dim) -> list[tuple[Dim, Dim]]:
+    """A maximum and the side of it that is what makes a number of elements divide by another."""
+    for atom in sorted(elements.atoms):
+        for side in (atom.inner, Dim.of(0)) if isinstance(atom, Excess) else ():
+            if elements.substitute({atom: side}).divide(divisor) is not None:
+                return [(Dim([((atom,), 1)]), side)]
+    return []
 
 
 def _fold_reshape(n: Node, arrays: list[Array]) -> Array | None:
@@ -163,11 +173,11 @@ def _check_concat(n: Node) -> int:
     axis = n.axis(n.integer("axis", 1), len(first))
     for index in range(1, len(n.inputs)):
         dims = n.dims(index)
-        if (*first[:axis], *first[axis + 1 :]) != (*dims[:axis], *dims[axis + 1 :]) or (
-            len(dims) != len(first)
-        ):
+        one, other = ([*d[:axis], *d[axis + 1 :]] for d in (first, dims))
+        if one != other or len(dims) != len(first):
             shapes = f"{shape_text(first)} and {shape_text(dims)}"
-            raise n.error(f"has inputs of shapes {shapes}, which differ beside axis {axis}")
+            what = f"has inputs of shapes {shapes}, which differ beside axis {axis}"
+            raise n.differ(one, other, what)
     return axis
 
 
@@ -183,7 +193,8 @@ def _expand(n: Node) -> SSAValue | Value:
     made = [b if a == 1 else a for a, b in zip(old, new, strict=True)]
     for a, b in zip(made, new, strict=True):
         if b not in (1, a) or (b.is_static and int(b) < 0):
-            raise n.error(f"cannot expand {shape_text(dims)} to {shape_text(wanted)}")
+            what = f"cannot expand {shape_text(dims)} to {shape_text(wanted)}"
+            raise n.differ([a], [b], what)
     return n.b.broadcast(n.x(), made, range(rank - len(dims), rank))
 
 

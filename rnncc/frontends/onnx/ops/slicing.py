@@ -10,9 +10,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.node import Node, Operator
-from rnncc.frontends.onnx.sizes import is_natural
 from rnncc.frontends.onnx.values import NEAR, Array, varies
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import is_natural, larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import strided
 from rnncc.nn.indexing import from_front
@@ -36,10 +36,7 @@ def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
         count = n.integer("num_outputs") if n.given("num_outputs") else len(n.op.output)
         if count < 1 or count > len(n.op.output):
             raise n.error(f"splits into {count} parts, for {len(n.op.output)} outputs")
-        exact = total.divide(count)
-        if exact is None and not total.is_static:
-            raise n.unsupported(f"splits {total} into {count} parts", "--shape gives a size")
-        each = exact if exact is not None else Dim.of(-(-int(total) // count))
+        each = total.over(count)
         parts = [each] * (count - 1) + [total - each * (count - 1)]
     if sum(parts, Dim.of(0)) != total or any(d.is_static and int(d) < 0 for d in parts):
         raise n.error(f"splits {total} into {', '.join(str(p) for p in parts)}")
@@ -87,68 +84,49 @@ def _bounds(n: Node) -> list[tuple[int, Place, Place, int]]:
 
 
 def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim, int]:
-    """Where a slice of an axis starts, how many elements it has, and its step."""
+    """Where a slice of an axis starts, how many elements it has, and its step.
+
+    Of start and end only the sides count on which they leave nothing out.
+    """
     if step == 0:
         raise n.error("has the step 0")
     if step < 0 and end.is_static and int(end) >= HUGE:  # the standard says none, ONNX Runtime all
         raise n.unsupported(f"goes backwards to {end}")
-    if all(d.is_static for d in (size, start, end)):
-        first, last = _clamped(int(start), int(size), step), _clamped(int(end), int(size), step, -1)
-        return Dim.of(first), Dim.of(len(range(first, last, step))), step
-    if step < 0:
-        whole = start == -1 or (start.is_static and int(start) >= HUGE)
-        if step == -1 and whole and end.is_static and int(end) <= -HUGE:
-            return size - 1, size, -1
-        raise n.unsupported(f"goes backwards through an axis of {size}", "--shape gives a size")
-    first, last = _place(n, start, size, False), _place(n, end, size, True)
-    if step > NEAR and last == size:
+    none, last = Dim.of(0), size - 1
+    # an axis of open size has at least one element, or bounds of the slice refuse the call
+    facts = n.scope.model.known.facts if size.is_static else (last, *n.scope.model.known.facts)
+    first, behind = _place(n, start, size), _place(n, end, size)
+    if step > NEAR and behind == size:
         n.scope.model.bounds[step - size] = None
         return first, Dim.of(1), 1
-    count = last - first
-    if step > 1:
-        whole = (count + (step - 1)).divide(step) if count.is_static else count.divide(step)
-        if whole is None:
-            raise n.unsupported(f"takes every {step}th of {count}", "--shape gives a size")
-        count = whole
-    if count.is_static and int(count) < 0:
-        count = Dim.of(0)
-    return first, count, step
+    if step > 0:
+        first, behind = larger(first, none, facts), smaller(behind, size, facts)
+        count = larger(behind - first, none, facts).over(step)
+        return smaller(first, size, facts), count, step
+    first = smaller(larger(first, none, facts), last, facts)
+    behind = larger(behind, Dim.of(-1), facts)
+    return first, larger(first - behind, none, facts).over(-step), step
 
 
-def _clamped(at: int, size: int, step: int, least: int = 0) -> int:
-    """A bound of a slice within an axis; backwards, the least is where nothing is left out."""
-    at = at + size if at < 0 else at
-    return min(max(at, 0), size) if step > 0 else min(max(at, least), size - 1)
-
-
-def _place(n: Node, at: Dim, size: Dim, is_end: bool) -> Dim:
-    """A bound within an axis; one that counts from the end, or lies behind it.
-
-    An axis of open size has at least one element.
-    """
-    if at.is_static and int(at) >= HUGE:
-        return size
-    if at.is_static and int(at) < 0:
-        return Dim.of(0) if int(at) <= -HUGE else size + at
-    if size.is_static and at.is_static:
-        return Dim.of(min(int(at), int(size)))
-    if at.is_static and int(at) > NEAR:
+def _place(n: Node, at: Dim, size: Dim) -> Dim:
+    """Which element a bound means: one below 0 counts from the end, one that is huge is the end."""
+    if not at.is_static:
+        if not is_natural(at):
+            n.b.require(at)
+        return at
+    if abs(int(at)) >= HUGE:
+        return size if int(at) > 0 else Dim.of(-1)
+    if int(at) > NEAR and not size.is_static:
         n.scope.model.bounds[at - size] = None
         return size
-    over = at - size
-    if over.is_static and int(over) >= 0:
-        return size
-    if at.is_static and int(at) > 1 and is_end:
-        what = f"ends at {at} on an axis of {size}, which may be shorter"
-        raise n.unsupported(what, "--shape gives a size")
-    return at
+    return at if int(at) >= 0 else size + at
 
 
 def _slice(n: Node) -> SSAValue:
     """Elements of X from starts up to ends, in steps, along some axes.
 
     Refused: bounds that are computed at run time, unless a step beyond the axis leaves one element;
-    steps other than 1 that do not divide an open size; an end of INT_MAX behind a negative step.
+    an end of INT_MAX behind a negative step.
     """
     x, dims = n.x(), n.dims()
     for axis, start, end, step in _bounds(n):

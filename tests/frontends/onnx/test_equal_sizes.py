@@ -1,0 +1,139 @@
+"""Sizes of several names that operators force to be equal, and what calls say of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from rnncc_runtime import ArrayError
+
+import rnncc
+from rnncc.errors import CompileError
+from tests.frontends.onnx.models import graph, info, interpreted, model, node
+
+HIDDEN = 3
+
+
+def drawn(*shape: int) -> Any:
+    return np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+
+
+def over(nodes: list[Any], inputs: dict[str, list[int | str]], **constants: Any) -> Any:
+    infos = [info(name, dims) for name, dims in inputs.items()]
+    return model(nodes, infos, [info("y", None)], constants)
+
+
+def lstm() -> Any:
+    weights = {"W": drawn(1, 4 * HIDDEN, 2), "R": drawn(1, 4 * HIDDEN, HIDDEN)}
+    inputs: dict[str, list[int | str]] = {"x": ["T", "unk__1", 2]}
+    inputs |= {"h": [1, "unk__2", HIDDEN], "c": [1, "unk__3", HIDDEN]}
+    return over([node("LSTM", "x W R _ _ h c", "y", hidden_size=HIDDEN)], inputs, **weights)
+
+
+def halved() -> Any:
+    nodes = [node("Conv", "x k", "a", strides=[2], pads=[1, 1]), node("Add", "a z", "y")]
+    return over(nodes, {"x": ["N", 2, "T"], "z": ["N", 2, "U"]}, k=drawn(2, 2, 3))
+
+
+def last_rows() -> Any:
+    nodes = [node("Slice", "x s e a", "t"), node("Flatten", "t", "f"), node("MatMul", "f w", "y")]
+    bounds = {"s": [-3], "e": [2**31 - 1], "a": [1]}
+    held = {name: np.array(value) for name, value in bounds.items()}
+    return over(nodes, {"x": ["N", "T", 2]}, w=drawn(6, 2), **held)
+
+
+def positions() -> Any:
+    nodes = [
+        node("Shape", "x", "n", start=1, end=2),
+        node("Slice", "p s n", "q"),
+        node("Add", "x q", "y"),
+    ]
+    return over(nodes, {"x": ["N", "T", 2]}, p=drawn(5, 2), s=np.array([0]))
+
+
+Shape = tuple[int, ...]
+CASES: dict[str, tuple[Any, dict[str, Shape], dict[str, Shape], str]] = {
+    "sum": (
+        over([node("Add", "a b", "y")], {"a": ["unk__330", 4], "b": ["unk__331", 4]}),
+        {"a": (3, 4), "b": (3, 4)},
+        {"a": (1, 4), "b": (3, 4)},
+        "unk__330 is 1 in a but 3 in b",
+    ),
+    "concatenation": (
+        over([node("Concat", "a b", "y", axis=1)], {"a": ["K", "L"], "b": ["M", "O"]}),
+        {"a": (3, 4), "b": (3, 2)},
+        {"a": (3, 4), "b": (2, 2)},
+        "K is 3 in a but 2 in b",
+    ),
+    "three of a loop": (
+        lstm(),
+        {"x": (4, 2, 2), "h": (1, 2, HIDDEN), "c": (1, 2, HIDDEN)},
+        {"x": (4, 2, 2), "h": (1, 2, HIDDEN), "c": (1, 1, HIDDEN)},
+        "unk__1 is 2 in x but 1 in c",
+    ),
+    "a number": (
+        over([node("MatMul", "a w", "y")], {"a": ["N", "features"]}, w=drawn(5, 2)),
+        {"a": (3, 5)},
+        {"a": (3, 4)},
+        r"a has shape \[3, 4\]: axis 1 is 4, expected 5",
+    ),
+    "a formula": (
+        halved(),
+        {"x": (2, 2, 9), "z": (2, 2, 5)},
+        {"x": (2, 2, 9), "z": (2, 2, 4)},
+        r"expected T/2 = 5 \(T = 9\)",
+    ),
+    "rows that must be there": (
+        last_rows(),
+        {"x": (2, 7, 2)},
+        {"x": (2, 2, 2)},
+        "T - 3 would be -1",
+    ),
+    "no more rows than there are": (
+        positions(),
+        {"x": (2, 5, 2)},
+        {"x": (2, 6, 2)},
+        r"-T \+ 5 would be -1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_sizes_become_one(name: str) -> None:
+    made, shapes, wrong, message = CASES[name]
+    compiled: Any = rnncc.compile(made)
+    inputs = {name: drawn(*shape) for name, shape in shapes.items()}
+    want = interpreted(made, inputs, shapes={n: list(s) for n, s in shapes.items()})["y"]
+    np.testing.assert_allclose(compiled.run(inputs)["y"], want, 1e-4, 1e-5)
+    with pytest.raises(ArrayError, match=message):
+        compiled.run({name: drawn(*shape) for name, shape in wrong.items()})
+
+
+def test_time_keeps_its_name() -> None:
+    """A stream looks for T, whichever input comes first."""
+    made = over([node("Add", "a b", "y")], {"a": ["rows", "N"], "b": ["T", "N"]})
+    compiled: Any = rnncc.compile(made)
+    assert compiled.inputs["a"].shape == ("T", "N")
+
+
+def test_a_branch_that_may_not_be_taken_forces_no_number() -> None:
+    """Symbols become one there too; but the other branch may take other sizes."""
+
+    def chosen(shape: list[int | str], w: Any) -> Any:
+        branches = [
+            graph([node("Add", "x w", "t")], [], [info("t", None)], {"w": w}),
+            graph([node("Neg", "x", "e")], [], [info("e", None)]),
+        ]
+        names = ("then_branch", "else_branch")
+        one = node("If", "c", "y", **dict(zip(names, branches, strict=True)))
+        return model([one], [info("x", shape), info("c", [], "i1")], [info("y", None)])
+
+    with pytest.raises(CompileError, match="may take its then branch, which cannot be built"):
+        rnncc.compile(chosen(["N"], drawn(3)))
+
+
+def test_what_cannot_be_equal_is_refused_in_the_files_words() -> None:
+    made = over([node("Concat", "a b", "y", axis=1)], {"a": ["N", 4, 2], "b": ["N", 4, 3]})
+    with pytest.raises(CompileError, match="shapes N x 4 x 2 and N x 4 x 3, which differ"):
+        interpreted(made, {})
