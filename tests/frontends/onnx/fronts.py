@@ -172,7 +172,8 @@ def exported(front: Front, dynamo: bool = False) -> bytes:
         assert made is not None
         return made.model_proto.SerializeToString()
     axes = {"x": {0: "batch", axis: "size"}}
-    torch.onnx.export(net, given, buffer, dynamo=False, dynamic_axes=axes, **names)
+    export: Any = torch.onnx.export  # whose stub knows no buffers
+    export(net, given, buffer, dynamo=False, dynamic_axes=axes, **names)
     return buffer.getvalue()
 
 

@@ -61,7 +61,7 @@ SLICES = {
     "every third but the last": (slice(-7, -1, 3), [-7, -1, 3]),
     "backwards": (slice(None, None, -1), [-1, -HUGE, -1]),
     "every other backwards": (slice(4, 0, -2), [4, 0, -2]),
-    "backwards from the end": (slice(-2, -6, -1), [-2, -6, -1]),
+    "backwards from the end": (slice(-1, -5, -1), [-1, -5, -1]),
 }
 
 

@@ -78,7 +78,19 @@ def laid_over() -> Any:
     return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
 
 
-POOL = {"kernel_shape": [3], "strides": [2]}
+def filled_up() -> Any:
+    """Padded or cut to 7 elements."""
+    nodes = [
+        node("Shape", "x", "size", start=2),
+        node("Sub", "seven size", "room"),
+        node("Concat", "zeros room", "pads", axis=0),
+        node("Pad", "x pads", "y"),
+    ]
+    constants = {"seven": np.array([7]), "zeros": np.zeros(5, np.int64)}
+    return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
+
+
+POOL: dict[str, Any] = {"kernel_shape": [3], "strides": [2]}
 MODELS: dict[str, tuple[Any, int]] = {
     "strides": (windowed("Conv", "x w", strides=[2]), 3),
     "strides, dilations and pads": (
@@ -99,6 +111,7 @@ MODELS: dict[str, tuple[Any, int]] = {
     "convolutions, a pool and a loop": (convolutions(), 16),
     "halves": (halves(), 1),
     "laid over": (laid_over(), 1),
+    "filled up": (filled_up(), 1),
 }
 
 

@@ -22,6 +22,8 @@ Place = Dim | SSAValue
 
 HUGE = (1 << 31) - 1
 """From here on a bound of a slice means the end; no size is larger."""
+SMALLER_LAST = 18
+"""The opset from which the last part of an axis may be smaller than the others."""
 
 
 def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
@@ -37,6 +39,9 @@ def _split_sizes(n: Node) -> tuple[int, list[Dim]]:
         if count < 1 or count > len(n.op.output):
             raise n.error(f"splits into {count} parts, for {len(n.op.output)} outputs")
         each = total.over(count)
+        if n.opset < SMALLER_LAST and not total.is_static:
+            n.b.require(total - each * count)  # the parts are equal
+            return axis, [each] * count
         parts = [each] * (count - 1) + [total - each * (count - 1)]
     if sum(parts, Dim.of(0)) != total or any(d.is_static and int(d) < 0 for d in parts):
         raise n.error(f"splits {total} into {', '.join(str(p) for p in parts)}")
@@ -220,15 +225,16 @@ def padded(
     n: Node, x: SSAValue, axis: int, before: Dim, behind: Dim, mode: str, number: float
 ) -> SSAValue:
     """x with elements put before and behind it along an axis, or cut off where that is negative."""
-    b, size = n.b, dims_of(x)[axis]
-    cut = [-d if d.is_static and int(d) < 0 else Dim.of(0) for d in (before, behind)]
+    b, size, none = n.b, dims_of(x)[axis], Dim.of(0)
+    plain = mode == "constant"  # by other modes no formula may be negative
+    cut = [larger(-d, none) if plain or d.is_static else none for d in (before, behind)]
     before, behind = before + cut[0], behind + cut[1]
     whole = before + size + behind
     left = whole - cut[0] - cut[1]
-    rest = left if mode == "constant" else size - cut[0] - cut[1]
+    rest = left if plain else size - cut[0] - cut[1]
     if rest.is_static and int(rest) < 0:
         raise n.error(f"cuts {cut[0] + cut[1]} elements off an axis of {size}")
-    if mode == "constant":  # more than there is may be cut off at one end, and put at the other
+    if plain:  # more than there is may be cut off at one end, and put at the other
         x = x if whole == size else b.pad(x, axis, before, whole, number)
         return b.slice(x, axis, cut[0], left)
     x = b.slice(x, axis, cut[0], size - cut[0] - cut[1])
