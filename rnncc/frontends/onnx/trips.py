@@ -118,7 +118,7 @@ class _Body:
         self._nodes = {name: op for op in graph.node for name in op.output if name}
         self.fixed = frozenset(i for i in range(len(carried)) if self._is_fixed(i))
         self.counters = self._find_counters()
-        self._start({i: _one(f, carried[i]) for i, f in self.counters.items()})
+        self._check_counters()
 
     def _is_fixed(self, index: int) -> bool:
         """Whether each iteration hands a carried value on as it is."""
@@ -146,6 +146,23 @@ class _Body:
             if added is not None and not varies(added):
                 found[i] = formula_of(before) + added * Dim.of(self.step)
         return found
+
+    def _check_counters(self) -> None:
+        """Drop counters until the others follow from each other, from one iteration to the next.
+
+        Symbols stand for 0 or more when they are found, which counters need not be.
+        """
+        wrong = [-1]
+        while wrong:
+            self._start({i: _one(f, self._carried[i]) for i, f in self.counters.items()})
+            wrong = [i for i in self.counters if not self._counts(i)]
+            self.counters = {i: f for i, f in self.counters.items() if i not in wrong}
+
+    def _counts(self, index: int) -> bool:
+        """Whether a carried value's formula holds in the next iteration if it does in this one."""
+        after, following = self.value(self._kept[index]), Dim.of(self.step) + 1
+        expected = self.counters[index].substitute({self.step: following})
+        return after is not None and after.known is not None and formula_of(after) == expected
 
     def _start(self, counted: Mapping[int, Value]) -> None:
         """Forget what was folded; start from what the body's inputs are known to be."""

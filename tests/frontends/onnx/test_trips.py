@@ -50,17 +50,18 @@ def looped(
     start: str = "zero",
     step: str = "one",
     most: str = "_",
-    more: dict[str, Any] | None = None,
+    next_: list[Any] | None = None,
 ) -> Any:
     """A loop over rows of x, whose counter k becomes k2; `go` and `first` decide how often."""
-    nodes = [node("Add", f"k {step}", "k2"), *COUNTED, *STEP, *condition]
+    counter = next_ or [node("Add", f"k {step}", "k2")]
+    nodes = [*counter, *COUNTED, *STEP, *condition]
     inside = body(nodes, "k v", "r", condition="go2")
     inside.input[2].type.tensor_type.elem_type = 6
     inside.output[1].type.tensor_type.elem_type = 6
     nodes = [*SIZES, *first, node("Loop", f"{most} first {start} h", "k3 y ys", body=inside)]
     outputs = [info("k3", None, "i32"), info("y", None), info("ys", None)]
     inputs = [info("x", ["T", 2, 3]), info("h", [2, 3])]
-    return model(nodes, inputs, outputs, {**NUMBERS, **(more or {})})
+    return model(nodes, inputs, outputs, NUMBERS)
 
 
 STARTS = [node("Less", "zero t", "first")]
@@ -107,6 +108,19 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "every second": (looped([node("LessOrEqual", "k2 five", "go2")], ALWAYS, step="two"), "3"),
     "given": (looped([node("Identity", "go", "go2")], ALWAYS, most="t64"), "T"),
+    "a counter that turns": (
+        looped(
+            [node("Identity", "go", "go2")],
+            ALWAYS,
+            start="five",
+            most="t64",
+            next_=[
+                *[node("Sub", "k one", "less"), node("Less", "k zero", "below")],
+                node("Where", "below five less", "k2"),
+            ],
+        ),
+        "T",
+    ),
     "never": (looped([node("Less", "k2 t", "go2")], [node("Less", "two one", "first")]), "0"),
 }
 
