@@ -32,12 +32,12 @@ from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
 from rnncc.ir.plain_ops import PlainOps
 from rnncc.ir.program import Program
-from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
+from rnncc.ir.types import NUMPY, cast_steps, dims_of, dtype_of, shape_text, tensor
 from rnncc.scalar import Scalar
 
 Values = Sequence[SSAValue]
 Body = Callable[["Builder", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
-DTYPES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
+DTYPES = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name != "bf16"}
 
 
 class Builder(PlainOps):
@@ -120,8 +120,10 @@ class Builder(PlainOps):
         return self.append(ew.Not, x)
 
     def cast(self, x: SSAValue, dtype: str) -> SSAValue:
-        """x as another element type; x itself where it has that type."""
-        return x if dtype_of(x) == dtype else self.append(ew.Cast, x, dtype=StringAttr(dtype))
+        """x as another element type, by way of those computed in; x itself where it has it."""
+        for step in cast_steps(dtype_of(x), dtype):
+            x = self.append(ew.Cast, x, dtype=StringAttr(step))
+        return x
 
     def apply(self, function: Scalar, *xs: SSAValue) -> SSAValue:
         """A user's function: see `rnncc.elementwise`."""

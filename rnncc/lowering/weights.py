@@ -17,7 +17,7 @@ from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.packing import GROUP, OFFSET, pack
 from rnncc.ir.precision import MOST_DEPTH, quantise_units, to_bf16
-from rnncc.ir.types import STORED, dims_of, dtype_of
+from rnncc.ir.types import NUMPY, dims_of, dtype_of
 from rnncc.lowering.maps import Placed
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class Weights:
 
     def keep(self, buffer: SSAValue, array: np.ndarray[Any, Any]) -> None:
         """Make an array the contents of a `param` buffer."""
-        flat = np.ascontiguousarray(array, STORED[buffer_dtype(buffer)]).reshape(-1)
+        flat = np.ascontiguousarray(array, NUMPY[buffer_dtype(buffer)]).reshape(-1)
         self._arrays[buffer] = flat
         self._lowering.result.arrays[_label(buffer)] = flat
 

@@ -16,14 +16,14 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_key, inlined
-from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, TEXT, Node, Operator
+from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, Operator
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of
 from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import Array, SizeOverflow, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
-from rnncc.ir.types import shape_text
+from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dtype_of, shape_text
 from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Model:
         taken: names of parameters and inputs.
         inputs: what the model's inputs were built as -> name.
         captured: what stands in a block for a value of the graph around -> that value.
+        wide: narrow values -> the same as they are computed with, of floats before they are rounded
+            for a result that a node stores.
         max_iterations: the most turns of a loop whose number of turns nothing shows.
         training: whether the program will be differentiated.
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
@@ -71,6 +73,7 @@ class Model:
     taken: set[str] = field(default_factory=set[str])
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    wide: dict[Value | SSAValue | None, Value | SSAValue] = field(default_factory=dict[Any, Any])
     nodes: int = 0
     calls: int = 0
 
@@ -154,20 +157,29 @@ class Scope:
                 raise Unsupported(self.b.loc, f"computes with {array.size} sizes at run time")
             flat = [self.b.reshape(self.b.size(d, "i64"), (1,)) for d in array.reshape(-1)]
             return self.b.reshape(self.b.concat(flat, 0), array.shape)
-        if value.dtype not in COMPUTED:
+        if value.dtype not in STORED:
             shown = TEXT.get(value.dtype, value.dtype)
             what = f"a constant of type {shown} is used at run time"
-            raise Unsupported(
-                self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in COMPUTED)}"
-            )
+            raise Unsupported(self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in STORED)}")
         exact = array.dtype.kind != "i" or bool((np.abs(array) < EXACT).all())
         if array.size and exact and _is_uniform(array):
             return self.b.fill(float(array.reshape(-1)[0]), array.shape, value.dtype)
-        if 0 < array.size <= LITERAL and exact:
+        array = array.view(np.uint16) if value.dtype == "bf16" else array
+        if 0 < array.size <= LITERAL and exact and value.dtype in COMPUTED:
             return self.b.constant(array)
         name = self.model.unique(value.name)
         self.model.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
         return self.b.param(name, array.shape, value.dtype)
+
+    def widened(self, value: Value) -> SSAValue:
+        """A narrow value in this block, as it is computed with."""
+        known, wide = self.model.wide, WIDE[value.dtype]
+        if value.made is not None:
+            return cast(SSAValue, known.get(value.made) or self.b.cast(value.made, wide))
+        if value not in known:
+            assert value.known is not None
+            known[value] = Value.of(value.known.astype(NUMPY[wide]), value.name)
+        return self.ssa(cast(Value, known[value]))
 
     # Graphs
 
@@ -279,31 +291,43 @@ class Scope:
         found: Sequence[Any] = [results]
         if isinstance(results, (list, tuple)):
             found = cast(Sequence[Any], results)
-        for name, result in zip(node.op.output, found, strict=False):
+        for index, (name, result) in enumerate(zip(node.op.output, found, strict=False)):
             if not name:
                 continue
             if result is None:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
-            self.define(name, self._value(node, result), node.location)
+            self.define(name, self._value(node, index, result), node.location)
         for name in node.op.output[len(found) :]:
             if name:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
 
-    def _value(self, node: Node, result: Any) -> Value:
+    def _value(self, node: Node, index: int, result: Any) -> Value:
         if isinstance(result, Value):
             return result
         if isinstance(result, np.ndarray):
             return Value.of(cast(Array, result))
-        value = Value.computed(result)
-        if value.dtype not in COMPUTED:
+        value = Value.computed(self._stored(result, node.result_type(index)))
+        if value.dtype not in STORED:
             raise node.unsupported(
                 f"computes {TEXT[value.dtype]} at run time, which is not supported"
             )
+        if self.model.training and value.dtype in NARROW_FLOATS:
+            what = f"computes {TEXT[value.dtype]}, of which there are no gradients"
+            raise node.unsupported(what, "train the model in float32")
         elements = product(value.dims)
         if any(abs(factor) > MAX_ELEMENTS for _, factor in elements.terms):
             what = f"gives a tensor of shape {shape_text(value.dims)}, which is too large"
             raise node.error(what)
         return value
+
+    def _stored(self, result: SSAValue, dtype: str | None) -> SSAValue:
+        """A result as the type that the standard says."""
+        if dtype is None or WIDE.get(dtype) != dtype_of(result):
+            return result
+        made = self.b.cast(result, dtype)
+        if dtype in NARROW_FLOATS:
+            self.model.wide[made] = result
+        return made
 
     def _call(self, op: NodeProto, function: Any, place: str) -> None:
         """Build the nodes of a function in the place of one that calls it."""

@@ -15,8 +15,13 @@ from rnncc.ir.types import NUMPY, dims_of, dtype_of
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[Dim, ...]
 
-NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
+NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name != "bf16"}
 """Our element types by NumPy's."""
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """Our name of an element type, else NumPy's."""
+    return "bf16" if dtype.name == "bfloat16" else NAMES.get(dtype, dtype.name)
 
 
 LARGEST = 2**63 - 1
@@ -32,7 +37,7 @@ class Value:
     """One value of a graph.
 
     Attributes:
-        dtype: f32, f64, i32, i64 or i1; of known numbers also any other name of NumPy's.
+        dtype: a name of `rnncc.ir.types`; of known numbers also any other name of NumPy's.
         known: the numbers, where they are known; sizes are an array of `Dim` objects.
         made: what computes it, where they are not.
         name: the initialiser that it is.
@@ -49,7 +54,7 @@ class Value:
         """Known numbers; an array of objects holds integers and sizes, as int64."""
         if array.dtype == object:
             array = _as_numbers(array)
-        dtype = "i64" if array.dtype == object else NAMES.get(array.dtype, str(array.dtype))
+        dtype = "i64" if array.dtype == object else name_of(array.dtype)
         return Value(dtype, tuple(Dim.of(size) for size in array.shape), array, name=name)
 
     @staticmethod

@@ -22,6 +22,7 @@ from rnncc.ir.ops.base import (
     expect,
     expect_float,
     expect_kind,
+    expect_number,
     get_ints,
 )
 from rnncc.ir.ops.source import Fill
@@ -130,7 +131,7 @@ class Reduce(RnnOp):
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         expect_kind(properties, REDUCTIONS)
         axes, dims = get_ints(properties["axes"]), dims_of(types[0])
-        expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
+        expect_number(types[0])
         expect(list(axes) == sorted(set(axes)), f"axes {axes} do not increase")
         expect(all(0 <= axis < len(dims) for axis in axes), f"axes {axes} of rank {len(dims)}")
         return tensor([d for i, d in enumerate(dims) if i not in axes], dtype_of(types[0]))

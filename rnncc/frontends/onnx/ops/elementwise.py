@@ -11,10 +11,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import (
-    COMPUTED,
     FLOATS,
     INTEGERS,
     NUMBERS,
+    STORED,
     TEXT,
     FoldOne,
     Node,
@@ -116,7 +116,7 @@ def _cast_like(n: Node) -> SSAValue | Value:
 
 
 def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
-    if dtype not in COMPUTED:
+    if dtype not in STORED:
         raise n.unsupported(f"casts to {TEXT.get(dtype, dtype)}, which is not supported")
     return n.b.cast(n.x(0), dtype)
 

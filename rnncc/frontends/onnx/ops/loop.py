@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.lists import Rows, refilled
-from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
+from rnncc.frontends.onnx.node import STORED, Node, Operator
 from rnncc.frontends.onnx.ops.control import (
     Inside,
     captures_of,
@@ -128,7 +128,7 @@ def _scanned(n: Node, graph: GraphProto, trips: Dim, carried: list[Value]) -> li
     An empty list to which each turn appends one element becomes rows.
     """
     held = [t for v in carried for t in v.tensors()]
-    if any(t.dtype not in COMPUTED for t in held):
+    if any(t.dtype not in STORED for t in held):
         return None
     captures, types = captures_of(n, graph), [tensor(t.dims, t.dtype) for t in held]
     inside = Inside(n, captures, [*types, tensor((), "i64")])
@@ -203,7 +203,7 @@ def _no_rows(n: Node, graph: GraphProto, index: int) -> SSAValue:
     type_ = graph.output[index].type.tensor_type
     dims = [d.dim_value for d in type_.shape.dim]
     dtype = dtype_name(type_.elem_type)
-    if dtype not in COMPUTED:
+    if dtype not in STORED:
         raise n.unsupported("takes no turn, and does not say what its rows would be")
     return n.b.fill(0, (0, *dims), dtype)
 

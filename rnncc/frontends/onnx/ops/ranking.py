@@ -14,7 +14,7 @@ from rnncc.frontends.onnx.sizes import may_be_natural
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.indexing import extremum_place, top_k
 from rnncc.nn.reduction import cumulate
@@ -88,7 +88,7 @@ def _range(n: Node) -> SSAValue:
     them; elements other than float32, int32, int64.
     """
     b = n.b
-    if n.value(0).dtype == "f32":
+    if n.value(0).dtype in ("f32", *NARROW_FLOATS):
         start, limit, delta = (n.scalar(i) for i in range(3))
         count = _count(n, start, limit, delta)
         number = b.cast(b.iota((count,), 0, "i32"), "f32")
@@ -105,7 +105,7 @@ def _range(n: Node) -> SSAValue:
         whole = Dim.of(-(-int(span) // step))
     if whole.is_static and int(whole) < 0:
         whole = Dim.of(0)
-    dtype = n.value(0).dtype
+    dtype = WIDE.get(n.value(0).dtype, n.value(0).dtype)
     number = b.mul(b.iota((whole,), 0, dtype), b.fill(step, (), dtype))
     return b.add(number, b.size(start, dtype))
 
