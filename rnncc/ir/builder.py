@@ -173,13 +173,19 @@ class Builder(PlainOps):
     def concat(self, values: Sequence[SSAValue], axis: int) -> SSAValue:
         return values[0] if len(values) == 1 else self.append(Concat, *values, axis=IntAttr(axis))
 
-    def pad(self, x: SSAValue, axis: int, start: Dim | int, total: Dim, value: float) -> SSAValue:
+    def pad(
+        self, x: SSAValue, axis: int, start: Dim | int, total: Dim, value: float | SSAValue
+    ) -> SSAValue:
         """x at `start` along an axis of size `total`, with one value around it."""
         dims, before = dims_of(x), Dim.of(start)
 
         def edge(size: Dim) -> list[SSAValue]:
             shape = (*dims[:axis], size, *dims[axis + 1 :])
-            return [self.fill(value, shape, dtype_of(x))] if size != 0 else []
+            if size == 0:
+                return []
+            if isinstance(value, SSAValue):
+                return [self.broadcast(value, shape, [])]
+            return [self.fill(value, shape, dtype_of(x))]
 
         return self.concat([*edge(before), x, *edge(total - before - dims[axis])], axis)
 

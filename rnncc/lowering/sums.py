@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir import kernels
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import get_ints
-from rnncc.ir.ops.elementwise import Mul
+from rnncc.ir.ops.elementwise import Cast, Mul
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering.compute import some_rows
 from rnncc.lowering.maps import Placed, identity, merged
 
@@ -51,7 +52,10 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
     batch = at[: len(rows) - 1] if len(dims_of(op.b)) > 2 else ()
     right = (*batch, *((column, k) if op.transpose_b else (k, column)))
     region = lowering.region(len(domain))
-    factors = region.value(op.a, left), region.value(op.b, right)
+    factors = [region.value(op.a, left), region.value(op.b, right)]
+    if dtype_of(op.y) != dtype_of(op.a):
+        kind = StringAttr(dtype_of(op.y))
+        factors = [region.insert(Cast(factor, dtype=kind)) for factor in factors]
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[:-1], len(domain)))
     body = region.finish([region.insert(Mul(*factors))])
