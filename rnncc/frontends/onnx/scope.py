@@ -17,6 +17,7 @@ from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_key, inlined
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, Operator
+from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of
 from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
@@ -186,7 +187,7 @@ class Scope:
     def run(self, graph: GraphProto, where: str = "") -> list[Value]:
         """Initialisers, nodes, then the values of the outputs."""
         self.initialise(graph, where)
-        for index, op in enumerate(graph.node):
+        for index, op in in_order(graph):
             self.run_node(op, index, where)
         return [self.output(info.name, where) for info in graph.output]
 

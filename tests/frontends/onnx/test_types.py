@@ -11,7 +11,7 @@ from onnx import TensorProto, helper
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
-from tests.frontends.onnx.models import by_onnxruntime, info, interpreted, model, node
+from tests.frontends.onnx.models import by_onnxruntime, graph, info, interpreted, model, node
 from tests.golden import Arrays
 
 INTEGERS = {"u8": np.uint8, "i8": np.int8, "u16": np.uint16, "i16": np.int16, "u32": np.uint32}
@@ -108,3 +108,18 @@ def test_double_precision_is_refused() -> None:
     made.graph.output.append(helper.make_tensor_value_info("y", TensorProto.DOUBLE, [2]))
     with pytest.raises(CompileError, match="casts to float64, which is not supported"):
         import_model(made)
+
+
+def test_nodes_in_any_order() -> None:
+    """As ONNX Runtime's conversion to float16 writes them; a graph inside reads a later result."""
+    inner = graph([node("Add", "late x", "inside")], [], [info("inside", None)])
+    other = graph([node("Neg", "x", "outside")], [], [info("outside", None)])
+    nodes = [
+        node("If", "flag", "y", then_branch=inner, else_branch=other),
+        node("Mul", "early early", "late"),
+        node("Exp", "x", "early"),
+    ]
+    made = model(nodes, [info("x", [2]), info("flag", [], "i1")], [info("y", None)])
+    x = np.array([0.5, -1], np.float32)
+    got = interpreted(made, {"x": x, "flag": np.array(True)})["y"]
+    np.testing.assert_allclose(got, np.exp(x) ** 2 + x, 1e-6)
