@@ -116,6 +116,8 @@ class _Scheduler:
             for item in _parts(op):
                 self.parts[item.value].append(item)
                 self.roots[item.value] = None
+            if isinstance(op, Reduce) and not dims_of(op.y) and _has_readers(op.x):
+                self.roots[op.x] = None  # nothing else is fused with a pass over all elements
             addressed = (bases.get(value, value) for value in _addressed(op))
             read = (bases.get(value, value) for value in _read_each_step(op))
             roots = [base for base in addressed if is_lazy(base.owner)]
@@ -257,6 +259,11 @@ class _Scheduler:
         steps += [(self.level(op.results[0]), 0, op) for op in anchors]
         steps += [(group.level, 1 if group.alone else 2, group) for group in groups]
         return [step for _, _, step in sorted(steps, key=lambda s: s[:2])]
+
+
+def _has_readers(value: SSAValue) -> bool:
+    """Whether several ops read an elementwise value."""
+    return isinstance(value.owner, Elementwise) and not value.has_one_use()
 
 
 def is_anchor(op: Operation) -> bool:

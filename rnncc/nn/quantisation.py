@@ -84,7 +84,7 @@ def whole_matmul(b: Builder, x: SSAValue, x_zero: Zero, w: SSAValue, w_zero: Zer
     (x, x_zero), (w, w_zero) = signed(b, x, x_zero), signed(b, w, w_zero)
     y = matmul(b, x, w)
     if x_zero is not None:
-        y = b.sub(y, b.mul(x_zero, _sums(b, w, len(dims_of(w)) - 2)))
+        y = b.sub(y, b.mul(x_zero, _column_sums(b, w)))
     if w_zero is not None:
         y = b.sub(y, b.mul(w_zero, _sums(b, x, len(dims_of(x)) - 1)))
     if x_zero is not None and w_zero is not None:
@@ -126,6 +126,13 @@ def _wide_product(b: Builder, rows: SSAValue, own: SSAValue) -> SSAValue:
     *lead, depth = dims_of(rows)
     terms = b.mul(b.reshape(rows, (*lead, 1, depth)), own)
     return b.reduce("sum", terms, [len(lead) + 1])
+
+
+def _column_sums(b: Builder, w: SSAValue) -> SSAValue:
+    """Σₖ w: of one matrix a product, which is known wherever w is."""
+    if len(dims_of(w)) > 2:
+        return _sums(b, w, len(dims_of(w)) - 2)
+    return b.matmul(b.fill(1, (1, dims_of(w)[0]), "i8"), w)
 
 
 def _sums(b: Builder, x: SSAValue, axis: int) -> SSAValue:
