@@ -26,21 +26,24 @@ Zero = SSAValue | None
 """A zero point; None for 0."""
 
 
-def quantise(b: Builder, x: SSAValue, scale: SSAValue, zero: SSAValue, dtype: str) -> SSAValue:
+def quantise(b: Builder, x: SSAValue, scale: SSAValue, zero: Zero, dtype: str) -> SSAValue:
     """x / scale + zero as the nearest integer, ties to even, within the type's limits."""
-    return saturated(b, b.div(x, scale), zero, dtype)
+    return b.cast(level(b, b.div(x, scale), zero, dtype), dtype)
 
 
-def saturated(b: Builder, x: SSAValue, zero: SSAValue, dtype: str) -> SSAValue:
-    """x as the nearest integer, ties to even, + zero, within the type's limits."""
+def level(b: Builder, x: SSAValue, zero: Zero, dtype: str) -> SSAValue:
+    """x as the nearest integer, ties to even, + zero, within the type's limits: still a float."""
     low, high = (b.fill(limit, (), "f32") for limit in LIMITS[dtype])
-    number = b.add(b.round("even", x), b.cast(zero, "f32"))
-    return b.cast(b.minimum(b.maximum(number, low), high), dtype)
+    number = b.round("even", x)
+    number = number if zero is None else b.add(number, b.cast(zero, "f32"))
+    return b.minimum(b.maximum(number, low), high)
 
 
 def dequantise(b: Builder, x: SSAValue, scale: SSAValue, zero: Zero) -> SSAValue:
-    """(x - zero) · scale"""
-    return b.mul(b.cast(whole(b, x, zero), "f32"), scale)
+    """(x - zero) · scale, of integers or of integers held as floats"""
+    if dtype_of(x) != "f32":
+        return b.mul(b.cast(whole(b, x, zero), "f32"), scale)
+    return b.mul(x if zero is None else b.sub(x, b.cast(zero, "f32")), scale)
 
 
 def whole(b: Builder, x: SSAValue, zero: Zero) -> SSAValue:
@@ -59,7 +62,7 @@ def range_of(b: Builder, x: SSAValue) -> tuple[SSAValue, SSAValue]:
     most = b.maximum(b.reduce("max", x, axes), zero)
     span = b.sub(most, least)
     scale = b.select(b.compare("eq", span, zero), one, b.div(span, b.fill(255, ())))
-    return scale, b.cast(quantise(b, b.neg(least), scale, b.fill(0, (), "i32"), "u8"), "i32")
+    return scale, b.cast(level(b, b.div(b.neg(least), scale), None, "u8"), "i32")
 
 
 def signed(b: Builder, x: SSAValue, zero: Zero) -> tuple[SSAValue, Zero]:

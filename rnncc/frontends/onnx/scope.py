@@ -56,6 +56,7 @@ class Model:
         taken: names of parameters and inputs.
         inputs: what the model's inputs were built as -> name.
         captured: what stands in a block for a value of the graph around -> that value.
+        levels: quantised values -> their numbers as floats.
         wide: narrow values -> the same as they are computed with, of floats before they are rounded
             for a result that a node stores.
         max_iterations: the most turns of a loop whose number of turns nothing shows.
@@ -74,6 +75,7 @@ class Model:
     taken: set[str] = field(default_factory=set[str])
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    levels: dict[SSAValue | None, SSAValue] = field(default_factory=dict[Any, Any])
     wide: dict[Value | SSAValue | None, Value | SSAValue] = field(default_factory=dict[Any, Any])
     nodes: int = 0
     calls: int = 0

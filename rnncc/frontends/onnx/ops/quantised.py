@@ -18,7 +18,7 @@ from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.activations import leaky_relu
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.normalisation import softmax
-from rnncc.nn.quantisation import LIMITS, along, dequantise, quantise, range_of
+from rnncc.nn.quantisation import LIMITS, Zero, along, dequantise, level, range_of
 from rnncc.nn.reduction import mean
 
 QUANTISED = (*LIMITS, "i32")
@@ -68,10 +68,29 @@ def _quantise(n: Node) -> SSAValue:
     dtype = n.value(2).dtype if n.has(2) else dtype_name(kind) if kind else "u8"
     if dtype not in LIMITS:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
-    zero = n.x(2, INTEGERS) if n.has(2) else b.fill(0, (), "i32")
     x, (axis, block) = n.x(0, (*FLOATS, "i32")), _layout(n)
-    scale, zero = (_spread(n, v, axis, block if dims_of(v) else 0) for v in (n.x(1, FLOATS), zero))
-    return quantise(b, b.cast(x, "f32"), scale, zero, dtype)
+    scale, zero = _spread(n, n.x(1, FLOATS), axis, block), _zeros(n, axis, block)
+    return at_level(n, level(b, b.div(b.cast(x, "f32"), scale), zero, dtype), dtype)
+
+
+def at_level(n: Node, number: SSAValue, dtype: str) -> SSAValue:
+    """A number within the type's limits; who dequantises it reads the float."""
+    made = n.b.cast(number, dtype)
+    n.scope.model.levels[made] = number
+    return made
+
+
+def _zeros(n: Node, axis: int, block: int) -> Zero:
+    """The zero points in input 2."""
+    known = n.value(2).numbers if n.has(2) else np.zeros(())
+    if known is not None and not known.any():
+        return None
+    return _spread(n, n.x(2, INTEGERS), axis, block)
+
+
+def number_at(n: Node, index: int) -> SSAValue:
+    """An input that is dequantised: integers, or the float that they come from."""
+    return n.scope.model.levels.get(n.value(index).made) or n.x(index, QUANTISED)
 
 
 def _dequantise(n: Node) -> SSAValue:
@@ -80,9 +99,8 @@ def _dequantise(n: Node) -> SSAValue:
     Refused: X other than int8, uint8, int16, uint16, int32, but of constants.
     """
     check_training(n)
-    x, (axis, block) = n.x(0, QUANTISED), _layout(n)
-    scale = _spread(n, n.x(1, FLOATS), axis, block)
-    zero = _spread(n, n.x(2, INTEGERS), axis, block) if n.has(2) else None
+    x, (axis, block) = number_at(n, 0), _layout(n)
+    scale, zero = _spread(n, n.x(1, FLOATS), axis, block), _zeros(n, axis, block)
     kind = n.integer("output_dtype", 0) if n.opset >= 23 else 0
     return n.b.cast(dequantise(n.b, x, scale, zero), dtype_name(kind) if kind else n.value(1).dtype)
 
@@ -128,7 +146,8 @@ def _dynamic_quantise(n: Node) -> list[SSAValue]:
     check_training(n)
     b, x = n.b, n.x(0, FLOATS)
     scale, zero = range_of(b, x)
-    return [quantise(b, x, scale, zero, "u8"), scale, b.cast(zero, "u8")]
+    numbers = at_level(n, level(b, b.div(x, scale), zero, "u8"), "u8")
+    return [numbers, scale, b.cast(zero, "u8")]
 
 
 # Operators of ONNX Runtime: a tensor, its scale and its zero point
@@ -137,7 +156,7 @@ def _dynamic_quantise(n: Node) -> list[SSAValue]:
 def floats_at(n: Node, index: int) -> SSAValue:
     """The floats that a tensor stands for, whose scale and zero point follow."""
     zero = scalar(n, index + 2, INTEGERS) if n.has(index + 2) else None
-    return dequantise(n.b, n.x(index, QUANTISED), scalar(n, index + 1, FLOATS), zero)
+    return dequantise(n.b, number_at(n, index), scalar(n, index + 1, FLOATS), zero)
 
 
 def scalar(n: Node, index: int, dtypes: tuple[str, ...]) -> SSAValue:
@@ -153,8 +172,13 @@ def quantised_by(n: Node, y: SSAValue, index: int) -> SSAValue:
     dtype = n.value(index + 1).dtype if n.has(index + 1) else "u8"
     if dtype not in LIMITS:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
-    zero = scalar(n, index + 1, INTEGERS) if n.has(index + 1) else n.b.fill(0, (), "i32")
-    return quantise(n.b, y, scalar(n, index, FLOATS), zero, dtype)
+    return saturated(n, n.b.div(y, scalar(n, index, FLOATS)), index + 1, dtype)
+
+
+def saturated(n: Node, y: SSAValue, index: int, dtype: str) -> SSAValue:
+    """y, rounded, plus the zero point of that number."""
+    zero = scalar(n, index, INTEGERS) if n.has(index) else None
+    return at_level(n, level(n.b, y, zero, dtype), dtype)
 
 
 def _binary(function: Binary, formula: str) -> Any:

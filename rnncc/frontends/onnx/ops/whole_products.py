@@ -10,7 +10,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Node, Operator
 from rnncc.frontends.onnx.ops.conv import formulas, windows_of
-from rnncc.frontends.onnx.ops.quantised import check_training, scalar
+from rnncc.frontends.onnx.ops.quantised import check_training, saturated, scalar
 from rnncc.frontends.onnx.ops.recurrent import LstmLayer, Stacked
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.builder import Builder
@@ -24,7 +24,6 @@ from rnncc.nn.quantisation import (
     Zero,
     along,
     dynamic_matmul,
-    saturated,
     whole_convolution,
     whole_matmul,
 )
@@ -130,8 +129,7 @@ def _requantised(n: Node, sums: SSAValue, scale: SSAValue, index: int) -> SSAVal
     factor = n.b.div(scale, scalar(n, index, FLOATS))
     value = n.b.mul(n.b.cast(sums, "f32"), factor)
     dtype = n.value(index + 1).dtype if n.has(index + 1) else "u8"
-    zero = scalar(n, index + 1, INTEGERS) if n.has(index + 1) else n.full(0, "i32")
-    return saturated(n.b, value, zero, dtype)
+    return saturated(n, value, index + 1, dtype)
 
 
 def _qlinear_conv(n: Node) -> SSAValue:
