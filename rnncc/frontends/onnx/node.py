@@ -38,7 +38,7 @@ ATTRIBUTES = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "s
 Result = SSAValue | Value | Array | None
 Function = Callable[["Node"], Result | Sequence[Result]]
 FoldOne = Callable[["Node", list[Array]], Array | None]
-Fold = FoldOne | Callable[["Node", list[Array]], Sequence[Array] | None]
+Fold = FoldOne | Callable[["Node", list[Array]], Sequence[Array] | Value | None]
 
 
 @dataclass(frozen=True)

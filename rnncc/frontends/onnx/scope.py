@@ -21,7 +21,7 @@ from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of
 from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
-from rnncc.frontends.onnx.values import Array, SizeOverflow, Value
+from rnncc.frontends.onnx.values import Array, Dequantised, SizeOverflow, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dtype_of, shape_text
@@ -57,6 +57,7 @@ class Model:
         inputs: what the model's inputs were built as -> name.
         captured: what stands in a block for a value of the graph around -> that value.
         levels: quantised values -> their numbers as floats.
+        dequantised: floats -> the inputs of the node that they are from, and its axis.
         wide: narrow values -> the same as they are computed with, of floats before they are rounded
             for a result that a node stores.
         max_iterations: the most turns of a loop whose number of turns nothing shows.
@@ -76,6 +77,7 @@ class Model:
     inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     levels: dict[SSAValue | None, SSAValue] = field(default_factory=dict[Any, Any])
+    dequantised: dict[Value | SSAValue | None, Dequantised] = field(default_factory=dict[Any, Any])
     wide: dict[Value | SSAValue | None, Value | SSAValue] = field(default_factory=dict[Any, Any])
     nodes: int = 0
     calls: int = 0
@@ -286,7 +288,7 @@ class Scope:
         if sum(a.size for a in arrays) > most or _together(arrays) > most:
             return None
         found: Any = operator.fold(node, arrays)
-        if found is None or isinstance(found, (list, tuple)):
+        if found is None or isinstance(found, (list, tuple, Value)):
             return cast(Any, found)
         return np.asarray(found)  # NumPy gives plain numbers for arrays without axes
 

@@ -100,6 +100,20 @@ class Value:
         return None if self.symbolic else self.known
 
 
+@dataclass(frozen=True)
+class Dequantised:
+    """What a tensor of floats is made of: numbers, a scale and a zero point.
+
+    Attributes:
+        axis: along which scales differ, where there are several.
+    """
+
+    numbers: Value
+    scale: Value
+    zero: Value | None
+    axis: int
+
+
 def sizes_value(dims: Sequence[Dim | int]) -> Value:
     """A vector of sizes."""
     array = np.empty(len(dims), object)

@@ -151,24 +151,27 @@ def convolution(d: Draw) -> Made:
 
 def pairs(d: Draw) -> Made:
     """Quantised and dequantised around a product and a sum, per tensor and per channel."""
-    size, units, kind = d.size(30), d.size(20), d.one("u8", "i8")
-    channels = d.one((), (units,))
+    size, units, kind = d.size(30) + d.one(0, 64), d.size(20), d.one("u8", "i8")
+    channels, whole = d.one((), (units,)), d.one(True, False)
+    shape = (size, units) if whole else (units, size)
     constants = {
-        **{"xs": d.scale(), "xz": d.zero(kind), "w": d.numbers("i8", (size, units))},
+        **{"xs": d.scale(), "xz": d.zero(kind), "w": d.numbers("i8", shape)},
         **{"ws": d.scale(channels), "wz": np.zeros(channels, np.int8)},
         **{"ys": d.scale() * 9, "yz": d.zero(kind), "bias": d.floats(units)},
     }
     nodes = [
         node("QuantizeLinear", "x xs xz", "q"),
         node("DequantizeLinear", "q xs xz", "f"),
-        node("DequantizeLinear", "w ws wz", "g", axis=1),
-        node("MatMul", "f g", "p"),
+        node("DequantizeLinear", "w ws wz", "g", axis=int(whole)),
+        node("MatMul", "f g", "p") if whole else node("Gemm", "f g", "p", transB=1),
         node("Add", "p bias", "s"),
         node("QuantizeLinear", "s ys yz", "t"),
         node("DequantizeLinear", "t ys yz", "y"),
     ]
-    made = model(nodes, [info("x", ["N", "T", size])], [info("y", None)], constants)
-    return made, {"x": d.floats(d.size(3), d.size(), size)}
+    lead = (d.size(3), d.size()) if whole else (d.size(),)
+    dims = ["N", "T", size] if whole else ["N", size]
+    made = model(nodes, [info("x", dims)], [info("y", None)], constants)
+    return made, {"x": d.floats(*lead, size)}
 
 
 def contributed(d: Draw) -> Made:

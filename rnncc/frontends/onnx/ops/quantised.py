@@ -12,7 +12,7 @@ from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, TEXT, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.ops.elementwise import Unary
-from rnncc.frontends.onnx.values import Array
+from rnncc.frontends.onnx.values import Array, Dequantised, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.activations import leaky_relu
@@ -102,10 +102,18 @@ def _dequantise(n: Node) -> SSAValue:
     x, (axis, block) = number_at(n, 0), _layout(n)
     scale, zero = _spread(n, n.x(1, FLOATS), axis, block), _zeros(n, axis, block)
     kind = n.integer("output_dtype", 0) if n.opset >= 23 else 0
-    return n.b.cast(dequantise(n.b, x, scale, zero), dtype_name(kind) if kind else n.value(1).dtype)
+    dtype = dtype_name(kind) if kind else n.value(1).dtype
+    made = n.b.cast(dequantise(n.b, x, scale, zero), dtype)
+    if not block and dtype == "f32":
+        n.scope.model.dequantised[made] = _origin(n, axis)
+    return made
 
 
-def _fold_dequantise(n: Node, arrays: list[Array]) -> Array:
+def _origin(n: Node, axis: int) -> Dequantised:
+    return Dequantised(n.value(0), n.value(1), n.value(2) if n.has(2) else None, axis)
+
+
+def _fold_dequantise(n: Node, arrays: list[Array]) -> Value:
     x, scale = arrays[0], arrays[1]
     zero = arrays[2] if len(arrays) > 2 and n.has(2) else np.zeros((), np.int32)
     block = n.integer("block_size", 0) if n.opset >= 21 else 0
@@ -121,7 +129,10 @@ def _fold_dequantise(n: Node, arrays: list[Array]) -> Array:
         wide = [1] * x.ndim
         wide[axis] = scale.size
         scale, zero = (a.reshape(wide) if a.size > 1 else a for a in (scale, zero))
-    return as_floats(x, zero, scale).astype(scale.dtype)
+    made = Value.of(as_floats(x, zero, scale).astype(scale.dtype), n.op.input[0])
+    if not block:
+        n.scope.model.dequantised[made] = _origin(n, axis)
+    return made
 
 
 def _fits(x: Array, scale: Array, axis: int, block: int) -> bool:

@@ -14,6 +14,7 @@ from rnncc.frontends.onnx.ops.quantised import check_training, saturated, scalar
 from rnncc.frontends.onnx.ops.recurrent import LstmLayer, Stacked
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.arithmetic import times
 from rnncc.nn.axes import row
@@ -31,6 +32,8 @@ from rnncc.nn.quantisation import (
 BYTES = ("i8", "u8")
 ROWS, COLUMNS = -2, -1
 """Axes along which scales and zero points of a product's operands differ."""
+LEAST_DEPTH = 64
+"""Terms of a sum from which on integers gain more than it takes to convert rows."""
 Numbers = tuple[SSAValue, Zero]
 """Of i8 or u8, and their zero point."""
 
@@ -145,6 +148,40 @@ def _qlinear_conv(n: Node) -> SSAValue:
         sums = whole_convolution(b, x, weights, n.maybe(8, ("i32",)), *windows)
     by_channel = along(b, n.x(4, FLOATS), 1, rank)
     return _requantised(n, sums, b.mul(scalar(n, 1, FLOATS), by_channel), 6)
+
+
+def dequantised_product(n: Node, by_unit: bool = False) -> SSAValue | None:
+    """A B of floats that both come from bytes, as exact sums of these times both scales.
+
+    None where they do not, where scales differ along the sums, or sums are too short to gain.
+
+    Args:
+        by_unit: whether B is [N, K].
+    """
+    known, b = n.scope.model.dequantised, n.b
+    left, right = known.get(n.value(0).made), known.get(n.value(1))
+    if left is None or right is None or len(n.dims()) < 2 or n.scope.model.training:
+        return None
+    a, numbers, units = left.numbers, right.numbers.numbers, 0 if by_unit else 1
+    if numbers is None or numbers.ndim != 2 or {a.dtype, right.numbers.dtype} - {*BYTES}:
+        return None
+    scales = right.scale.numbers
+    if left.scale.dims not in ((), (Dim.of(1),)) or scales is None:
+        return None
+    depth = numbers.shape[1 - units]
+    if (scales.size > 1 and right.axis != units) or depth < LEAST_DEPTH or n.dims()[-1] != depth:
+        return None
+    zero = np.zeros((), np.int32) if right.zero is None else np.asarray(right.zero.numbers)
+    apart = _moved(n, numbers, zero, units)
+    if apart is None:
+        return None
+    a_zero = None if left.zero is None else b.reshape(b.cast(n.scope.ssa(left.zero), "i32"), ())
+    weights = n.scope.ssa(Value.of(apart, right.numbers.name))
+    weights = b.transpose(weights, (1, 0)) if by_unit else weights
+    sums = whole_matmul(b, n.scope.ssa(a), a_zero, weights, None)
+    scale = b.reshape(n.scope.ssa(left.scale), ())
+    each = n.literal(scales.reshape(-1) if scales.size > 1 else scales.reshape(()))
+    return b.mul(b.cast(sums, "f32"), b.mul(scale, each))
 
 
 # Operators of ONNX Runtime
