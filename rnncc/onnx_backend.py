@@ -22,10 +22,12 @@ from rnncc.frontends.onnx.importer import Imported, read_model
 from rnncc.frontends.onnx.inputs import Given
 from rnncc.frontends.onnx.lists import Names, element_names
 from rnncc.frontends.onnx.reading import load, onnx_package
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.options import Options
 
 if TYPE_CHECKING:
+    from xdsl.ir import SSAValue
+
     from rnncc.ir.program import Program
 
 onnx_package()  # before the others: where the package is missing, its error says what to install
@@ -150,8 +152,9 @@ class Prepared(_BackendRep):
                 imported = self._import(Given(values, held, shapes))
             self._made[key] = imported, self._runs(imported.program)
         imported, run = self._made[key]
-        inputs = imported.program.net.inputs
-        results = run({name: array for name, array in given.items() if name in inputs})
+        net = imported.program.net
+        results = run({n: _with_bits(array) for n, array in given.items() if n in net.inputs})
+        results = {n: _without_bits(array, net.outputs[n]) for n, array in results.items()}
         return {name: _held(names, results) for name, names in imported.outputs.items()}
 
     def _runs(self, program: Program) -> Compute:
@@ -186,6 +189,19 @@ class Prepared(_BackendRep):
                 raise
         _check_lists(imported)
         return imported
+
+
+def _with_bits(array: Array) -> Array:
+    """An array as a model takes it: bfloat16, which is not NumPy's, by its bits."""
+    return array.view(np.uint16) if array.dtype.name == "bfloat16" else array
+
+
+def _without_bits(array: Array, value: SSAValue) -> Array:
+    """The opposite."""
+    if dtype_of(value) != "bf16":
+        return array
+    onnx = onnx_package()
+    return array.view(onnx.helper.tensor_dtype_to_np_dtype(onnx.TensorProto.BFLOAT16))
 
 
 def _held(names: Names, results: Mapping[str, Array]) -> Any:

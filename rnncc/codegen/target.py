@@ -76,6 +76,11 @@ class Target(Protocol):
         """
         ...
 
+    @property
+    def byte_products(self) -> bool:
+        """Whether it has code for products of i8 rows by packed weights of i8."""
+        ...
+
     def row_bytes(self, dtype: str, depth: int) -> int:
         """Scratch for rows that a product converts to go with weights of a type; 0 for none."""
         ...

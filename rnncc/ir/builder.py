@@ -32,12 +32,12 @@ from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Size
 from rnncc.ir.plain_ops import PlainOps
 from rnncc.ir.program import Program
-from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text, tensor
+from rnncc.ir.types import NUMPY, cast_steps, dims_of, dtype_of, shape_text, tensor
 from rnncc.scalar import Scalar
 
 Values = Sequence[SSAValue]
 Body = Callable[["Builder", list[SSAValue], list[SSAValue], list[SSAValue]], tuple[Values, Values]]
-DTYPES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
+DTYPES = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name != "bf16"}
 
 
 class Builder(PlainOps):
@@ -125,8 +125,10 @@ class Builder(PlainOps):
         return self.append(ew.Not, x)
 
     def cast(self, x: SSAValue, dtype: str) -> SSAValue:
-        """x as another element type; x itself where it has that type."""
-        return x if dtype_of(x) == dtype else self.append(ew.Cast, x, dtype=StringAttr(dtype))
+        """x as another element type, by way of those computed in; x itself where it has it."""
+        for step in cast_steps(dtype_of(x), dtype):
+            x = self.append(ew.Cast, x, dtype=StringAttr(step))
+        return x
 
     def apply(self, function: Scalar, *xs: SSAValue) -> SSAValue:
         """A user's function: see `rnncc.elementwise`."""
@@ -177,13 +179,19 @@ class Builder(PlainOps):
     def concat(self, values: Sequence[SSAValue], axis: int) -> SSAValue:
         return values[0] if len(values) == 1 else self.append(Concat, *values, axis=IntAttr(axis))
 
-    def pad(self, x: SSAValue, axis: int, start: Dim | int, total: Dim, value: float) -> SSAValue:
+    def pad(
+        self, x: SSAValue, axis: int, start: Dim | int, total: Dim, value: float | SSAValue
+    ) -> SSAValue:
         """x at `start` along an axis of size `total`, with one value around it."""
         dims, before = dims_of(x), Dim.of(start)
 
         def edge(size: Dim) -> list[SSAValue]:
             shape = (*dims[:axis], size, *dims[axis + 1 :])
-            return [self.fill(value, shape, dtype_of(x))] if size != 0 else []
+            if size == 0:
+                return []
+            if isinstance(value, SSAValue):
+                return [self.broadcast(value, shape, [])]
+            return [self.fill(value, shape, dtype_of(x))]
 
         return self.concat([*edge(before), x, *edge(total - before - dims[axis])], axis)
 

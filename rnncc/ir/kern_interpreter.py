@@ -26,7 +26,7 @@ from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.indexing import check_index, fold_by_index
 from rnncc.ir.ops.linear import add_products, add_rows, empty_value
 from rnncc.ir.packing import GROUP, OFFSET, pack, packed_depth, unpack
-from rnncc.ir.precision import from_bf16, to_bf16, whole_product
+from rnncc.ir.precision import from_bf16, scaled_product, to_bf16, whole_product
 from rnncc.ir.types import NUMPY, dtype_of
 
 Shape = tuple[int, ...]
@@ -324,11 +324,13 @@ def _products(op: Kernel, factors: Sequence[Array]) -> list[Array]:
     a, packed, *scales = factors
     dtype, slots, panel = buffer_dtype(op.weights), op.slots.data, op.panel.data
     weights = unpack(packed, slots, op.units, op.depth.data, panel, GROUP[dtype])
+    offset = OFFSET if dtype == "u8" else 0
+    if a.dtype == np.int8:
+        return [whole_product(a, w.astype(np.int16).T - offset) for w in weights]
     if scales:
         by_slot = unpack(scales[0], slots, op.units, 1, panel)
-        offset = OFFSET if dtype == "u8" else 0
         whole = [w.astype(np.int16) - offset for w in weights]
-        return [whole_product(a, w, s[:, 0]) for w, s in zip(whole, by_slot, strict=True)]
+        return [scaled_product(a, w, s[:, 0]) for w, s in zip(whole, by_slot, strict=True)]
     if dtype == "bf16":
         weights = [from_bf16(w) for w in weights]
         a = a if op.room is None else from_bf16(to_bf16(a))

@@ -12,7 +12,7 @@ from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.largest import Largest
 from rnncc.ir.ops.base import Array, Context
-from rnncc.ir.types import ITEM_BYTES, NUMPY, STORED
+from rnncc.ir.types import ITEM_BYTES, NUMPY
 
 POISON = 0xFF
 """The byte that fresh memory is made of: NaN as a float, -1 as an integer."""
@@ -94,12 +94,12 @@ def _part(memory: Array, buffer: Buffer, elements: int, context: Context) -> Arr
     end, label = start + elements * item, buffer.label.data
     assert 0 <= start <= end <= memory.size, f"{label}: bytes {start} to {end} of {memory.size}"
     assert start % item == 0, f"{label}: offset {start} is not aligned"
-    return memory[start:end].view(STORED[buffer.dtype])
+    return memory[start:end].view(NUMPY[buffer.dtype])
 
 
 def _own(buffer: Buffer, elements: int) -> Array:
     size = elements * ITEM_BYTES[buffer.dtype]
-    return np.full(size, POISON, np.uint8).view(STORED[buffer.dtype])
+    return np.full(size, POISON, np.uint8).view(NUMPY[buffer.dtype])
 
 
 def _default(program: KernelProgram, buffer: Buffer, elements: int) -> Array:
@@ -110,7 +110,7 @@ def _default(program: KernelProgram, buffer: Buffer, elements: int) -> Array:
 
 def _filled(buffer: Buffer, elements: int, array: Array) -> Array:
     """A copy, so that the caller's array stays as it is."""
-    flat = np.array(array, STORED[buffer.dtype]).ravel()
+    flat = np.array(array, NUMPY[buffer.dtype]).ravel()
     label = buffer.label.data
     assert flat.size == elements, f"{label}: {flat.size} elements, expected {elements}"
     return flat

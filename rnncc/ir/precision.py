@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from rnncc.ir.ops.base import Array
+from rnncc.ir.types import NARROW_FLOATS
 
 MOST = 127
 """The largest whole number of a row or of a unit's weights; the smallest is its opposite."""
@@ -19,17 +20,24 @@ MOST_DEPTH = 1 << 17
 
 def to_bf16(x: Array) -> Array:
     """The bits of the nearest bf16, ties to even; NaN stays NaN."""
-    bits = np.ascontiguousarray(x, np.float32).view(np.uint32)
+    bits = np.asarray(x, np.float32, order="C").view(np.uint32)
     rounded = (bits + (((bits >> 16) & 1) + np.uint32(0x7FFF))) >> 16
     nan = np.isnan(x)
-    if nan.any():
-        rounded[nan] = (bits[nan] >> 16) | 0x40
-    return rounded.astype(np.uint16)
+    return np.where(nan, (bits >> 16) | 0x40, rounded).astype(np.uint16)
 
 
 def from_bf16(bits: Array) -> Array:
     """The float32 values of bf16 bits, exact."""
     return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def stored_bits(value: float, dtype: str) -> int:
+    """A number of a type other than f32 as the integer that code holds: of floats, their bits."""
+    if dtype not in NARROW_FLOATS:
+        return int(value)
+    number = np.array(value, np.float32)
+    with np.errstate(over="ignore"):
+        return int(number.astype(np.float16).view(np.uint16) if dtype == "f16" else to_bf16(number))
 
 
 def quantise_units(weights: Array) -> tuple[Array, Array]:
@@ -59,8 +67,13 @@ def _quantise(a: Array, dtype: type[np.integer]) -> tuple[Array, Array]:
     return whole.astype(dtype), scale.astype(np.float32)
 
 
-def whole_product(a: Array, weights: Array, scales: Array) -> Array:
+def whole_product(a: Array, b: Array) -> Array:
+    """Products of matrices of int8, or of as small numbers, as int32: modulo 2^32."""
+    exact = a.astype(np.float64) @ b.astype(np.float64)  # up to a depth of 2^39, in any order
+    return exact.astype(np.int64).astype(np.int32)
+
+
+def scaled_product(a: Array, weights: Array, scales: Array) -> Array:
     """Rows by whole weights [units, depth]: each sum times its row's scale, then its unit's."""
     whole, row_scales = quantise_rows(a)
-    exact = whole.astype(np.float64) @ weights.T.astype(np.float64)
-    return exact.astype(np.float32) * row_scales[..., None] * scales
+    return whole_product(whole, weights.T).astype(np.float32) * row_scales[..., None] * scales

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import (
     DYNAMIC_INDEX,
     ArrayAttr,
+    IntegerType,
     NoneAttr,
+    Signedness,
     StringAttr,
     TensorType,
+    bf16,
+    f16,
     f32,
     f64,
     i1,
+    i8,
+    i16,
     i32,
     i64,
 )
@@ -25,12 +32,27 @@ from rnncc.ir.dims import Dim
 
 Tensor = TensorType[Any]
 
-ELEMENTS: dict[str, Attribute] = {"f32": f32, "f64": f64, "i32": i32, "i64": i64, "i1": i1}
-NUMPY = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i1": np.bool_}
-STORED = {**NUMPY, "bf16": np.uint16, "i8": np.int8, "u8": np.uint8}
-"""What buffers hold: also weights of low precision, bf16 by its bits."""
-ITEM_BYTES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8, "i1": 1, "bf16": 2, "i8": 1, "u8": 1}
+ELEMENTS: dict[str, Attribute] = {
+    **{"f32": f32, "f64": f64, "i32": i32, "i64": i64, "i1": i1},
+    **{"i8": i8, "i16": i16, "f16": f16, "bf16": bf16},
+    **{f"u{bits}": IntegerType(bits, Signedness.UNSIGNED) for bits in (8, 16, 32)},
+}
+NUMPY: dict[str, type[Any]] = {
+    **{"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i1": np.bool_},
+    **{"i8": np.int8, "i16": np.int16, "f16": np.float16, "bf16": np.uint16},
+    **{"u8": np.uint8, "u16": np.uint16, "u32": np.uint32},
+}
+"""Element types as arrays hold them: a bf16, which NumPy does not have, by its bits."""
+ITEM_BYTES = {name: np.dtype(numpy).itemsize for name, numpy in NUMPY.items()}
 FLOATS = ("f32", "f64")
+WIDE = {
+    **{"i8": "i32", "u8": "i32", "i16": "i32", "u16": "i32", "u32": "i64"},
+    **{"f16": "f32", "bf16": "f32"},
+}
+"""Types that are stored and moved, not computed in -> the type that their elements are read as.
+
+It holds all their values; back, integers lose their upper bits and floats are rounded, ties to
+even."""
 _NAMES = {attribute: name for name, attribute in ELEMENTS.items()}
 
 
@@ -53,8 +75,19 @@ def dims_of(value: SSAValue | Attribute) -> tuple[Dim, ...]:
 
 
 def dtype_of(value: SSAValue | Attribute) -> str:
-    """The element type of a value or of a tensor type: f32, f64, i32, i64 or i1."""
+    """The element type of a value or of a tensor type: a name of `ELEMENTS`."""
     return _NAMES[_type(value).element_type]
+
+
+NARROW_FLOATS = ("f16", "bf16")
+
+
+def cast_steps(old: str, new: str) -> list[str]:
+    """The types that a cast goes through, one after another: `u8` to `f16` by i32 and f32."""
+    if old == new:
+        return []
+    path = [old, WIDE.get(old, old), WIDE.get(new, new), new]
+    return [after for before, after in pairwise(path) if after != before]
 
 
 def shape_text(dims: Sequence[Dim | int]) -> str:

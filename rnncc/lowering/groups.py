@@ -7,7 +7,7 @@ that stand alone (products, reductions, scans, ...), then groups of elementwise 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeGuard
 
@@ -63,13 +63,30 @@ class Schedule:
     chunked: dict[Scan, list[Group]]
 
 
-def schedule(block: Block, wanted: Sequence[Item], known: Iterable[SSAValue]) -> Schedule:
-    """Group a block's work. `known` values (arguments, parameters) have a place already."""
-    return _Scheduler(block, wanted, known).run()
+def schedule(
+    block: Block,
+    wanted: Sequence[Item],
+    known: Iterable[SSAValue],
+    is_product: Callable[[Operation], TypeGuard[Matmul]],
+) -> Schedule:
+    """Group a block's work.
+
+    Args:
+        known: values that have a place already: arguments, parameters.
+        is_product: whether `kern.gemm` computes an op.
+    """
+    return _Scheduler(block, wanted, known, is_product).run()
 
 
 class _Scheduler:
-    def __init__(self, block: Block, wanted: Sequence[Item], known: Iterable[SSAValue]) -> None:
+    def __init__(
+        self,
+        block: Block,
+        wanted: Sequence[Item],
+        known: Iterable[SSAValue],
+        is_product: Callable[[Operation], TypeGuard[Matmul]],
+    ) -> None:
+        self._is_product = is_product
         self.ops = [op for op in block.ops if op.results]  # a loop without results does nothing
         self.wanted = wanted
         self.known = set(known)
@@ -99,6 +116,8 @@ class _Scheduler:
             for item in _parts(op):
                 self.parts[item.value].append(item)
                 self.roots[item.value] = None
+            if isinstance(op, Reduce) and not dims_of(op.y) and _has_readers(op.x):
+                self.roots[op.x] = None  # nothing else is fused with a pass over all elements
             addressed = (bases.get(value, value) for value in _addressed(op))
             read = (bases.get(value, value) for value in _read_each_step(op))
             roots = [base for base in addressed if is_lazy(base.owner)]
@@ -175,7 +194,7 @@ class _Scheduler:
         dests: dict[SSAValue, list[Item]] = defaultdict(list)
         for item in self.wanted:
             dests[item.value].append(item)
-        products: dict[SSAValue, Matmul] = {op.y: op for op in self.ops if is_product(op)}
+        products: dict[SSAValue, Matmul] = {op.y: op for op in self.ops if self._is_product(op)}
         for value in self._in_order([*self.roots, *products]):
             if value in products and value not in self.roots and self._fusable(value):
                 continue
@@ -235,11 +254,16 @@ class _Scheduler:
         return found
 
     def _order(self, groups: list[Group]) -> list[Operation | Group]:
-        anchors = [op for op in self.ops if is_anchor(op) and not is_product(op)]
+        anchors = [op for op in self.ops if is_anchor(op) and not self._is_product(op)]
         steps: list[tuple[int, int, Operation | Group]] = []
         steps += [(self.level(op.results[0]), 0, op) for op in anchors]
         steps += [(group.level, 1 if group.alone else 2, group) for group in groups]
         return [step for _, _, step in sorted(steps, key=lambda s: s[:2])]
+
+
+def _has_readers(value: SSAValue) -> bool:
+    """Whether several ops read an elementwise value."""
+    return isinstance(value.owner, Elementwise) and not value.has_one_use()
 
 
 def is_anchor(op: Operation) -> bool:
@@ -255,7 +279,7 @@ def is_lazy(op: Operation | Block) -> bool:
 
 
 def is_product(op: Operation) -> TypeGuard[Matmul]:
-    """Whether an op is a product with one matrix of known size: `kern.gemm` computes it."""
+    """Whether an op is a product with one matrix of known size, as `kern.gemm` computes them."""
     if not isinstance(op, Matmul) or len(dims_of(op.b)) != 2:
         return False
     return all(d.is_static and int(d) > 0 for d in dims_of(op.b))

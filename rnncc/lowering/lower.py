@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from typing import TypeGuard
 
 from xdsl.builder import Builder as OpBuilder
 from xdsl.dialects.builtin import ModuleOp
@@ -29,7 +30,7 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering import compute, moves, rows, sums
 from rnncc.lowering.chunks import emit_chunks
-from rnncc.lowering.groups import Group, Item, schedule
+from rnncc.lowering.groups import Group, Item, is_product, schedule
 from rnncc.lowering.listed_rows import Ahead
 from rnncc.lowering.loops import emit_scan
 from rnncc.lowering.maps import (
@@ -180,12 +181,20 @@ class Lowering:
 
         Ports keep their names, even where an output is called as an input is.
         """
-        count = self._labels.get(label, 0)
-        self._labels[label] = count + 1
-        unique = f"{label}.{count}" if count and role not in ("input", "output") else label
+        unique = label if role in ("input", "output") else self._fresh_label(label)
+        self._labels.setdefault(unique, 1)
         op = Buffer(unique, role, dtype, product(dims).substitute(self.bounds))
         self._buffers.append(op)
         return Placed.densely(op.y, dims)
+
+    def _fresh_label(self, label: str) -> str:
+        """A label that no buffer has; one with a number behind it may be a parameter's name."""
+        unique, count = label, self._labels.get(label, 0)
+        while unique in self._labels:
+            unique = f"{label}.{count}"
+            count += 1
+        self._labels[label] = max(count, 1)
+        return unique
 
     def scratch(self, value: SSAValue, dims: Sequence[Dim] | None = None) -> Placed:
         """A scratch buffer for a value."""
@@ -328,7 +337,7 @@ class Lowering:
         self.masks.update(masks)
         self.needed |= needed_rows(block, masks)
         known = [*block.args, *(op.y for op in block.ops if isinstance(op, Param))]
-        plan = schedule(block, wanted, known)
+        plan = schedule(block, wanted, known, self._is_product)
         for step in plan.steps:
             match step:
                 case Group():
@@ -339,6 +348,12 @@ class Lowering:
                     emit_chunks(self, step)
                 case _:
                     EMITTERS[type(step)](self, step)
+
+    def _is_product(self, op: Operation) -> TypeGuard[Matmul]:
+        """Whether `kern.gemm` computes an op: of integers with weights that it holds packed."""
+        if not is_product(op) or dtype_of(op.a) != "i8":
+            return is_product(op)
+        return self.target.byte_products and self.weights.are_known(op.b)
 
     def emit_group(self, group: Group) -> None:
         """One kernel for a group's values."""

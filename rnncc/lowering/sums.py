@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir import kernels
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import get_ints
-from rnncc.ir.ops.elementwise import Mul
+from rnncc.ir.ops.elementwise import Cast, Mul
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.lowering.compute import some_rows
 from rnncc.lowering.maps import Placed, identity, merged
 
@@ -26,7 +27,7 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     """One kernel; the reduced axes come last in its domain."""
     axes = set(get_ints(op.axes))
     dims = dims_of(op.x)
-    order = [a for a in range(len(dims)) if a not in axes] + sorted(axes)
+    order = [a for a in range(len(dims)) if a not in axes] + _reduced_order(lowering, op)
     domain = [dims[a] for a in order]
     at = identity(domain)
     region = lowering.region(len(domain))
@@ -37,6 +38,20 @@ def emit_reduce(lowering: Lowering, op: Reduce) -> None:
     some = some_rows(lowering, op.y, domain)
     kernel = kernels.Reduce(op.kind.data, len(axes), domain, region.ins, out, body, some=some)
     lowering.builder.insert(kernel)
+
+
+def _reduced_order(lowering: Lowering, op: Reduce) -> list[int]:
+    """The reduced axes, that along which elements are neighbours last, where any order is exact."""
+    axes, dims = sorted(get_ints(op.axes)), dims_of(op.x)
+    if len(axes) < 2 or (op.kind.data == "sum" and dtype_of(op.x) in FLOATS):
+        return axes
+    region = lowering.region(len(dims))
+    region.value(op.x, identity(dims))
+    widest = max(region.ins, key=lambda read: sum(s != 0 for s in read[1].strides), default=None)
+    if widest is None or widest[1].strides[axes[-1]] == 1:
+        return axes
+    near = next((axis for axis in axes if widest[1].strides[axis] == 1), axes[-1])
+    return [*(axis for axis in axes if axis != near), near]
 
 
 def emit_batched(lowering: Lowering, op: Matmul) -> None:
@@ -51,7 +66,10 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
     batch = at[: len(rows) - 1] if len(dims_of(op.b)) > 2 else ()
     right = (*batch, *((column, k) if op.transpose_b else (k, column)))
     region = lowering.region(len(domain))
-    factors = region.value(op.a, left), region.value(op.b, right)
+    factors = [region.value(op.a, left), region.value(op.b, right)]
+    if dtype_of(op.y) != dtype_of(op.a):
+        kind = StringAttr(dtype_of(op.y))
+        factors = [region.insert(Cast(factor, dtype=kind)) for factor in factors]
     dest = lowering.alone(op.y)
     out = (dest.buffer, dest.over(at[:-1], len(domain)))
     body = region.finish([region.insert(Mul(*factors))])

@@ -17,8 +17,8 @@ from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.packing import GROUP, OFFSET, pack
 from rnncc.ir.precision import MOST_DEPTH, quantise_units, to_bf16
-from rnncc.ir.types import STORED, dims_of, dtype_of
-from rnncc.lowering.maps import Placed
+from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.lowering.maps import Placed, is_view
 
 if TYPE_CHECKING:
     from rnncc.lowering.lower import Lowering
@@ -54,7 +54,7 @@ class Weights:
 
     def keep(self, buffer: SSAValue, array: np.ndarray[Any, Any]) -> None:
         """Make an array the contents of a `param` buffer."""
-        flat = np.ascontiguousarray(array, STORED[buffer_dtype(buffer)]).reshape(-1)
+        flat = np.ascontiguousarray(array, NUMPY[buffer_dtype(buffer)]).reshape(-1)
         self._arrays[buffer] = flat
         self._lowering.result.arrays[_label(buffer)] = flat
 
@@ -68,6 +68,17 @@ class Weights:
             if array is not None:
                 self.keep(self._params[name].buffer, array)
         return self._params[name]
+
+    def are_known(self, value: SSAValue) -> bool:
+        """Whether a value, or what it is a view of in this block or around it, is a known array."""
+        lowering = self._lowering
+        while is_view(value.owner) or value in lowering.outer:
+            value, row = (value.owner.x, None) if is_view(value.owner) else lowering.outer[value]
+            if row is not None:
+                return False
+        op = value.owner
+        held = isinstance(op, Param) and op.param_name.data in lowering.program.arrays
+        return held or isinstance(op, Constant)
 
     def constant(self, op: Constant) -> Placed:
         """A constant of the library without a name."""
@@ -126,7 +137,7 @@ class Weights:
         matrices = [_matrix(flat, source, units, depth) for source in sources]
         dtype = self._stored(buffer, depth)
         scales: list[np.ndarray[Any, Any]] = []
-        if dtype in ("i8", "u8"):
+        if dtype in ("i8", "u8") and buffer_dtype(buffer) == "f32":
             whole = [quantise_units(m) for m in matrices]
             matrices, scales = [m for m, _ in whole], [s[:, None] for _, s in whole]
         if dtype == "u8":
@@ -141,6 +152,8 @@ class Weights:
 
     def _stored(self, buffer: SSAValue, depth: int) -> str:
         """The type in which weights are held."""
+        if buffer_dtype(buffer) == "i8":
+            return self._lowering.target.weights_dtype("int8")
         if buffer_dtype(buffer) != "f32" or self.precision == "fp32" or depth > MOST_DEPTH:
             return buffer_dtype(buffer)
         return self._lowering.target.weights_dtype(self.precision)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
@@ -13,6 +13,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
+
+Product = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,17 @@ class Window:
         return _if_static_natural((size + before + beyond).over(self.stride))
 
     def along(
-        self, b: Builder, x: SSAValue, axis: int, value: float, beyond: float | None = None
+        self,
+        b: Builder,
+        x: SSAValue,
+        axis: int,
+        value: float | SSAValue,
+        beyond: float | None = None,
     ) -> SSAValue:
         """x with an axis as windows [count] and, behind it, their taps.
 
         Args:
-            value: what stands in the pads.
+            value: what stands in the pads; of rank 0 where it is computed.
             beyond: what stands behind those, where a last window reaches there; `value` by default.
         """
         size, (before, behind) = dims_of(x)[axis], self.pads
@@ -83,6 +90,11 @@ def _if_static_natural(count: Dim) -> Dim:
     return count.excess() if count.is_static else count
 
 
+def by_unit(b: Builder, x: SSAValue, weights: SSAValue) -> SSAValue:
+    """Rows times weights [M, K]."""
+    return b.matmul(x, weights, transpose_b=True)
+
+
 def convolution(
     b: Builder,
     x: SSAValue,
@@ -90,6 +102,8 @@ def convolution(
     bias: SSAValue | None,
     windows: Sequence[Window],
     groups: int = 1,
+    pad: float | SSAValue = 0.0,
+    product: Product = by_unit,
 ) -> SSAValue:
     """Windows of x, with zeros in the pads, times weights: each window is a row of one product.
 
@@ -98,13 +112,15 @@ def convolution(
         weights: [M, C / groups, taps of each axis...].
         bias: [M], or None.
         windows: of each axis.
+        pad: what stands in the pads.
+        product: of rows by the weights [M, K] of a group.
     Returns:
         [N, M, windows of each axis...].
     """
     rank = len(windows)
     depth, channels = math.prod(w.taps for w in windows), int(dims_of(weights)[1])
     outputs = int(dims_of(weights)[0]) // groups
-    x = _windows(b, channels_last(b, x), windows)
+    x = _windows(b, channels_last(b, x), windows, pad)
     batch, *counts = dims_of(x)[: rank + 1]
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
@@ -117,7 +133,7 @@ def convolution(
         some = b.slice(x, 2 * rank + 1, group * channels, channels)
         own = b.slice(rows, 0, group * outputs, outputs)
         flat = b.reshape(some, (batch, *counts, depth * channels))
-        parts.append(b.matmul(flat, own, transpose_b=True))
+        parts.append(product(b, flat, own))
     return _with_bias(b, b.concat(parts, rank + 1), bias)
 
 
@@ -126,11 +142,11 @@ def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
     return channels_first(b, y if bias is None else b.add(y, bias))
 
 
-def _windows(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
+def _windows(b: Builder, x: SSAValue, windows: Sequence[Window], pad: float | SSAValue) -> SSAValue:
     """x [N, sizes..., C], with pads, as [N, windows of each axis..., taps of each axis..., C]."""
     rank = len(windows)
     for i, window in enumerate(windows):
-        x = window.along(b, x, 1 + 2 * i, 0.0)  # each axis before has become two
+        x = window.along(b, x, 1 + 2 * i, pad)  # each axis before has become two
     places = [1 + 2 * i for i in range(rank)]
     return b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
 

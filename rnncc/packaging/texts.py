@@ -13,7 +13,11 @@ from rnncc.codegen.prototypes import prototype
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-_C_TYPES = {"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"}
+_C_TYPES = {
+    **{"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},
+    **{"i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t", "u32": "uint32_t"},
+    **{"f16": "uint16_t", "bf16": "uint16_t"},
+}
 GROUPS = ("inputs", "outputs", "parameters")
 TEMPLATES = {
     "h": "header.h.j2",
@@ -23,7 +27,11 @@ TEMPLATES = {
     "cmake": "Config.cmake.j2",
 }
 """Kinds of products that are texts -> their templates; `cuda.h` is `h` of a library for GPUs."""
-_NUMPY = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
+_NUMPY = {
+    **{"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"},
+    **{"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "u32": "uint32"},
+    **{"f16": "float16", "bf16": "bfloat16 (as uint16)"},
+}
 
 
 def prepare(kinds: Iterable[str]) -> None:

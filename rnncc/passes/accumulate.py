@@ -89,9 +89,9 @@ def _sums_rows(op: Matmul) -> bool:
 
 
 def _is_fixed(op: Matmul) -> bool:
-    """Whether a product is one matrix of fixed size."""
+    """Whether a product is one matrix of floats, of fixed size."""
     dims = dims_of(op.y)
-    return len(dims) == 2 and all(size.is_static for size in dims)
+    return dtype_of(op.y) in FLOATS and len(dims) == 2 and all(size.is_static for size in dims)
 
 
 def _adds_rows(op: Reduce) -> bool:

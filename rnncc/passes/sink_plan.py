@@ -13,7 +13,7 @@ from rnncc.ir.ops.elementwise import Add
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Broadcast, Reshape, Slice, Transpose
 from rnncc.ir.rewriting import is_used
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
 
@@ -48,7 +48,7 @@ class SinkPlan:
         op = _base(term).owner
         if not isinstance(op, Matmul | Contract) or len(dims_of(op.a)) != len(dims_of(op.b)):
             return False
-        if not _is_whole(term):
+        if not _is_whole(term) or dtype_of(term) not in FLOATS:
             return False
         return Kind.CONST not in (self.kinds[op.a], self.kinds[op.b])
 

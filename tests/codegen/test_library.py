@@ -10,6 +10,8 @@ import rnncc_runtime
 from rnncc_runtime import Model
 
 import rnncc
+from rnncc.ir.builder import Builder
+from rnncc.ir.interpreter import run
 from rnncc.netdef import load, parameters
 from rnncc.packaging.elf import Elf
 from tests.golden import KINDS, Arrays, arrays_of
@@ -83,3 +85,18 @@ def test_weights_may_come_with_the_call(case: Path) -> None:
         np.testing.assert_allclose(outputs[name], want, 1e-5, 1e-5, err_msg=name)
     if case.name not in REFUSED:
         check_stream(model, inputs, outputs)
+
+
+def test_a_parameter_named_as_a_constant_is_labelled() -> None:
+    b, outputs = Builder.net("labels"), {}
+    index = b.input("index", ["N"], "i32")
+    tables = [np.arange(3, dtype=np.float32) + 10 * number for number in range(4)]
+    named = {"constant.3": tables[0], "constant.4": tables[1]}  # as the constants would be
+    held = [b.param(name, (3,)) for name in named] + [b.constant(t) for t in tables[2:]]
+    for number, table in enumerate((*held, b.constant(-tables[0]))):
+        outputs[f"y{number}"] = b.gather(table, index, 0)
+    program = b.finish(outputs, named)
+    inputs = {"index": np.array([2, 0, 1], np.int32)}
+    got = rnncc.compile(program).run(inputs)
+    for name, want in run(program, inputs).items():
+        np.testing.assert_array_equal(got[name], want)

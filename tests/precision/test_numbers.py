@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rnncc.ir.packing import GROUP, pack, packed_depth, unpack
-from rnncc.ir.precision import from_bf16, quantise_rows, quantise_units, to_bf16, whole_product
+from rnncc.ir.precision import from_bf16, quantise_rows, quantise_units, scaled_product, to_bf16
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -53,7 +53,7 @@ def test_whole_numbers_are_off_by_half_a_scale_at_most(values: list[float]) -> N
 def test_products_of_whole_numbers_are_near() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.standard_normal((5, 300)), rng.standard_normal((40, 300))
-    got = whole_product(x.astype(np.float32), *quantise_units(w.astype(np.float32)))
+    got = scaled_product(x.astype(np.float32), *quantise_units(w.astype(np.float32)))
     assert np.abs(got - x @ w.T).max() < 0.05 * np.abs(x @ w.T).max()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.library import Library
-from rnncc.ir.precision import from_bf16, quantise_units, to_bf16, whole_product
+from rnncc.ir.precision import from_bf16, quantise_units, scaled_product, to_bf16
 from rnncc.lowering.lower import lower
 from rnncc.packaging.describe import describe
 from rnncc.planning.layout import plan
@@ -27,7 +27,7 @@ every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
 def of_int8(x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    return whole_product(x, *quantise_units(weights.T))
+    return scaled_product(x, *quantise_units(weights.T))
 
 
 @every_cpu

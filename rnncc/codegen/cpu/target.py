@@ -96,6 +96,10 @@ class CpuTarget:
         int8 = "u8" if self.byte_dot else "i8"
         return {"fp32": "f32", "bf16": "bf16", "int8": int8}[precision]
 
+    @property
+    def byte_products(self) -> bool:
+        return True
+
     def row_bytes(self, dtype: str, depth: int) -> int:
         from rnncc.codegen.cpu.gemm.converted_rows import ConvertedRows
 

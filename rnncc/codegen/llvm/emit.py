@@ -21,9 +21,13 @@ I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 I8, I1 = ir.IntType(8), ir.IntType(1)
 POINTER = ir.PointerType()
 FLOAT = ir.FloatType()
-VALUE: dict[str, ir.Type] = {"f32": FLOAT, "i32": I32, "i64": I64, "i1": I1}
-MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8, "bf16": I16, "i8": I8, "u8": I8}
-"""Element types as they lie in memory; an i1 takes a byte, a bf16 stands for its bits."""
+VALUE: dict[str, ir.Type] = {
+    **{"f32": FLOAT, "i32": I32, "i64": I64, "i1": I1},
+    **{"i8": I8, "u8": I8, "i16": I16, "u16": I16, "u32": I32, "f16": I16, "bf16": I16},
+}
+"""Element types while a kernel computes with them; a narrow float stands for its bits."""
+MEMORY: dict[str, ir.Type] = {**VALUE, "i1": I8}
+"""Element types as they lie in memory; an i1 takes a byte."""
 OK, NULL_POINTER, BAD_SIZE, BAD_LENGTH, PAST_LIMIT, BAD_INDEX, BAD_TAPE = range(7)
 """What generated code returns: the error codes of include/rnncc.h."""
 
@@ -294,7 +298,7 @@ class Emit:
         self, kind: str, type_: ir.Type, pointer: Pointer, mask: Value, value: Value
     ) -> Value:
         """A masked load or store intrinsic."""
-        element = {"f32": "f32", "i32": "i32", "i64": "i64", "i1": "i8"}[pointer.dtype]
+        element = "f32" if pointer.dtype == "f32" else str(MEMORY[pointer.dtype])
         name = f"llvm.masked.{kind}.v{mask.type.count}{element}.p0"
         align = I32(align_of(pointer.dtype))
         if kind == "load":

@@ -9,6 +9,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import VALUE, Emit, Value, vector_type
 from rnncc.codegen.llvm.math import MathEmitter
+from rnncc.codegen.llvm.narrow import narrowed, widened
 from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
 from rnncc.codegen.llvm.vector import declared
@@ -20,7 +21,8 @@ from rnncc.ir.ops.base import Elementwise, get_dim
 from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
-from rnncc.ir.types import dtype_of
+from rnncc.ir.precision import stored_bits
+from rnncc.ir.types import WIDE, dtype_of
 
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -131,7 +133,7 @@ class RegionCode:
     def _number(self, number: float, dtype: str, lanes: int) -> Value:
         if dtype == "f32":
             return self.emit.math(lanes).splat(number)
-        constant = ir.Constant(VALUE[dtype], int(number))
+        constant = ir.Constant(VALUE[dtype], stored_bits(number, dtype))
         return self.emit.splat(constant, lanes)
 
     def _from_i64(self, value: Value, dtype: str) -> Value:
@@ -242,6 +244,10 @@ def _compare(emit: Emit, kind: str, dtype: str, x: Value, y: Value) -> Value:
 
 def _cast(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
     b, type_ = emit.b, vector_type(VALUE[new], lanes)
+    if old in WIDE:
+        return widened(b, x, old, lanes)
+    if new in WIDE:
+        return narrowed(b, x, new, lanes)
     if new == "i1":
         zero = ir.Constant(x.type, None)
         return b.fcmp_unordered("!=", x, zero) if old == "f32" else b.icmp_unsigned("!=", x, zero)

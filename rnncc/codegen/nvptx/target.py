@@ -81,6 +81,10 @@ class NvptxTarget:
             raise CompileError("--precision", what, "take bf16, or compile for a CPU")
         return {"fp32": "f32", "bf16": "bf16"}[precision]
 
+    @property
+    def byte_products(self) -> bool:
+        return False
+
     def row_bytes(self, dtype: str, depth: int) -> int:
         """Rounded rows of a loop's product go from turn to turn there."""
         return room_bytes(depth) if dtype == "bf16" else 0

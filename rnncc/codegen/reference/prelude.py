@@ -98,6 +98,52 @@ static float rnncc_uniform(uint32_t seed, uint32_t index, uint32_t stream)
 }}
 {_INTEGERS.format(dtype="i32", type="int32_t", upper="INT32", limit="2147483648.0f")}
 {_INTEGERS.format(dtype="i64", type="int64_t", upper="INT64", limit="9223372036854775808.0f")}
+static float rnncc_f16_to_f32(uint16_t x)
+{{
+    const int exponent = x >> 10 & 31;
+    const float mantissa = (float)(x & 1023);
+    float size = ldexpf(mantissa, -24);
+    if (exponent == 31)
+        size = mantissa == 0.0f ? INFINITY : NAN;
+    else if (exponent != 0)
+        size = ldexpf(mantissa + 1024.0f, exponent - 25);
+    return x >> 15 ? -size : size;
+}}
+
+/* To the nearest, ties to even. */
+static uint16_t rnncc_f32_to_f16(float x)
+{{
+    const uint16_t sign = signbit(x) ? 0x8000 : 0;
+    int exponent;
+    if (isnan(x))
+        return sign | 0x7e00;
+    if (x == 0.0f)
+        return sign;
+    if (fabsf(x) >= 65520.0f)
+        return sign | 0x7c00;
+    frexpf(x, &exponent);
+    exponent = exponent < -13 ? -13 : exponent; /* of numbers without a leading one */
+    return sign | (uint16_t)((exponent + 13) * 1024 + (int)rintf(ldexpf(fabsf(x), 11 - exponent)));
+}}
+
+static float rnncc_bf16_to_f32(uint16_t x)
+{{
+    const uint32_t bits = (uint32_t)x << 16;
+    float y;
+    memcpy(&y, &bits, sizeof y);
+    return y;
+}}
+
+/* To the nearest, ties to even. */
+static uint16_t rnncc_f32_to_bf16(float x)
+{{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    if (isnan(x))
+        return (uint16_t)(bits >> 16 | 0x40);
+    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}}
+
 /* Whether a size, or the product of all, is out of range. */
 static int rnncc_bad_sizes(const int64_t *sizes, int count)
 {{

@@ -15,7 +15,8 @@ from rnncc.ir.ops.base import Unary, get_dim
 from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import MASK, Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
-from rnncc.ir.types import dtype_of
+from rnncc.ir.precision import stored_bits
+from rnncc.ir.types import NARROW_FLOATS, dtype_of
 
 FUNCTIONS = {
     **{name: f"{name}f" for name in ("exp", "log", "tanh", "erf", "sqrt", "log1p", "expm1")},
@@ -75,6 +76,8 @@ def _source(op: Constant | Fill | Size | Index) -> str:
     match op:
         case Constant() | Fill():
             value = op.array().item() if isinstance(op, Constant) else op.value.value.data
+            narrow = dtype_of(op.y) in NARROW_FLOATS
+            value = stored_bits(value, dtype_of(op.y)) if narrow else value
             return c.number(value, dtype_of(op.y))
         case Size():
             return _from_i64(c.factor(get_dim(op.dim)), dtype_of(op.y))
@@ -139,6 +142,8 @@ def _integer(op: Operation, xs: list[str], dtype: str) -> str:
 def _cast(x: str, old: str, new: str) -> str:
     if new == "i1":
         return f"{x} != 0"
+    if "bf16" in (old, new) or "f16" in (old, new):
+        return f"rnncc_{old}_to_{new}({x})"
     if old == "f32" and new != "f32":
         return f"rnncc_to_{new}({x})"
     return x if old == new else f"({c.C_TYPES[new]}){x}"

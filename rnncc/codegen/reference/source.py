@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from rnncc.codegen.prototypes import size_names
 from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.entry_points import EntryWriter
@@ -16,6 +18,7 @@ from rnncc.ir.entry_points import entry_points
 from rnncc.ir.exports import size_functions
 from rnncc.ir.library import Library, params_of
 from rnncc.ir.ops.base import get_dim
+from rnncc.ir.types import NARROW_FLOATS
 from rnncc.names import c_names
 
 
@@ -81,6 +84,7 @@ def _weights(library: Library) -> tuple[list[str], dict[int, str]]:
     lines = list[str]()
     for name, (label, dtype, array) in zip(names, held.values(), strict=True):
         flat = array.reshape(-1)
+        flat = flat.view(np.uint16) if dtype in NARROW_FLOATS else flat
         lines += [
             f"/* {c.comment(label)} */",
             f"static const {c.C_TYPES[dtype]} {name}[{max(flat.size, 1)}] = {{",

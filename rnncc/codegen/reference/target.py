@@ -49,6 +49,10 @@ class ReferenceTarget:
             raise CompileError("--precision", what, "leave it out, or compile for a CPU")
         return "f32"
 
+    @property
+    def byte_products(self) -> bool:
+        return False
+
     def row_bytes(self, dtype: str, depth: int) -> int:
         return 0
 

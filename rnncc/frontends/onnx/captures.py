@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import COMPUTED
+from rnncc.frontends.onnx.node import STORED
 from rnncc.frontends.onnx.reading import graphs_in
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.values import Value, is_step
@@ -76,4 +76,4 @@ class Captures:
 def _stays_known(value: Value) -> bool:
     array = value.known
     small = array is not None and (array.dtype == object or array.size <= CAPTURED)
-    return small or value.dtype not in COMPUTED
+    return small or value.dtype not in STORED

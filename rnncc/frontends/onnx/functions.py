@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
     from rnncc.frontends.onnx.node import Node
 
-KINDS = {"f32": 1, "i32": 6, "i64": 7, "i1": 9, "f64": 11}
+KINDS = {
+    **{"f32": 1, "i32": 6, "i64": 7, "i1": 9, "f64": 11},
+    **{"u8": 2, "i8": 3, "u16": 4, "i16": 5, "f16": 10, "u32": 12, "bf16": 16},
+}
 """The numbers of element types in ONNX."""
 
 

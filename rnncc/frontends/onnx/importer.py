@@ -18,7 +18,7 @@ from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, Learnt
 from rnncc.frontends.onnx.lists import Names, Nothing, Rows, element_names, elements
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Model, Scope
-from rnncc.frontends.onnx.values import NAMES, Array, Value
+from rnncc.frontends.onnx.values import Array, Value, name_of
 from rnncc.frontends.shapes import Sizes
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
@@ -179,7 +179,7 @@ def _add_inputs(
 def _fixed(array: Array, dtype: str, name: str, place: Location) -> Value:
     """A constant in the place of an input."""
     made = np.asarray(array)
-    if NAMES.get(made.dtype) != dtype:
+    if name_of(made.dtype) != dtype:
         raise CompileError(place, f"holds {dtype}, the constant for it {made.dtype}")
     return Value.of(made, name)
 

@@ -14,9 +14,9 @@ from rnncc.errors import CompileError, Location
 from rnncc.frontends.bindings import constant_of
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.lists import Names, flat_names
-from rnncc.frontends.onnx.node import COMPUTED, TEXT
+from rnncc.frontends.onnx.node import STORED, TEXT
 from rnncc.frontends.onnx.reading import onnx_package
-from rnncc.frontends.onnx.values import NAMES, Array, Dims
+from rnncc.frontends.onnx.values import Array, Dims, name_of
 from rnncc.frontends.shapes import Shape, Sizes, parse_shape
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import shape_text
@@ -79,8 +79,8 @@ class Inputs:
             )
         type_ = info.type.tensor_type
         dtype = dtype_name(type_.elem_type)
-        if dtype not in COMPUTED:
-            supported = ", ".join(TEXT[d] for d in COMPUTED)
+        if dtype not in STORED:
+            supported = ", ".join(TEXT[d] for d in STORED)
             raise Unsupported(place, f"holds {TEXT.get(dtype, dtype)}; supported: {supported}")
         if not type_.HasField("shape"):
             return None, dtype
@@ -200,4 +200,4 @@ def dtype_name(kind: int) -> str:
         return "an unknown type"
     if kind == onnx.TensorProto.STRING:
         return "text"
-    return NAMES.get(dtype, str(dtype))
+    return name_of(dtype)

@@ -15,7 +15,7 @@ from rnncc.frontends.onnx.signature import TEXT, check_node, schema_of, signatur
 from rnncc.frontends.onnx.values import Array, Dims, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, dtype_of, shape_text
+from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of, dtype_of, shape_text
 
 if TYPE_CHECKING:
     from onnx import GraphProto, NodeProto
@@ -27,6 +27,9 @@ INTEGERS = ("i32", "i64")
 NUMBERS = (*FLOATS, *INTEGERS)
 COMPUTED = (*NUMBERS, "i1")
 """The types that compiled code computes in."""
+STORED = (*COMPUTED, *WIDE)
+"""The types of values at run time; the narrow ones among them are widened where they are computed
+with."""
 MAX_FOLDED = 1 << 26
 """How many numbers are computed at import."""
 ATTRIBUTES = {"f": 1, "i": 2, "s": 3, "t": 4, "g": 5, "floats": 6, "ints": 7, "strings": 8}
@@ -36,7 +39,7 @@ Pairs = Iterable[tuple[Dim, Dim]]
 Result = SSAValue | Value | Array | None
 Function = Callable[["Node"], Result | Sequence[Result]]
 FoldOne = Callable[["Node", list[Array]], Array | None]
-Fold = FoldOne | Callable[["Node", list[Array]], Sequence[Array] | None]
+Fold = FoldOne | Callable[["Node", list[Array]], Sequence[Array] | Value | None]
 
 
 @dataclass(frozen=True)
@@ -71,8 +74,8 @@ class Node:
         self.inputs = [scope.read(name, self.location) if name else None for name in op.input]
         while self.inputs and self.inputs[-1] is None:
             self.inputs.pop()
-        if self.signature is not None:
-            check_node(self, self.signature)
+        signature = self.signature
+        self._groups = {} if signature is None else check_node(self, signature)
 
     @property
     def inside(self) -> str:
@@ -117,16 +120,27 @@ class Node:
             raise self.error(f"{self._shown(index)} is {value}, not a tensor")
         return value
 
-    def x(self, index: int = 0, dtypes: Sequence[str] = COMPUTED) -> SSAValue:
-        """An input as a computed value of one of some types."""
+    def x(self, index: int = 0, dtypes: Sequence[str] = STORED) -> SSAValue:
+        """An input as a computed value of one of some types, widened if need be."""
         value = self._tensor(index)
+        unfit = value.dtype not in dtypes or (value.dtype in NARROW_FLOATS and self._stays_wide)
+        if unfit and WIDE.get(value.dtype) in dtypes:
+            return self.scope.widened(value)
         if value.dtype not in dtypes:
             name, allowed = TEXT.get(value.dtype, value.dtype), [TEXT[d] for d in dtypes]
             what = f"{self._shown(index)} is {name}, supported: {', '.join(allowed)}"
             raise self.unsupported(what)
         return self.scope.ssa(value)
 
-    def maybe(self, index: int, dtypes: Sequence[str] = COMPUTED) -> SSAValue | None:
+    @property
+    def _stays_wide(self) -> bool:
+        """Whether inputs are computed floats that are not rounded yet, and the result may be so."""
+        wide = self.scope.model.wide
+        return self.result_type(0) in NARROW_FLOATS and any(
+            v is not None and v.made in wide for v in self.inputs
+        )
+
+    def maybe(self, index: int, dtypes: Sequence[str] = STORED) -> SSAValue | None:
         """An input that may be missing."""
         return self.x(index, dtypes) if self.has(index) else None
 
@@ -282,6 +296,11 @@ class Node:
             raise self.error(f"shapes do not broadcast: {shown}") from error
 
     # Results
+
+    def result_type(self, index: int) -> str | None:
+        """The element type of an output, where the standard's schema tells it."""
+        known = self.signature
+        return None if known is None else known.result_type(index, self._groups)
 
     def like(self, y: SSAValue, x: SSAValue) -> SSAValue:
         """y; raises `CompileError` if it has grown beyond x's shape by broadcasting."""

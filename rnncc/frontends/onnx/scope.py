@@ -18,13 +18,15 @@ from rnncc.errors import CompileError, InternalError, Location, SizeError
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.frontends.onnx.functions import FunctionKey, definition_of, function_key, inlined
 from rnncc.frontends.onnx.learning import Known, Learnt, learnt_from
-from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, TEXT, Node, Operator
+from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, Operator
+from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.reading import Tensors, opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import (
     STEP_MARK,
     Array,
+    Dequantised,
     NoFormula,
     SizeOverflow,
     Value,
@@ -34,7 +36,7 @@ from rnncc.frontends.onnx.values import (
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural
-from rnncc.ir.types import shape_text
+from rnncc.ir.types import NARROW_FLOATS, NUMPY, WIDE, dtype_of, shape_text
 from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
@@ -66,6 +68,10 @@ class Model:
         taken: names of parameters and inputs.
         inputs: what the model's inputs were built as -> name.
         captured: what stands in a block for a value of the graph around -> that value.
+        levels: quantised values -> their numbers as floats.
+        dequantised: floats -> the inputs of the node that they are from, and its axis.
+        wide: narrow values -> the same as they are computed with, of floats before they are rounded
+            for a result that a node stores.
         max_iterations: the most turns of a loop whose number of turns nothing shows.
         training: whether the program will be differentiated.
         scalars: DOMAIN.NAME -> the function of numbers that an operator is.
@@ -92,6 +98,9 @@ class Model:
     loops: int = 0
     known: Known = field(default_factory=Known)
     symbols: list[str] = field(default_factory=list[str])
+    levels: dict[SSAValue | None, SSAValue] = field(default_factory=dict[Any, Any])
+    dequantised: dict[Value | SSAValue | None, Dequantised] = field(default_factory=dict[Any, Any])
+    wide: dict[Value | SSAValue | None, Value | SSAValue] = field(default_factory=dict[Any, Any])
     nodes: int = 0
     calls: int = 0
     branches: int = 0
@@ -232,16 +241,15 @@ class Scope:
                 raise Unsupported(self.b.loc, f"computes with {array.size} sizes at run time")
             flat = [self.b.reshape(self.number(d), (1,)) for d in array.reshape(-1)]
             return self.b.cast(self.b.reshape(self.b.concat(flat, 0), array.shape), value.dtype)
-        if value.dtype not in COMPUTED:
+        if value.dtype not in STORED:
             shown = TEXT.get(value.dtype, value.dtype)
             what = f"a constant of type {shown} is used at run time"
-            raise Unsupported(
-                self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in COMPUTED)}"
-            )
+            raise Unsupported(self.b.loc, what, f"supported: {', '.join(TEXT[d] for d in STORED)}")
         exact = array.dtype.kind != "i" or bool((np.abs(array) < EXACT).all())
         if array.size and exact and _is_uniform(array):
             return self.b.fill(float(array.reshape(-1)[0]), array.shape, value.dtype)
-        if 0 < array.size <= LITERAL and exact:
+        array = array.view(np.uint16) if value.dtype == "bf16" else array
+        if 0 < array.size <= LITERAL and exact and value.dtype in COMPUTED:
             return self.b.constant(array)
         name = self.model.unique(value.name)
         self.model.arrays[name] = np.ascontiguousarray(array).reshape(array.shape)
@@ -258,12 +266,22 @@ class Scope:
             parts.append(reduce(self.b.mul, steps))
         return reduce(self.b.add, parts)
 
+    def widened(self, value: Value) -> SSAValue:
+        """A narrow value in this block, as it is computed with."""
+        known, wide = self.model.wide, WIDE[value.dtype]
+        if value.made is not None:
+            return cast(SSAValue, known.get(value.made) or self.b.cast(value.made, wide))
+        if value not in known:
+            assert value.known is not None
+            known[value] = Value.of(value.known.astype(NUMPY[wide]), value.name)
+        return self.ssa(cast(Value, known[value]))
+
     # Graphs
 
     def run(self, graph: GraphProto, where: str = "") -> list[Value]:
         """Initialisers, nodes, then the values of the outputs."""
         self.initialise(graph, where)
-        for index, op in enumerate(graph.node):
+        for index, op in in_order(graph):
             self.run_node(op, index, where)
         return [self.output(info.name, where) for info in graph.output]
 
@@ -369,7 +387,7 @@ class Scope:
             found: Any = operator.fold(node, arrays)
         except NoFormula:
             return None
-        if found is None or isinstance(found, (list, tuple)):
+        if found is None or isinstance(found, (list, tuple, Value)):
             return cast(Any, found)
         return np.asarray(found)  # NumPy gives plain numbers for arrays without axes
 
@@ -382,27 +400,39 @@ class Scope:
                 continue
             if result is None:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
-            self.define(name, self._value(node, result, index), node.location)
+            self.define(name, self._value(node, index, result), node.location)
         for name in node.op.output[len(found) :]:
             if name:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
 
-    def _value(self, node: Node, result: Any, index: int) -> Value:
+    def _value(self, node: Node, index: int, result: Any) -> Value:
         if isinstance(result, Value):
             return result
         if isinstance(result, np.ndarray):
             dtype = size_type(node, node.signature, index)
             return Value.of(cast(Array, result), dtype=dtype)
-        value = Value.computed(result)
-        if value.dtype not in COMPUTED:
+        value = Value.computed(self._stored(result, node.result_type(index)))
+        if value.dtype not in STORED:
             raise node.unsupported(
                 f"computes {TEXT[value.dtype]} at run time, which is not supported"
             )
+        if self.model.training and value.dtype in NARROW_FLOATS:
+            what = f"computes {TEXT[value.dtype]}, of which there are no gradients"
+            raise node.unsupported(what, "train the model in float32")
         elements = product(value.dims)
         if any(abs(factor) > MAX_ELEMENTS for _, factor in elements.terms):
             what = f"gives a tensor of shape {shape_text(value.dims)}, which is too large"
             raise node.error(what)
         return value
+
+    def _stored(self, result: SSAValue, dtype: str | None) -> SSAValue:
+        """A result as the type that the standard says."""
+        if dtype is None or WIDE.get(dtype) != dtype_of(result):
+            return result
+        made = self.b.cast(result, dtype)
+        if dtype in NARROW_FLOATS:
+            self.model.wide[made] = result
+        return made
 
     def _call(self, op: NodeProto, function: Any, place: str) -> None:
         """Build the nodes of a function in the place of one that calls it."""

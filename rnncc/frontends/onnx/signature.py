@@ -14,9 +14,13 @@ from rnncc.frontends.onnx.values import Value
 if TYPE_CHECKING:
     from rnncc.frontends.onnx.node import Node
 
-TEXT = {"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"}
+TEXT = {
+    **{"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"},
+    **{"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "u32": "uint32"},
+    **{"f16": "float16", "bf16": "bfloat16"},
+}
 STANDARD = {
-    **{"f32": "float", "f64": "double", "i32": "int32", "i64": "int64", "i1": "bool"},
+    **{**TEXT, "f32": "float", "f64": "double"},
     **{"float4_e2m1fn": "float4e2m1", "float8_e8m0fnu": "float8e8m0"},
 }
 """Element types whose names in schemas differ by more than an underscore."""
@@ -51,15 +55,23 @@ class Signature:
         inputs: the formal ones, of which the last may stand for several.
         counts: the least and most inputs.
         outputs: the least and most outputs.
-        results: the groups of the outputs, of which the last may stand for several.
+        results: the formal ones.
         attributes: name -> the number of its type, and whether it must be there.
     """
 
     inputs: tuple[Formal, ...]
     counts: tuple[int, int]
     outputs: tuple[int, int]
-    results: tuple[str, ...]
     attributes: Mapping[str, tuple[int, bool]]
+    results: tuple[Formal, ...] = ()
+
+    def result_type(self, index: int, groups: Mapping[str, Value]) -> str | None:
+        """The element type of an output, where the schema tells it by the types of the inputs."""
+        formal = self.results[min(index, len(self.results) - 1)]
+        if formal.group in groups:
+            return groups[formal.group].dtype
+        only = formal.element_types if len(formal.types) == 1 else []
+        return next((ours for ours, name in STANDARD.items() if only == [name]), None)
 
     def formal(self, index: int) -> Formal:
         """What the schema says of an input."""
@@ -83,14 +95,17 @@ def signature_of(kind: str, opset: int, domain: str) -> Signature | None:
     if schema is None:
         return None
     constraints = {c.type_param_str for c in schema.type_constraints}
-    inputs = tuple(
-        Formal(
-            one.name,
-            one.option.name,
-            frozenset(one.types),
-            one.type_str if one.type_str in constraints and one.is_homogeneous else "",
+    inputs, results = (
+        tuple(
+            Formal(
+                one.name,
+                one.option.name,
+                frozenset(one.types),
+                one.type_str if one.type_str in constraints and one.is_homogeneous else "",
+            )
+            for one in formal
         )
-        for one in schema.inputs
+        for formal in (schema.inputs, schema.outputs)
     )
     attributes = {
         name: (int(one.type.value), bool(one.required)) for name, one in schema.attributes.items()
@@ -99,22 +114,23 @@ def signature_of(kind: str, opset: int, domain: str) -> Signature | None:
         (schema.min_input, schema.max_input),
         (schema.min_output, schema.max_output),
     )
-    results = tuple(one.type_str for one in schema.outputs)
-    return Signature(inputs, counts, outputs, results, attributes)
+    return Signature(inputs, counts, outputs, attributes, results)
 
 
 def size_type(n: Node, signature: Signature | None, index: int) -> str:
     """The type of sizes that are a node's output: of the inputs of its group, else int64."""
     if signature is None or not signature.results:
         return "i64"
-    group = signature.results[min(index, len(signature.results) - 1)]
+    group = signature.results[min(index, len(signature.results) - 1)].group
     alike = (v for i, v in enumerate(n.inputs) if v and signature.formal(i).group == group)
-    return next((v.dtype for v in alike), "i64")
+    return next((v.dtype for v in alike), "i64") if group else "i64"
 
 
-def check_node(n: Node, signature: Signature) -> None:
+def check_node(n: Node, signature: Signature) -> dict[str, Value]:
     """Check a node's attributes, and the number and types of its inputs and outputs.
 
+    Returns:
+        the first input of each group.
     Raises:
         CompileError: one of them is not as the standard says.
     """
@@ -124,6 +140,7 @@ def check_node(n: Node, signature: Signature) -> None:
     for index, value in enumerate(n.inputs):
         if value is not None:
             _check_type(n, index, value, signature.formal(index), groups)
+    return groups
 
 
 def _check_counts(n: Node, signature: Signature) -> None:

@@ -23,6 +23,7 @@ from rnncc.frontends.onnx.ops import (
     shape,
     slicing,
     source,
+    whole_products,
 )
 
 FAMILIES: dict[str, dict[str, Operator]] = {
@@ -44,7 +45,7 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "Lists of tensors": sequence.OPERATORS,
     "Optional values": optional.OPERATORS,
     "Constants": source.OPERATORS,
-    "Weights of whole numbers": quantised.OPERATORS,
+    "Quantised tensors": {**quantised.OPERATORS, **whole_products.OPERATORS},
     "Written by ONNX Runtime's optimisers": contributed.OPERATORS,
 }
 

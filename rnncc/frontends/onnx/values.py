@@ -15,7 +15,7 @@ from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[Dim, ...]
 
-NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items()}
+NAMES = {np.dtype(numpy): name for name, numpy in NUMPY.items() if name != "bf16"}
 """Our element types by NumPy's."""
 
 
@@ -30,6 +30,11 @@ EXACT_FLOAT = 2**24
 
 STEP_MARK = "#"
 """What symbols of iteration numbers begin with, which no size's name does."""
+
+
+def name_of(dtype: np.dtype[Any]) -> str:
+    """Our name of an element type, else NumPy's."""
+    return "bf16" if dtype.name == "bfloat16" else NAMES.get(dtype, dtype.name)
 
 
 class SizeOverflow(Exception):
@@ -55,7 +60,7 @@ class Value:
     """One value of a graph.
 
     Attributes:
-        dtype: f32, f64, i32, i64 or i1; of known numbers also any other name of NumPy's.
+        dtype: a name of `rnncc.ir.types`; of known numbers also any other name of NumPy's.
         known: the numbers, where they are known; sizes are an array of `Dim` objects. In a loop
             these may be formulas of the number of the iteration.
         made: what computes it, where they are not.
@@ -73,7 +78,7 @@ class Value:
         """Known numbers; an array of objects holds integers and sizes, of that type."""
         if array.dtype == object:
             array = _as_numbers(array, dtype)
-        dtype = dtype if array.dtype == object else NAMES.get(array.dtype, str(array.dtype))
+        dtype = dtype if array.dtype == object else name_of(array.dtype)
         return Value(dtype, tuple(Dim.of(size) for size in array.shape), array, name=name)
 
     @staticmethod
@@ -126,6 +131,20 @@ class Value:
     def numbers(self) -> Array | None:
         """The numbers, where all of them are known."""
         return None if self.symbolic else self.known
+
+
+@dataclass(frozen=True)
+class Dequantised:
+    """What a tensor of floats is made of: numbers, a scale and a zero point.
+
+    Attributes:
+        axis: along which scales differ, where there are several.
+    """
+
+    numbers: Value
+    scale: Value
+    zero: Value | None
+    axis: int
 
 
 def sizes_value(dims: Sequence[Dim | int]) -> Value:

@@ -27,7 +27,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import NUMPY, Tensor, dims_of, dtype_of, shape_text
+from rnncc.ir.types import NUMPY, WIDE, Tensor, dims_of, dtype_of, shape_text
 
 if TYPE_CHECKING:
     from rnncc.ir.builder import Builder
@@ -73,6 +73,12 @@ def expect_equal(one: Sequence[Dim], other: Sequence[Dim], message: str) -> None
     """Raise `SizesDiffer` unless sizes are equal."""
     if tuple(one) != tuple(other):
         raise SizesDiffer(message, one, other)
+
+
+def expect_number(type_: Tensor) -> None:
+    """Raise `VerifyException` unless there is arithmetic of the elements."""
+    dtype = dtype_of(type_)
+    expect(dtype != "i1" and dtype not in WIDE, f"operand is {dtype}, expected numbers")
 
 
 def expect_float(type_: Tensor) -> None:
@@ -326,10 +332,16 @@ class Unary(Elementwise, ABC):
 
 
 class Binary(Elementwise, ABC):
-    """y = f(a, b)."""
+    """y = f(a, b) of elements that are computed with."""
 
     a = operand_def()
     b = operand_def()
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        dtype = dtype_of(types[0])
+        expect(dtype not in WIDE, f"operand is {dtype}, which is cast to {WIDE.get(dtype)} first")
+        return super().infer_element(properties, *types)
 
 
 class Arithmetic(Binary, ABC):
@@ -337,7 +349,7 @@ class Arithmetic(Binary, ABC):
 
     @classmethod
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
-        expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
+        expect_number(types[0])
         return super().infer_element(properties, *types)
 
 

@@ -26,7 +26,8 @@ from rnncc.ir.ops.base import (
     expect_kind,
     get_text,
 )
-from rnncc.ir.types import FLOATS, Tensor, dims_of, dtype_of, tensor
+from rnncc.ir.precision import from_bf16, to_bf16
+from rnncc.ir.types import FLOATS, Tensor, cast_steps, dims_of, dtype_of, tensor
 
 if TYPE_CHECKING:
     from rnncc.ir.builder import Builder
@@ -348,7 +349,8 @@ class Cast(Unary):
     """y = x as another element type; anything to i1 is x ≠ 0
 
     A float as an integer is rounded towards zero; one that does not fit becomes the nearest that
-    does, and NaN 0.
+    does, and NaN 0. A narrow type is cast to and from the one that it is computed in alone: an
+    integer loses its upper bits, a float is rounded, ties to even.
     """
 
     name = "rnn.cast"
@@ -356,12 +358,17 @@ class Cast(Unary):
 
     @classmethod
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
-        return tensor(dims_of(types[0]), get_text(properties["dtype"]))
+        old, new = dtype_of(types[0]), get_text(properties["dtype"])
+        expect(len(cast_steps(old, new)) < 2, f"{old} is not cast to {new} in one step")
+        return tensor(dims_of(types[0]), new)
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         x, dtype = arrays[0], np.dtype(context.numpy_type(self.dtype.data))
+        if "bf16" in (dtype_of(self.x), self.dtype.data):
+            return to_bf16(x) if self.dtype.data == "bf16" else from_bf16(x).astype(dtype)
         if x.dtype.kind != "f" or dtype.kind != "i":
-            return x.astype(dtype)
+            with np.errstate(over="ignore"):  # a float16 beyond the largest is infinite
+                return x.astype(dtype)
         bits = 8 * dtype.itemsize - 1  # what NumPy makes of other numbers depends on the machine
         low, high = x < -(2.0**bits), x >= 2.0**bits
         inside = np.where(low | high | np.isnan(x), 0, x).astype(dtype)

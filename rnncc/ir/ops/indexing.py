@@ -22,6 +22,7 @@ from rnncc.ir.ops.base import (
     expect,
     expect_equal,
     expect_kind,
+    expect_number,
     get_dim,
     get_int,
 )
@@ -100,7 +101,7 @@ class Scatter(Accumulating):
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         init, x, index = types
         expect_kind(properties, AT)
-        expect(dtype_of(init) != "i1", "operand is i1, expected numbers")
+        expect_number(init)
         expect(dtype_of(init) == dtype_of(x), "element types differ")
         rows = tuple(_chosen(init, index, get_int(properties["axis"])))
         shapes = f"{shape_text(dims_of(x))} and {shape_text(rows)}"

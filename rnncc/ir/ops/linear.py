@@ -23,10 +23,12 @@ from rnncc.ir.ops.base import (
     expect_equal,
     expect_float,
     expect_kind,
+    expect_number,
     get_ints,
 )
 from rnncc.ir.ops.source import Fill
-from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
+from rnncc.ir.precision import whole_product
+from rnncc.ir.types import FLOATS, Tensor, dims_of, dtype_of, shape_text, tensor
 
 if TYPE_CHECKING:
     from rnncc.ir.builder import Builder
@@ -43,7 +45,7 @@ class Matmul(RnnOp):
     """y[..., m, n] = Σₖ a[..., m, k] · b[..., k, n]
 
     `transpose_a`, `transpose_b` swap an operand's last two axes first. The leading axes agree,
-    or b is one matrix for all of them.
+    or b is one matrix for all of them. Operands of i8 have sums of i32, exact modulo 2³².
     """
 
     name = "rnn.matmul"
@@ -54,8 +56,9 @@ class Matmul(RnnOp):
 
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
-        expect_float(types[0])
-        expect(dtype_of(types[0]) == dtype_of(types[1]), "element types differ")
+        dtype = dtype_of(types[0])
+        expect(dtype in (*FLOATS, "i8"), f"operand is {dtype}, expected a float or i8")
+        expect(dtype == dtype_of(types[1]), "element types differ")
         a, b = dims_of(types[0]), dims_of(types[1])
         shapes = f"{shape_text(a)} and {shape_text(b)}"
         expect(len(a) >= 2 and len(b) >= 2, f"product of {shapes}: both need two axes")
@@ -64,12 +67,13 @@ class Matmul(RnnOp):
         m, k = _matrix(a, bool(properties["transpose_a"]))
         k_of_b, n = _matrix(b, bool(properties["transpose_b"]))
         expect_equal([k], [k_of_b], f"product of {shapes}: inner sizes are {k} and {k_of_b}")
-        return tensor([*a[:-2], m, n], dtype_of(types[0]))
+        return tensor([*a[:-2], m, n], "i32" if dtype == "i8" else dtype)
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         a, b = arrays
         a = np.swapaxes(a, -1, -2) if self.transpose_a else a
-        return np.matmul(a, np.swapaxes(b, -1, -2) if self.transpose_b else b)
+        b = np.swapaxes(b, -1, -2) if self.transpose_b else b
+        return whole_product(a, b) if a.dtype == np.int8 else np.matmul(a, b)
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """dA = dY · Bᵀ, dB = Aᵀ · dY; where b is one matrix for all, one product over all rows."""
@@ -132,7 +136,7 @@ class Reduce(RnnOp):
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         expect_kind(properties, REDUCTIONS)
         axes, dims = get_ints(properties["axes"]), dims_of(types[0])
-        expect(dtype_of(types[0]) != "i1", "operand is i1, expected numbers")
+        expect_number(types[0])
         expect(list(axes) == sorted(set(axes)), f"axes {axes} do not increase")
         expect(all(0 <= axis < len(dims) for axis in axes), f"axes {axes} of rank {len(dims)}")
         return tensor([d for i, d in enumerate(dims) if i not in axes], dtype_of(types[0]))

@@ -11,6 +11,7 @@ from xdsl.irdl import irdl_op_definition, prop_def
 
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Array, Axes, Context, Source, dim_attr, expect, get_dim
+from rnncc.ir.precision import to_bf16
 from rnncc.ir.types import dims_of, dtype_of, tensor
 
 
@@ -41,10 +42,10 @@ class Constant(Source):
         return Constant(tensor(array.shape, dtype), values=values)
 
     def array(self) -> Array:
-        """The values as float64, bool or int64, in the result's shape."""
+        """The values as float64 or int64, in the result's shape."""
         numbers = [v.value.data for v in self.values.data]  # type: ignore[union-attr]  # all are FloatAttr
         shape = [int(d) for d in dims_of(self.y)]
-        kind = {"f": np.float64, "i": np.int64}[dtype_of(self.y)[0]]
+        kind = np.float64 if dtype_of(self.y)[0] == "f" else np.int64
         return np.array(numbers, kind).reshape(shape)
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
@@ -66,8 +67,10 @@ class Fill(Source):
     value = prop_def(FloatAttr)
 
     def evaluate(self, context: Context, *arrays: Array) -> Array:
-        shape = context.shape(dims_of(self.y))
-        return np.full(shape, self.value.value.data, context.numpy_type(dtype_of(self.y)))
+        shape, value = context.shape(dims_of(self.y)), self.value.value.data
+        if dtype_of(self.y) == "bf16":
+            return to_bf16(np.full(shape, value, np.float32))
+        return np.full(shape, value, context.numpy_type(dtype_of(self.y)))
 
 
 @irdl_op_definition

@@ -30,7 +30,7 @@ def fill_value(value: SSAValue) -> float | None:
 def evaluate_fills(op: Elementwise) -> SSAValue | None:
     """f(fill, fill) → fill"""
     numbers = [fill_value(v) for v in op.operands]
-    if None in numbers:
+    if None in numbers or "bf16" in map(dtype_of, (op.y, *op.operands)):  # NumPy has no such number
         return None
     arrays = [
         np.array(n, _WIDE.numpy_type(dtype_of(v)))

@@ -13,7 +13,12 @@ import numpy as np
 CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13
 """Kinds of devices."""
 _NAME = b"dltensor"
-_CODES = {("i", 4): 0, ("i", 8): 0, ("f", 4): 2, ("f", 8): 2, ("b", 1): 6, ("u", 1): 1}
+_CODES = {
+    **{("i", size): 0 for size in (1, 2, 4, 8)},
+    **{("u", size): 1 for size in (1, 2, 4)},
+    **{("f", size): 2 for size in (2, 4, 8)},
+    ("b", 1): 6,
+}
 """(NumPy's kind, bytes) -> DLPack's kind of numbers."""
 
 

@@ -21,6 +21,13 @@ KINDS = {
     "i32": TensorProto.INT32,
     "i64": TensorProto.INT64,
     "i1": TensorProto.BOOL,
+    "u8": TensorProto.UINT8,
+    "i8": TensorProto.INT8,
+    "u16": TensorProto.UINT16,
+    "i16": TensorProto.INT16,
+    "u32": TensorProto.UINT32,
+    "f16": TensorProto.FLOAT16,
+    "bf16": TensorProto.BFLOAT16,
 }
 EXAMPLES = int(os.environ.get("RNNCC_ONNX_EXAMPLES", "20"))
 random_models = settings(

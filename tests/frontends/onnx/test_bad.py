@@ -194,9 +194,10 @@ CASES: dict[str, tuple[Any, str]] = {
         changed(lambda m: m.graph.initializer.add(name="w", dims=[1], data_type=99)),
         'initialiser "w": tensor "w" has the unknown type 99',
     ),
-    "half precision": (
-        changed(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 10)),
-        'input "x": holds float16; supported: float32, int32, int64, bool',
+    "complex numbers": (
+        changed(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 14)),
+        'input "x": holds complex64; supported: float32, int32, int64, bool, int8, uint8, int16, '
+        "uint16, uint32, float16, bfloat16",
     ),
     "double precision": (
         one("Cast", to=11),
@@ -204,7 +205,8 @@ CASES: dict[str, tuple[Any, str]] = {
     ),
     "texts": (
         changed(lambda m: setattr(m.graph.input[0].type.tensor_type, "elem_type", 8)),
-        'input "x": holds text; supported: float32, int32, int64, bool',
+        'input "x": holds text; supported: float32, int32, int64, bool, int8, uint8, int16, '
+        "uint16, uint32, float16, bfloat16",
     ),
     "sequence": (
         changed(lambda m: m.graph.input[0].type.sequence_type.elem_type.SetInParent()),

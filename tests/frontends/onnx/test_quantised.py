@@ -1,4 +1,4 @@
-"""Weights of whole numbers: the same as a net of their floats, and near to ONNX Runtime's."""
+"""Quantised tensors beside ONNX Runtime and NumPy; `random_quantised.py` draws many more."""
 
 from __future__ import annotations
 
@@ -8,57 +8,45 @@ import numpy as np
 import pytest
 from onnx import helper
 
+import rnncc
+from rnncc.errors import CompileError
+from rnncc.frontends.onnx.importer import import_model
+from tests.frontends.onnx import random_quantised
 from tests.frontends.onnx.models import assert_close, by_onnxruntime, info, interpreted, model, node
 
 T, N, SIZE, H = 5, 3, 4, 6
 
 
-def quantised(rng: np.random.Generator, shape: tuple[int, ...], per_unit: bool) -> list[Any]:
-    """Whole numbers [1, K, 4H], scales, zero points, and the floats that they stand for."""
-    size = (1, shape[-1]) if per_unit else (1,)
-    whole = rng.integers(-127, 128, shape).astype(np.int8)
-    scale = rng.uniform(0.002, 0.01, size).astype(np.float32)
-    zero = np.zeros(size, np.int8) if per_unit else rng.integers(-9, 9, size).astype(np.int8)
-    wide = [a.reshape(1, 1, -1).astype(np.float32) for a in (zero, scale)]
-    return [whole, scale, zero, ((whole - wide[0]) * wide[1]).swapaxes(1, 2)]
-
-
 @pytest.mark.peers
+@pytest.mark.parametrize("direction", ["forward", "bidirectional"])
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("per_unit", [False, True])
-def test_dynamic_quantize_lstm(per_unit: bool) -> None:
+def test_dynamic_quantize_lstm(per_unit: bool, dtype: Any, direction: str) -> None:
     pytest.importorskip("onnxruntime")
-    rng = np.random.default_rng(0)
-    w, w_scale, w_zero, w_floats = quantised(rng, (1, SIZE, 4 * H), per_unit)
-    r, r_scale, r_zero, r_floats = quantised(rng, (1, H, 4 * H), per_unit)
-    bias = rng.standard_normal((1, 8 * H)).astype(np.float32) / 4
+    rng, ways = np.random.default_rng(0), 1 + (direction == "bidirectional")
+    constants: dict[str, Any] = {"b": rng.standard_normal((ways, 8 * H)).astype(np.float32) / 4}
+    for name, rows in (("w", SIZE), ("r", H)):
+        size, limits = (ways, 4 * H) if per_unit else (ways,), np.iinfo(dtype)
+        zero = 128 * (dtype == np.uint8) + (0 if per_unit else rng.integers(-9, 9, size))
+        constants |= {
+            name: rng.integers(limits.min, limits.max, (ways, rows, 4 * H)).astype(dtype),
+            f"{name}s": rng.uniform(0.002, 0.01, size).astype(np.float32),
+            f"{name}z": (zero * np.ones(size)).astype(dtype),
+        }
     names = "x w r b _ _ _ _ ws wz rs rz"
-    constants = {
-        "w": w,
-        "r": r,
-        "b": bias,
-        "ws": w_scale,
-        "wz": w_zero,
-        "rs": r_scale,
-        "rz": r_zero,
-    }
+    kind = {"hidden_size": H, "direction": direction, "domain": "com.microsoft"}
     made = model(
-        [node("DynamicQuantizeLSTM", names, "y yh yc", hidden_size=H, domain="com.microsoft")],
-        [info("x", [T, N, SIZE])],
+        [node("DynamicQuantizeLSTM", names, "y yh yc", **kind)],
+        [info("x", ["T", "N", SIZE])],
         [info("y", None), info("yh", None), info("yc", None)],
         constants,
     )
     made.opset_import.append(helper.make_opsetid("com.microsoft", 1))
-    floats = model(
-        [node("LSTM", "x w r b", "y yh yc", hidden_size=H)],
-        [info("x", [T, N, SIZE])],
-        [info("y", None), info("yh", None), info("yc", None)],
-        {"w": w_floats, "r": r_floats, "b": bias},
-    )
-    x = rng.standard_normal((T, N, SIZE)).astype(np.float32)
-    got = interpreted(made, {"x": x})
-    assert_close(got, interpreted(floats, {"x": x}))
-    for name, theirs in by_onnxruntime(made, {"x": x}).items():
-        np.testing.assert_allclose(got[name], theirs, atol=0.03)
+    for t, n in ((1, 1), (T, N)):
+        x = {"x": rng.standard_normal((t, n, SIZE)).astype(np.float32)}
+        want = by_onnxruntime(made, x)
+        assert_close(interpreted(made, x), want)
+        assert_close(rnncc.compile(import_model(made)).run(x), want)
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -78,3 +66,28 @@ def test_dequantised_constants(axis: int) -> None:
     wide = [np.expand_dims(a.astype(np.float32), 1 - axis) for a in (zero, scale)]
     want = x @ ((whole - wide[0]) * wide[1])
     np.testing.assert_allclose(interpreted(made, {"x": x})["y"], want, 1e-5, 1e-4)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("seed", range(24))
+def test_random_graphs(seed: int) -> None:
+    pytest.importorskip("onnxruntime")
+    random_quantised.check(seed, compiled=seed >= 12)
+
+
+def test_products_are_packed_where_weights_are_known() -> None:
+    """Weights are held as bytes, in the form that `--precision int8` has."""
+    made = random_quantised.dynamic_chain(random_quantised.Draw(0))[0]
+    held = sum(np.prod(t.dims) for t in made.graph.initializer if t.name[0] == "w")
+    weights = rnncc.compile(import_model(made)).metadata["weights"]
+    assert held <= weights < 3 * held + 4096
+
+
+def test_rounding_has_no_gradient() -> None:
+    made = model(
+        [node("DynamicQuantizeLinear", "x", "q s z"), node("DequantizeLinear", "q s z", "y")],
+        [info("x", ["N", 3])],
+        [info("y", None)],
+    )
+    with pytest.raises(CompileError, match="rounds to integers, of which there are no gradients"):
+        rnncc.compile(made, train=True)

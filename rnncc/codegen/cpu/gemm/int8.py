@@ -1,10 +1,11 @@
-"""Products with whole numbers: rows are quantised as they come, sums are exact in 32 bits.
+"""Products with whole numbers, whose sums are exact in 32 bits: of rows of i8, or quantised ones.
 
 A row lies in the product's room: its scale, what its sums start at, its numbers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from llvmlite import ir
@@ -26,19 +27,14 @@ INFINITY_BITS = 0x7F800000
 LEAST_BITS = int(LEAST.view("int32"))
 
 
-class WholeTerms(RowTerms):
+class ExactTerms(RowTerms):
     """Of i8 weights, two k a word, or of u8 ones, four k a word, for machines that sum up four.
 
     With u8 weights each term is too large by 128 times the row's number: sums start below zero.
+    Rows are of i8, and sums stay integers.
     """
 
     sums = "i32"
-
-    def __init__(
-        self, emit: CpuEmit, op: Gemm, left: Left, weights: Pointer, room: Pointer, scales: Pointer
-    ) -> None:
-        super().__init__(emit, op, left, weights, room)
-        self.scales = scales
 
     @property
     def tile_rows(self) -> int:
@@ -69,17 +65,49 @@ class WholeTerms(RowTerms):
         )
         return b.add(total, b.add(even, odd))  # one instruction, or two, where there is one
 
-    def total(self, value: Value, row: Pointer, at: Value) -> Value:
-        b = self.emit.b
-        exact = b.sitofp(value, ir.VectorType(FLOAT, self.lanes))
-        by_row = b.fmul(exact, self._spread(self._field(row, 0, "f32")))
-        return b.fmul(by_row, self.emit.load(self.emit.at(self.scales, at), self.lanes))
-
     def _dot(self, total: Value, weights: Value, numbers: Value) -> Value:
         """Four products of unsigned and signed bytes, added to a sum."""
         name = f"llvm.x86.avx512.vpdpbusd.{32 * self.lanes}"
         function = declared(self.emit.module, name, self.integers, [self.integers] * 3)
         return self.emit.b.call(function, [total, weights, numbers])
+
+    def convert(self, source: Pointer, row: Pointer) -> None:
+        """A row as it is, in numbers of the room's width."""
+        self.convert_by(source, row, lambda x: self.emit.b.sext(x, self.integers))
+
+    def convert_by(self, source: Pointer, row: Pointer, whole: Callable[[Value], Value]) -> None:
+        """Store the whole numbers of a row's values, and what its sums start at."""
+        b, item = self.emit.b, I8 if self.rows.item == 1 else I16
+
+        def add(values: Value, at: Value, total: Value) -> Value:
+            numbers = whole(values)
+            to = self.emit.at(row, b.add(b.mul(at, I64(self.rows.item)), I64(HEAD)))
+            narrow = b.trunc(numbers, ir.VectorType(item, self.lanes))
+            b.store(narrow, to.base, align=self.rows.item)
+            return b.add(total, numbers)
+
+        total = self._reduced("add", self.over_row(source, add))
+        self.emit.store(b.mul(total, I32(-OFFSET)), self._field(row, WORD, "i32"))
+
+    def _reduced(self, kind: str, value: Value) -> Value:
+        name = f"llvm.vector.reduce.{kind}.v{self.lanes}i32"
+        return self.emit.b.call(declared(self.emit.module, name, I32, [self.integers]), [value])
+
+
+class ScaledTerms(ExactTerms):
+    """Of rows of floats: they are quantised as they come, and sums are scaled back."""
+
+    def __init__(
+        self, emit: CpuEmit, op: Gemm, left: Left, weights: Pointer, room: Pointer, scales: Pointer
+    ) -> None:
+        super().__init__(emit, op, left, weights, room)
+        self.scales = scales
+
+    def total(self, value: Value, row: Pointer, at: Value) -> Value:
+        b = self.emit.b
+        exact = b.sitofp(value, ir.VectorType(FLOAT, self.lanes))
+        by_row = b.fmul(exact, self._spread(self._field(row, 0, "f32")))
+        return b.fmul(by_row, self.emit.load(self.emit.at(self.scales, at), self.lanes))
 
     def convert(self, source: Pointer, row: Pointer) -> None:
         """A row's numbers: x · 127 / max, rounded, where max is usable; see `ir/precision.py`."""
@@ -90,9 +118,14 @@ class WholeTerms(RowTerms):
         most, whole = b.bitcast(most_bits, FLOAT), ir.Constant(FLOAT, float(MOST))
         factor = b.select(usable, b.fdiv(whole, most), ir.Constant(FLOAT, 0.0))
         scale = b.select(finite, b.fdiv(most, whole), ir.Constant(FLOAT, float("nan")))
-        sums = self._numbers(source, row, emit.splat(factor, self.lanes))
+        factors, rounder = emit.splat(factor, self.lanes), self.emit.vector.splat(ROUNDER)
+
+        def rounded(values: Value) -> Value:
+            bits = b.bitcast(b.fadd(b.fmul(values, factors), rounder), self.integers)
+            return b.sub(bits, self.each(ROUNDER_BITS))
+
+        self.convert_by(source, row, rounded)
         emit.store(scale, self._field(row, 0, "f32"))
-        emit.store(b.mul(sums, I32(-OFFSET)), self._field(row, WORD, "i32"))
 
     def _largest(self, source: Pointer) -> Value:
         """The bits of the largest |x|; as integers, those of NaN and inf are above all others."""
@@ -104,21 +137,3 @@ class WholeTerms(RowTerms):
             return b.select(b.icmp_signed(">", bits, most), bits, most)
 
         return self._reduced("smax", self.over_row(source, add))
-
-    def _numbers(self, source: Pointer, row: Pointer, factor: Value) -> Value:
-        """Store a row's numbers; their sum."""
-        b, item = self.emit.b, I8 if self.rows.item == 1 else I16
-        rounder = self.emit.vector.splat(ROUNDER)
-        below = self.each(ROUNDER_BITS)
-
-        def add(values: Value, at: Value, total: Value) -> Value:
-            bits = b.bitcast(b.fadd(b.fmul(values, factor), rounder), self.integers)
-            to = self.emit.at(row, b.add(b.mul(at, I64(self.rows.item)), I64(HEAD)))
-            b.store(b.trunc(bits, ir.VectorType(item, self.lanes)), to.base, align=self.rows.item)
-            return b.add(total, b.sub(bits, below))
-
-        return self._reduced("add", self.over_row(source, add))
-
-    def _reduced(self, kind: str, value: Value) -> Value:
-        name = f"llvm.vector.reduce.{kind}.v{self.lanes}i32"
-        return self.emit.b.call(declared(self.emit.module, name, I32, [self.integers]), [value])

@@ -13,7 +13,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit, Part
 from rnncc.codegen.cpu.gemm.bf16 import DotTerms, WidenedTerms
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
-from rnncc.codegen.cpu.gemm.int8 import WholeTerms
+from rnncc.codegen.cpu.gemm.int8 import ExactTerms, ScaledTerms
 from rnncc.codegen.cpu.gemm.terms import Left, Terms
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
@@ -46,7 +46,7 @@ def emit_gemm(
         weights: packed, then room and scales if there are any.
         rows: the list of those that are computed.
     """
-    if a.dtype != "f32":
+    if a.dtype not in ("f32", "i8"):
         raise CompileError(str(op.location), f"a product of {a.dtype} is not supported")
     _GemmCode(emit, op, a, weights, [*ins, *outs], rows).run()
 
@@ -367,7 +367,9 @@ def _terms(emit: CpuEmit, op: Gemm, left: Left, weights: list[Pointer]) -> Terms
     """How the terms of weights of a type are summed."""
     match weights:
         case [packed, room, scales]:
-            return WholeTerms(emit, op, left, packed, room, scales)
+            return ScaledTerms(emit, op, left, packed, room, scales)
+        case [packed, room] if left.pointer.dtype == "i8":
+            return ExactTerms(emit, op, left, packed, room)
         case [packed, room]:
             return DotTerms(emit, op, left, packed, room)
         case _:

@@ -11,7 +11,7 @@ from xdsl.ir import Attribute, Block, SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.lists import refilled
-from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
+from rnncc.frontends.onnx.node import STORED, TEXT, Node, Operator
 from rnncc.frontends.onnx.ops.indexing import reversed_along
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Body, Builder
@@ -103,7 +103,7 @@ def results_of(n: Node, scope: Scope, graph: GraphProto) -> list[Value]:
     """Build a graph in a block of its own; its results, or what they hold, are computed with."""
     found = scope.run(graph, n.inside)
     for value in (t for v in found for t in v.tensors()):
-        if value.dtype not in COMPUTED:
+        if value.dtype not in STORED:
             shown = TEXT.get(value.dtype, value.dtype)
             raise n.unsupported(f"has a result of type {shown}, which is not supported")
     return found

@@ -75,11 +75,11 @@ class Geometry:
             self.pads[axis] = (less, short - less) if upper else (short - less, less)
 
 
-def _kernel(n: Node) -> list[int]:
+def _kernel(n: Node, index: int = 1) -> list[int]:
     """The sizes of the weights' axes of space."""
-    dims, weights = n.dims(0), n.static(1)
+    dims, weights = n.dims(0), n.static(index)
     if len(dims) < 3 or len(dims) != len(weights):
-        raise n.error(f"has data {shape_text(dims)} and weights {shape_text(n.dims(1))}")
+        raise n.error(f"has data {shape_text(dims)} and weights {shape_text(n.dims(index))}")
     given = n.integers("kernel_shape", weights[2:])
     if given != weights[2:]:
         raise n.error(f"attribute 'kernel_shape' = {given}, the weights' is {weights[2:]}")
@@ -92,17 +92,27 @@ def convolved(n: Node) -> SSAValue:
     Refused: elements other than float32; weights of open sizes.
     """
     x, weights = n.x(0, FLOATS), n.x(1, FLOATS)
-    geometry, dims, groups = Geometry(n, _kernel(n)), n.dims(0), n.integer("group", 1)
+    windows, groups = windows_of(n)
+    return convolution(n.b, x, weights, n.maybe(2, FLOATS), windows, groups)
+
+
+def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
+    """The windows of each axis that a convolution of input 0 has, and its groups.
+
+    Args:
+        index: of the weights.
+    """
+    geometry, dims, groups = Geometry(n, _kernel(n, index)), n.dims(0), n.integer("group", 1)
     geometry.fit(dims[2:])
-    outputs, channels = n.static(1)[:2]
+    outputs, channels = n.static(index)[:2]
     if groups > MAX_GROUPS and (channels, outputs) != (1, groups):
         raise n.unsupported(f"has {groups} groups, at most {MAX_GROUPS} are supported")
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
-        what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(1))}"
+        what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(index))}"
         raise n.differ([dims[1]], [Dim.of(channels * groups)], what)
     for axis, size in enumerate(dims[2:]):
         geometry.check_fits(axis, size)
-    return convolution(n.b, x, weights, n.maybe(2, FLOATS), geometry.windows(), groups)
+    return geometry.windows(), groups
 
 
 def _conv_transpose(n: Node) -> SSAValue:

@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import (
-    COMPUTED,
     FLOATS,
     NUMBERS,
+    STORED,
     TEXT,
     FoldOne,
     Node,
@@ -117,7 +117,7 @@ def _cast_like(n: Node) -> SSAValue | Value:
 
 
 def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
-    if dtype not in COMPUTED:
+    if dtype not in STORED:
         raise n.unsupported(f"casts to {TEXT.get(dtype, dtype)}, which is not supported")
     value = n.value(0)
     if value.known is not None and value.symbolic and dtype in SIZES:

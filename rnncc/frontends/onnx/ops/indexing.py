@@ -9,12 +9,12 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, NUMBERS, Node, Operator
+from rnncc.frontends.onnx.node import INTEGERS, MAX_FOLDED, STORED, Node, Operator
 from rnncc.frontends.onnx.sizes import Undecided, decide
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural
-from rnncc.ir.types import dims_of, shape_text
+from rnncc.ir.types import WIDE, dims_of, dtype_of, shape_text
 from rnncc.nn.axes import row, strided
 from rnncc.nn.indexing import (
     element_places,
@@ -263,7 +263,10 @@ def _reduction(n: Node) -> str:
 
 def _scattered(n: Node, kind: str, x: SSAValue, updates: SSAValue, place: SSAValue) -> SSAValue:
     """Rows of x replaced by updates at some places, or folded with them."""
-    return n.b.scatter(kind, x, updates, place, 0) if kind else put(n.b, x, updates, place)
+    if not kind:
+        return put(n.b, x, updates, place)
+    x, updates = (n.b.cast(v, WIDE.get(dtype_of(v), dtype_of(v))) for v in (x, updates))
+    return n.b.scatter(kind, x, updates, place, 0)
 
 
 def _check_updates(n: Node, dims: Sequence[Dim]) -> None:
@@ -306,7 +309,7 @@ def _eye_like(n: Node) -> SSAValue:
     dtype = dtype_name(n.integer("dtype")) if n.given("dtype") else n.value(0).dtype
     edge = b.sub(b.iota(dims, 1, "i32"), b.iota(dims, 0, "i32"))
     here = b.compare("eq", edge, b.fill(n.integer("k", 0), (), "i32"))
-    if dtype not in (*NUMBERS, "i1"):
+    if dtype not in STORED:
         raise n.unsupported(f"makes {dtype}, which is not supported")
     return b.cast(here, dtype)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.ops.whole_products import dequantised_product
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
@@ -17,7 +18,8 @@ def _matmul(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    return product_of(n, n.x(0, FLOATS), n.x(1, FLOATS))
+    whole = dequantised_product(n)
+    return product_of(n, n.x(0, FLOATS), n.x(1, FLOATS)) if whole is None else whole
 
 
 def product_of(n: Node, a: SSAValue, b: SSAValue) -> SSAValue:
@@ -36,7 +38,9 @@ def general_product(n: Node) -> SSAValue:
     b, x, y = n.b, n.x(0, FLOATS), n.x(1, FLOATS)
     if len(dims_of(x)) != 2 or len(dims_of(y)) != 2:
         raise n.error(f"multiplies {shape_text(dims_of(x))} by {shape_text(dims_of(y))}")
-    made = b.matmul(x, y, n.flag("transA", 0), n.flag("transB", 0))
+    by_unit = n.flag("transB", 0)
+    whole = None if n.flag("transA", 0) else dequantised_product(n, by_unit)
+    made = b.matmul(x, y, n.flag("transA", 0), by_unit) if whole is None else whole
     alpha, beta = n.real("alpha", 1.0), n.real("beta", 1.0)
     made = made if alpha == 1 else times(b, made, alpha)
     added = n.maybe(2, FLOATS)

@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
-from rnncc.frontends.onnx.node import FoldOne, Node, Operator
+from rnncc.frontends.onnx.node import COMPUTED, FoldOne, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import folded
 from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.types import dtype_of
@@ -17,7 +17,7 @@ from rnncc.ir.types import dtype_of
 
 def _compare(kind: str, sign: str) -> Any:
     def build(n: Node) -> SSAValue:
-        return n.b.compare(kind, n.x(0), n.x(1))
+        return n.b.compare(kind, n.x(0, COMPUTED), n.x(1, COMPUTED))
 
     build.__doc__ = f"A {sign} B.\n\nRefused: elements other than float32, int32, int64, bool."
     return build

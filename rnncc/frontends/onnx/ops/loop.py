@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.lists import Rows, refilled
-from rnncc.frontends.onnx.node import COMPUTED, Node, Operator
+from rnncc.frontends.onnx.node import STORED, Node, Operator
 from rnncc.frontends.onnx.ops.control import (
     Inside,
     captures_of,
@@ -157,7 +157,7 @@ def _scanned(loop: _Parts, count: Dim) -> list[Any] | None:
     """
     n, starts = loop.n, loop.starts
     held = [t for v in starts for t in v.tensors()]
-    if any(t.dtype not in COMPUTED for t in held):
+    if any(t.dtype not in STORED for t in held):
         return None
     captures, types = loop.captures(), [tensor(t.dims, t.dtype) for t in held]
     inside = Inside(n, captures, [*types, tensor((), "i64")])
@@ -215,7 +215,7 @@ def _no_rows(n: Node, graph: GraphProto, index: int) -> SSAValue:
     type_ = graph.output[index].type.tensor_type
     dims = [d.dim_value for d in type_.shape.dim]
     dtype = dtype_name(type_.elem_type)
-    if dtype not in COMPUTED:
+    if dtype not in STORED:
         raise n.unsupported("takes no turn, and does not say what its rows would be")
     return n.b.fill(0, (0, *dims), dtype)
 

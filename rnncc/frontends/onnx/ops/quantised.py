@@ -1,25 +1,119 @@
-"""Weights held as whole numbers, which become floats again at import."""
+"""Quantising, and operators on quantised tensors: x = (numbers - zero point) · scale."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.ops.recurrent import LstmLayer, Stacked
-from rnncc.frontends.onnx.values import Array, Value
-from rnncc.ir.types import shape_text
+from rnncc.frontends.onnx.inputs import dtype_name
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS, TEXT, Node, Operator
+from rnncc.frontends.onnx.ops.arithmetic import Binary
+from rnncc.frontends.onnx.ops.elementwise import Unary
+from rnncc.frontends.onnx.values import Array, Dequantised, Value
+from rnncc.ir.builder import Builder
+from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.activations import leaky_relu
+from rnncc.nn.axes import kept_dims
+from rnncc.nn.normalisation import softmax
+from rnncc.nn.quantisation import LIMITS, Zero, along, dequantise, level, range_of
+from rnncc.nn.reduction import mean
+
+QUANTISED = (*LIMITS, "i32")
+"""Types that are dequantised at run time."""
+
+
+def check_training(n: Node) -> None:
+    """Refuse what is rounded in a model that is trained: its gradients are 0 everywhere."""
+    if n.scope.model.training:
+        raise n.unsupported("rounds to integers, of which there are no gradients")
+
+
+def _spread(n: Node, values: SSAValue, axis: int, block: int) -> SSAValue:
+    """Scales or zero points of a tensor: one for all, one a row along an axis, or one a block."""
+    b, dims, own = n.b, n.dims(), dims_of(values)
+    if not block:
+        fits = len(own) <= 1 and (own in ((), (1,)) or own == dims[axis : axis + 1])
+    else:
+        rows = n.static()[axis]
+        fits = own == (*dims[:axis], -(-rows // block), *dims[axis + 1 :])
+    if not fits:
+        shapes = ", ".join(shape_text(value.dims) for value in n.inputs if value is not None)
+        raise n.error(f"has data, scale and zero point of shapes {shapes}")
+    if not block:
+        return along(b, values, axis, len(dims))
+    wide = b.reshape(values, (*own[: axis + 1], 1, *own[axis + 1 :]))
+    repeated = (*own[: axis + 1], block, *own[axis + 1 :])
+    wide = b.broadcast(wide, repeated, range(len(repeated)))
+    whole = b.reshape(wide, (*own[:axis], own[axis] * block, *own[axis + 1 :]))
+    return b.slice(whole, axis, 0, dims[axis])
+
+
+def _layout(n: Node) -> tuple[int, int]:
+    """The axis along which scales differ, and the rows of a block; 0 for no blocks."""
+    block = n.integer("block_size", 0) if n.opset >= 21 else 0
+    rank = len(n.dims())
+    return n.axis(n.integer("axis", 1), rank) if n.value(1).rank or block else 0, block
+
+
+def _quantise(n: Node) -> SSAValue:
+    """X / scale + zero point as the nearest integer, ties to even, within the limits of its type.
+
+    Refused: results other than int8, uint8, int16, uint16.
+    """
+    check_training(n)
+    b, kind = n.b, n.integer("output_dtype", 0) if n.opset >= 21 else 0
+    dtype = n.value(2).dtype if n.has(2) else dtype_name(kind) if kind else "u8"
+    if dtype not in LIMITS:
+        raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
+    x, (axis, block) = n.x(0, (*FLOATS, "i32")), _layout(n)
+    scale, zero = _spread(n, n.x(1, FLOATS), axis, block), _zeros(n, axis, block)
+    return at_level(n, level(b, b.div(b.cast(x, "f32"), scale), zero, dtype), dtype)
+
+
+def at_level(n: Node, number: SSAValue, dtype: str) -> SSAValue:
+    """A number within the type's limits; who dequantises it reads the float."""
+    made = n.b.cast(number, dtype)
+    n.scope.model.levels[made] = number
+    return made
+
+
+def _zeros(n: Node, axis: int, block: int) -> Zero:
+    """The zero points in input 2."""
+    known = n.value(2).numbers if n.has(2) else np.zeros(())
+    if known is not None and not known.any():
+        return None
+    return _spread(n, n.x(2, INTEGERS), axis, block)
+
+
+def number_at(n: Node, index: int) -> SSAValue:
+    """An input that is dequantised: integers, or the float that they come from."""
+    return n.scope.model.levels.get(n.value(index).made) or n.x(index, QUANTISED)
 
 
 def _dequantise(n: Node) -> SSAValue:
-    """(X - zero point) · scale, of constants.
+    """(X - zero point) · scale.
 
-    Refused: X that is computed at run time.
+    Refused: X other than int8, uint8, int16, uint16, int32, but of constants.
     """
-    raise n.unsupported("of computed elements is not supported")
+    check_training(n)
+    x, (axis, block) = number_at(n, 0), _layout(n)
+    scale, zero = _spread(n, n.x(1, FLOATS), axis, block), _zeros(n, axis, block)
+    kind = n.integer("output_dtype", 0) if n.opset >= 23 else 0
+    dtype = dtype_name(kind) if kind else n.value(1).dtype
+    made = n.b.cast(dequantise(n.b, x, scale, zero), dtype)
+    if not block and dtype == "f32":
+        n.scope.model.dequantised[made] = _origin(n, axis)
+    return made
 
 
-def _fold_dequantise(n: Node, arrays: list[Array]) -> Array:
+def _origin(n: Node, axis: int) -> Dequantised:
+    return Dequantised(n.value(0), n.value(1), n.value(2) if n.has(2) else None, axis)
+
+
+def _fold_dequantise(n: Node, arrays: list[Array]) -> Value:
     x, scale = arrays[0], arrays[1]
     zero = arrays[2] if len(arrays) > 2 and n.has(2) else np.zeros((), np.int32)
     block = n.integer("block_size", 0) if n.opset >= 21 else 0
@@ -35,7 +129,10 @@ def _fold_dequantise(n: Node, arrays: list[Array]) -> Array:
         wide = [1] * x.ndim
         wide[axis] = scale.size
         scale, zero = (a.reshape(wide) if a.size > 1 else a for a in (scale, zero))
-    return _as_floats(x, zero, scale).astype(scale.dtype)
+    made = Value.of(as_floats(x, zero, scale).astype(scale.dtype), n.op.input[0])
+    if not block:
+        n.scope.model.dequantised[made] = _origin(n, axis)
+    return made
 
 
 def _fits(x: Array, scale: Array, axis: int, block: int) -> bool:
@@ -48,32 +145,111 @@ def _fits(x: Array, scale: Array, axis: int, block: int) -> bool:
     return scale.size == 1 or (x.ndim > 0 and scale.shape == (x.shape[axis],))
 
 
-def _as_floats(x: Array, zero: Array, scale: Array) -> Array:
+def as_floats(x: Array, zero: Array, scale: Array) -> Array:
+    """What numbers stand for."""
     return (x.astype(np.int64) - zero.astype(np.int64)).astype(np.float32) * scale
 
 
-def _weights(n: Node, index: int, scale: int) -> Value:
-    """[directions, I, 4H] of whole numbers as [directions, 4H, I] of floats."""
-    x, factors = n.numbers(index), n.numbers(scale).astype(np.float32)
-    zero = n.numbers(scale + 1) if n.has(scale + 1) else np.zeros_like(factors, np.int32)
-    shapes = [] if x.ndim != 3 else [(), (x.shape[0],), (x.shape[0], x.shape[2])]
-    if factors.shape not in shapes or x.dtype.kind not in "iu" or factors.shape != zero.shape:
-        raise n.error("has weights that are no whole numbers with a scale and a zero point each")
-    wide = [a.reshape(a.shape[0], 1, -1) if a.ndim else a for a in (zero, factors)]
-    return Value.of(np.ascontiguousarray(_as_floats(x, *wide).swapaxes(1, 2)), n.op.input[index])
-
-
-def _dynamic_quantize_lstm(n: Node) -> list[SSAValue]:
-    """LSTM with weights of whole numbers. They become floats again at import, and X and H stay as
-    they are, so that results are nearer to those of the net before it was quantised.
-
-    Refused: weights that are not constants.
+def _dynamic_quantise(n: Node) -> list[SSAValue]:
+    """X as uint8, with the scale and zero point for which they reach from its least element to its
+    largest and have 0 among them. The scale of zeros alone is 1, as ONNX Runtime has it.
     """
-    w, r = (n.scope.ssa(_weights(n, *at)) for at in ((1, 8), (2, 10)))
-    return LstmLayer(n, Stacked(w, r, n.maybe(3, FLOATS))).run()
+    check_training(n)
+    b, x = n.b, n.x(0, FLOATS)
+    scale, zero = range_of(b, x)
+    numbers = at_level(n, level(b, b.div(x, scale), zero, "u8"), "u8")
+    return [numbers, scale, b.cast(zero, "u8")]
 
 
+# Operators of ONNX Runtime: a tensor, its scale and its zero point
+
+
+def floats_at(n: Node, index: int) -> SSAValue:
+    """The floats that a tensor stands for, whose scale and zero point follow."""
+    zero = scalar(n, index + 2, INTEGERS) if n.has(index + 2) else None
+    return dequantise(n.b, number_at(n, index), scalar(n, index + 1, FLOATS), zero)
+
+
+def scalar(n: Node, index: int, dtypes: tuple[str, ...]) -> SSAValue:
+    """An input of one element, without axes."""
+    value = n.x(index, dtypes)
+    if any(d != 1 for d in dims_of(value)):
+        raise n.unsupported(f"has {shape_text(dims_of(value))} scales or zero points for a tensor")
+    return n.b.reshape(value, ())
+
+
+def quantised_by(n: Node, y: SSAValue, index: int) -> SSAValue:
+    """y by the scale of that number and the zero point behind it."""
+    dtype = n.value(index + 1).dtype if n.has(index + 1) else "u8"
+    if dtype not in LIMITS:
+        raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
+    return saturated(n, n.b.div(y, scalar(n, index, FLOATS)), index + 1, dtype)
+
+
+def saturated(n: Node, y: SSAValue, index: int, dtype: str) -> SSAValue:
+    """y, rounded, plus the zero point of that number."""
+    zero = scalar(n, index, INTEGERS) if n.has(index) else None
+    return at_level(n, level(n.b, y, zero, dtype), dtype)
+
+
+def _binary(function: Binary, formula: str) -> Any:
+    def build(n: Node) -> SSAValue:
+        check_training(n)
+        return quantised_by(n, function(n.b, floats_at(n, 0), floats_at(n, 3)), 6)
+
+    build.__doc__ = f"{formula} of what the numbers stand for, quantised."
+    return build
+
+
+def _unary(function: Callable[[Node, SSAValue], SSAValue], formula: str) -> Any:
+    def build(n: Node) -> SSAValue:
+        check_training(n)
+        return quantised_by(n, function(n, floats_at(n, 0)), 3)
+
+    build.__doc__ = f"{formula} of what the numbers stand for, quantised."
+    return build
+
+
+def _plain(function: Unary) -> Callable[[Node, SSAValue], SSAValue]:
+    return lambda n, x: function(n.b, x)
+
+
+def _softmax(n: Node, x: SSAValue) -> SSAValue:
+    rank = len(dims_of(x))
+    axis = n.axis(n.integer("axis", -1), rank)
+    if n.integer("opset", 13) < 13 and axis != rank - 1:
+        raise n.unsupported("joins axes, as Softmax does before opset 13")
+    return softmax(n.b, x, axis)
+
+
+def _pool(n: Node, x: SSAValue) -> SSAValue:
+    last = n.flag("channels_last", 0)
+    axes = list(range(1, len(dims_of(x)) - 1) if last else range(2, len(dims_of(x))))
+    return n.b.reshape(mean(n.b, x, axes), kept_dims(x, axes))
+
+
+def _concat(n: Node) -> SSAValue:
+    """What the numbers of several tensors stand for, one after another along an axis, quantised."""
+    check_training(n)
+    parts = [floats_at(n, index) for index in range(2, len(n.inputs), 3)]
+    axis = n.axis(n.integer("axis"), len(dims_of(parts[0])))
+    return quantised_by(n, n.b.concat(parts, axis), 0)
+
+
+_QUANTISE, _DEQUANTISE = Operator(_quantise), Operator(_dequantise, _fold_dequantise)
 OPERATORS: dict[str, Operator] = {
-    "DequantizeLinear": Operator(_dequantise, _fold_dequantise),
-    "com.microsoft.DynamicQuantizeLSTM": Operator(_dynamic_quantize_lstm),
+    "QuantizeLinear": _QUANTISE,
+    "DequantizeLinear": _DEQUANTISE,
+    "DynamicQuantizeLinear": Operator(_dynamic_quantise),
+    "com.microsoft.QuantizeLinear": _QUANTISE,
+    "com.microsoft.DequantizeLinear": _DEQUANTISE,
+    "com.microsoft.QLinearAdd": Operator(_binary(Builder.add, "A + B")),
+    "com.microsoft.QLinearMul": Operator(_binary(Builder.mul, "A · B")),
+    "com.microsoft.QLinearSigmoid": Operator(_unary(_plain(Builder.sigmoid), "1 / (1 + e^-X)")),
+    "com.microsoft.QLinearLeakyRelu": Operator(
+        _unary(lambda n, x: leaky_relu(n.b, x, n.real("alpha", 0.01)), "X, below 0 alpha · X")
+    ),
+    "com.microsoft.QLinearSoftmax": Operator(_unary(_softmax, "The softmax along an axis")),
+    "com.microsoft.QLinearGlobalAveragePool": Operator(_unary(_pool, "The mean of each channel")),
+    "com.microsoft.QLinearConcat": Operator(_concat),
 }

@@ -15,7 +15,7 @@ from rnncc.frontends.onnx.values import EXACT_FLOAT, Array, NoFormula, as_object
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import larger
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.indexing import extremum_place, top_k
 from rnncc.nn.reduction import cumulate
@@ -88,7 +88,7 @@ def _range(n: Node) -> SSAValue:
     Refused: bounds that are computed at run time; elements other than float32, int32, int64.
     """
     b, dtype = n.b, n.value(0).dtype
-    if dtype in FLOATS and not _counts_sizes(n):
+    if dtype in ("f32", *NARROW_FLOATS) and not _counts_sizes(n):
         start, limit, delta = (n.scalar(i) for i in range(3))
         count = _count(n, start, limit, delta)
         number = b.cast(b.iota((count,), 0, "i32"), "f32")
@@ -99,9 +99,10 @@ def _range(n: Node) -> SSAValue:
     step = int(delta)
     span = limit - start if step > 0 else start - limit
     whole = larger(span, Dim.of(0)).over(abs(step))
-    counted = "i64" if dtype in FLOATS else dtype
+    wide = WIDE.get(dtype, dtype)
+    counted = "i64" if wide in FLOATS else wide
     number = b.mul(b.iota((whole,), 0, counted), b.fill(step, (), counted))
-    return b.cast(b.add(number, b.size(start, counted)), dtype)
+    return b.cast(b.add(number, b.size(start, counted)), wide)
 
 
 def _counts_sizes(n: Node) -> bool:

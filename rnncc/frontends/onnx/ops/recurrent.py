@@ -32,6 +32,10 @@ class Stacked:
     r: SSAValue
     bias: SSAValue | None
 
+    def of(self, b: Builder, index: int, biases: Sequence[SSAValue]) -> Weights:
+        """Those of one direction, with biases [kH] each."""
+        return Weights(row(b, self.w, index), row(b, self.r, index), biases)
+
 
 class Layer(ABC):
     """A recurrent operator: its inputs checked, then one loop a direction."""
@@ -124,8 +128,7 @@ class Layer(ABC):
             both = row(b, own.bias, index)
             biases = [b.slice(both, 0, 0, rows), b.slice(both, 0, rows, rows)]
         starts = [row(b, start, index) for start in self.starts]
-        weights = Weights(row(b, own.w, index), row(b, own.r, index), biases)
-        cell = self.cell(weights, self.functions[index], index)
+        cell = self.cell(own.of(b, index, biases), self.functions[index], index)
         return Direction(cell, starts, self.direction == "reverse" or index == 1)
 
     def clipped(self, function: Function) -> Function:

@@ -7,8 +7,8 @@ from math import prod
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import COMPUTED, TEXT, Node, Operator
-from rnncc.frontends.onnx.values import NAMES, Value
+from rnncc.frontends.onnx.node import STORED, TEXT, Node, Operator
+from rnncc.frontends.onnx.values import Value, name_of
 
 SMALL = 1 << 20
 """Up to so many elements a constant of known shape is numbers; a larger one is a fill."""
@@ -45,8 +45,8 @@ def _constant_of_shape(n: Node) -> SSAValue | Value:
         raise n.error(f"asks for the shape {', '.join(str(d) for d in dims)}")
     if all(d.is_static for d in dims) and prod(int(d) for d in dims) <= SMALL:
         return Value.of(np.full([int(d) for d in dims], number))
-    dtype = NAMES.get(value.dtype, str(value.dtype))
-    if dtype not in COMPUTED:
+    dtype = name_of(value.dtype)
+    if dtype not in STORED:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
     return n.b.fill(float(number), dims, dtype)
 

@@ -1,0 +1,339 @@
+"""Products and layers of quantised tensors: sums of integers, which are exact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Node, Operator
+from rnncc.frontends.onnx.ops.conv import windows_of
+from rnncc.frontends.onnx.ops.quantised import check_training, saturated, scalar
+from rnncc.frontends.onnx.ops.recurrent import LstmLayer, Stacked
+from rnncc.frontends.onnx.values import Array, Value
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import dims_of, shape_text
+from rnncc.nn.arithmetic import times
+from rnncc.nn.axes import row
+from rnncc.nn.cells import Weights
+from rnncc.nn.linear import matmul
+from rnncc.nn.quantisation import (
+    WholeWeights,
+    Zero,
+    along,
+    dynamic_matmul,
+    whole_convolution,
+    whole_matmul,
+)
+
+BYTES = ("i8", "u8")
+ROWS, COLUMNS = -2, -1
+"""Axes along which scales and zero points of a product's operands differ."""
+LEAST_DEPTH = 64
+"""Terms of a sum from which on integers gain more than it takes to convert rows."""
+Numbers = tuple[SSAValue, Zero]
+"""Of i8 or u8, and their zero point."""
+
+
+def _numbers(n: Node, index: int, zero: int, axis: int) -> Numbers:
+    """A tensor, and its zero points: one, or one along an axis.
+
+    Constants become their distance from the zero point where that is an int8.
+    """
+    value, known = n.value(index), n.value(zero).numbers if n.has(zero) else np.zeros((), np.int32)
+    if known is not None and not known.any():
+        return n.x(index, BYTES), None
+    if known is not None and value.numbers is not None:
+        moved = _moved(n, value.numbers, known, axis)
+        if moved is not None:
+            return n.scope.ssa(Value.of(moved, value.name)), None
+    return n.x(index, BYTES), _spread(n, n.x(zero, INTEGERS), index, axis)
+
+
+def _moved(n: Node, numbers: Array, zero: Array, axis: int) -> Array | None:
+    """numbers - zero as int8, where all of it is."""
+    if zero.ndim == 1 and zero.size > 1:
+        wide = [1] * numbers.ndim
+        wide[axis] = zero.size
+        zero = zero.reshape(wide)
+    zero = zero.reshape(()) if zero.size == 1 else zero
+    if np.broadcast_shapes(numbers.shape, zero.shape) != numbers.shape:
+        raise n.error(f"has zero points {zero.shape} for data {numbers.shape}")
+    apart = numbers.astype(np.int32) - zero
+    fits = apart.size == 0 or (apart.min() >= -128 and apart.max() <= 127)
+    return apart.astype(np.int8) if fits else None
+
+
+def _spread(n: Node, values: SSAValue, index: int, axis: int) -> SSAValue:
+    """Scales or zero points of an input: one, one along an axis, or as many axes as it has."""
+    own, dims = dims_of(values), n.dims(index)
+    if len(own) > 1:
+        return values
+    if own not in ((), (1,)) and own != (dims[axis],):
+        shapes = f"{shape_text(own)} scales or zero points for data {shape_text(dims)}"
+        raise n.error(f"has {shapes}")
+    return along(n.b, values, axis % len(dims), len(dims))
+
+
+def _scale(n: Node, index: int, scale: int, axis: int) -> SSAValue:
+    return _spread(n, n.x(scale, FLOATS), index, axis)
+
+
+def _check_matrices(n: Node, *indices: int) -> None:
+    """Refuse vectors, of whose scales the standard says nothing."""
+    check_training(n)
+    if any(len(n.dims(index)) < 2 for index in indices):
+        shapes = " and ".join(shape_text(n.dims(index)) for index in indices)
+        raise n.unsupported(f"multiplies {shapes}")
+
+
+def _product(n: Node, left: Numbers, right: Numbers) -> SSAValue:
+    try:
+        return whole_matmul(n.b, *left, *right)
+    except ValueError as error:
+        raise n.error(str(error)) from error
+
+
+def _matmul_integer(n: Node) -> SSAValue:
+    """(A - a_zero_point) (B - b_zero_point), exact.
+
+    Refused: vectors.
+    """
+    _check_matrices(n, 0, 1)
+    return _product(n, _numbers(n, 0, 2, ROWS), _numbers(n, 1, 3, COLUMNS))
+
+
+def _conv_integer(n: Node) -> SSAValue:
+    """Weights times windows of X, both less their zero points, exact.
+
+    Refused: weights of open sizes; strides that do not divide an open size.
+    """
+    check_training(n)
+    x, weights, windows = _numbers(n, 0, 2, 1), _numbers(n, 1, 3, 0), windows_of(n)
+    return whole_convolution(n.b, x, weights, None, *windows)
+
+
+def _qlinear_matmul(n: Node) -> SSAValue:
+    """A B of what the numbers stand for, quantised: exact sums times one factor, rounded once.
+
+    Refused: vectors.
+    """
+    _check_matrices(n, 0, 3)
+    b, sums = n.b, _product(n, _numbers(n, 0, 2, ROWS), _numbers(n, 3, 5, COLUMNS))
+    return _requantised(n, sums, b.mul(_scale(n, 0, 1, ROWS), _scale(n, 3, 4, COLUMNS)), 6)
+
+
+def _requantised(n: Node, sums: SSAValue, scale: SSAValue, index: int) -> SSAValue:
+    """Sums of that scale by the one of that number and the zero point behind it."""
+    factor = n.b.div(scale, scalar(n, index, FLOATS))
+    value = n.b.mul(n.b.cast(sums, "f32"), factor)
+    dtype = n.value(index + 1).dtype if n.has(index + 1) else "u8"
+    return saturated(n, value, index + 1, dtype)
+
+
+def _qlinear_conv(n: Node) -> SSAValue:
+    """The convolution of what the numbers stand for, plus a bias, quantised: exact sums times one
+    factor, rounded once.
+
+    Refused: weights of open sizes; strides that do not divide an open size.
+    """
+    check_training(n)
+    b, rank = n.b, len(n.dims())
+    x, weights, windows = _numbers(n, 0, 2, 1), _numbers(n, 3, 5, 0), windows_of(n, 3)
+    sums = whole_convolution(b, x, weights, n.maybe(8, ("i32",)), *windows)
+    by_channel = along(b, n.x(4, FLOATS), 1, rank)
+    return _requantised(n, sums, b.mul(scalar(n, 1, FLOATS), by_channel), 6)
+
+
+def dequantised_product(n: Node, by_unit: bool = False) -> SSAValue | None:
+    """A B of floats that both come from bytes, as exact sums of these times both scales.
+
+    None where they do not, where scales differ along the sums, or sums are too short to gain.
+
+    Args:
+        by_unit: whether B is [N, K].
+    """
+    known, b = n.scope.model.dequantised, n.b
+    left, right = known.get(n.value(0).made), known.get(n.value(1))
+    if left is None or right is None or len(n.dims()) < 2 or n.scope.model.training:
+        return None
+    a, numbers, units = left.numbers, right.numbers.numbers, 0 if by_unit else 1
+    if numbers is None or numbers.ndim != 2 or {a.dtype, right.numbers.dtype} - {*BYTES}:
+        return None
+    scales = right.scale.numbers
+    if left.scale.dims not in ((), (Dim.of(1),)) or scales is None:
+        return None
+    depth = numbers.shape[1 - units]
+    if (scales.size > 1 and right.axis != units) or depth < LEAST_DEPTH or n.dims()[-1] != depth:
+        return None
+    zero = np.zeros((), np.int32) if right.zero is None else np.asarray(right.zero.numbers)
+    apart = _moved(n, numbers, zero, units)
+    if apart is None:
+        return None
+    a_zero = None if left.zero is None else b.reshape(b.cast(n.scope.ssa(left.zero), "i32"), ())
+    weights = n.scope.ssa(Value.of(apart, right.numbers.name))
+    weights = b.transpose(weights, (1, 0)) if by_unit else weights
+    sums = whole_matmul(b, n.scope.ssa(a), a_zero, weights, None)
+    scale = b.reshape(n.scope.ssa(left.scale), ())
+    each = n.literal(scales.reshape(-1) if scales.size > 1 else scales.reshape(()))
+    return b.mul(b.cast(sums, "f32"), b.mul(scale, each))
+
+
+# Operators of ONNX Runtime
+
+
+def _qgemm(n: Node) -> SSAValue:
+    """alpha · (A B + C) of what the numbers stand for, as floats, or quantised where a scale of the
+    result is given; A and B may be transposed.
+    """
+    _check_matrices(n, 0, 3)
+    b, turned = n.b, n.flag("transB", 0)
+    a, zero = _numbers(n, 0, 2, ROWS)
+    a = b.transpose(a, (1, 0)) if n.flag("transA", 0) else a
+    weights, w_zero = _numbers(n, 3, 5, 0 if turned else COLUMNS)
+    if turned:
+        weights = b.transpose(weights, (1, 0))
+        w_zero = None if w_zero is None or not dims_of(w_zero) else b.transpose(w_zero, (1, 0))
+    sums = _product(n, (a, zero), (weights, w_zero))
+    added = n.maybe(6, ("i32",))
+    sums = sums if added is None else n.like(b.add(sums, added), sums)
+    alpha = n.real("alpha", 1.0)
+    units = along(b, n.x(4, FLOATS), 1, 2)
+    scale = b.mul(scalar(n, 1, FLOATS), units)
+    scale = scale if alpha == 1 else times(b, scale, alpha)
+    if n.has(7):
+        return _requantised(n, sums, scale, 7)
+    return b.mul(b.cast(sums, "f32"), scale)
+
+
+def _integer_to_float(n: Node) -> SSAValue:
+    """A B of what the numbers stand for, plus a bias, as floats.
+
+    Refused: vectors.
+    """
+    _check_matrices(n, 0, 1)
+    b, sums = n.b, _product(n, _numbers(n, 0, 4, ROWS), _numbers(n, 1, 5, COLUMNS))
+    scale = b.mul(_scale(n, 0, 2, ROWS), _scale(n, 1, 3, COLUMNS))
+    return _with_bias(n, b.mul(b.cast(sums, "f32"), scale), 6)
+
+
+def _with_bias(n: Node, y: SSAValue, index: int) -> SSAValue:
+    bias = n.maybe(index, FLOATS)
+    return y if bias is None else n.like(n.b.add(y, bias), y)
+
+
+def _dynamic_matmul(n: Node) -> SSAValue:
+    """A, quantised by its own range as DynamicQuantizeLinear does it, times what B stands for, plus
+    a bias.
+
+    Refused: vectors.
+    """
+    _check_matrices(n, 0, 1)
+    weights, zero = _numbers(n, 1, 3, COLUMNS)
+    try:
+        y = dynamic_matmul(n.b, n.x(0, FLOATS), weights, _scale(n, 1, 2, COLUMNS), zero)
+    except ValueError as error:
+        raise n.error(str(error)) from error
+    return _with_bias(n, y, 4)
+
+
+def _matmul_bits(n: Node) -> SSAValue:
+    """A Bᵀ + bias, B being [N, blocks, bytes] numbers of 4 or 8 bits with a scale for each block.
+
+    Refused: B, scales or zero points that are computed; rows of B in another order.
+    """
+    rows, depth = n.integer("N"), n.integer("K")
+    bits, size = n.integer("bits", 4), n.integer("block_size")
+    if bits not in (4, 8) or n.has(4) or size < 16 or size & (size - 1):
+        raise n.unsupported(f"has blocks of {size} numbers of {bits} bits, or an order of them")
+    blocks = -(-depth // size)
+    numbers = _unpacked(n.numbers(1).reshape(-1), bits)
+    if numbers.size != rows * blocks * size:
+        raise n.error(f"has {numbers.size} numbers for {rows} rows of {blocks} blocks of {size}")
+    zero = _block_zeros(n, rows, blocks, bits)
+    scales = n.numbers(2).astype(np.float32).reshape(rows, blocks, 1)
+    floats = (numbers.reshape(rows, blocks, size).astype(np.float32) - zero) * scales
+    weights = floats.reshape(rows, blocks * size)[:, :depth].T
+    made = Value.of(np.ascontiguousarray(weights), n.op.input[1])
+    try:
+        y = matmul(n.b, n.x(0, FLOATS), n.scope.ssa(made))
+    except ValueError as error:
+        raise n.error(str(error)) from error
+    return _with_bias(n, y, 5)
+
+
+def _block_zeros(n: Node, rows: int, blocks: int, bits: int) -> Array:
+    """Zero points [rows, blocks, 1]: the middle where none are given."""
+    if not n.has(3):
+        return np.full((rows, blocks, 1), 1 << (bits - 1), np.float32)
+    given = n.numbers(3)
+    if given.dtype.kind == "f":
+        return given.astype(np.float32).reshape(rows, blocks, 1)
+    each = _unpacked(given.reshape(rows, -1), bits)
+    return each[:, :blocks].astype(np.float32).reshape(rows, blocks, 1)
+
+
+def _unpacked(packed: Array, bits: int) -> Array:
+    """Bytes as numbers of 4 bits, the lower half first; or of 8, as they are."""
+    if bits == 8:
+        return packed
+    halves = np.stack([packed & 15, packed >> 4], axis=-1)
+    return halves.reshape(*packed.shape[:-1], -1)
+
+
+@dataclass(frozen=True)
+class _WholeStacked(Stacked):
+    """W and R as i8 [directions, 4H, I], their scales and zero points [directions] or with 4H."""
+
+    scales: Sequence[SSAValue] = ()
+    zeros: Sequence[Zero] = ()
+
+    def of(self, b: Builder, index: int, biases: Sequence[SSAValue]) -> Weights:
+        w_scale, r_scale = (row(b, scale, index) for scale in self.scales)
+        w_zero, r_zero = (None if zero is None else row(b, zero, index) for zero in self.zeros)
+        w, r = row(b, self.w, index), row(b, self.r, index)
+        return WholeWeights(w, r, biases, scales=(w_scale, r_scale), zeros=(w_zero, r_zero))
+
+
+def _stacked(n: Node, index: int, scale: int) -> tuple[SSAValue, SSAValue, Zero]:
+    """[directions, I, 4H] numbers as [directions, 4H, I], their scales and zero points."""
+    x, factors = n.numbers(index), n.numbers(scale).astype(np.float32)
+    zero = n.numbers(scale + 1) if n.has(scale + 1) else np.zeros(factors.shape, np.int8)
+    shapes = [] if x.ndim != 3 else [(), (x.shape[0],), (x.shape[0], x.shape[2])]
+    if factors.shape not in shapes or x.dtype.kind not in "iu" or factors.shape != zero.shape:
+        raise n.error("has weights that are no whole numbers with a scale and a zero point each")
+    wide = zero.reshape(zero.shape[0], 1, -1) if zero.ndim else zero
+    moved = _moved(n, x, wide, 2) if zero.any() else x
+    numbers = x if moved is None else moved
+    held = Value.of(np.ascontiguousarray(numbers.swapaxes(1, 2)), n.op.input[index])
+    each = np.broadcast_to(factors, (x.shape[0],)) if factors.ndim == 0 else factors
+    far = np.broadcast_to(zero, each.shape).astype(np.int32) if moved is None else None
+    return n.scope.ssa(held), n.literal(each), None if far is None else n.literal(far)
+
+
+def _dynamic_quantize_lstm(n: Node) -> list[SSAValue]:
+    """LSTM with weights of whole numbers, as ONNX Runtime computes it: X is quantised by its own
+    range, and in each step H by its own, over the whole batch; sums are exact.
+
+    Refused: weights that are not constants.
+    """
+    check_training(n)
+    w, r = _stacked(n, 1, 8), _stacked(n, 2, 10)
+    weights = _WholeStacked(w[0], r[0], n.maybe(3, FLOATS), scales=(w[1], r[1]), zeros=(w[2], r[2]))
+    return LstmLayer(n, weights).run()
+
+
+OPERATORS: dict[str, Operator] = {
+    "MatMulInteger": Operator(_matmul_integer),
+    "ConvInteger": Operator(_conv_integer),
+    "QLinearMatMul": Operator(_qlinear_matmul),
+    "QLinearConv": Operator(_qlinear_conv),
+    "com.microsoft.QGemm": Operator(_qgemm),
+    "com.microsoft.MatMulIntegerToFloat": Operator(_integer_to_float),
+    "com.microsoft.DynamicQuantizeMatMul": Operator(_dynamic_matmul),
+    "com.microsoft.MatMulNBits": Operator(_matmul_bits),
+    "com.microsoft.DynamicQuantizeLSTM": Operator(_dynamic_quantize_lstm),
+}

@@ -1,0 +1,125 @@
+"""Element types that are stored narrow: inputs, outputs and values keep the model's types."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import rnncc
+from rnncc.errors import CompileError
+from rnncc.frontends.onnx.importer import import_model
+from tests.frontends.onnx.models import by_onnxruntime, graph, info, interpreted, model, node
+from tests.golden import Arrays
+
+INTEGERS = {"u8": np.uint8, "i8": np.int8, "u16": np.uint16, "i16": np.int16, "u32": np.uint32}
+
+
+def drawn(dtype: type[Any], shape: tuple[int, ...], seed: int = 0) -> np.ndarray[Any, Any]:
+    rng = np.random.default_rng(seed)
+    if np.dtype(dtype).kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_wrap_around_and_keep_their_type(dtype: str) -> None:
+    nodes = [
+        node("Add", "x y", "sum"),
+        node("Mul", "sum x", "product"),
+        node("Sub", "x y", "difference"),
+        node("Concat", "product difference", "joined", axis=0),
+        node("Gather", "joined index", "rows", axis=0),
+        node("Max", "rows rows", "z"),
+        node("Greater", "x y", "more"),
+        node("Cast", "difference", "f", to=TensorProto.FLOAT),
+    ]
+    inputs = [info("x", ["N", 3], dtype), info("y", [3], dtype), info("index", ["M"], "i64")]
+    made = model(nodes, inputs, [info(n, None, dtype) for n in ("z", "more", "f")], opset=14)
+    kind, want = INTEGERS[dtype], Arrays()
+    arrays: Arrays = {"x": drawn(kind, (5, 3)), "y": drawn(kind, (3,), 1)}
+    arrays["index"] = np.array([9, 0, 3, 3])
+    x, y = arrays["x"], arrays["y"]
+    want = {"z": np.concatenate([(x + y) * x, x - y])[arrays["index"]], "more": x > y}
+    want["f"] = (x - y).astype(np.float32)
+    for got in (interpreted(made, arrays), rnncc.compile(import_model(made)).run(arrays)):
+        for name, array in want.items():
+            assert got[name].dtype == array.dtype
+            np.testing.assert_array_equal(got[name], array)
+
+
+@pytest.mark.peers
+def test_half_precision_recurrence() -> None:
+    """Weights, sequence and states of float16 are computed with as float32."""
+    pytest.importorskip("onnxruntime")
+    hidden, size, scale = 6, 4, np.float16(0.3)
+    constants = {
+        "w": drawn(np.float16, (1, 3 * hidden, size)) * scale,
+        "r": drawn(np.float16, (1, 3 * hidden, hidden), 1) * scale,
+        "b": drawn(np.float16, (1, 6 * hidden), 2) * scale,
+    }
+    made = model(
+        [
+            node("Mul", "x x", "s"),
+            node("GRU", "s w r b", "y last", hidden_size=hidden),
+            node("Softmax", "last", "p", axis=-1),
+        ],
+        [info("x", ["T", "N", size], "f16")],
+        [info(n, None, "f16") for n in ("y", "p")],
+        constants,
+    )
+    for t, n in ((1, 1), (7, 3)):
+        x: Arrays = {"x": drawn(np.float16, (t, n, size))}
+        want = by_onnxruntime(made, x)
+        for got in (interpreted(made, x), rnncc.compile(import_model(made)).run(x)):
+            for name, array in want.items():
+                assert got[name].dtype == np.float16
+                np.testing.assert_allclose(got[name], array, atol=2e-3)
+
+
+def test_header_and_wrapper_tell_the_types(tmp_path: Any) -> None:
+    nodes = [node("Identity", n, f"{n}_out") for n in ("u8", "i16", "f16", "bf16")]
+    names = [n.input[0] for n in nodes]
+    made = model(nodes, [info(n, [2], n) for n in names], [info(f"{n}_out", [2], n) for n in names])
+    built = rnncc.build(import_model(made), out=tmp_path, name="net")
+    assert built.header is not None and built.wrapper is not None
+    header, wrapper = built.header.read_text(), built.wrapper.read_text()
+    for text in (
+        "const uint8_t *u8",
+        "const int16_t *i16",
+        "const uint16_t *f16",
+        "uint16_t *bf16",
+    ):
+        assert text in header
+    assert "f16: float16 [2]" in wrapper and "bf16: bfloat16 (as uint16) [2]" in wrapper
+
+
+def test_no_gradients_of_half_precision() -> None:
+    made = model([node("Mul", "x x", "y")], [info("x", [2], "f16")], [info("y", None, "f16")])
+    with pytest.raises(CompileError, match="computes float16, of which there are no gradients"):
+        rnncc.compile(made, train=True)
+
+
+def test_double_precision_is_refused() -> None:
+    made = model([node("Cast", "x", "y", to=TensorProto.DOUBLE)], [info("x", [2])], [])
+    made.graph.output.append(helper.make_tensor_value_info("y", TensorProto.DOUBLE, [2]))
+    with pytest.raises(CompileError, match="casts to float64, which is not supported"):
+        import_model(made)
+
+
+def test_nodes_in_any_order() -> None:
+    """As ONNX Runtime's conversion to float16 writes them; a graph inside reads a later result."""
+    inner = graph([node("Add", "late x", "inside")], [], [info("inside", None)])
+    other = graph([node("Neg", "x", "outside")], [], [info("outside", None)])
+    nodes = [
+        node("If", "flag", "y", then_branch=inner, else_branch=other),
+        node("Mul", "early early", "late"),
+        node("Exp", "x", "early"),
+    ]
+    made = model(nodes, [info("x", [2]), info("flag", [], "i1")], [info("y", None)])
+    x = np.array([0.5, -1], np.float32)
+    got = interpreted(made, {"x": x, "flag": np.array(True)})["y"]
+    np.testing.assert_allclose(got, np.exp(x) ** 2 + x, 1e-6)
