@@ -101,7 +101,7 @@ class _ReduceCode:
         """A row of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
         width = lanes * TOGETHER
-        full, rest = self._divided(self.op.dims[self.kept - 1], width)
+        full, rest = emit.divided(self.op.dims[self.kept - 1], width)
 
         def panel(i: Value, carried: list[Value]) -> list[Value]:
             start = b.mul(i, I64(width))
@@ -122,14 +122,6 @@ class _ReduceCode:
             last()
         else:
             emit.shared(full, panel, last=last)
-
-    def _divided(self, size: Dim, by: int) -> tuple[Value, Value]:
-        """Quotient and remainder; known where the size is."""
-        if size.is_static:
-            full, rest = divmod(int(size), by)
-            return I64(full), I64(rest)
-        b, count = self.emit.b, self.emit.dim(size)
-        return b.sdiv(count, I64(by)), b.srem(count, I64(by))
 
     def _element(self, indices: list[Value]) -> None:
         self._result([indices], None, None)

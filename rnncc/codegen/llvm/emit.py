@@ -106,6 +106,14 @@ class Emit:
         value, divisor = self.symbols[symbol_of(name)], divisor_of(name)
         return value if divisor == 1 else self.parts(value, I64(divisor))
 
+    def divided(self, size: Dim, by: int) -> tuple[Value, Value]:
+        """Quotient and remainder; known where the size is."""
+        if size.is_static:
+            whole, rest = divmod(int(size), by)
+            return I64(whole), I64(rest)
+        count = self.dim(size)
+        return self.b.sdiv(count, I64(by)), self.b.srem(count, I64(by))
+
     def parts(self, count: Value, size: Value) -> Value:
         """How many parts of a size there are of a count, the last one perhaps smaller."""
         return self.b.sdiv(self.b.add(count, self.b.sub(size, I64(1))), size)
@@ -316,9 +324,11 @@ class Emit:
         numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
         return self.b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), numbers)
 
-    def mask(self, count: int, lanes: int) -> Value | None:
-        """A mask of the first `count` lanes; None where these are all."""
-        return None if count >= lanes else self.first_lanes(count, lanes)
+    def mask(self, count: int | Value, lanes: int) -> Value | None:
+        """A mask of the first `count` lanes; None where these are known to be all."""
+        if isinstance(count, int) and count >= lanes:
+            return None
+        return self.first_lanes(count, lanes)
 
     def first_lanes(self, count: int | Value, lanes: int) -> Value:
         """A mask of the first `count` lanes."""
