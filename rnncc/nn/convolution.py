@@ -55,10 +55,10 @@ class Window:
             count -= 1  # it would begin in the pads behind
         return Dim.of(max(count, 0))
 
-    def along(
+    def padded(
         self, b: Builder, x: SSAValue, axis: int, value: float, beyond: float | None = None
     ) -> SSAValue:
-        """x with an axis as windows [count] and, behind it, their taps.
+        """x with what its windows read around an axis.
 
         Args:
             value: what stands in the pads.
@@ -73,7 +73,35 @@ class Window:
             reach = (int(count) - 1) * self.stride + self.reach
             end = Dim.of(max(int(whole), reach))
             x = b.pad(x, axis, 0, end, value if beyond is None else beyond)
+        return x
+
+    def along(
+        self, b: Builder, x: SSAValue, axis: int, value: float, beyond: float | None = None
+    ) -> SSAValue:
+        """x with an axis as windows [count] and, behind it, their taps; see `padded`."""
+        count = self.count(dims_of(x)[axis])
+        x = self.padded(b, x, axis, value, beyond)
         return b.windows(x, axis, 0, count, self.stride, self.taps, self.dilation)
+
+
+def windowed(
+    b: Builder, x: SSAValue, windows: Sequence[Window], first: int, value: float
+) -> SSAValue:
+    """x with some axes, from the first one on, as windows and their taps, each behind its axis.
+
+    All pads come first: the windows are views then.
+
+    Raises:
+        ValueError: as of `Window.count`.
+    """
+    axes = range(first, first + len(windows))
+    counts = [w.count(dims_of(x)[axis]) for axis, w in zip(axes, windows, strict=True)]
+    for axis, window in zip(axes, windows, strict=True):
+        x = window.padded(b, x, axis, value)
+    for i, (window, count) in enumerate(zip(windows, counts, strict=True)):
+        axis = first + 2 * i  # each axis before has become two
+        x = b.windows(x, axis, 0, count, window.stride, window.taps, window.dilation)
+    return x
 
 
 def window_count(size: Dim, taps: int, stride: int, dilation: int = 1) -> Dim:
@@ -113,16 +141,17 @@ def convolution(
         ValueError: as of `Window.count`.
     """
     rank = len(windows)
-    depth, channels = math.prod(w.taps for w in windows), int(dims_of(weights)[1])
+    taps = [window.taps for window in windows]
+    depth, channels = math.prod(taps), int(dims_of(weights)[1])
     outputs = int(dims_of(weights)[0]) // groups
     x = _windows(b, channels_last(b, x), windows)
     batch, *counts = dims_of(x)[: rank + 1]
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
-    rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     if channels == outputs == 1 < groups:
-        kernel = b.transpose(b.reshape(rows, (groups, depth)), (1, 0))
-        flat = b.reshape(x, (batch, *counts, depth, groups))
-        return _with_bias(b, b.reduce("sum", b.mul(flat, kernel), [rank + 1]), bias)
+        kernel = b.reshape(b.transpose(weights, [*range(2, rank + 2), 1, 0]), (*taps, groups))
+        sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
+        return _with_bias(b, sums, bias)
+    rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()
     for group in range(groups):
         some = b.slice(x, 2 * rank + 1, group * channels, channels)
@@ -140,8 +169,7 @@ def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
 def _windows(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     """x [N, sizes..., C], with pads, as [N, windows of each axis..., taps of each axis..., C]."""
     rank = len(windows)
-    for i, window in enumerate(windows):
-        x = window.along(b, x, 1 + 2 * i, 0.0)  # each axis before has become two
+    x = windowed(b, x, windows, 1, 0.0)
     places = [1 + 2 * i for i in range(rank)]
     return b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import prod
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
@@ -26,6 +26,9 @@ TOGETHER = 4
 """Vectors of results side by side."""
 ROWS = 4
 """Rows that a sum takes in before it turns to the next results: few streams are read at a time."""
+
+FEW = 32
+"""Terms over several axes, such as a window's, that are written one by one."""
 
 
 def emit_reduce(
@@ -64,6 +67,9 @@ class _ReduceCode:
         }
         self.code = RegionCode(emit, op.body.block, varying, self.axis)
         self.across, self.along = across, along
+        taps = op.dims[self.kept :]
+        few = across and len(taps) > 1 and all(d.is_static for d in taps)
+        self.unrolled = few and prod(map(int, taps)) <= FEW
 
     def run(self, listed: Pointer | None) -> None:
         emit, dims, some = self.emit, self.op.dims, self.op.some_rows
@@ -189,6 +195,11 @@ class _ReduceCode:
         size = emit.dim(dims[0])
         if self.along and len(dims) == 1:
             return self._sum_lanes(places, reduced, size, totals)
+        if self.unrolled:
+            for i in range(int(dims[0])):
+                k = self._counted(I64(i), size)
+                totals = self._sum(places, [*reduced, k], dims[1:], totals, mask)
+            return totals
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             return self._sum(places, [*reduced, self._counted(i, size)], dims[1:], carried, mask)
@@ -217,7 +228,7 @@ class _ReduceCode:
         for i, value in enumerate(self.op.body.block.args):
             pointer = self._pointer(self.ins[i], i, indices)
             if value in self.code.varying:
-                known[value] = emit.load(pointer, self.lanes, mask)
+                known[value] = emit.spaced(pointer, self._step(i), self.lanes, mask)
             else:
                 scalars[value] = emit.load(pointer)
 
@@ -226,11 +237,15 @@ class _ReduceCode:
 
         def index(axis: int) -> Value:
             if axis == self.axis:
-                return lane_numbers(emit, indices[axis], self.lanes)
+                return emit.lane_numbers(indices[axis], self.lanes)
             return emit.splat(indices[axis], self.lanes)
 
         scalars = self.code.invariants(scalars, scalar_index)
         return self.code.vectors(scalars, known, index, self.lanes)[0]
+
+    def _step(self, number: int) -> int:
+        """From lane to lane of an input."""
+        return 1 if self.axis is None else int(self.access[number].strides[self.axis])
 
     def _pointer(self, pointer: Pointer, number: int, indices: list[Value]) -> Pointer:
         emit, access = self.emit, self.access[number]

@@ -8,7 +8,6 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.terms import along, neighbours
-from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
@@ -74,7 +73,7 @@ class Epilogue:
 
         def index(axis: int) -> Value:
             if axis == self.unit_axis:
-                return lane_numbers(emit, unit, lanes)
+                return emit.lane_numbers(unit, lanes)
             return emit.splat(by_axis.get(axis, I64(0)), lanes)
 
         values = self.code.vectors(scalars, known, index, lanes)
