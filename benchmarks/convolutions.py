@@ -1,7 +1,7 @@
 """Convolutions and pools beside ONNX Runtime: `taskset -c 1 python -m benchmarks.convolutions`
 
-Each case is a model of its own, in turn on one core with arrays that are there before; medians of
-many rounds. Names that are given choose the cases.
+Each case is a model of its own, in turn on one core with arrays that are there before; the
+least of many rounds. Names that are given choose the cases.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def measured(both: Sequence[Callable[[], object]]) -> list[float]:
             for _ in range(count):
                 side()
             spent.append((perf_counter() - start) / count)
-    return [float(np.median(spent)) for spent in times]
+    return [min(spent) for spent in times]
 
 
 def _calls(side: Callable[[], object]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from xdsl.ir import SSAValue
 
@@ -13,6 +14,10 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
+
+LONG = 32
+"""Elements of a run of taps from which on products that read it in place are quicker than a copy
+of whole windows."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,9 @@ def convolution(
         kernel = b.reshape(b.transpose(weights, [*range(2, rank + 2), 1, 0]), (*taps, groups))
         sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
         return _with_bias(b, sums, bias)
+    run = _run(windows)
+    if groups == 1 and run * channels >= LONG and run < depth:
+        return _with_bias(b, _by_runs(b, x, by_tap, run), bias)
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()
     for group in range(groups):
@@ -159,6 +167,34 @@ def convolution(
         flat = b.reshape(some, (batch, *counts, depth * channels))
         parts.append(b.matmul(flat, own, transpose_b=True))
     return _with_bias(b, b.concat(parts, rank + 1), bias)
+
+
+def _run(windows: Sequence[Window]) -> int:
+    """How many taps stand side by side in memory, channels last: those of the last axis."""
+    return windows[-1].taps if windows[-1].dilation == 1 else 1
+
+
+def _by_runs(b: Builder, x: SSAValue, weights: SSAValue, run: int) -> SSAValue:
+    """The sum of a product for each run of taps: its rows are where x is, without a copy.
+
+    Args:
+        x: [N, windows of each axis..., taps of each axis..., C].
+        weights: [M, taps of each axis..., C].
+    """
+    *taps, channels = (int(d) for d in dims_of(weights)[1:])
+    rank, outputs, width = len(taps), dims_of(weights)[0], run * channels
+    counts, each = dims_of(x)[: rank + 1], taps if run == 1 else taps[:-1]
+    sums: SSAValue | None = None
+    for place in product(*map(range, each)):
+        rows, own = x, weights
+        for axis, tap in enumerate(place):
+            rows = b.slice(rows, rank + 1 + axis, tap, 1)
+            own = b.slice(own, 1 + axis, tap, 1)
+        rows, own = b.reshape(rows, (*counts, width)), b.reshape(own, (outputs, width))
+        term = b.matmul(rows, own, transpose_b=True)
+        sums = term if sums is None else b.add(sums, term)
+    assert sums is not None
+    return sums
 
 
 def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
