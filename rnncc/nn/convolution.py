@@ -230,6 +230,11 @@ def transposed_convolution(
     Returns:
         [N, M, sizes...].
     """
+    if groups == 1 and all(w.dilation == 1 and w.taps % w.stride == 0 for w in windows):
+        y = _by_phases(b, x, weights, windows)
+        for axis, (size, before) in enumerate(sizes, 1):
+            y = _cut(b, y, axis, size, before)
+        return _with_bias(b, y, bias)
     taps = [window.taps for window in windows]
     inputs, outputs = int(dims_of(weights)[0]) // groups, int(dims_of(weights)[1])
     x, channels = channels_last(b, x), len(windows) + 1
@@ -251,10 +256,44 @@ def _laid_over(
     """Windows along an axis and their taps behind it as one axis, cut to a size."""
     whole = (dims_of(y)[axis] - 1) * window.stride + window.reach
     y = overlap_add(b, y, axis, Dim.of(0), whole, (window.stride, window.dilation))
+    return _cut(b, y, axis, size, before)
+
+
+def _cut(b: Builder, y: SSAValue, axis: int, size: Dim, before: int) -> SSAValue:
+    """An axis from so many elements on; zeros behind its end."""
+    whole = dims_of(y)[axis]
     behind = size + before - whole
     if behind.is_static and int(behind) > 0:
         y = b.pad(y, axis, 0, whole + behind, 0.0)
     return b.slice(y, axis, before, size)
+
+
+def _by_phases(b: Builder, x: SSAValue, weights: SSAValue, windows: Sequence[Window]) -> SSAValue:
+    """Windows laid over each other, where each stride has as many taps, as one convolution.
+
+    y[q·s + p] = Σⱼ x[q - j] · w[p + s·j], and all p < s have the same windows of x.
+
+    Returns:
+        [N, sizes..., M].
+    """
+    rank, strides = len(windows), [window.stride for window in windows]
+    inputs, outputs = dims_of(weights)[:2]
+    taps = [window.taps // window.stride for window in windows]
+    apart = [size for pair in zip(taps, strides, strict=True) for size in pair]
+    weights = b.reshape(weights, (inputs, outputs, *apart))
+    runs, phases = range(2, 2 * rank + 2, 2), range(3, 2 * rank + 2, 2)
+    for axis, count in zip(runs, taps, strict=True):
+        weights = b.concat([b.slice(weights, axis, j, 1) for j in reversed(range(count))], axis)
+    weights = b.transpose(weights, [*phases, 1, 0, *runs])
+    weights = b.reshape(weights, (outputs * math.prod(strides), inputs, *taps))
+    around = [Window(count, pads=(count - 1, count - 1)) for count in taps]
+    y = channels_last(b, convolution(b, x, weights, None, around))
+    batch, *counts = dims_of(y)[:-1]
+    y = b.reshape(y, (batch, *counts, *strides, outputs))
+    places = [axis for i in range(rank) for axis in (1 + i, 1 + rank + i)]
+    y = b.transpose(y, [0, *places, 2 * rank + 1])
+    sizes = [count * stride for count, stride in zip(counts, strides, strict=True)]
+    return b.reshape(y, (batch, *sizes, outputs))
 
 
 def channels_last(b: Builder, x: SSAValue) -> SSAValue:
