@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Any
 
@@ -25,38 +25,44 @@ ROUNDS, SECONDS = 30, 0.004
 
 @dataclass(frozen=True)
 class Case:
-    """One node, with an activation behind it where it has weights.
+    """One node, with an activation behind it where it has weights; or several behind each other.
 
     Attributes:
-        x: the input's shape.
+        x: the input's shape; of what stands behind another, nothing.
         weights: [M, C / groups, taps...], or none.
     """
 
     name: str
     op: str
-    x: tuple[int, ...]
+    x: tuple[int, ...] = ()
     weights: tuple[int, ...] = ()
     attributes: dict[str, Any] = field(default_factory=dict[str, Any])
     activation: str = ""
+    behind: tuple[Case, ...] = ()
 
     @property
     def model(self) -> Any:
         """As ONNX."""
-        given, arrays = ["x"], list[Any]()
-        rng = np.random.default_rng(0)
-        if self.weights:
-            w = rng.standard_normal(self.weights) / math.sqrt(math.prod(self.weights[1:]))
-            bias = rng.standard_normal(self._outputs)
-            for name, array in (("w", w), ("b", bias)):
-                arrays.append(numpy_helper.from_array(array.astype(np.float32), name))
-                given.append(name)
-        nodes = [helper.make_node(self.op, given, ["z"], **self.attributes)]
-        if self.activation:
-            nodes.append(helper.make_node(self.activation, ["z"], ["y"]))
+        nodes, arrays = list[Any](), list[Any]()
+        for number, case in enumerate((self, *self.behind)):
+            case._add(number, nodes, arrays)
         x = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, self.x)
         y = helper.make_tensor_value_info(nodes[-1].output[0], onnx.TensorProto.FLOAT, None)
-        graph = helper.make_graph(nodes, self.name.replace(" ", "_"), [x], [y], arrays)
+        graph = helper.make_graph(nodes, "case", [x], [y], arrays)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+    def _add(self, number: int, nodes: list[Any], arrays: list[Any]) -> None:
+        """The nodes of one of several, and their weights."""
+        given = [nodes[-1].output[0] if nodes else "x"]
+        rng = np.random.default_rng(number)
+        if self.weights:
+            w = rng.standard_normal(self.weights) / math.sqrt(math.prod(self.weights[1:]))
+            for name, array in ((f"w{number}", w), (f"b{number}", rng.random(self._outputs))):
+                arrays.append(numpy_helper.from_array(array.astype(np.float32), name))
+                given.append(name)
+        nodes.append(helper.make_node(self.op, given, [f"z{number}"], **self.attributes))
+        if self.activation:
+            nodes.append(helper.make_node(self.activation, [f"z{number}"], [f"y{number}"]))
 
     @property
     def _outputs(self) -> int:
@@ -115,6 +121,25 @@ CASES = [
     ),
     Case("MaxPool 1-D 2", "MaxPool", (1, 64, 500), (), {"kernel_shape": [2], "strides": [2]}),
     Case("GlobalAveragePool", "GlobalAveragePool", (1, 64, 32, 50)),
+    replace(
+        _conv("a stem of an image", (1, 1, 32, 100), (32, 1, 3, 3)),
+        behind=(
+            Case("", "MaxPool", attributes={"kernel_shape": [2, 2], "strides": [2, 2]}),
+            _conv("", (), (64, 32, 3, 3)),
+            Case("", "MaxPool", attributes={"kernel_shape": [2, 2], "strides": [2, 2]}),
+            _conv("", (), (64, 64, 3, 3)),
+        ),
+    ),
+    replace(
+        _conv("a stem of blocks", (1, 3, 64, 128), (32, 3, 3, 3), strides=[2, 2]),
+        behind=(
+            _conv("", (), (32, 1, 3, 3), group=32),
+            _conv("", (), (64, 32, 1, 1)),
+            _conv("", (), (64, 1, 3, 3), group=64, strides=[2, 2]),
+            _conv("", (), (128, 64, 1, 1)),
+            Case("", "GlobalAveragePool"),
+        ),
+    ),
 ]
 
 
@@ -135,7 +160,7 @@ def sides(case: Case) -> tuple[Callable[[], object], Callable[[], object]]:
     x = np.random.default_rng(1).standard_normal(case.x).astype(np.float32)
     ours = rnncc.compile(model)
     [(name, y)] = ours.run({"x": x}).items()
-    [theirs] = session.run(None, {"x": x})
+    theirs = np.asarray(session.run(None, {"x": x})[0])
     np.testing.assert_allclose(y, theirs, 1e-4, 1e-5)
     binding, out = session.io_binding(), {name: y}
     binding.bind_cpu_input("x", x)
