@@ -15,9 +15,9 @@ from rnncc.ir.ops.indexing import overlap_add
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 
-LONG = 32
+LONG, MOST_RUNS = 32, 16
 """Elements of a run of taps from which on products that read it in place are quicker than a copy
-of whole windows."""
+of whole windows; and how many runs a window may have then."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def convolution(
         sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
         return _with_bias(b, sums, bias)
     run = _run(windows)
-    if groups == 1 and run * channels >= LONG and run < depth:
+    if groups == 1 and run * channels >= LONG and run < depth <= MOST_RUNS * run:
         return _with_bias(b, _by_runs(b, x, by_tap, run), bias)
     rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()

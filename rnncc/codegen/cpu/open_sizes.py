@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Operation
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm.emit import FAR
 from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim, Monomial, Term
 from rnncc.ir.kernels import Gemm, Kernel, Map, Reduce
@@ -71,7 +72,7 @@ def _opened(op: Kernel) -> Opened:
 
 
 class _Names:
-    """Numbers and their names. Those that decide which code is written keep their place: 0 and 1.
+    """Numbers and their names. Small ones stay: vectors depend on the steps that they take.
 
     So do factors of products of sizes, as formulas must not grow too long.
     """
@@ -87,7 +88,7 @@ class _Names:
         return [Dim(self._term(*term) for term in dim.terms) for dim in dims]
 
     def _term(self, monomial: Monomial, factor: int) -> Term:
-        if abs(factor) < 2 or len(monomial) > 1:
+        if abs(factor) <= FAR or len(monomial) > 1:
             return monomial, factor
         name = self._names.setdefault(abs(factor), f"{self.prefix}{len(self._names)}")
         self.found[name] = abs(factor)

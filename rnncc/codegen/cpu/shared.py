@@ -63,10 +63,13 @@ class Shared:
             name for op in loops for name in (op.index, op.extent, op.turn) if name is not None
         ]
         own, ops = {name.data for name in names}, list(program.func.walk())
+        taken = own | set(program.symbols)
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
         for op in ops:
             if _is_long(op) or (large and isinstance(op, _KERNELS)):
                 opened = Opened.of(self.target, op) if large else None
+                if opened is not None and not opened.numbers.keys().isdisjoint(taken):
+                    opened = None
                 if opened is not None:
                     self.opened[op] = opened
                 form, symbols = _form(op, frozenset(program.symbols), own, opened)
