@@ -77,7 +77,7 @@ def test_layers_of_their_own_are_written_in_place() -> None:
     assert not functions(cells.lstm(WIDTH // 4, WIDTH // 4, layers=3))
 
 
-WIDTHS = (3, 16, 17, 40, 70, 128, 130, 5)
+WIDTHS = (3, 16, 17, 40, 70, 1, 128, 130, 5)
 """Of the layers of a net: panels of each number of vectors, whole ones and the rest of one."""
 
 

@@ -49,8 +49,9 @@ class Opened:
 
 def _opened_product(target: CpuTarget, op: Gemm) -> Opened | None:
     """What is read and written of units must be dense: else each is code of its own."""
-    steps = [access.strides[-1] for access in (*op.in_accesses, *op.out_accesses)]
-    if buffer_dtype(op.weights) != "f32" or any(step not in (0, 1) for step in steps):
+    reads = all(access.strides[-1] in (0, 1) for access in op.in_accesses)
+    writes = all(access.strides[-1] == 1 for access in op.out_accesses)
+    if buffer_dtype(op.weights) != "f32" or not (reads and writes):
         return None
     unit_bytes = op.slots.data * op.depth.data * ITEM_BYTES["f32"]
     sizes, opened = GemmSizes.of(target, op, unit_bytes, Terms.chains), _opened(op)
