@@ -10,6 +10,7 @@ from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.reassociate_sums import ReassociateSums
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
+from rnncc.passes.sink_transposes import SinkTransposes
 from rnncc.passes.split_scans import SplitScans
 from rnncc.passes.strip_stop_gradient import StripStopGradient
 from rnncc.stages import code, lowering, reading, streaming, training
@@ -29,6 +30,7 @@ INFERENCE = [
     Step("simplify-parts", Simplify(), "each part keeps what is its own"),
     Step("split-scans", SplitScans(), "so that upper layers' projections can be hoisted"),
     Step("simplify-scans", Simplify(), "each loop keeps what is its own"),
+    Step("sink-transposes", SinkTransposes(), "products take in what follows convolutions"),
     Step("sink", Sink(), "gradients of weights, in nets that carry their own"),
     Step("fold", reading.fold, "what parameters alone decide is known now"),
     Step("merge-matmuls", MergeMatmuls(), "one pass over h for all gates"),

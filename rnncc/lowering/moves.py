@@ -24,16 +24,29 @@ def emit_concat(lowering: Lowering, op: Concat) -> None:
     start = ZERO
     for value in op.xs:
         dest = part(lowering, op, start)
-        if not isinstance(value.owner, Elementwise):
+        if not isinstance(value.owner, Elementwise) and lowering.places.get(value) != dest:
             lowering.emit_map([(value, dest)], dims_of(value))
         start = start + dims_of(value)[op.axis.data]
 
 
 def part(lowering: Lowering, op: Concat, start: Dim) -> Placed:
     """Where a part of a concatenation that starts there belongs."""
-    whole = lowering.places.get(op.y) or lowering.alone(op.y)
+    whole = lowering.places.get(op.y) or _whole(lowering, op)
     access = whole.access.shifted(whole.access.strides[op.axis.data] * start)
     return Placed(whole.buffer, access)
+
+
+def _whole(lowering: Lowering, op: Concat) -> Placed:
+    """Where a concatenation is put together: in another one, if that alone reads it."""
+    use = next(iter(op.y.uses)) if op.y.has_one_use() else None
+    around = None if use is None else use.operation
+    nested = isinstance(around, Concat) and around.parent is op.parent
+    if not nested or op.y in lowering.output_of:
+        return lowering.alone(op.y)
+    assert isinstance(around, Concat) and use is not None
+    before = (dims_of(x)[around.axis.data] for x in around.xs[: use.index])
+    lowering.places[op.y] = part(lowering, around, sum(before, ZERO))
+    return lowering.places[op.y]
 
 
 def emit_reverse(lowering: Lowering, op: ReverseSegments) -> None:

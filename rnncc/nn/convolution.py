@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ from rnncc.ir.types import dims_of
 from rnncc.nn.axes import move_axis
 
 Product = Callable[[Builder, SSAValue, SSAValue], SSAValue]
+LONG, MOST_RUNS = 32, 16
+"""Elements of a run of taps from which on products that read it in place are quicker than a copy
+of whole windows; and how many runs a window may have then."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,7 @@ class Window:
         beyond = beyond if beyond >= 0 else min(beyond + self.stride, 0)
         return _if_static_natural((size + before + beyond).over(self.stride))
 
-    def along(
+    def padded(
         self,
         b: Builder,
         x: SSAValue,
@@ -60,7 +64,7 @@ class Window:
         value: float | SSAValue,
         beyond: float | None = None,
     ) -> SSAValue:
-        """x with an axis as windows [count] and, behind it, their taps.
+        """x with what its windows read around an axis.
 
         Args:
             value: what stands in the pads; of rank 0 where it is computed.
@@ -76,7 +80,40 @@ class Window:
             if whole.is_static:
                 short = max((int(count) - 1) * self.stride + self.reach - int(whole), 0)
             x = b.pad(x, axis, 0, whole + short, value if beyond is None else beyond)
+        return x
+
+    def along(
+        self,
+        b: Builder,
+        x: SSAValue,
+        axis: int,
+        value: float | SSAValue,
+        beyond: float | None = None,
+    ) -> SSAValue:
+        """x with an axis as windows [count] and, behind it, their taps; see `padded`."""
+        count = self.count(dims_of(x)[axis])
+        x = self.padded(b, x, axis, value, beyond)
         return b.windows(x, axis, 0, count, self.stride, self.taps, self.dilation)
+
+
+def windowed(
+    b: Builder, x: SSAValue, windows: Sequence[Window], first: int, value: float | SSAValue
+) -> SSAValue:
+    """x with some axes, from the first one on, as windows and their taps, each behind its axis.
+
+    All pads come first: the windows are views then.
+
+    Raises:
+        ValueError: as of `Window.count`.
+    """
+    axes = range(first, first + len(windows))
+    counts = [w.count(dims_of(x)[axis]) for axis, w in zip(axes, windows, strict=True)]
+    for axis, window in zip(axes, windows, strict=True):
+        x = window.padded(b, x, axis, value)
+    for i, (window, count) in enumerate(zip(windows, counts, strict=True)):
+        axis = first + 2 * i  # each axis before has become two
+        x = b.windows(x, axis, 0, count, window.stride, window.taps, window.dilation)
+    return x
 
 
 def window_count(size: Dim, taps: int, stride: int, dilation: int = 1) -> Dim:
@@ -118,16 +155,21 @@ def convolution(
         [N, M, windows of each axis...].
     """
     rank = len(windows)
-    depth, channels = math.prod(w.taps for w in windows), int(dims_of(weights)[1])
+    taps = [window.taps for window in windows]
+    depth, channels = math.prod(taps), int(dims_of(weights)[1])
     outputs = int(dims_of(weights)[0]) // groups
     x = _windows(b, channels_last(b, x), windows, pad)
     batch, *counts = dims_of(x)[: rank + 1]
     by_tap = b.transpose(weights, [0, *range(2, rank + 2), 1])
-    rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     if channels == outputs == 1 < groups:
-        kernel = b.transpose(b.reshape(rows, (groups, depth)), (1, 0))
-        flat = b.reshape(x, (batch, *counts, depth, groups))
-        return _with_bias(b, b.reduce("sum", b.mul(flat, kernel), [rank + 1]), bias)
+        kernel = b.reshape(b.transpose(weights, [*range(2, rank + 2), 1, 0]), (*taps, groups))
+        sums = b.reduce("sum", b.mul(x, kernel), range(rank + 1, 2 * rank + 1))
+        return _with_bias(b, sums, bias)
+    run = _run(windows)
+    in_place = product is by_unit and groups == 1 and run * channels >= LONG
+    if in_place and run < depth <= MOST_RUNS * run:
+        return _with_bias(b, _by_runs(b, x, by_tap, run), bias)
+    rows = b.reshape(by_tap, (groups * outputs, depth * channels))
     parts = list[SSAValue]()
     for group in range(groups):
         some = b.slice(x, 2 * rank + 1, group * channels, channels)
@@ -135,6 +177,34 @@ def convolution(
         flat = b.reshape(some, (batch, *counts, depth * channels))
         parts.append(product(b, flat, own))
     return _with_bias(b, b.concat(parts, rank + 1), bias)
+
+
+def _run(windows: Sequence[Window]) -> int:
+    """How many taps stand side by side in memory, channels last: those of the last axis."""
+    return windows[-1].taps if windows[-1].dilation == 1 else 1
+
+
+def _by_runs(b: Builder, x: SSAValue, weights: SSAValue, run: int) -> SSAValue:
+    """The sum of a product for each run of taps: its rows are where x is, without a copy.
+
+    Args:
+        x: [N, windows of each axis..., taps of each axis..., C].
+        weights: [M, taps of each axis..., C].
+    """
+    *taps, channels = (int(d) for d in dims_of(weights)[1:])
+    rank, outputs, width = len(taps), dims_of(weights)[0], run * channels
+    counts, each = dims_of(x)[: rank + 1], taps if run == 1 else taps[:-1]
+    sums: SSAValue | None = None
+    for place in itertools.product(*map(range, each)):
+        rows, own = x, weights
+        for axis, tap in enumerate(place):
+            rows = b.slice(rows, rank + 1 + axis, tap, 1)
+            own = b.slice(own, 1 + axis, tap, 1)
+        rows, own = b.reshape(rows, (*counts, width)), b.reshape(own, (outputs, width))
+        term = b.matmul(rows, own, transpose_b=True)
+        sums = term if sums is None else b.add(sums, term)
+    assert sums is not None
+    return sums
 
 
 def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
@@ -145,8 +215,7 @@ def _with_bias(b: Builder, y: SSAValue, bias: SSAValue | None) -> SSAValue:
 def _windows(b: Builder, x: SSAValue, windows: Sequence[Window], pad: float | SSAValue) -> SSAValue:
     """x [N, sizes..., C], with pads, as [N, windows of each axis..., taps of each axis..., C]."""
     rank = len(windows)
-    for i, window in enumerate(windows):
-        x = window.along(b, x, 1 + 2 * i, pad)  # each axis before has become two
+    x = windowed(b, x, windows, 1, pad)
     places = [1 + 2 * i for i in range(rank)]
     return b.transpose(x, [0, *places, *(p + 1 for p in places), 2 * rank + 1])
 
@@ -171,6 +240,11 @@ def transposed_convolution(
     Returns:
         [N, M, sizes...].
     """
+    if groups == 1 and all(w.dilation == 1 and w.taps % w.stride == 0 for w in windows):
+        y = _by_phases(b, x, weights, windows)
+        for axis, (size, before) in enumerate(sizes, 1):
+            y = _cut(b, y, axis, size, before)
+        return _with_bias(b, y, bias)
     taps = [window.taps for window in windows]
     inputs, outputs = int(dims_of(weights)[0]) // groups, int(dims_of(weights)[1])
     x, channels = channels_last(b, x), len(windows) + 1
@@ -192,10 +266,44 @@ def _laid_over(
     """Windows along an axis and their taps behind it as one axis, cut to a size."""
     whole = (dims_of(y)[axis] - 1) * window.stride + window.reach
     y = overlap_add(b, y, axis, Dim.of(0), whole, (window.stride, window.dilation))
+    return _cut(b, y, axis, size, before)
+
+
+def _cut(b: Builder, y: SSAValue, axis: int, size: Dim, before: int) -> SSAValue:
+    """An axis from so many elements on; zeros behind its end."""
+    whole = dims_of(y)[axis]
     behind = size + before - whole
     if behind.is_static and int(behind) > 0:
         y = b.pad(y, axis, 0, whole + behind, 0.0)
     return b.slice(y, axis, before, size)
+
+
+def _by_phases(b: Builder, x: SSAValue, weights: SSAValue, windows: Sequence[Window]) -> SSAValue:
+    """Windows laid over each other, where each stride has as many taps, as one convolution.
+
+    y[q·s + p] = Σⱼ x[q - j] · w[p + s·j], and all p < s have the same windows of x.
+
+    Returns:
+        [N, sizes..., M].
+    """
+    rank, strides = len(windows), [window.stride for window in windows]
+    inputs, outputs = dims_of(weights)[:2]
+    taps = [window.taps // window.stride for window in windows]
+    apart = [size for pair in zip(taps, strides, strict=True) for size in pair]
+    weights = b.reshape(weights, (inputs, outputs, *apart))
+    runs, phases = range(2, 2 * rank + 2, 2), range(3, 2 * rank + 2, 2)
+    for axis, count in zip(runs, taps, strict=True):
+        weights = b.concat([b.slice(weights, axis, j, 1) for j in reversed(range(count))], axis)
+    weights = b.transpose(weights, [*phases, 1, 0, *runs])
+    weights = b.reshape(weights, (outputs * math.prod(strides), inputs, *taps))
+    around = [Window(count, pads=(count - 1, count - 1)) for count in taps]
+    y = channels_last(b, convolution(b, x, weights, None, around))
+    batch, *counts = dims_of(y)[:-1]
+    y = b.reshape(y, (batch, *counts, *strides, outputs))
+    places = [axis for i in range(rank) for axis in (1 + i, 1 + rank + i)]
+    y = b.transpose(y, [0, *places, 2 * rank + 1])
+    sizes = [count * stride for count, stride in zip(counts, strides, strict=True)]
+    return b.reshape(y, (batch, *sizes, outputs))
 
 
 def channels_last(b: Builder, x: SSAValue) -> SSAValue:

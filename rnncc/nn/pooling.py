@@ -11,7 +11,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import power
-from rnncc.nn.convolution import Window
+from rnncc.nn.convolution import Window, windowed
 from rnncc.nn.indexing import extremum_place
 from rnncc.nn.reduction import mean
 
@@ -92,12 +92,8 @@ def _windowed(
     b: Builder, x: SSAValue, windows: Sequence[Window], value: float
 ) -> tuple[SSAValue, list[int]]:
     """Windows of each axis of space of x, and the axes of their taps; `value` stands around x."""
-    taps = list[int]()
-    for i, window in enumerate(windows):
-        at = 2 + 2 * i  # each axis before has become two
-        x = window.along(b, x, at, value)
-        taps.append(at + 1)
-    return x, taps
+    taps = [3 + 2 * i for i in range(len(windows))]
+    return windowed(b, x, windows, 2, value), taps
 
 
 def _counts(

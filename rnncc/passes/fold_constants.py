@@ -10,10 +10,11 @@ from xdsl.ir import Block, SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import product
 from rnncc.ir.ops.base import Array, Context, RnnOp
+from rnncc.ir.ops.control import Scan
 from rnncc.ir.ops.shape import Broadcast
 from rnncc.ir.ops.source import Constant, Fill, Iota, Param, Source
 from rnncc.ir.program import Program
-from rnncc.ir.rewriting import blocks_of, replace, run_all
+from rnncc.ir.rewriting import Loop, blocks_of, replace, run_all
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.passes.dce import Dce
 
@@ -44,11 +45,47 @@ def fold_constants(program: Program, training: bool = False) -> bool:
     """
     changed = False
     if not training:
-        blocks = blocks_of(program.net.body.block)
-        changed = run_all(_fold_block(program, block) for block in blocks)
+        changed = _fold_all(program)
+        if _take_in(program, program.net.body.block):
+            _fold_all(program)
+            changed = True
     changed |= Dce().rewrite(program.net)
     for name in program.arrays.keys() - program.params.keys() - program.net.inputs.keys():
         del program.arrays[name]
+    return changed
+
+
+def _fold_all(program: Program) -> bool:
+    blocks = blocks_of(program.net.body.block)
+    return run_all(_fold_block(program, block) for block in blocks)
+
+
+def _take_in(program: Program, block: Block) -> bool:
+    """Let conditionals name the parameters that they read, outermost first; whether any did.
+
+    No work leaves a conditional, so that what parameters alone decide must be seen inside.
+    """
+    changed = False
+    for scan in [op for op in block.ops if isinstance(op, Scan)]:
+        if scan.gate is not None and scan.steps == 1:
+            changed |= _name_inside(program, scan)
+    inner = [op.body.block for op in block.ops if isinstance(op, Scan)]
+    return run_all(_take_in(program, body) for body in inner) or changed
+
+
+def _name_inside(program: Program, scan: Scan) -> bool:
+    loop = Loop(scan)
+    for const in loop.consts:
+        op = const.outer.owner
+        if not isinstance(op, Param) or const.arg is loop.gate:
+            continue
+        name = op.param_name.data
+        if name in program.arrays:
+            own = Builder.before(loop.first)
+            loop.swap(const.arg, own.param(name, dims_of(op.y), dtype_of(op.y)))
+    changed = loop.drop_unused()
+    if changed:
+        loop.rebuild()
     return changed
 
 

@@ -10,6 +10,7 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.gates import repeat, when
 from rnncc.ir.interpreter import LimitError, run
+from rnncc.ir.moves import Pack
 from rnncc.ir.program import Program
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
@@ -113,3 +114,27 @@ def check_code(program: Program, inputs: Arrays) -> None:
     bare = Bare(lower(program, Options()), resolve_target())
     with guards(end=True) as memory:
         bare.run(inputs, {"T": 3, "N": 1}, memory)
+
+
+@pytest.mark.parametrize("flag", [False, True])
+def test_weights_of_branches_within_branches_are_packed_before(flag: bool) -> None:
+    """Parameters that a conditional reads, through views and a loop, are constants in it."""
+    b = Builder.net("inside")
+    x, open_, w = b.input("x", ["T", "N", 4]), b.input("open", [], "i1"), b.param("w", [4, 4])
+    zeros = b.fill(0.0, ["N", 4])
+
+    def cell(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        return [i.tanh(i.add(rows[0], i.matmul(carry[0], consts[0])))], []
+
+    def inner(i: Builder, consts: Values, carry: Values) -> Values:
+        both = i.concat([i.slice(consts[1], 0, 2, 2), i.slice(consts[1], 0, 0, 2)], 0)
+        return i.scan([both], carry, [consts[0]], cell)[0]
+
+    def outer(i: Builder, consts: Values, carry: Values) -> Values:
+        return when(i, consts[2], [consts[0], i.transpose(consts[1], [1, 0])], carry, inner)
+
+    [y] = when(b, open_, [x, w, open_], [zeros], outer)
+    program = b.finish({"y": y}, {"w": drawn(4, 4)})
+    kernels = lower(program.copy(), Options())
+    assert not [op for op in kernels.func.walk() if isinstance(op, Pack)]
+    check(program, {"x": drawn(3, 2, 4), "open": np.array(flag)})

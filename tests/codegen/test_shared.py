@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,15 @@ import pytest
 import rnncc
 from rnncc import cells
 from rnncc.codegen.cpu import shared
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.ir.builder import Builder
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
+from rnncc.nn.normalisation import softmax
 from rnncc.options import Options
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.codegen.random_programs import as_it_is
 from tests.compiling import text_of
 
 WIDTH = 64
@@ -66,3 +75,48 @@ def test_more_layers_need_no_more_functions() -> None:
 def test_layers_of_their_own_are_written_in_place() -> None:
     assert not functions(cells.lstm(WIDTH, WIDTH))
     assert not functions(cells.lstm(WIDTH // 4, WIDTH // 4, layers=3))
+
+
+WIDTHS = (3, 16, 17, 40, 70, 1, 128, 130, 5)
+"""Of the layers of a net: panels of each number of vectors, whole ones and the rest of one."""
+
+
+def of_many_sizes() -> Program:
+    """Products of many sizes, with biases of their own, and a softmax after each."""
+    b, rng = Builder.net("made"), np.random.default_rng(0)
+    x = b.input("x", ("N", WIDTHS[0]))
+    for before, width in pairwise(WIDTHS):
+        w = b.constant(rng.standard_normal((before, width), np.float32) / before**0.5)
+        bias = b.constant(rng.standard_normal(width, np.float32))
+        x = b.tanh(b.add(b.matmul(x, w), bias))
+        x = b.mul(x, softmax(b, x, 1))
+    return b.finish({"y": x})
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64-v3"])
+def test_sizes_that_a_function_is_given(cpu: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, target = as_it_is(of_many_sizes()), resolve_target(None, cpu)
+    x = np.random.default_rng(1).standard_normal((13, WIDTHS[0]), np.float32)
+    found = list[list[bytes]]()
+    for many in (1000, 0):
+        monkeypatch.setattr(shared, "MANY", many)
+        code, of_batches = Bare(made, target), list[bytes]()
+        for batch in (1, 2, 5, 13):
+            with guards(True) as memory:
+                y = code.run({"x": x[:batch]}, {"T": 1, "N": batch}, memory)["y"]
+                of_batches.append(y.tobytes())
+        found.append(of_batches)
+    assert found[0] == found[1]
+
+
+def test_functions_of_a_large_program_grow_with_its_kinds_of_kernels_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shared, "MANY", 0)
+    b = Builder.net("made")
+    x = b.input("x", ("N", 40))
+    for width in range(65, 81):
+        x = b.tanh(b.matmul(x, b.input(f"w{width}", (int(dims_of(x)[-1]), width))))
+    lines = functions(b.finish({"y": x}))
+    packs, products = 16, 3  # of 40 into one panel; of one panel and a vector; the last as whole
+    assert len(lines) <= packs + products

@@ -20,6 +20,7 @@ from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.reassociate_sums import ReassociateSums
 from rnncc.passes.simplify_scans import SimplifyScans
 from rnncc.passes.sink import Sink
+from rnncc.passes.sink_transposes import SinkTransposes
 from rnncc.passes.split_scans import SplitScans
 from rnncc.passes.strip_stop_gradient import StripStopGradient
 from tests.passes.helpers import applied
@@ -31,6 +32,11 @@ Values = list[SSAValue]
 def stops(b: Builder) -> Values:
     x = b.input("x", ["N", 3])
     return [b.mul(b.stop_gradient(x), x)]
+
+
+def windowed(b: Builder) -> Values:
+    x = b.windows(b.input("x", ["N", 3, 4]), 1, 0, 3)
+    return [b.relu(b.transpose(b.reduce("max", x, [2]), [0, 2, 1]))]
 
 
 def twins(b: Builder) -> Values:
@@ -120,6 +126,7 @@ def copied(b: Builder) -> Values:
 
 
 EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
+    SinkTransposes: windowed,
     StripStopGradient: stops,
     Cse: twins,
     Dce: unused,

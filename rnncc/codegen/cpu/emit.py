@@ -23,6 +23,11 @@ Part = tuple[Value, Value]
 """Where a part of something starts, and how much it is."""
 
 
+def stack_size(target: CpuTarget) -> int:
+    """Floats on the stack: room for `SUMS` vectors of sums, or for packed rows."""
+    return max(SUMS * target.lanes, MOST_HEIGHT * DEPTH)
+
+
 class CpuEmit(Emit):
     """One function being written, for one of the threads that compute a call."""
 
@@ -43,10 +48,9 @@ class CpuEmit(Emit):
 
     @property
     def stack(self) -> Pointer:
-        """Room for `SUMS` vectors of sums, or for packed rows, shared by all kernels."""
+        """Room that all kernels share."""
         if self._stack is None:
-            size = max(SUMS * self.target.lanes, MOST_HEIGHT * DEPTH)
-            room = self.room(ir.ArrayType(FLOAT, size), 64)
+            room = self.room(ir.ArrayType(FLOAT, stack_size(self.target)), 64)
             self._stack = Pointer(room, "f32")
         return self._stack
 

@@ -54,7 +54,7 @@ def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -
     module = ir.Module(library.name)
     module.triple = target.triple
     code = LibraryModule(module, linked=applied_texts(library, target))
-    shared = Shared(library.programs.values(), emit_kernel)
+    shared = Shared(library.programs.values(), target, emit_kernel)
     calls = _programs(module, library, target, shared)
     if len(calls) == 1:
         code.entries |= _emit_plain(library, calls["run"], target)

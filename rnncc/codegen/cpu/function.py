@@ -15,6 +15,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.product import emit_gemm
+from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.list_rows import emit_list_rows
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
@@ -135,8 +136,17 @@ class _Body(Walk[CpuEmit]):
         self.emit.b.ret(I32(code))
 
 
-def emit_kernel(emit: CpuEmit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> None:
-    """Write a kernel that cannot fail, given the pointers of its operands."""
+def emit_kernel(
+    emit: CpuEmit,
+    op: Operation,
+    pointers: Mapping[SSAValue, Pointer],
+    sizes: GemmSizes | None = None,
+) -> None:
+    """Write a kernel that cannot fail, given the pointers of its operands.
+
+    Args:
+        sizes: of a product that stands for others of its kind.
+    """
 
     def every(values: Iterable[SSAValue]) -> list[Pointer]:
         return [pointers[value] for value in values]
@@ -151,7 +161,7 @@ def emit_kernel(emit: CpuEmit, op: Operation, pointers: Mapping[SSAValue, Pointe
         case Gemm():
             extra = [v for v in (op.room, op.scales) if v is not None]
             a, *weights = every([op.a, op.weights, *extra])
-            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs), rows)
+            emit_gemm(emit, op, a, weights, every(op.ins), every(op.outs), rows, sizes)
         case Contract():
             known = [op.a, op.b, op.out, op.scratch]
             optional = [None if v is None else pointers[v] for v in (op.init, op.first)]

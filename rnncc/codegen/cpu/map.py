@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from math import gcd
 from typing import cast
 
-from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.row_list import RowList
-from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.cpu.transposing import Tiling, TransposingMap
+from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.access import Access
@@ -59,6 +59,10 @@ def _innermost(nest: Nest) -> str | None:
 
 
 def _emit_nest(emit: CpuEmit, op: Map, nest: Nest, pointers: list[Pointer]) -> None:
+    tiling = Tiling.of(emit, op, nest, pointers)
+    if tiling is not None:
+        TransposingMap(emit, op, nest, pointers, tiling).run()
+        return
     code = _MapCode(emit, op, nest, pointers)
     emit.nest([emit.dim(d) for d in nest.dims[:-1]], code.row, shared=True)
 
@@ -82,7 +86,7 @@ class _MapCode:
         ]
         self.steps = [a.strides[-1] if nest.dims else Dim.of(0) for a in nest.accesses]
         self.count = len(op.ins)
-        dense = all(s in (0, 1) for s in self.steps[: self.count])
+        dense = all(s.is_static and 0 <= int(s) <= FAR for s in self.steps[: self.count])
         dense = dense and all(s == 1 for s in self.steps[self.count :])
         self.lanes = emit.target.lanes if nest.dims and dense else 1
         axis, last = (nest.axes[-1], nest.dims[-1]) if nest.dims else (None, Dim.of(1))
@@ -143,6 +147,11 @@ class _MapCode:
         self.emit.loop(pieces, turn)
         return b.add(first, b.mul(pieces, I64(size)))
 
+    def _load(self, pointer: Pointer, number: int, lanes: int, mask: Value | None) -> Value:
+        """A vector of an input; far apart elements are read one by one, where a vector is one."""
+        step = self.steps[number]
+        return self.emit.spaced(pointer, int(step) if lanes > 1 else 1, lanes, mask)
+
     def _vector(
         self,
         pointers: list[Pointer],
@@ -158,24 +167,16 @@ class _MapCode:
             for p, s in zip(pointers, self.steps, strict=True)
         ]
         known = {
-            v: emit.load(here[i], lanes, mask)
+            v: self._load(here[i], i, lanes, mask)
             for i, v in enumerate(self.arguments)
             if v in self.code.varying
         }
 
         def index(axis: int) -> Value:
             if self.nest.dims and axis == self.nest.axes[-1]:
-                return lane_numbers(emit, start, lanes)
+                return emit.lane_numbers(start, lanes)
             return emit.splat(by_axis.get(axis, I64(0)), lanes)
 
         values = self.code.vectors(scalars, known, index, lanes)
         for value, pointer in zip(values, here[self.count :], strict=True):
             emit.store(value, pointer, lanes, mask)
-
-
-def lane_numbers(emit: CpuEmit, start: Value, lanes: int) -> Value:
-    """start, start + 1, ... in the lanes."""
-    if lanes == 1:
-        return start
-    numbers = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
-    return emit.b.add(emit.splat(start, lanes), numbers)

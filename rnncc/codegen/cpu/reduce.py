@@ -8,13 +8,13 @@ that the rows are read one after another.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import prod
 
 from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit, Part
-from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
@@ -26,6 +26,9 @@ TOGETHER = 4
 """Vectors of results side by side."""
 ROWS = 4
 """Rows that a sum takes in before it turns to the next results: few streams are read at a time."""
+
+FEW = 32
+"""Terms over several axes, such as a window's, that are written one by one."""
 
 
 def emit_reduce(
@@ -42,6 +45,14 @@ def emit_reduce(
     itself; else along the last reduced axis, and are added up in the end; else there is one.
     """
     _ReduceCode(emit, op, ins, outs[0], init).run(rows)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The indices of a vector of results, or of one; and which lanes count, where not all do."""
+
+    indices: list[Value]
+    mask: Value | None = None
 
 
 class _ReduceCode:
@@ -64,6 +75,9 @@ class _ReduceCode:
         }
         self.code = RegionCode(emit, op.body.block, varying, self.axis)
         self.across, self.along = across, along
+        taps = op.dims[self.kept :]
+        few = across and len(taps) > 1 and all(d.is_static for d in taps)
+        self.unrolled = few and prod(map(int, taps)) <= FEW
 
     def run(self, listed: Pointer | None) -> None:
         emit, dims, some = self.emit, self.op.dims, self.op.some_rows
@@ -101,21 +115,25 @@ class _ReduceCode:
         """A row of results, a few vectors at a time, then single ones; `part`: a chunk's rows."""
         emit, b, lanes = self.emit, self.emit.b, self.lanes
         width = lanes * TOGETHER
-        full, rest = self._divided(self.op.dims[self.kept - 1], width)
+        full, rest = emit.divided(self.op.dims[self.kept - 1], width)
 
         def panel(i: Value, carried: list[Value]) -> list[Value]:
             start = b.mul(i, I64(width))
             starts = [b.add(start, I64(v * lanes)) for v in range(TOGETHER)]
-            self._result([[*indices, s] for s in starts], None, part)
+            self._result([_Place([*indices, s]) for s in starts], part)
             return []
 
         done = b.mul(full, I64(width))
 
         def vector(start: Value, mask: Value | None) -> None:
-            self._result([[*indices, b.add(done, start)]], mask, part)
+            self._result([_Place([*indices, b.add(done, start)], mask)], part)
 
         def last() -> None:
-            emit.in_vectors(rest, lanes, vector)
+            size = self.op.dims[self.kept - 1]
+            if self.unrolled and size.is_static:
+                self._rest(indices, int(size), part)
+            else:
+                emit.in_vectors(rest, lanes, vector)
 
         if indices:
             emit.loop(full, panel)
@@ -123,37 +141,37 @@ class _ReduceCode:
         else:
             emit.shared(full, panel, last=last)
 
-    def _divided(self, size: Dim, by: int) -> tuple[Value, Value]:
-        """Quotient and remainder; known where the size is."""
-        if size.is_static:
-            full, rest = divmod(int(size), by)
-            return I64(full), I64(rest)
-        b, count = self.emit.b, self.emit.dim(size)
-        return b.sdiv(count, I64(by)), b.srem(count, I64(by))
+    def _rest(self, indices: list[Value], size: int, part: Part | None) -> None:
+        """What is left of a row of results of known size, side by side."""
+        first = size - size % (self.lanes * TOGETHER)
+        places = [
+            _Place([*indices, I64(start)], self.emit.mask(size - start, self.lanes))
+            for start in range(first, size, self.lanes)
+        ]
+        if places:
+            self._result(places, part)
 
     def _element(self, indices: list[Value]) -> None:
-        self._result([indices], None, None)
+        self._result([_Place(indices)], None)
 
-    def _result(self, places: list[list[Value]], mask: Value | None, part: Part | None) -> None:
+    def _result(self, places: list[_Place], part: Part | None) -> None:
         """Vectors of results at some places, or the `part` of them that a chunk of rows adds."""
         emit, dims = self.emit, self.op.dims[self.kept :]
         lanes = self.lanes if self.across else 1
-        outs = [self._pointer(self.out, len(self.access) - 1, place) for place in places]
-        totals = [self._start(place, mask, lanes, part) for place in places]
+        outs = [self._pointer(self.out, len(self.access) - 1, place.indices) for place in places]
+        totals = [self._start(place, lanes, part) for place in places]
         if part is None:
-            totals = self._sum(places, [], dims, totals, mask)
+            totals = self._sum(places, [], dims, totals)
         else:
-            totals = self._sum_rows(places, part, totals, mask)
-        for total, out in zip(totals, outs, strict=True):
-            emit.store(self._fold(total) if self.along else total, out, lanes, mask)
+            totals = self._sum_rows(places, part, totals)
+        for total, out, place in zip(totals, outs, places, strict=True):
+            emit.store(self._fold(total) if self.along else total, out, lanes, place.mask)
 
-    def _start(
-        self, place: list[Value], mask: Value | None, lanes: int, part: Part | None
-    ) -> Value:
+    def _start(self, place: _Place, lanes: int, part: Part | None) -> Value:
         """What results start at: in later chunks of rows, what the earlier ones left."""
         emit, b, number = self.emit, self.emit.b, len(self.access) - 1
-        out = self._pointer(self.out, number, place)
-        init = None if self.init is None else self._pointer(self.init, number, place)
+        out, mask = self._pointer(self.out, number, place.indices), place.mask
+        init = None if self.init is None else self._pointer(self.init, number, place.indices)
         if part is None:
             return (
                 self.folding.initial(self.lanes) if init is None else emit.load(init, lanes, mask)
@@ -163,16 +181,14 @@ class _ReduceCode:
             return b.select(fresh, self.folding.initial(self.lanes), emit.load(out, lanes, mask))
         return emit.load(replace(out, base=b.select(fresh, init.base, out.base)), lanes, mask)
 
-    def _sum_rows(
-        self, places: list[list[Value]], part: Part, totals: list[Value], mask: Value | None
-    ) -> list[Value]:
+    def _sum_rows(self, places: list[_Place], part: Part, totals: list[Value]) -> list[Value]:
         """A chunk of the outermost reduced axis."""
         b, dims = self.emit.b, self.op.dims[self.kept :]
         first, count = part
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             k = self._counted(b.add(first, i), self.emit.dim(dims[0]))
-            return self._sum(places, [k], dims[1:], carried, mask)
+            return self._sum(places, [k], dims[1:], carried)
 
         return self.emit.loop(count, turn, totals)
 
@@ -183,40 +199,47 @@ class _ReduceCode:
 
     def _sum(
         self,
-        places: list[list[Value]],
+        places: list[_Place],
         reduced: list[Value],
         dims: Sequence[Dim],
         totals: list[Value],
-        mask: Value | None,
     ) -> list[Value]:
         """Loops over the reduced axes, outermost first."""
         emit = self.emit
         if not dims:
-            terms = [self._term([*place, *reduced], mask) for place in places]
-            return [self._combine(a, b, mask) for a, b in zip(totals, terms, strict=True)]
+            return [
+                self._combine(total, self._term([*p.indices, *reduced], p.mask), p.mask)
+                for total, p in zip(totals, places, strict=True)
+            ]
         size = emit.dim(dims[0])
         if self.along and len(dims) == 1:
             return self._sum_lanes(places, reduced, size, totals)
+        if self.unrolled:
+            for i in range(int(dims[0])):
+                k = self._counted(I64(i), size)
+                totals = self._sum(places, [*reduced, k], dims[1:], totals)
+            return totals
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
-            return self._sum(places, [*reduced, self._counted(i, size)], dims[1:], carried, mask)
+            return self._sum(places, [*reduced, self._counted(i, size)], dims[1:], carried)
 
         return emit.loop(size, turn, totals)
 
     def _sum_lanes(
-        self, places: list[list[Value]], reduced: list[Value], size: Value, totals: list[Value]
+        self, places: list[_Place], reduced: list[Value], size: Value, totals: list[Value]
     ) -> list[Value]:
         """The last reduced axis, several terms at a time; then the rest, masked."""
         emit, lanes = self.emit, I64(self.lanes)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
-            return self._sum(places, [*reduced, emit.b.mul(i, lanes)], [], carried, None)
+            return self._sum(places, [*reduced, emit.b.mul(i, lanes)], [], carried)
 
         full = emit.b.sdiv(size, lanes)
         totals = emit.loop(full, turn, totals)
         start = emit.b.mul(full, lanes)
         rest = emit.first_lanes(emit.b.sub(size, start), self.lanes)
-        return self._sum(places, [*reduced, start], [], totals, rest)
+        masked = [replace(place, mask=rest) for place in places]
+        return self._sum(masked, [*reduced, start], [], totals)
 
     def _term(self, indices: list[Value], mask: Value | None) -> Value:
         emit = self.emit
@@ -225,7 +248,7 @@ class _ReduceCode:
         for i, value in enumerate(self.op.body.block.args):
             pointer = self._pointer(self.ins[i], i, indices)
             if value in self.code.varying:
-                known[value] = emit.load(pointer, self.lanes, mask)
+                known[value] = emit.spaced(pointer, self._step(i), self.lanes, mask)
             else:
                 scalars[value] = emit.load(pointer)
 
@@ -234,11 +257,15 @@ class _ReduceCode:
 
         def index(axis: int) -> Value:
             if axis == self.axis:
-                return lane_numbers(emit, indices[axis], self.lanes)
+                return emit.lane_numbers(indices[axis], self.lanes)
             return emit.splat(indices[axis], self.lanes)
 
         scalars = self.code.invariants(scalars, scalar_index)
         return self.code.vectors(scalars, known, index, self.lanes)[0]
+
+    def _step(self, number: int) -> int:
+        """From lane to lane of an input."""
+        return 1 if self.axis is None else int(self.access[number].strides[self.axis])
 
     def _pointer(self, pointer: Pointer, number: int, indices: list[Value]) -> Pointer:
         emit, access = self.emit, self.access[number]

@@ -3,7 +3,8 @@
 A function takes the kernel's pointers, the thread's part if there are several, the number of the
 loop's turn, and the sizes and indices that it uses. What stands once, and what is so short that a
 call would count, is written where it stands; but in a large program, since LLVM's time grows with
-the square of a function's length, each kernel is a function.
+the square of a function's length, each kernel is a function, which serves all that differ from it
+in numbers alone: they are arguments (`open_sizes.py`).
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from dataclasses import replace
 from math import prod
 
 from llvmlite import ir
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.sizes import GemmSizes
+from rnncc.codegen.cpu.open_sizes import Opened
+from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.llvm.emit import I1, I64, POINTER, Pointer
 from rnncc.ir.kern import For
@@ -25,7 +29,7 @@ from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Map, Reduce
 from rnncc.ir.moves import ListRows, Pack
 
-Write = Callable[[CpuEmit, Operation, Mapping[SSAValue, Pointer]], None]
+Write = Callable[[CpuEmit, Operation, Mapping[SSAValue, Pointer], GemmSizes | None], None]
 
 SHORT = 1 << 14
 """Multiply-adds of a product, for one row: some 200 ns, of which a call is a hundredth."""
@@ -44,10 +48,11 @@ class Shared:
         write: writes a kernel's code.
     """
 
-    def __init__(self, programs: Iterable[KernelProgram], write: Write) -> None:
-        self.write = write
+    def __init__(self, programs: Iterable[KernelProgram], target: CpuTarget, write: Write) -> None:
+        self.write, self.target = write, target
         self.counts = Counter[str]()
         self.forms = dict[Operation, tuple[str, list[str]]]()
+        self.opened = dict[Operation, Opened]()
         self.functions = dict[tuple[object, ...], ir.Function]()
         for program in programs:
             self._count(program)
@@ -58,10 +63,16 @@ class Shared:
             name for op in loops for name in (op.index, op.extent, op.turn) if name is not None
         ]
         own, ops = {name.data for name in names}, list(program.func.walk())
+        taken = own | set(program.symbols)
         large = len(ops) > LARGE or sum(isinstance(op, _KERNELS) for op in ops) > MANY
         for op in ops:
             if _is_long(op) or (large and isinstance(op, _KERNELS)):
-                form, symbols = _form(op, frozenset(program.symbols), own)
+                opened = Opened.of(self.target, op) if large else None
+                if opened is not None and not opened.numbers.keys().isdisjoint(taken):
+                    opened = None
+                if opened is not None:
+                    self.opened[op] = opened
+                form, symbols = _form(op, frozenset(program.symbols), own, opened)
                 self.forms[op] = form, symbols
                 self.counts[form] += 2 if large else 1
 
@@ -78,7 +89,9 @@ class Shared:
             function = self._define(emit, op, held, symbols)
             self.functions[key] = function
         absent = [p.absent for p in held.values() if p.absent is not None]
-        sizes = [emit.symbols[name] for name in symbols]
+        opened = self.opened.get(op)
+        numbers = {} if opened is None else opened.numbers
+        sizes = [I64(numbers[n]) if n in numbers else emit.symbols[n] for n in symbols]
         turn = I64(0) if emit.turn is None else emit.turn
         team = [] if emit.team is None else [emit.team.struct]
         emit.b.call(function, [*(p.base for p in held.values()), *team, turn, *absent, *sizes])
@@ -104,7 +117,13 @@ class Shared:
         inner.turn = turn
         if emit.team is not None:
             inner.team = Team(emit.module, inner.b, function.args[len(held)])
-        self.write(inner, op, pointers)
+        opened = self.opened.get(op)
+        if opened is None:
+            self.write(inner, op, pointers, None)
+        else:
+            kernel = opened.kernel(op)
+            self.write(inner, kernel, pointers, opened.product)
+            kernel.erase()
         inner.b.ret_void()
         return function
 
@@ -119,10 +138,16 @@ def _is_long(op: Operation) -> bool:
     return isinstance(op, Contract | Pack)
 
 
-def _form(op: Operation, sizes: frozenset[str], own: set[str]) -> tuple[str, list[str]]:
+def _form(
+    op: Operation, sizes: frozenset[str], own: set[str], opened: Opened | None
+) -> tuple[str, list[str]]:
     """What equal kernels have in common, loops' indices named by the order in which they occur;
     and the symbols that a kernel uses, in that order."""
     used = dict[str, str]()
+    structure: object = _structure(op, {}, {} if opened is None else opened.properties)
+    if opened is not None:
+        own = own | opened.numbers.keys()
+        structure = structure, opened.product
 
     def named(found: re.Match[str]) -> str:
         word = found[0]
@@ -130,19 +155,21 @@ def _form(op: Operation, sizes: frozenset[str], own: set[str]) -> tuple[str, lis
             used.setdefault(word, word if word in sizes else f"${len(used)}")
         return used.get(word, word)
 
-    return _WORD.sub(named, str(_structure(op, {}))), list(used)
+    return _WORD.sub(named, str(structure)), list(used)
 
 
-def _structure(op: Operation, numbers: dict[SSAValue, int]) -> tuple[object, ...]:
-    """An op and what is inside, its values as numbers."""
+def _structure(
+    op: Operation, numbers: dict[SSAValue, int], changed: Mapping[str, Attribute]
+) -> tuple[object, ...]:
+    """An op and what is inside, its values as numbers; `changed`: properties that are others."""
     operands = [numbers.setdefault(value, len(numbers)) for value in op.operands]
-    properties = sorted((name, str(value)) for name, value in op.properties.items())
+    properties = sorted((name, str(v)) for name, v in {**op.properties, **changed}.items())
     inside: list[object] = []
     for block in (block for region in op.regions for block in region.blocks):
         for argument in block.args:
             numbers.setdefault(argument, len(numbers))
         inside.append([str(argument.type) for argument in block.args])
-        inside.append([_structure(inner, numbers) for inner in block.ops])
+        inside.append([_structure(inner, numbers, {}) for inner in block.ops])
     for value in op.results:
         numbers.setdefault(value, len(numbers))
     types = [str(value.type) for value in op.results]

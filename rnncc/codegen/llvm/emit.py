@@ -52,6 +52,10 @@ class Pointer:
     skippable: bool = False
 
 
+FAR = 4
+"""How far apart elements of a vector may be that are read with those between: see `spaced`."""
+
+
 class Emit:
     """One function being written, for one machine."""
 
@@ -116,6 +120,14 @@ class Emit:
                 return self.b.select(self.b.icmp_signed(">", value, I64(0)), value, I64(0))
             case _:
                 return self.symbols[name]
+
+    def divided(self, size: Dim, by: int) -> tuple[Value, Value]:
+        """Quotient and remainder; known where the size is."""
+        if size.is_static:
+            whole, rest = divmod(int(size), by)
+            return I64(whole), I64(rest)
+        count = self.dim(size)
+        return self.b.sdiv(count, I64(by)), self.b.srem(count, I64(by))
 
     def parts(self, count: Value, size: Value) -> Value:
         """How many parts of a size there are of a count, the last one perhaps smaller."""
@@ -282,6 +294,24 @@ class Emit:
             return self.b.icmp_unsigned("!=", value, ir.Constant(type_, None))
         return value
 
+    def spaced(self, pointer: Pointer, step: int, lanes: int, mask: Value | None = None) -> Value:
+        """As `load`, of elements that are `step` apart: as many vectors, of which some lanes are
+        read."""
+        if step == 1 or lanes == 1:
+            return self.load(pointer, lanes, mask)
+        b, flags = self.b, ir.VectorType(I1, lanes)
+        wanted: Value = ir.Constant(flags, [1] * lanes) if mask is None else mask
+        found: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
+        for first in range(0, lanes * step, lanes):
+            inside = {i: i * step - first for i in range(lanes) if 0 <= i * step - first < lanes}
+            lane_of = {place: i for i, place in inside.items()}
+            read = [lane_of.get(place, lanes) for place in range(lanes)]
+            some = b.shuffle_vector(wanted, ir.Constant(flags, None), _numbers(read))
+            part = self.load(self.at(pointer, I64(first)), lanes, some)
+            chosen = [lanes + inside[i] if i in inside else i for i in range(lanes)]
+            found = b.shuffle_vector(found, part, _numbers(chosen))
+        return found
+
     def store(
         self, value: Value, pointer: Pointer, lanes: int = 1, mask: Value | None = None
     ) -> None:
@@ -320,6 +350,13 @@ class Emit:
         first = self.b.insert_element(undefined, value, I32(0))
         return self.b.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(I32, lanes), None))
 
+    def lane_numbers(self, start: Value, lanes: int) -> Value:
+        """start, start + 1, ... in the lanes."""
+        if lanes == 1:
+            return start
+        numbers = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
+        return self.b.add(self.splat(start, lanes), numbers)
+
     def first_of(self, vector: Value, lanes: int) -> Value:
         """The first so many lanes of a vector."""
         if vector.type.count == lanes:
@@ -327,9 +364,11 @@ class Emit:
         numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
         return self.b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), numbers)
 
-    def mask(self, count: int, lanes: int) -> Value | None:
-        """A mask of the first `count` lanes; None where these are all."""
-        return None if count >= lanes else self.first_lanes(count, lanes)
+    def mask(self, count: int | Value, lanes: int) -> Value | None:
+        """A mask of the first `count` lanes; None where these are known to be all."""
+        if isinstance(count, int) and count >= lanes:
+            return None
+        return self.first_lanes(count, lanes)
 
     def first_lanes(self, count: int | Value, lanes: int) -> Value:
         """A mask of the first `count` lanes."""
@@ -337,6 +376,11 @@ class Emit:
             return ir.Constant(ir.VectorType(I1, lanes), [int(i < count) for i in range(lanes)])
         numbers = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
         return self.b.icmp_signed("<", numbers, self.splat(count, lanes))
+
+
+def _numbers(values: Sequence[int]) -> Value:
+    """Which lanes a shuffle takes."""
+    return ir.Constant(ir.VectorType(I32, len(values)), list(values))
 
 
 def vector_type(element: ir.Type, lanes: int) -> ir.Type:

@@ -11,7 +11,7 @@ from enum import Enum, auto
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.emit import VALUE, Emit, Value
+from rnncc.codegen.llvm.emit import FAR, VALUE, Emit, Value
 from rnncc.ir.access import Access
 from rnncc.ir.kernels import Reduce
 from rnncc.ir.types import ITEM_BYTES, dtype_of
@@ -27,11 +27,11 @@ class Lanes(Enum):
 
 
 def lanes_of(op: Reduce) -> Lanes:
-    """Lanes run along the last axis that is kept, where memory is dense along it; else along the
-    last reduced axis, where that is dense and the order is free."""
+    """Lanes run along the last axis that is kept, where memory is dense along it, or nearly so;
+    else along the last reduced axis, where that is dense and the order is free."""
     kept, some = len(op.dims) - op.reduced.data, op.some_rows
     reads, [written] = op.in_accesses, op.out_accesses
-    across = kept > 0 and written.strides[kept - 1] == 1 and _dense(reads, kept - 1)
+    across = kept > 0 and written.strides[kept - 1] == 1 and _near(reads, kept - 1)
     if across and (some is None or some.axes < kept):  # listed rows are far apart
         return Lanes.ACROSS
     along = op.order.data == "any" and op.reduced.data > 0 and _dense(reads, len(op.dims) - 1)
@@ -41,6 +41,11 @@ def lanes_of(op: Reduce) -> Lanes:
 def _dense(accesses: Sequence[Access], axis: int) -> bool:
     steps = [a.strides[axis] for a in accesses]
     return any(s == 1 for s in steps) and all(s in (0, 1) for s in steps)
+
+
+def _near(accesses: Sequence[Access], axis: int) -> bool:
+    steps = [a.strides[axis] for a in accesses]
+    return all(s.is_static and 0 <= int(s) <= FAR for s in steps) and any(s != 0 for s in steps)
 
 
 class Folding:

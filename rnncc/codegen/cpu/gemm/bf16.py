@@ -31,7 +31,7 @@ class WidenedTerms(Terms):
         last = b.select(inside, value, ir.Constant(FLOAT, 0.0))
         return [self._spread(self._at(row, even)), self.emit.splat(last, self.lanes)]
 
-    def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
+    def right(self, panel: Pointer, word: Value, width: Value, first: Value) -> list[Value]:
         b, emit = self.emit.b, self.emit
         pairs = replace(self.word(panel, word, width, first), dtype="i32")
         bits = emit.load(pairs, self.lanes)
@@ -62,7 +62,7 @@ class DotTerms(RowTerms):
 
         self.over_row(source, round)
 
-    def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
+    def right(self, panel: Pointer, word: Value, width: Value, first: Value) -> list[Value]:
         here = replace(self.word(panel, word, width, first), dtype="i32")
         return [self.emit.load(here, self.lanes)]
 

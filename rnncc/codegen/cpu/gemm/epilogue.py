@@ -8,7 +8,6 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.terms import along, neighbours
-from rnncc.codegen.cpu.map import lane_numbers
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
@@ -60,14 +59,13 @@ class Epilogue:
         return pointers, scalars, by_axis
 
     def run(
-        self, state: RowState, panel: Value, vector: int, width: int, slots: list[Value]
+        self, state: RowState, panel: Value, vector: int, inside: int | Value, slots: list[Value]
     ) -> None:
-        """The body on one vector of units; beyond the panel's width nothing is read or written."""
+        """The body on one vector of units, of which so many are inside: no others are touched."""
         emit, b = self.emit, self.emit.b
         pointers, scalars, by_axis = state
         unit = b.add(b.mul(panel, I64(self.panel)), I64(vector * self.lanes))
-        inside = min(self.lanes, width - vector * self.lanes)
-        lanes = emit.target.lanes_for(inside)
+        lanes = self._lanes(inside)
         known = {v: emit.first_of(x, lanes) for v, x in zip(self.arguments, slots, strict=False)}
         for v, pointer, step in zip(self.inputs, pointers, self.unit_steps, strict=False):
             if v in self.code.varying:
@@ -75,7 +73,7 @@ class Epilogue:
 
         def index(axis: int) -> Value:
             if axis == self.unit_axis:
-                return lane_numbers(emit, unit, lanes)
+                return emit.lane_numbers(unit, lanes)
             return emit.splat(by_axis.get(axis, I64(0)), lanes)
 
         values = self.code.vectors(scalars, known, index, lanes)
@@ -85,12 +83,18 @@ class Epilogue:
         ):
             self._store(value, pointer, unit, step, inside)
 
-    def _store(self, value: Value, pointer: Pointer, unit: Value, step: Dim, inside: int) -> None:
+    def _lanes(self, inside: int | Value) -> int:
+        return self.emit.target.lanes_for(inside) if isinstance(inside, int) else self.lanes
+
+    def _store(
+        self, value: Value, pointer: Pointer, unit: Value, step: Dim, inside: int | Value
+    ) -> None:
         emit, b = self.emit, self.emit.b
         if step == 1:
-            lanes = emit.target.lanes_for(inside)
+            lanes = self._lanes(inside)
             emit.store(value, emit.at(pointer, unit), lanes, emit.mask(inside, lanes))
             return
+        assert isinstance(inside, int)
         stride = emit.dim(step)
         for lane in range(inside):
             at = b.mul(b.add(unit, I64(lane)), stride)

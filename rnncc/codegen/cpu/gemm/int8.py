@@ -45,7 +45,7 @@ class ExactTerms(RowTerms):
             return ir.Constant(self.integers, None)
         return self.emit.splat(self.emit.load(self._field(row, WORD, "i32")), self.lanes)
 
-    def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
+    def right(self, panel: Pointer, word: Value, width: Value, first: Value) -> list[Value]:
         here = self.word(panel, word, width, first)
         if self.weights.dtype == "u8":
             return [self.emit.load(replace(here, dtype="i32"), self.lanes)]

@@ -6,7 +6,9 @@ Every sum over k starts at zero and takes its terms in order, whatever the tile.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import cast
 
 from llvmlite import ir
 
@@ -14,6 +16,7 @@ from rnncc.codegen.cpu.emit import CpuEmit, Part
 from rnncc.codegen.cpu.gemm.bf16 import DotTerms, WidenedTerms
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.int8 import ExactTerms, ScaledTerms
+from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Left, Terms
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
@@ -23,8 +26,6 @@ from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 
-CACHE_BYTES = 32 * 1024
-"""Of the smallest first-level cache."""
 LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
 EVEN = 4
@@ -39,16 +40,26 @@ def emit_gemm(
     ins: list[Pointer],
     outs: list[Pointer],
     rows: Pointer | None = None,
+    sizes: GemmSizes | None = None,
 ) -> None:
     """Write the loops of a product.
 
     Args:
         weights: packed, then room and scales if there are any.
         rows: the list of those that are computed.
+        sizes: named ones, of a product with fp32 weights that stands for others; its own.
     """
     if a.dtype not in ("f32", "i8"):
         raise CompileError(str(op.location), f"a product of {a.dtype} is not supported")
-    _GemmCode(emit, op, a, weights, [*ins, *outs], rows).run()
+    _GemmCode(emit, op, a, weights, [*ins, *outs], rows, sizes).run()
+
+
+@dataclass(frozen=True)
+class _Width:
+    """Of a panel: its units, and the vectors that hold them."""
+
+    units: Value
+    vectors: int
 
 
 class _GemmCode:
@@ -60,6 +71,7 @@ class _GemmCode:
         weights: list[Pointer],
         pointers: list[Pointer],
         listed: Pointer | None,
+        sizes: GemmSizes | None,
     ) -> None:
         self.emit, self.op = emit, op
         self.lanes, self.slots, self.panel = emit.target.lanes, op.slots.data, op.panel.data
@@ -71,7 +83,14 @@ class _GemmCode:
         self.listed = RowList.of(emit, op, nest.dims, listed)
         steps = nest.accesses[0].strides
         left = Left(emit.at(a, emit.dim(offset)), steps, emit.dim(strides[-1]), self._indices)
-        self.terms = _terms(emit, op, left, weights)
+        self.terms = terms = _terms(emit, op, left, weights)
+        unit_bytes = terms.words * terms.bytes
+        self.sizes = sizes or GemmSizes.of(emit.target, op, unit_bytes, terms.chains)
+        if sizes is not None:
+            terms.count = emit.dim(sizes.depth)
+        self.full = emit.dim(self.sizes.full)
+        self.whole = _Width(I64(self.panel), self.panel // self.lanes)
+        self.rest = _Width(emit.dim(self.sizes.width), self.sizes.vectors)
         self.epilogue = Epilogue(emit, op, pointers, nest)
         self.first: Value = I64(0)
 
@@ -133,76 +152,70 @@ class _GemmCode:
 
     def _single_row(self, outer: list[Value]) -> None:
         """One row: several panels side by side, for independent chains of sums."""
-        emit = self.emit
-        full, width = divmod(self.op.units, self.panel)
-        together = min(self._side_by_side(), max(full, 1))
+        emit, together, full = self.emit, self.sizes.together, self.sizes.full
+        turns, left = emit.divided(full, together)
 
-        def row(numbers: list[Value], width: int) -> None:
+        def row(numbers: list[Value], width: _Width) -> None:
             (sums,) = self._sums(outer, I64(0), 1, numbers, width)
             self._finish(outer, I64(0), numbers, width, lambda p, n: sums[p][n])
 
         def panels(first: Value, count: int) -> None:
-            row([emit.b.add(first, I64(i)) for i in range(count)], self.panel)
+            row([emit.b.add(first, I64(i)) for i in range(count)], self.whole)
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             panels(emit.b.mul(i, I64(together)), together)
             return []
 
-        def last() -> None:
-            if full % together:
-                panels(I64(full - full % together), full % together)
-            if width:
-                row([I64(full)], width)
-
-        rest = last if full % together or width else None
-        emit.shared(I64(full // together), turn, self._is_far, rest)
-
-    def _side_by_side(self) -> int:
-        """How many panels give chains enough; one, where it alone is still near on the way back."""
-        chains = self.slots * -(-self.panel // self.lanes)
-        several = max(1, self.emit.target.chains // chains)
-        size = self.terms.size(self.panel)
-        one_stays = size <= CACHE_BYTES <= several * size
-        return 1 if one_stays and chains >= self.terms.chains else several
-
-    def _tiles(self, outer: list[Value], count: Value) -> None:
-        """Many rows: a panel at a time."""
-        full, width = divmod(self.op.units, self.panel)
-        rows, panels = self._parts(count, full + (width > 0))
-
-        def turn(i: Value, carried: list[Value]) -> list[Value]:
-            self._panel(outer, rows, i, self.panel)
+        def single(i: Value, carried: list[Value]) -> list[Value]:
+            panels(emit.b.add(emit.b.sub(self.full, left), i), 1)
             return []
 
         def last() -> None:
-            self._panel(outer, rows, I64(full), width)
+            if not full.is_static and together > 1:
+                emit.loop(left, single)
+            elif full.is_static and int(full) % together:
+                panels(emit.b.sub(self.full, left), int(full) % together)
+            if self.rest.vectors:
+                row([self.full], self.rest)
 
-        self.emit.shared(I64(full), turn, self._is_far, last if width else None, panels)
+        several = together > 1 and (not full.is_static or int(full) % together > 0)
+        emit.shared(turns, turn, self.sizes.far, last if several or self.rest.vectors else None)
 
-    def _parts(self, count: Value, panels: int) -> tuple[Part, Part | None]:
+    def _tiles(self, outer: list[Value], count: Value) -> None:
+        """Many rows: a panel at a time."""
+        full, rest = self.full, self.rest
+        panels = self.emit.b.add(full, I64(int(rest.vectors > 0)))
+        of_rows, of_panels = self._parts(count, panels)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            self._panel(outer, of_rows, i, self.whole)
+            return []
+
+        def last() -> None:
+            self._panel(outer, of_rows, full, rest)
+
+        end = last if rest.vectors else None
+        self.emit.shared(full, turn, self.sizes.far, end, of_panels)
+
+    def _parts(self, count: Value, panels: Value) -> tuple[Part, Part | None]:
         """This thread's rows and panels: a part of those that are shared more evenly."""
         team, b = self.emit.team, self.emit.b
         if team is None:
             return (I64(0), count), None
-        height, all_panels = self.terms.tile_rows, (I64(0), I64(panels))
+        height, all_panels = self.terms.tile_rows, (I64(0), panels)
         tiles = self.emit.parts(count, I64(height))
-        by_rows, by_panels = (self.emit.parts(x, team.parts) for x in (tiles, I64(panels)))
-        fewer = b.icmp_signed("<", b.mul(by_rows, I64(panels)), b.mul(by_panels, tiles))
-        of_rows, of_panels = team.share(count, height), team.share(I64(panels))
+        by_rows, by_panels = (self.emit.parts(x, team.parts) for x in (tiles, panels))
+        fewer = b.icmp_signed("<", b.mul(by_rows, panels), b.mul(by_panels, tiles))
+        of_rows, of_panels = team.share(count, height), team.share(panels)
         return (
             _chosen(b, fewer, of_rows, (I64(0), count)),
             _chosen(b, fewer, all_panels, of_panels),
         )
 
-    @property
-    def _is_far(self) -> bool:
-        """Whether the weights do not all stay in the first-level cache, with the states."""
-        return self.terms.size(self.op.units) > CACHE_BYTES // 2
-
-    def _panel(self, outer: list[Value], rows: Part, panel: Value, width: int) -> None:
+    def _panel(self, outer: list[Value], rows: Part, panel: Value, width: _Width) -> None:
         """Some rows: as many large tiles as fit, then smaller ones; one epilogue serves all."""
         b, (first, rest) = self.emit.b, rows
-        heights = _tile_sizes(self.terms.tile_rows, self.slots, width, self.lanes)
+        heights = _tile_sizes(self.terms.tile_rows, self.slots * width.vectors)
         if self.emit.team is None and heights[0] >= 3:
             heights.remove(1)  # other tiles make up any number but that of a single row
         turns, ends = I64(0), dict[int, Value]()
@@ -225,7 +238,7 @@ class _GemmCode:
         outer: list[Value],
         row: Value,
         panel: Value,
-        width: int,
+        width: _Width,
         turn: Value,
         ends: Mapping[int, Value],
     ) -> Value:
@@ -258,10 +271,10 @@ class _GemmCode:
         return chosen
 
     def _finish_saved(
-        self, outer: list[Value], row: Value, height: Value, panel: Value, width: int
+        self, outer: list[Value], row: Value, height: Value, panel: Value, width: _Width
     ) -> None:
         """The epilogue of a tile whose sums are on the stack."""
-        b, stack, vectors = self.emit.b, self._stack, self.slots * -(-width // self.lanes)
+        b, stack, vectors = self.emit.b, self._stack, self.slots * width.vectors
 
         def turn(r: Value, carried: list[Value]) -> list[Value]:
             here = self._on_stack(stack, b.mul(r, I64(vectors)))
@@ -291,11 +304,11 @@ class _GemmCode:
         outer: list[Value],
         row: Value,
         panels: list[Value],
-        width: int,
+        width: _Width,
         sums: Callable[[int, int], Value],
     ) -> None:
         """The epilogue of one row; `sums`: by panel and by slot · vectors + vector."""
-        b, vectors = self.emit.b, -(-width // self.lanes)
+        b, vectors = self.emit.b, width.vectors
         left = self._row(outer, row)
         state = self.epilogue.row(self._indices(outer, b.add(self.first, row)))
         for p, panel in enumerate(panels):
@@ -305,31 +318,43 @@ class _GemmCode:
                     self.terms.total(
                         sums(p, s * vectors + j),
                         left,
-                        b.add(before, I64(s * width + j * self.lanes)),
+                        b.add(before, self._unit(width, s, j)),
                     )
                     for s in range(self.slots)
                 ]
-                self.epilogue.run(state, panel, j, width, slots)
+                self.epilogue.run(state, panel, j, self._inside(width, j), slots)
+
+    def _unit(self, width: _Width, slot: int, vector: int) -> Value:
+        """The first unit of a vector, over a panel's slots."""
+        b = self.emit.b
+        return b.add(b.mul(I64(slot), width.units), I64(vector * self.lanes))
+
+    def _inside(self, width: _Width, vector: int) -> int | Value:
+        """How many units of a vector the panel has."""
+        inside = self.emit.b.sub(width.units, I64(vector * self.lanes))
+        if isinstance(inside, ir.Constant):
+            return min(self.lanes, cast(int, inside.constant))
+        return self.lanes if vector + 1 < width.vectors else inside
 
     def _sums(
-        self, outer: list[Value], row: Value, rows: int, panels: list[Value], width: int
+        self, outer: list[Value], row: Value, rows: int, panels: list[Value], width: _Width
     ) -> list[list[list[Value]]]:
         """sums[row][panel][slot · vectors + j] over all k."""
         emit, b, terms = self.emit, self.emit.b, self.terms
         lefts = [self._row(outer, b.add(row, I64(r))) for r in range(rows)]
         rights = [terms.panel(p, self.panel) for p in panels]
-        vectors = -(-width // self.lanes)
-        offsets = [s * width + j * self.lanes for s in range(self.slots) for j in range(vectors)]
-        ahead = self._ahead(row, rows, width) if rows > 1 and self._is_far else []
+        places = product(range(self.slots), range(width.vectors))
+        offsets = [self._unit(width, s, j) for s, j in places]
+        ahead = self._ahead(row, rows, width.units) if rows > 1 and self.sizes.far else []
 
         def turn(word: Value, carried: list[Value]) -> list[Value]:
             for line in ahead:
-                emit.fetch(terms.word(rights[0], word, width, 0), line)
+                emit.fetch(terms.word(rights[0], word, width.units, I64(0)), line)
             wide = [terms.left(left, word) for left in lefts]
             sums = list(carried)
             for p, right in enumerate(rights):
                 for i, offset in enumerate(offsets):
-                    weight = terms.right(right, word, width, offset)
+                    weight = terms.right(right, word, width.units, offset)
                     for r in range(rows):
                         n = (r * len(rights) + p) * len(offsets) + i
                         sums[n] = terms.add(sums[n], wide[r], weight)
@@ -337,17 +362,17 @@ class _GemmCode:
 
         own = len(rights) * len(offsets)
         none = [none for left in lefts for none in [terms.start(left)] * own]
-        flat = emit.loop(I64(terms.words), turn, none)
+        flat = emit.loop(terms.count, turn, none)
         n = len(offsets)
         return [
             [flat[(r * len(rights) + p) * n :][:n] for p in range(len(rights))] for r in range(rows)
         ]
 
-    def _ahead(self, row: Value, rows: int, width: int) -> list[Value]:
+    def _ahead(self, row: Value, rows: int, width: Value) -> list[Value]:
         """Bytes from a word of weights to lines of the next panel's: tiles take turns."""
         b = self.emit.b
         turn = b.and_(b.sdiv(row, I64(rows)), I64(1))
-        next_panel = b.mul(self.emit.step, I64(self.terms.size(width)))
+        next_panel = b.mul(self.emit.step, self.terms.size(width))
         first = b.add(b.mul(turn, I64(LINES * LINE)), next_panel)
         return [b.add(first, I64(n * LINE)) for n in range(LINES)]
 
@@ -389,8 +414,7 @@ def _chosen(b: ir.IRBuilder, condition: Value, chosen: Part, other: Part) -> Par
     return first, count
 
 
-def _tile_sizes(rows: int, slots: int, width: int, lanes: int) -> list[int]:
+def _tile_sizes(rows: int, vectors: int) -> list[int]:
     """Rows of the tiles for a panel, largest first, ending in 1: 6, 4, 3, 2, 1 at most."""
-    vectors = slots * -(-width // lanes)
     most = max(1, rows * 4 // max(vectors, 4))
     return [most, *(size for size in (4, 3, 2, 1) if size < most)]

@@ -43,12 +43,16 @@ def along(
 
 
 def neighbours(
-    emit: CpuEmit, pointer: Pointer, first: Value, step: Value, count: int, lanes: int
+    emit: CpuEmit, pointer: Pointer, first: Value, step: Value, count: int | Value, lanes: int
 ) -> Value:
-    """A vector of so many elements, each a step from the one before; zeros beyond their count."""
+    """A vector of so many elements, each a step from the one before; zeros beyond their count.
+
+    Of elements that are not side by side the count is a number.
+    """
     b = emit.b
     if isinstance(step, ir.Constant) and step.constant == 1:
         return emit.load(emit.at(pointer, first), lanes, emit.mask(count, lanes))
+    assert isinstance(count, int)
     values: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
     for lane in range(count):
         one = emit.load(emit.at(pointer, b.mul(b.add(first, I64(lane)), step)))
@@ -61,6 +65,7 @@ class Terms:
 
     Attributes:
         words: of one unit.
+        count: the same as a value, which a function may be given.
         bytes: of a word, of all slots of one unit.
         sums: the type of a sum while terms are added to it.
         most_rows: how many rows are prepared at a time; 0 where none has to be.
@@ -76,12 +81,14 @@ class Terms:
         self.lanes, self.depth = emit.target.lanes, op.depth.data
         self.group = GROUP[weights.dtype]
         self.words = -(-self.depth // self.group)
+        self.count: Value = I64(self.words)
         self.block = op.slots.data * self.group
         self.bytes = self.block * ITEM_BYTES[weights.dtype]
 
-    def size(self, units: int) -> int:
+    def size(self, units: Value) -> Value:
         """Bytes of the weights of so many units."""
-        return self.words * self.bytes * units
+        b = self.emit.b
+        return b.mul(b.mul(self.count, units), I64(self.bytes))
 
     @property
     def tile_rows(self) -> int:
@@ -102,14 +109,14 @@ class Terms:
 
     def panel(self, number: Value, width: int) -> Pointer:
         """A panel's weights; all before it are of the given width."""
-        size = I64(self.words * self.block * width)
+        size = self.emit.b.mul(self.count, I64(self.block * width))
         return self.emit.at(self.weights, self.emit.b.mul(number, size))
 
     def left(self, row: Pointer, word: Value) -> list[Value]:
         """A row's values of a word, each in all lanes."""
         return [self._spread(self._at(row, word))]
 
-    def right(self, panel: Pointer, word: Value, width: int, first: int) -> list[Value]:
+    def right(self, panel: Pointer, word: Value, width: Value, first: Value) -> list[Value]:
         """Weights of a word, for a vector of units (over all slots) from `first` on."""
         return [self.emit.load(self.word(panel, word, width, first), self.lanes)]
 
@@ -123,10 +130,11 @@ class Terms:
         """A finished sum as floats; `at`: the number of its first unit, over panels and slots."""
         return value
 
-    def word(self, panel: Pointer, word: Value, width: int, first: int) -> Pointer:
+    def word(self, panel: Pointer, word: Value, width: Value, first: Value) -> Pointer:
         """Where the weights of a word are."""
-        here = self.emit.at(panel, self.emit.b.mul(word, I64(self.block * width)))
-        return self.emit.at(here, I64(first * self.group))
+        b = self.emit.b
+        here = self.emit.at(panel, b.mul(word, b.mul(width, I64(self.block))))
+        return self.emit.at(here, b.mul(first, I64(self.group)))
 
     def _at(self, row: Pointer, k: Value) -> Pointer:
         return self.emit.at(row, self.emit.b.mul(k, self.a.k_step))

@@ -1,0 +1,74 @@
+"""How a product is cut into panels, and how one row walks over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.ir.dims import Dim
+from rnncc.ir.kernels import Gemm
+
+CACHE_BYTES = 32 * 1024
+"""Of the smallest first-level cache."""
+DEPTH, FULL, WIDTH = "_depth", "_full", "_width"
+"""The names of sizes that a function is given."""
+
+
+@dataclass(frozen=True)
+class GemmSizes:
+    """The sizes of a product: numbers, or names where one function serves several products.
+
+    Attributes:
+        depth: how many k.
+        full: whole panels.
+        width: units of the last panel, which is narrower; 0 where there is none.
+        vectors: that hold the last panel.
+        together: panels that one row takes side by side.
+        far: whether the weights do not all stay in the first-level cache, with the states.
+    """
+
+    depth: Dim
+    full: Dim
+    width: Dim
+    vectors: int
+    together: int
+    far: bool
+
+    @staticmethod
+    def of(target: CpuTarget, op: Gemm, unit_bytes: int, enough: int) -> GemmSizes:
+        """Of one product.
+
+        Args:
+            unit_bytes: of a unit's weights, in all slots.
+            enough: independent sums that keep up with the reading of weights.
+        """
+        full, width = divmod(op.units, op.panel.data)
+        several = _side_by_side(target, op, unit_bytes * op.panel.data, enough)
+        return GemmSizes(
+            Dim.of(op.depth.data),
+            Dim.of(full),
+            Dim.of(width),
+            -(-width // target.lanes),
+            min(several, max(full, 1)),
+            unit_bytes * op.units > CACHE_BYTES // 2,
+        )
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """What the names of `named` stand for."""
+        return {DEPTH: int(self.depth), FULL: int(self.full), WIDTH: int(self.width)}
+
+    @property
+    def named(self) -> GemmSizes:
+        """As many panels of each kind as a caller says, as deep and wide as it says."""
+        full = Dim.of(FULL) if self.full != 0 else self.full
+        width = Dim.of(WIDTH) if self.vectors else self.width
+        return replace(self, depth=Dim.of(DEPTH), full=full, width=width)
+
+
+def _side_by_side(target: CpuTarget, op: Gemm, panel_bytes: int, enough: int) -> int:
+    """How many panels give chains enough; one, where it alone is still near on the way back."""
+    chains = op.slots.data * -(-op.panel.data // target.lanes)
+    several = max(1, target.chains // chains)
+    one_stays = panel_bytes <= CACHE_BYTES <= several * panel_bytes
+    return 1 if one_stays and chains >= enough else several

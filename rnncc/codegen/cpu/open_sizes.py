@@ -1,0 +1,96 @@
+"""Kernels that differ in their numbers alone: names stand in place of these, for one function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
+from xdsl.ir import Attribute, Operation
+
+from rnncc.codegen.cpu.gemm.sizes import GemmSizes
+from rnncc.codegen.cpu.gemm.terms import Terms
+from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.codegen.llvm.emit import FAR
+from rnncc.ir.access import buffer_dtype
+from rnncc.ir.dims import Dim, Monomial, Term
+from rnncc.ir.kernels import Gemm, Kernel, Map, Reduce
+from rnncc.ir.ops.base import dims_attr, get_dims
+from rnncc.ir.types import ITEM_BYTES
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A kernel whose numbers are names.
+
+    Attributes:
+        properties: those that differ from the kernel's own.
+        numbers: what the names stand for.
+        product: of a product, its sizes, named too.
+    """
+
+    properties: dict[str, Attribute]
+    numbers: dict[str, int]
+    product: GemmSizes | None = None
+
+    @staticmethod
+    def of(target: CpuTarget, op: Operation) -> Opened | None:
+        """None for a kernel whose code depends on its numbers."""
+        if isinstance(op, Gemm):
+            return _opened_product(target, op)
+        return _opened(op) if isinstance(op, Map | Reduce) else None
+
+    def kernel(self, op: Operation) -> Operation:
+        """The kernel with names in place of its numbers; whoever is done with it drops it."""
+        clone = op.clone()
+        clone.properties |= self.properties
+        return clone
+
+
+def _opened_product(target: CpuTarget, op: Gemm) -> Opened | None:
+    """What is read and written of units must be dense: else each is code of its own."""
+    reads = all(access.strides[-1] in (0, 1) for access in op.in_accesses)
+    writes = all(access.strides[-1] == 1 for access in op.out_accesses)
+    if buffer_dtype(op.weights) != "f32" or not (reads and writes):
+        return None
+    unit_bytes = op.slots.data * op.depth.data * ITEM_BYTES["f32"]
+    sizes, opened = GemmSizes.of(target, op, unit_bytes, Terms.chains), _opened(op)
+    return Opened(opened.properties, {**opened.numbers, **sizes.numbers}, sizes.named)
+
+
+def _opened(op: Kernel) -> Opened:
+    names = _Names()
+    properties: dict[str, Attribute] = {
+        "domain": dims_attr(names.dims(op.dims)),
+        "accesses": ArrayAttr(map(names.access, op.accesses)),
+    }
+    if isinstance(op, Gemm):
+        left = _Names("_a")  # whose numbers may be equal to others or not
+        properties["a_access"] = left.access(op.a_access)
+        properties["depth"] = IntAttr(0)
+        names.found |= left.found
+    return Opened(properties, names.found)
+
+
+class _Names:
+    """Numbers and their names. Small ones stay: vectors depend on the steps that they take.
+
+    So do factors of products of sizes, as formulas must not grow too long.
+    """
+
+    def __init__(self, prefix: str = "_") -> None:
+        self.prefix, self.found = prefix, dict[str, int]()
+        self._names = dict[int, str]()
+
+    def access(self, access: Attribute) -> ArrayAttr[StringAttr]:
+        return dims_attr(self.dims(get_dims(access)))
+
+    def dims(self, dims: Sequence[Dim]) -> list[Dim]:
+        return [Dim(self._term(*term) for term in dim.terms) for dim in dims]
+
+    def _term(self, monomial: Monomial, factor: int) -> Term:
+        if abs(factor) <= FAR or len(monomial) > 1:
+            return monomial, factor
+        name = self._names.setdefault(abs(factor), f"{self.prefix}{len(self._names)}")
+        self.found[name] = abs(factor)
+        return (*monomial, name), factor // abs(factor)

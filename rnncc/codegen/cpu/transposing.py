@@ -1,0 +1,224 @@
+"""`kern.map` that transposes: what it reads lies densely along another axis than what it writes.
+
+Square tiles of what it reads are turned round in registers, then go row by row through the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.emit import CpuEmit, stack_size
+from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
+from rnncc.codegen.llvm.nest import Nest
+from rnncc.codegen.llvm.region import RegionCode
+from rnncc.ir.kernels import Map
+
+TURNED = ("f32", "i32")
+"""Types of elements that are turned round."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The axis along which some inputs are dense, and how many elements a tile has along each.
+
+    Attributes:
+        columns: these inputs.
+    """
+
+    axis: int
+    lanes: int
+    columns: list[int]
+
+    @staticmethod
+    def of(emit: CpuEmit, op: Map, nest: Nest, pointers: Sequence[Pointer]) -> Tiling | None:
+        """None for a map that does not transpose: all lies densely along the last axis, or not."""
+        count, last = len(op.ins), len(nest.dims) - 1
+        if last < 1 or any(a.strides[last] != 1 for a in nest.accesses[count:]):
+            return None
+        columns = [i for i, a in enumerate(nest.accesses[:count]) if a.strides[last] not in (0, 1)]
+        axes = [
+            {axis for axis in range(last) if nest.accesses[i].strides[axis] == 1} for i in columns
+        ]
+        common = set[int].intersection(*axes) if axes else set[int]()
+        if not common or any(pointers[i].dtype not in TURNED for i in columns):
+            return None
+        axis = max(common)
+        static = [int(d) for d in (nest.dims[axis], nest.dims[last]) if d.is_static]
+        lanes = emit.target.lanes_for(min(static, default=emit.target.lanes))
+        fits = len(columns) * lanes * lanes <= stack_size(emit.target)
+        return Tiling(axis, lanes, columns) if fits and min(static, default=2) > 1 else None
+
+
+class TransposingMap:
+    """The loops of such a map."""
+
+    def __init__(
+        self, emit: CpuEmit, op: Map, nest: Nest, pointers: Sequence[Pointer], tiling: Tiling
+    ) -> None:
+        self.emit, self.op, self.nest, self.tiling = emit, op, nest, tiling
+        self.lanes, self.axis, self.last = tiling.lanes, tiling.axis, len(nest.dims) - 1
+        self.bases = [
+            emit.at(p, emit.dim(a.offset)) for p, a in zip(pointers, nest.accesses, strict=True)
+        ]
+        arguments: Sequence[SSAValue] = op.body.block.args
+        self.arguments = arguments
+        varying = {v for i, v in enumerate(arguments) if self._step(i, self.last) is not None}
+        self.code = RegionCode(emit, op.body.block, varying, nest.axes[self.last])
+
+    def _step(self, number: int, loop: int) -> Value | None:
+        """From one index of a loop to the next; None where that is nothing."""
+        step = self.nest.accesses[number].strides[loop]
+        return None if step == 0 else self.emit.dim(step)
+
+    def run(self) -> None:
+        outer = [i for i in range(self.last) if i != self.axis]
+        counts = [self.emit.dim(self.nest.dims[i]) for i in outer]
+
+        def body(indices: list[Value]) -> None:
+            self._tiles(dict(zip(outer, indices, strict=True)))
+
+        self.emit.nest(counts, body, shared=True)
+
+    def _tiles(self, at: dict[int, Value]) -> None:
+        """All tiles; those at the ends have fewer rows or columns."""
+        emit, b, lanes = self.emit, self.emit.b, I64(self.lanes)
+        dims = [self.nest.dims[i] for i in (self.axis, self.last)]
+        sizes = [emit.dim(d) for d in dims]
+        even = all(d.is_static and int(d) % self.lanes == 0 for d in dims)
+        bases = [self._at(p, i, at) for i, p in enumerate(self.bases)]
+
+        def tile(i: Value, j: Value) -> None:
+            starts = [b.mul(i, lanes), b.mul(j, lanes)]
+            rests = [b.sub(size, start) for size, start in zip(sizes, starts, strict=True)]
+            if even:
+                self._tile(bases, at, starts, None)
+                return
+            fits = [b.icmp_signed(">=", rest, lanes) for rest in rests]
+            with b.if_else(b.and_(fits[0], fits[1])) as (whole, part):
+                with whole:
+                    self._tile(bases, at, starts, None)
+                with part:
+                    inside = [
+                        b.select(fit, lanes, rest) for fit, rest in zip(fits, rests, strict=True)
+                    ]
+                    self._tile(bases, at, starts, inside)
+
+        def along(i: Value, carried: list[Value]) -> list[Value]:
+            def turn(j: Value, carried: list[Value]) -> list[Value]:
+                tile(i, j)
+                return []
+
+            emit.loop(emit.parts(sizes[1], lanes), turn)
+            return []
+
+        loop = emit.loop if at else emit.shared
+        loop(emit.parts(sizes[0], lanes), along)
+
+    def _at(self, pointer: Pointer, number: int, at: dict[int, Value]) -> Pointer:
+        """A pointer at some loops' indices."""
+        for loop, index in at.items():
+            step = self._step(number, loop)
+            if step is not None:
+                pointer = self.emit.at(pointer, self.emit.b.mul(index, step))
+        return pointer
+
+    def _tile(
+        self,
+        bases: Sequence[Pointer],
+        at: dict[int, Value],
+        starts: Sequence[Value],
+        inside: Sequence[Value] | None,
+    ) -> None:
+        """Turn the columns round, onto the stack; then the body, row by row.
+
+        Args:
+            inside: how many rows and columns the tile has; left out, it has all.
+        """
+        emit, b = self.emit, self.emit.b
+        row, column = starts
+        here = [self._at(p, i, {self.axis: row, self.last: column}) for i, p in enumerate(bases)]
+        for place, number in enumerate(self.tiling.columns):
+            turned = self._turned(here[number], number, inside)
+            for i, vector in enumerate(turned):
+                to = self._held(place, I64(i), here[number].dtype)
+                emit.store(vector, to, self.lanes)
+        mask = None if inside is None else emit.first_lanes(inside[1], self.lanes)
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            self._row(here, {**at, self.axis: b.add(row, i)}, i, column, mask)
+            return []
+
+        emit.loop(I64(self.lanes) if inside is None else inside[0], turn)
+
+    def _turned(self, pointer: Pointer, number: int, inside: Sequence[Value] | None) -> list[Value]:
+        """The rows of a tile whose columns are dense."""
+        emit, b, lanes = self.emit, self.emit.b, self.lanes
+        step = emit.dim(self.nest.accesses[number].strides[self.last])
+        columns = list[Value]()
+        for j in range(lanes):
+            mask = None
+            if inside is not None:
+                there = b.icmp_signed(">", inside[1], I64(j))
+                mask = emit.first_lanes(b.select(there, inside[0], I64(0)), lanes)
+            columns.append(emit.load(emit.at(pointer, b.mul(I64(j), step)), lanes, mask))
+        return turned_round(b, columns)
+
+    def _held(self, place: int, row: Value, dtype: str) -> Pointer:
+        """A row of a tile on the stack."""
+        emit, lanes = self.emit, self.lanes
+        first = emit.b.add(I64(place * lanes * lanes), emit.b.mul(row, I64(lanes)))
+        stack = emit.stack
+        return Pointer(emit.at(stack, first).base, dtype)
+
+    def _row(
+        self,
+        here: Sequence[Pointer],
+        at: dict[int, Value],
+        row: Value,
+        column: Value,
+        mask: Value | None,
+    ) -> None:
+        """The body on one row of a tile, at some loops' indices."""
+        emit, lanes, last = self.emit, self.lanes, self.nest.axes[self.last]
+        by_axis = {self.nest.axes[loop]: index for loop, index in at.items()}
+        known, scalars = dict[SSAValue, Value](), dict[SSAValue, Value]()
+        for i, value in enumerate(self.arguments):
+            pointer = self._at(here[i], i, {self.axis: row})
+            if i in self.tiling.columns:
+                place = self.tiling.columns.index(i)
+                known[value] = emit.load(self._held(place, row, pointer.dtype), lanes)
+            elif value in self.code.varying:
+                known[value] = emit.load(pointer, lanes, mask)
+            else:
+                scalars[value] = emit.load(pointer)
+
+        def index(axis: int) -> Value:
+            if axis == last:
+                return emit.lane_numbers(column, lanes)
+            return emit.splat(by_axis.get(axis, I64(0)), lanes)
+
+        scalars = self.code.invariants(scalars, lambda axis: by_axis.get(axis, I64(0)))
+        values = self.code.vectors(scalars, known, index, lanes)
+        for number, value in enumerate(values, len(self.arguments)):
+            pointer = self._at(here[number], number, {self.axis: row})
+            emit.store(value, pointer, lanes, mask)
+
+
+def turned_round(b: ir.IRBuilder, vectors: Sequence[Value]) -> list[Value]:
+    """The columns of a square of vectors as rows: blocks of 1, 2, 4, ... change places."""
+    rows, lanes, size = list(vectors), len(vectors), 1
+    type_ = ir.VectorType(I32, lanes)
+    while size < lanes:
+        low = [i if not i & size else i - size + lanes for i in range(lanes)]
+        high = [i + size if not i & size else i + lanes for i in range(lanes)]
+        for i in range(lanes):
+            if not i & size:
+                first, second = rows[i], rows[i + size]
+                rows[i] = b.shuffle_vector(first, second, ir.Constant(type_, low))
+                rows[i + size] = b.shuffle_vector(first, second, ir.Constant(type_, high))
+        size *= 2
+    return rows

@@ -1,0 +1,141 @@
+"""Layouts of convolutions: what follows one is computed as it lies, and transposed behind that."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import IntAttr
+from xdsl.ir import Block, SSAValue
+
+from rnncc.ir.builder import Builder
+from rnncc.ir.ops.base import Elementwise, RnnOp, Source, get_ints
+from rnncc.ir.ops.control import Net
+from rnncc.ir.ops.indexing import Windows
+from rnncc.ir.ops.linear import Reduce
+from rnncc.ir.ops.shape import Broadcast, Concat, Slice, Transpose
+from rnncc.ir.rewriting import NetPass, blocks_of, dce, replace, run_all
+from rnncc.ir.types import dims_of
+
+Perm = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SinkTransposes(NetPass):
+    """F(transpose(x)) → transpose(f(x)), where x is computed from windows.
+
+    So a product takes in the elementwise ops behind it, a pool runs along the channels, and the
+    transpose meets that in front of the next convolution.
+
+    Before:
+
+        v1 = windows(x, axis=1, start=0, count=3, stride=1, taps=1, dilation=1)
+        v2 = reduce(v1, kind=max, axes=[2])
+        v3 = transpose(v2, perm=[0, 2, 1])
+        v4 = relu(v3)
+        return v4
+
+    After:
+
+        v1 = windows(x, axis=1, start=0, count=3, stride=1, taps=1, dilation=1)
+        v2 = reduce(v1, kind=max, axes=[2])
+        v3 = relu(v2)
+        v4 = transpose(v3, perm=[0, 2, 1])
+        return v4
+    """
+
+    name = "rnn-sink-transposes"
+
+    def rewrite(self, net: Net) -> bool:
+        return run_all(_rewrite(block) for block in blocks_of(net.body.block))
+
+
+def _rewrite(block: Block) -> bool:
+    changed, windowed = False, set[SSAValue]()
+    for op in list(block.ops):
+        if not isinstance(op, RnnOp):
+            continue
+        sunk = _sunk(op, windowed)
+        if sunk is not None:
+            y, perm = sunk
+            windowed.add(y)
+            moved = y if list(perm) == sorted(perm) else Builder.before(op).transpose(y, perm)
+            windowed.add(moved)
+            replace(op, [moved])
+            changed = True
+        elif isinstance(op, Windows) or any(value in windowed for value in op.operands):
+            windowed.update(op.results)
+    if changed:
+        dce(block)
+    return changed
+
+
+def _sunk(op: RnnOp, windowed: set[SSAValue]) -> tuple[SSAValue, Perm] | None:
+    """An op on what a transpose reads, and the axes of that in the order of the op's result."""
+    inner = next((v.owner for v in op.operands if v in windowed and _is_transpose(v)), None)
+    if not isinstance(inner, Transpose):
+        return None
+    perm, b = get_ints(inner.perm), Builder.before(op)
+    match op:
+        case Elementwise() | Concat():
+            return _of_several(b, op, perm)
+        case Transpose():
+            return inner.x, tuple(perm[axis] for axis in get_ints(op.perm))
+        case Slice():
+            axis = {"axis": IntAttr(perm[op.axis.data])}
+            return b.append(Slice, inner.x, **{**op.properties, **axis}), perm
+        case Windows():
+            return _of_windows(b, op, inner.x, perm)
+        case Reduce():
+            gone = sorted(perm[axis] for axis in get_ints(op.axes))
+            kept = [perm[axis] for axis in op.kept]
+            return b.reduce(op.kind.data, inner.x, gone), _order(kept)
+        case _:
+            return None
+
+
+def _of_several(b: Builder, op: RnnOp, perm: Perm) -> tuple[SSAValue, Perm] | None:
+    """Where all operands are transposed alike, or cost nothing to transpose."""
+    shapes = {dims_of(value) for value in (*op.operands, op.y)}
+    if any(not _fits(value, perm) for value in op.operands):
+        return None
+    if isinstance(op, Elementwise) and len(shapes) > 1:
+        return None
+    properties = dict(op.properties)
+    if isinstance(op, Concat):
+        properties["axis"] = IntAttr(perm[op.axis.data])
+    operands = [_turned_back(b, value, perm) for value in op.operands]
+    return b.append(type(op), *operands, **properties), perm
+
+
+def _fits(value: SSAValue, perm: Perm) -> bool:
+    op = value.owner
+    if isinstance(op, Transpose):
+        return get_ints(op.perm) == perm
+    return isinstance(op, Broadcast | Source)
+
+
+def _turned_back(b: Builder, value: SSAValue, perm: Perm) -> SSAValue:
+    op = value.owner
+    return op.x if isinstance(op, Transpose) else b.transpose(value, _inverse(perm))
+
+
+def _of_windows(b: Builder, op: Windows, x: SSAValue, perm: Perm) -> tuple[SSAValue, Perm]:
+    axis = perm[op.axis.data]
+    y = b.append(Windows, x, **{**op.properties, "axis": IntAttr(axis)})
+    wider = [p + (p > axis) for p in perm]
+    wider.insert(op.axis.data + 1, axis + 1)
+    return y, tuple(wider)
+
+
+def _order(numbers: Sequence[int]) -> Perm:
+    """The rank of each number."""
+    return tuple(sorted(numbers).index(number) for number in numbers)
+
+
+def _inverse(perm: Perm) -> Perm:
+    return tuple(perm.index(axis) for axis in range(len(perm)))
+
+
+def _is_transpose(value: SSAValue) -> bool:
+    return isinstance(value.owner, Transpose)

@@ -1,0 +1,80 @@
+"""Maps that transpose, and vectors of elements that are a few apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.ir import kern_interpreter
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
+from rnncc.ir.interpreter import run
+from rnncc.ir.types import dims_of
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.codegen.random_programs import as_it_is
+
+CPUS = [None, "x86-64-v3", "x86-64-v2"]
+Make = Callable[[Builder, SSAValue], SSAValue]
+
+
+def check(
+    cpu: str | None, shape: tuple[Dim | int | str, ...], sizes: dict[str, int], make: Make
+) -> None:
+    """A program of one input, in front of unmapped pages and behind them."""
+    b = Builder.net("made")
+    x = b.input("x", shape)
+    program = b.finish({"y": make(b, x)})
+    dims = [d.evaluate(sizes) for d in dims_of(x)]
+    inputs = {"x": np.random.default_rng(0).standard_normal(dims, np.float32)}
+    [want] = run(program, inputs).values()
+    made = as_it_is(program)
+    [found] = kern_interpreter.run(made, inputs, sizes).values()
+    np.testing.assert_allclose(found, want, 1e-5, 1e-5)
+    code = Bare(made, resolve_target(None, cpu))
+    for end in (True, False):
+        with guards(end) as memory:
+            [y] = code.run(inputs, {"T": 1, "N": 1, **sizes}, memory).values()
+            np.testing.assert_allclose(y, want, 1e-5, 1e-5)
+
+
+def turned(perm: list[int]) -> Make:
+    def make(b: Builder, x: SSAValue) -> SSAValue:
+        y = b.transpose(x, perm)
+        size = dims_of(y)[1]
+        bias = np.arange(int(size) if size.is_static else 1, dtype=np.float32)
+        bias = b.constant(bias.reshape(-1, *[1] * (len(perm) - 2)))
+        return b.add(b.mul(b.add(y, bias), y), b.iota(dims_of(y), len(perm) - 1, "f32"))
+
+    return make
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize(
+    ("shape", "perm"),
+    [
+        ((37, 19), [1, 0]),
+        ((32, 16), [1, 0]),
+        ((2, 3, 5, 40), [0, 2, 3, 1]),
+        ((2, 7, 33, 3), [0, 3, 1, 2]),
+        (("N", 7, 2), [0, 2, 1]),
+        (("N", 5, 18), [1, 2, 0]),
+    ],
+)
+def test_transposed(cpu: str | None, shape: tuple[int | str, ...], perm: list[int]) -> None:
+    check(cpu, shape, {"N": 21} if "N" in shape else {}, turned(perm))
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("stride", [2, 3, 4])
+@pytest.mark.parametrize("kind", ["sum", "max", "map"])
+def test_apart(cpu: str | None, stride: int, kind: str) -> None:
+    def make(b: Builder, x: SSAValue) -> SSAValue:
+        x = b.windows(x, 1, 0, 37, stride, 2)
+        return b.mul(x, x) if kind == "map" else b.reduce(kind, x, [2])
+
+    check(cpu, (3, 36 * stride + 2), {}, make)

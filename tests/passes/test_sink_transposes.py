@@ -1,0 +1,78 @@
+"""Convolutions one behind another: they are computed channels last, transposed at the edges."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
+from rnncc.ir.interpreter import run
+from rnncc.ir.ops.base import get_ints
+from rnncc.ir.ops.shape import Broadcast, Transpose
+from rnncc.ir.ops.source import Constant
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of
+from rnncc.nn.convolution import Window, convolution
+from rnncc.nn.pooling import max_pool
+from rnncc.nn.reduction import mean
+from tests.codegen.compiled import Bare
+from tests.codegen.guarded import guards
+from tests.compiling import lower
+from tests.passes.helpers import whole_sequence
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+SAME, HALF = Window(3, pads=(1, 1)), Window(2, 2)
+DILATED = Window(3, dilation=2, pads=(2, 2))
+
+
+def _conv(b: Builder, x: SSAValue, outputs: int, window: Window, groups: int = 1) -> SSAValue:
+    rng, inputs = np.random.default_rng(outputs), int(dims_of(x)[1]) // groups
+    w = rng.standard_normal((outputs, inputs, window.taps, window.taps), np.float32)
+    bias = b.constant(rng.standard_normal(outputs, np.float32))
+    return convolution(b, x, b.constant(w / w[0].size ** 0.5), bias, [window, window], groups)
+
+
+def chain(batch: Dim | int | str) -> Program:
+    """A stem, a pool, a residual block, a depthwise convolution, branches, means of channels."""
+    b = Builder.net("made")
+    x = b.input("x", (batch, 2, 12, 20))
+    y = max_pool(b, b.relu(_conv(b, x, 16, SAME)), [HALF, HALF])
+    y = b.relu(b.add(y, _conv(b, b.relu(_conv(b, y, 17, SAME)), 16, SAME)))
+    y = b.sigmoid(_conv(b, y, 16, SAME, groups=16))
+    y = b.concat([_conv(b, y, 20, DILATED), b.slice(_conv(b, y, 24, Window(1)), 1, 2, 7)], 1)
+    scale = b.constant(np.linspace(1, 2, 27, dtype=np.float32).reshape(1, 27, 1, 1))
+    y = b.mul(y, scale)
+    return b.finish({"y": y, "mean": mean(b, y, [2, 3])})
+
+
+def _inputs(batch: int) -> Arrays:
+    return {"x": np.random.default_rng(1).standard_normal((batch, 2, 12, 20), np.float32)}
+
+
+@pytest.mark.parametrize("cpu", [None, "x86-64-v2"])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_chain(batch: int, cpu: str | None) -> None:
+    program, inputs = chain("N"), _inputs(batch)
+    want = run(program, inputs)
+    after = chain("N")
+    whole_sequence(after)
+    kernels = lower(chain("N"))
+    with guards(True) as memory:
+        code = Bare(kernels, resolve_target(None, cpu))
+        found = code.run(inputs, {"T": 1, "N": batch}, memory)
+        for name, array in want.items():
+            np.testing.assert_allclose(run(after, inputs)[name], array, 1e-4, 1e-5)
+            np.testing.assert_allclose(found[name], array, 1e-4, 1e-5)
+
+
+def test_only_the_edges_are_transposed() -> None:
+    program = chain("N")
+    whole_sequence(program)
+    found = [op for op in program.net.walk() if isinstance(op, Transpose)]
+    of_images = [op for op in found if not isinstance(op.x.owner, Constant | Broadcast)]
+    assert len([op for op in of_images if get_ints(op.perm)[-1] != len(op.perm) - 1]) == 2
