@@ -102,9 +102,6 @@ def windowed(
     """x with some axes, from the first one on, as windows and their taps, each behind its axis.
 
     All pads come first: the windows are views then.
-
-    Raises:
-        ValueError: as of `Window.count`.
     """
     axes = range(first, first + len(windows))
     counts = [w.count(dims_of(x)[axis]) for axis, w in zip(axes, windows, strict=True)]
@@ -269,7 +266,7 @@ def _laid_over(
     return _cut(b, y, axis, size, before)
 
 
-def _cut(b: Builder, y: SSAValue, axis: int, size: Dim, before: int) -> SSAValue:
+def _cut(b: Builder, y: SSAValue, axis: int, size: Dim, before: Dim | int) -> SSAValue:
     """An axis from so many elements on; zeros behind its end."""
     whole = dims_of(y)[axis]
     behind = size + before - whole
