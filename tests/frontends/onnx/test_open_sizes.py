@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rnncc_runtime import ArrayError
+from rnncc_runtime.errors import ModelError
 
 import rnncc
 from rnncc.errors import CompileError
@@ -24,8 +25,27 @@ def of_x(op: str, names: str, dims: list[int | str], **constants: Any) -> Any:
 
 @pytest.mark.parametrize("dims", [["N"], ["N", 2], [1, "N"], ["T", "N", 1]])
 def test_squeeze_of_sizes_that_may_be_1(dims: list[int | str]) -> None:
-    with pytest.raises(CompileError, match=r"node 'y' \(Squeeze\): .* may be 1 \(--shape"):
-        interpreted(of_x("Squeeze", "", dims), {})
+    """A size that is 1 would make another rank: calls with one are refused."""
+    made = of_x("Squeeze", "", dims)
+    for size in (2, 3):
+        x = np.ones([size if isinstance(d, str) else d for d in dims], np.float32)
+        assert interpreted(made, {"x": x})["y"].shape == x.squeeze().shape
+    x = np.ones([1 if isinstance(d, str) else d for d in dims], np.float32)
+    with pytest.raises(CompileError, match="is negative"):
+        interpreted(made, {"x": x})
+    with pytest.raises(ModelError, match="would be -1"):
+        rnncc.compile(made).run({"x": x})
+
+
+@pytest.mark.parametrize("rows", [5, 6, 7])
+def test_reshape_to_parts_that_may_not_divide(rows: int) -> None:
+    made: Any = rnncc.compile(of_x("Reshape", "s", ["N", 4], s=vector(3, -1)))
+    x = np.arange(4 * rows, dtype=np.float32).reshape(rows, 4)
+    if rows % 3 == 0:
+        np.testing.assert_array_equal(made.run({"x": x})["y"], x.reshape(3, -1))
+        return
+    with pytest.raises(ModelError, match="would be -"):
+        made.run({"x": x})
 
 
 def test_squeeze_of_sizes_that_are_given() -> None:
@@ -45,8 +65,10 @@ def test_squeeze_of_a_size_that_is_never_1() -> None:
 
 
 def test_squeeze_of_a_named_axis_that_may_be_longer() -> None:
-    with pytest.raises(CompileError, match="whose size may be another than 1"):
-        interpreted(of_x("Squeeze", "a", ["N", 2], a=vector(0)), {})
+    made: Any = rnncc.compile(of_x("Squeeze", "a", ["N", 2], a=vector(0)))
+    assert made.run({"x": np.ones((1, 2), np.float32)})["y"].shape == (2,)
+    with pytest.raises(ModelError):
+        made.run({"x": np.ones((2, 2), np.float32)})
 
 
 HUGE = 1 << 40

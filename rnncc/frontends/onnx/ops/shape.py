@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import Node, Operator
 from rnncc.frontends.onnx.sizes import may_equal
 from rnncc.frontends.onnx.values import Array, Value, as_objects, size_value, sizes_value
-from rnncc.ir.dims import Dim, Excess, product
+from rnncc.ir.dims import MOST_DIVISOR, Dim, Excess, product
 from rnncc.ir.types import dims_of, shape_text
 
 MAX_MADE = 1 << 22
@@ -35,11 +35,20 @@ def _reshape(n: Node) -> SSAValue:
 
     Refused: a shape that is computed at run time.
     """
-    return n.b.reshape(n.x(), new_shape(n, n.dims(), n.sizes(1), n.flag("allowzero", 0)))
+    x, old = n.x(), n.dims()
+    made = new_shape(n, old, n.sizes(1), n.flag("allowzero", 0))
+    count = product(made)
+    if count.is_static or product(old).is_static or count == product(old):
+        return n.b.reshape(x, made)
+    # a number of elements that is rounded up: a slice of so many is refused unless it divides
+    return n.b.reshape(n.b.slice(n.b.reshape(x, (product(old),)), 0, 0, count), made)
 
 
 def new_shape(n: Node, old: tuple[Dim, ...], wanted: list[Dim], zero_is_size: bool) -> list[Dim]:
-    """The shape that a reshape asks for."""
+    """The shape that a reshape asks for.
+
+    What -1 stands for is rounded up where it depends on open sizes whether it is a whole number.
+    """
     made = list(wanted)
     for axis, size in enumerate(made):
         if size == 0 and not zero_is_size:
@@ -55,10 +64,19 @@ def new_shape(n: Node, old: tuple[Dim, ...], wanted: list[Dim], zero_is_size: bo
         rest = product(d for axis, d in enumerate(made) if axis != free[0])
         left = Dim.of(0) if rest == 0 else product(old).divide(rest)
         if left is None:
-            what = f"cannot bring {shape_text(old)} into the shape {shape_text(made)}"
-            raise n.error(what, differ=_side_of_maximum(product(old), rest))
+            left = _rounded_up(n, old, rest, made)
         made[free[0]] = left
     return made
+
+
+def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, wanted: list[Dim]) -> Dim:
+    """The elements of an open shape by a number that may divide them."""
+    elements = product(old)
+    sides = _side_of_maximum(elements, rest)
+    if sides or elements.is_static or not rest.is_static or not 0 < int(rest) <= MOST_DIVISOR:
+        what = f"cannot bring {shape_text(old)} into the shape {shape_text(wanted)}"
+        raise n.error(what, differ=sides)
+    return elements.over(int(rest))
 
 
 def _side_of_maximum(elements: Dim, divisor: Dim) -> list[tuple[Dim, Dim]]:
@@ -112,10 +130,9 @@ def _axes_input(n: Node, index: int = 1) -> list[int] | None:
 def _squeezed(n: Node) -> list[Dim]:
     dims, axes = n.dims(), _axes_input(n)
     if axes is None:
-        unsure = [d for d in dims if not d.is_static and may_equal(d, 1)]
-        if unsure:
-            what = f"drops axes of size 1 of {shape_text(dims)}, and {unsure[0]} may be 1"
-            raise n.unsupported(what, "--shape gives a size, the input axes names the axes")
+        for size in dims:
+            if not size.is_static and may_equal(size, 1):
+                n.b.require(size - 2)  # of 1 the result would be of another rank
         return [d for d in dims if d != 1]
     if not axes:
         raise n.unsupported("names no axes to drop, which ONNX Runtime takes for all of size 1")
@@ -125,7 +142,7 @@ def _squeezed(n: Node) -> list[Dim]:
             raise n.error(f"drops axis {axis} of {shape_text(dims)}, whose size is not 1")
         if dims[axis] != 1:
             what = f"drops axis {axis} of {shape_text(dims)}, whose size may be another than 1"
-            raise n.unsupported(what, "--shape gives a size")
+            raise n.differ([dims[axis]], [Dim.of(1)], what)
     return [d for axis, d in enumerate(dims) if axis not in gone]
 
 
@@ -139,7 +156,8 @@ def _unsqueezed(n: Node) -> list[Dim]:
 def _squeeze(n: Node) -> SSAValue:
     """X without some axes of size 1, or without all of them.
 
-    Refused: axes that are computed at run time, or not named where an open size may be 1.
+    Refused: axes that are computed at run time. Where axes are not named, calls for which an open
+    size is 1.
     """
     return n.b.reshape(n.x(), _squeezed(n))
 

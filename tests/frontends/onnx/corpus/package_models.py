@@ -16,11 +16,13 @@ from zipfile import ZipFile
 
 RATE: dict[str, Any] = {"shapes": {"input": [1, 576], "state": [2, 1, 128]}, "bind": {"sr": 16000}}
 OPEN_RATE: dict[str, Any] = {"shapes": RATE["shapes"], "integers": {"sr": [16000, 16000]}}
+FRAMES: dict[str, Any] = {"draws": [[1, 24], [3, 40], [2, 33]]}
+"""Where fewer frames are less than a window, ONNX Runtime goes on with tensors without elements."""
 FRAME: dict[str, Any] = {"shapes": {"input": ["batch", 576]}}
 
 MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "silero-vad==6.2.3": {
-        "silero_vad.onnx": OPEN_RATE,
+        "silero_vad.onnx": RATE,
         "silero_vad_16k_op15.onnx": RATE,
         "silero_vad_16k_sequence.onnx": {},
         "silero_vad_half.onnx": FRAME,
@@ -31,10 +33,10 @@ MODELS: dict[str, dict[str, dict[str, Any]]] = {
     "faster-whisper==1.2.1": {"silero_vad_v6.onnx": {}},
     "ddddocr==1.6.1": {"common.onnx": {}, "common_old.onnx": {}},
     "speechmos==0.0.1.1": {
-        "Run_1663829550_Stage_0.onnx": {},
-        "Run_1663915512_Stage_0.onnx": {},
-        "Run_1668423760_Stage_0.onnx": {},
-        "plcmos_v2.onnx": {},
+        "Run_1663829550_Stage_0.onnx": FRAMES,
+        "Run_1663915512_Stage_0.onnx": FRAMES,
+        "Run_1668423760_Stage_0.onnx": FRAMES,
+        "plcmos_v2.onnx": {"draws": [[2, 96], [3, 150]]},
         "sig_bak_ovr.onnx": {},
     },
     "swift-f0==0.3.0": {"model.onnx": {}},
