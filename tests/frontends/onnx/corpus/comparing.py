@@ -134,12 +134,12 @@ def _array(
         return np.array(told["bind"][info.name], _dtype(info.type))
     dtype = _dtype(info.type)
     if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
+        return np.asarray(rng.standard_normal(shape), dtype)
     if dtype.kind == "b":
-        return rng.integers(0, 2, shape).astype(dtype)
+        return np.asarray(rng.integers(0, 2, shape), dtype)
     least, largest = told.get("integers", {}).get(info.name, (1, 3))
     largest = sizes[largest] if isinstance(largest, str) else largest
-    return rng.integers(least, largest + 1, shape).astype(dtype)
+    return np.asarray(rng.integers(least, largest + 1, shape), dtype)
 
 
 def _dtype(kind: str) -> np.dtype[Any]:
