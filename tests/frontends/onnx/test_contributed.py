@@ -147,6 +147,10 @@ def test_operator(name: str) -> None:
         (of_one("FusedConv", {"x": IMAGE, "w": TAPS}, activation="Sine"), "activation 'Sine'"),
         (of_one("Attention", ATTENTION, num_heads=3), "24 units for 3 heads"),
         (of_one("Attention", {**ATTENTION, "m": IDS[:, :2]}, num_heads=2), "mask of shape 2 x 2"),
+        (
+            of_one("LayerNormalization", {"x": X, "g": ROW}, stash_type=11),
+            "another type than float32",
+        ),
         (of_one("Inverse", {"x": random(33, 33)}), "at most 32 rows"),
     ],
 )

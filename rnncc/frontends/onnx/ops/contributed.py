@@ -134,7 +134,8 @@ def _layer_norm(n: Node) -> list[Result]:
 def _rms_norm(n: Node) -> SSAValue:
     """RMSNormalization.
 
-    Refused: elements other than float32; the deviations as an output.
+    Refused: elements other than float32; a `stash_type` other than float32; the deviations as an
+    output.
     """
     return rms_normalised(n)
 

@@ -65,11 +65,18 @@ def layer_norm_outputs(n: Node) -> list[SSAValue]:
 
     Refused: elements other than float32; a `stash_type` other than float32.
     """
+    _check_stash(n)
     x, axis = n.x(0, FLOATS), n.axis(n.integer("axis", -1), len(n.dims()))
     scale, bias = n.x(1, FLOATS), n.maybe(2, FLOATS)
     y, average, std = layer_norm(n.b, x, scale, bias, axis, n.real("epsilon", 1e-5))
     y = n.like(y, x)
     return [y, average, reciprocal(n.b, std)]
+
+
+def _check_stash(n: Node) -> None:
+    """Refuse another type to compute in than float32, of which 1 is the number."""
+    if n.integer("stash_type", 1) != 1:
+        raise n.unsupported("computes its mean and variance in another type than float32")
 
 
 def _batch_norm(n: Node) -> SSAValue:
@@ -118,8 +125,9 @@ def _lp_norm(n: Node) -> SSAValue:
 def rms_normalised(n: Node) -> SSAValue:
     """X / √(mean of X² + epsilon) · scale over the axes from `axis` on.
 
-    Refused: elements other than float32.
+    Refused: elements other than float32; a `stash_type` other than float32.
     """
+    _check_stash(n)
     x, axis = n.x(0, FLOATS), n.axis(n.integer("axis", -1), len(n.dims()))
     epsilon = n.real("epsilon", float(np.float32(1e-5)))
     return n.like(rms_norm(n.b, x, n.x(1, FLOATS), axis, epsilon), x)
