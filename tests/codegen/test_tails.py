@@ -82,3 +82,23 @@ def test_a_batch_that_runs_innermost(end: bool) -> None:
             alone = compiled.check({"x": x[:, :1]}, {"T": steps, "N": 1}, end)
             for name, array in alone.items():
                 np.testing.assert_array_equal(array, got[name][:, :1], err_msg=name)
+
+
+@pytest.mark.parametrize("narrow", ["i32", "i8", "u8", "i16", "f16", "bf16", "i1"])
+@pytest.mark.parametrize("wide", ["i64", "f32"])
+def test_one_narrow_element_behind_whole_vectors(wide: str, narrow: str) -> None:
+    """A last element that is truncated is not written before it is, beyond the end."""
+    for units in (1, 2, 5, 9, 17, 33):
+        b = Builder.net("narrow")
+        x, w = b.input("x", [units], wide), b.param("w", [5, units])
+        sums = b.reshape(b.matmul(b.input("rows", ["N", 5]), w), ["N", units])
+        outputs = {"y": b.cast(x, narrow), "z": b.cast(b.round("even", sums), narrow)}
+        program = b.finish(outputs, {"w": np.ones((5, units), np.float32)})
+        compiled = Compiled(program)
+        rng = np.random.default_rng(units)
+        inputs: Arrays = {
+            "x": rng.integers(0, 9, units).astype({"i64": np.int64, "f32": np.float32}[wide]),
+            "rows": rng.integers(0, 3, (3, 5)).astype(np.float32),
+        }
+        for end in (False, True):
+            compiled.check(inputs, {"N": 3}, end)

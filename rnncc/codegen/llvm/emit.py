@@ -322,7 +322,19 @@ class Emit:
         if mask is None:
             self.b.store(value, pointer.base, align=align_of(pointer.dtype))
         else:
+            mask = mask if pointer.dtype in ("f32", "i64") else self._unknown(mask)
             self.masked("store", type_, pointer, mask, value)
+
+    def _unknown(self, mask: Value) -> Value:
+        """A mask of which LLVM cannot know that one lane alone is on.
+
+        With AVX-512 its code generator would write such a lane of a truncated vector by a store of
+        the element before it was truncated, which reaches beyond it.
+        """
+        kind = ir.FunctionType(I32, [I32])
+        one = self.b.call(ir.InlineAsm(kind, "", "=r,0"), [I32(1)])
+        on = self.splat(self.b.icmp_unsigned("!=", one, I32(0)), mask.type.count)
+        return self.b.and_(mask, on)
 
     def masked(
         self, kind: str, type_: ir.Type, pointer: Pointer, mask: Value, value: Value
