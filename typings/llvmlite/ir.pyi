@@ -96,6 +96,11 @@ class GlobalVariable(GlobalValue):
     value_type: Type
     def __init__(self, module: Module, typ: Type, name: str, addrspace: int = 0) -> None: ...
 
+class InlineAsm(Value):
+    def __init__(
+        self, ftype: FunctionType, asm: str, constraint: str, side_effect: bool = False
+    ) -> None: ...
+
 class Function(GlobalValue):
     args: tuple[Argument, ...]
     attributes: FunctionAttributes
