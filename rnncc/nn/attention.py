@@ -19,7 +19,7 @@ def attention(
     key: SSAValue,
     value: SSAValue,
     heads: int,
-    scale: float = 0.0,
+    scale: float | None = None,
     added: SSAValue | None = None,
 ) -> SSAValue:
     """softmax(scale · Q Kᵀ + added) V for each head (Vaswani et al., 2017).
@@ -28,7 +28,7 @@ def attention(
         query: [B, S, heads · d].
         key: [B, L, heads · d].
         value: [B, L, heads · e].
-        scale: 0 stands for 1 / √d.
+        scale: 1 / √d without it.
         added: to the scores of shape [B, heads, S, L], with which it broadcasts.
     Returns:
         [B, S, heads · e].
@@ -44,7 +44,7 @@ def attend(
     query: SSAValue,
     key: SSAValue,
     value: SSAValue,
-    scale: float = 0.0,
+    scale: float | None = None,
     added: SSAValue | None = None,
 ) -> tuple[SSAValue, SSAValue]:
     """softmax(scale · Q Kᵀ + added) V over the last two axes, and the weights of V.
@@ -53,11 +53,11 @@ def attend(
         query: [..., S, d].
         key: [..., L, d].
         value: [..., L, e].
-        scale: 0 stands for 1 / √d.
+        scale: 1 / √d without it.
         added: to the scores of shape [..., S, L], with which it broadcasts.
     """
     rank = len(dims_of(key))
-    scale = scale or 1 / math.sqrt(int(dims_of(query)[-1]))
+    scale = 1 / math.sqrt(int(dims_of(query)[-1])) if scale is None else scale
     turned = b.transpose(key, (*range(rank - 2), rank - 1, rank - 2))
     scores = times(b, matmul(b, query, turned), scale)
     scores = scores if added is None else b.add(scores, added)

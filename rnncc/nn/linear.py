@@ -19,12 +19,11 @@ def matmul(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     A vector is a row on the left and a column on the right, which goes from the result.
 
     Raises:
-        ValueError: an operand has no axes.
-        CompileError: the leading ones do not broadcast.
+        CompileError: an operand has no axes, or the leading ones do not broadcast.
     """
     left, right = dims_of(x), dims_of(y)
     if not left or not right:
-        raise ValueError("multiplies a scalar")
+        raise CompileError(b.loc, "multiplies a scalar")
     x = b.reshape(x, (1, *left)) if len(left) == 1 else x
     y = b.reshape(y, (*right, 1)) if len(right) == 1 else y
     product = _of_stacks(b, x, y)
@@ -51,6 +50,10 @@ def _of_stacks(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     x = b.broadcast(x, (*lead, *left[-2:]), range(rank - len(left), rank))
     y = b.broadcast(y, (*lead, *right[-2:]), range(rank - len(right), rank))
     return b.matmul(x, y)
+
+
+MAX_INVERTED = 32
+"""Rows of a matrix that is inverted: each is a few ops."""
 
 
 def inverse(b: Builder, x: SSAValue) -> SSAValue:

@@ -16,6 +16,7 @@ from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.cells import Weights
 from rnncc.nn.convolution import Window, convolution
 from rnncc.nn.linear import matmul
+from rnncc.nn.reduction import reduce_keepdims
 from rnncc.nn.steps import Named
 
 LIMITS = {"u8": (0, 255), "i8": (-128, 127), "u16": (0, 65535), "i16": (-32768, 32767)}
@@ -82,7 +83,7 @@ def whole_matmul(b: Builder, x: SSAValue, x_zero: Zero, w: SSAValue, w_zero: Zer
         x_zero: for all of x, or one a row: [..., m, 1].
         w_zero: for all of w, or one a column: [..., 1, n].
     Raises:
-        ValueError: as of `rnncc.nn.linear.matmul`.
+        CompileError: as of `rnncc.nn.linear.matmul`.
     """
     (x, x_zero), (w, w_zero) = signed(b, x, x_zero), signed(b, w, w_zero)
     y = matmul(b, x, w)
@@ -140,8 +141,7 @@ def _column_sums(b: Builder, w: SSAValue) -> SSAValue:
 
 def _sums(b: Builder, x: SSAValue, axis: int) -> SSAValue:
     """Sums along an axis, which stays as 1."""
-    kept = [1 if at == axis else size for at, size in enumerate(dims_of(x))]
-    return b.reshape(b.reduce("sum", b.cast(x, "i32"), [axis]), kept)
+    return reduce_keepdims(b, "sum", b.cast(x, "i32"), [axis])
 
 
 def along(b: Builder, values: SSAValue, axis: int, rank: int) -> SSAValue:

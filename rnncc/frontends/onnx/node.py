@@ -309,6 +309,11 @@ class Node:
             raise self.differ(dims_of(y), dims_of(x), f"would broadcast {shapes}")
         return y
 
+    def plus(self, y: SSAValue, index: int, dtypes: Sequence[str] = FLOATS) -> SSAValue:
+        """y plus an input that may be missing, and that does not grow it."""
+        added = self.maybe(index, dtypes)
+        return y if added is None else self.like(self.b.add(y, added), y)
+
     def literal(self, array: Array) -> SSAValue:
         """Numbers that are known: a constant, a parameter where they are many."""
         return self.scope.ssa(Value.of(array))

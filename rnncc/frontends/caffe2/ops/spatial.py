@@ -70,10 +70,7 @@ class Spatial(Operator):
         whole = size + sum(window.pads)
         if whole.is_static and int(whole) < window.reach:
             raise self.error(f"has windows over {window.reach} elements on an axis of {whole}")
-        try:
-            return window.count(size)
-        except ValueError as error:
-            raise self.error(f"has {error}", "--shape gives a size") from error
+        return window.count(size)
 
 
 class Conv(Spatial):

@@ -13,7 +13,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Function, Node, Operator, Result
 from rnncc.frontends.onnx.ops.conv import convolved
-from rnncc.frontends.onnx.ops.linear import general_product, product_of
+from rnncc.frontends.onnx.ops.linear import general_product
 from rnncc.frontends.onnx.ops.normal import layer_norm_outputs, rms_normalised
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -21,11 +21,9 @@ from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn import activations as act
 from rnncc.nn.arithmetic import clamp, reciprocal, times
 from rnncc.nn.attention import attention
-from rnncc.nn.linear import inverse
+from rnncc.nn.linear import MAX_INVERTED, inverse, matmul
 from rnncc.nn.normalisation import layer_norm, rms_norm
 
-MAX_INVERTED = 32
-"""Rows of a matrix that is inverted: each is a few ops."""
 LOWEST = -3.4028234663852886e38
 """What ONNX Runtime adds to scores of later steps: the least float32."""
 
@@ -87,9 +85,7 @@ def _fused_conv(n: Node) -> SSAValue:
 
     Refused: what Conv refuses.
     """
-    y, z = convolved(n), n.maybe(3, FLOATS)
-    y = y if z is None else n.like(n.b.add(y, z), y)
-    return _activated(n, y, n.reals("activation_params"))
+    return _activated(n, n.plus(convolved(n), 3), n.reals("activation_params"))
 
 
 def _fused_gemm(n: Node) -> SSAValue:
@@ -107,7 +103,7 @@ def _fused_matmul(n: Node) -> SSAValue:
     Refused: elements other than float32.
     """
     a, b = (_turned(n, index, which) for index, which in enumerate("AB"))
-    return times(n.b, product_of(n, a, b), n.real("alpha", 1.0))
+    return times(n.b, matmul(n.b, a, b), n.real("alpha", 1.0))
 
 
 def _turned(n: Node, index: int, which: str) -> SSAValue:
@@ -140,18 +136,12 @@ def _rms_norm(n: Node) -> SSAValue:
     return rms_normalised(n)
 
 
-def _biased(n: Node) -> SSAValue:
-    """X plus a bias along its last axis, where there is one."""
-    x, bias = n.x(0, FLOATS), n.maybe(1, FLOATS)
-    return x if bias is None else n.like(n.b.add(x, bias), x)
-
-
 def _bias_gelu(n: Node) -> SSAValue:
     """Gelu(X + B).
 
     Refused: elements other than float32.
     """
-    return act.gelu(n.b, _biased(n))
+    return act.gelu(n.b, n.plus(n.x(0, FLOATS), 1))
 
 
 def _gelu(n: Node) -> SSAValue:
@@ -167,7 +157,7 @@ def _fast_gelu(n: Node) -> SSAValue:
 
     Refused: elements other than float32.
     """
-    return act.gelu(n.b, _biased(n), by_tanh=True)
+    return act.gelu(n.b, n.plus(n.x(0, FLOATS), 1), by_tanh=True)
 
 
 def _quick_gelu(n: Node) -> SSAValue:
@@ -180,10 +170,7 @@ def _quick_gelu(n: Node) -> SSAValue:
 
 def _skipped(n: Node, bias: int) -> SSAValue:
     """X plus what skipped some layers, plus a bias: of the shape of X."""
-    x = n.x(0, FLOATS)
-    total = n.like(n.b.add(x, n.x(1, FLOATS)), x)
-    added = n.maybe(bias, FLOATS)
-    return total if added is None else n.like(n.b.add(total, added), x)
+    return n.plus(n.plus(n.x(0, FLOATS), 1), bias)
 
 
 def _skip_layer_norm(n: Node) -> list[Result]:
@@ -249,8 +236,7 @@ def _attention(n: Node) -> SSAValue:
     _refuse(n, inputs={4: "past keys", 6: "lengths of past keys"})
     if n.flag("do_rotary", 0) or n.integers("qkv_hidden_sizes", []):
         raise n.unsupported("has rotary embeddings, or sizes for queries, keys and values")
-    made, bias = product_of(n, x, n.x(1, FLOATS)), n.maybe(2, FLOATS)
-    made = made if bias is None else n.like(b.add(made, bias), made)
+    made = n.plus(matmul(b, x, n.x(1, FLOATS)), 2)
     size = int(n.static(1)[1])
     if len(dims_of(made)) != 3 or heads < 1 or size % (3 * heads):
         raise n.error(f"has data {shape_text(n.dims())} and {size} units for {heads} heads")
@@ -308,7 +294,7 @@ def _attend(
         later = b.compare("gt", b.iota((steps, keys), 1), b.iota((steps, keys), 0))
         ahead = b.select(later, n.full(LOWEST, "f32"), n.full(0.0, "f32"))
         added = ahead if added is None else b.add(added, ahead)
-    return attention(b, *parts, heads, n.real("scale", 0.0), added)
+    return attention(b, *parts, heads, n.real("scale", 0.0) or None, added)
 
 
 def _filter(n: Node) -> float:

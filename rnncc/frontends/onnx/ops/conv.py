@@ -52,7 +52,7 @@ class Geometry:
         each = zip(self.kernel, self.strides, self.dilations, self.pads, strict=True)
         return [Window(*numbers, rounds_up) for numbers in each]
 
-    def check_fits(self, axis: int, size: Dim) -> None:
+    def _check_fits(self, axis: int, size: Dim) -> None:
         """Refuse windows that are longer than a padded axis: the standard has no result."""
         before, behind = self.pads[axis]
         whole = size + before + behind
@@ -61,18 +61,22 @@ class Geometry:
             raise self.n.unsupported(what)
 
     def fit(self, sizes: Sequence[Dim]) -> None:
-        """Turn `auto_pad` into pads."""
+        """Turn `auto_pad` into pads; refuse windows that do not fit."""
         if self.auto == "VALID":
             self.pads = [(0, 0)] * len(self.kernel)
-        if not self.auto.startswith("SAME"):
-            return
         for axis, size in enumerate(sizes):
-            stride = self.strides[axis]
-            whole = (size.over(stride) - 1) * stride + self.reach(axis)
-            short = larger(whole - size, Dim.of(0))
-            less = short.under(2)
-            upper = self.auto == "SAME_UPPER"
-            self.pads[axis] = (less, short - less) if upper else (short - less, less)
+            if self.auto.startswith("SAME"):
+                self._pad_to_same(axis, size)
+            self._check_fits(axis, size)
+
+    def _pad_to_same(self, axis: int, size: Dim) -> None:
+        """Pads with which an axis has a window for each stride."""
+        stride = self.strides[axis]
+        whole = (size.over(stride) - 1) * stride + self.reach(axis)
+        short = larger(whole - size, Dim.of(0))
+        less = short.under(2)
+        upper = self.auto == "SAME_UPPER"
+        self.pads[axis] = (less, short - less) if upper else (short - less, less)
 
 
 def _kernel(n: Node, index: int = 1) -> list[int]:
@@ -110,8 +114,6 @@ def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
     if groups < 1 or outputs % groups or dims[1] != channels * groups:
         what = f"has {dims[1]} channels in {groups} groups, weights {shape_text(n.dims(index))}"
         raise n.differ([dims[1]], [Dim.of(channels * groups)], what)
-    for axis, size in enumerate(dims[2:]):
-        geometry.check_fits(axis, size)
     return geometry.windows(), groups
 
 
@@ -174,8 +176,6 @@ def _pooled(n: Node) -> tuple[SSAValue, list[Window]]:
     geometry = Geometry(n, kernel)
     _check_same(n, geometry, dims[2:])
     geometry.fit(dims[2:])
-    for axis, size in enumerate(dims[2:]):
-        geometry.check_fits(axis, size)
     rounds_up = n.flag("ceil_mode", 0) and not geometry.auto.startswith("SAME")  # nothing is left
     return x, geometry.windows(rounds_up)
 

@@ -10,7 +10,7 @@ from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import move_axis
-from rnncc.nn.convolution import window_count
+from rnncc.nn.convolution import Window
 
 MAX_LENGTH = 4096
 """Elements of one transform, whose matrix has their square."""
@@ -83,10 +83,7 @@ def _stft(n: Node) -> SSAValue:
     if length < 1 or step < 1 or (window is not None and n.dims(2) != (length,)):
         raise n.error(f"has windows of {length} in steps of {step}")
     x = b.reshape(x, (*dims[:2], parts))
-    count = window_count(dims[1], length, step)
-    if not count.is_static:
-        b.require(dims[1] - length)
-    x = b.windows(x, 1, 0, count, step, length)
+    x = Window(length, step).along(b, x, 1, 0.0)
     if window is not None:
         x = b.mul(x, b.reshape(n.x(2, FLOATS), (length, 1)))
     onesided = n.flag("onesided", 1) and parts == 1

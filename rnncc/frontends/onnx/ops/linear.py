@@ -19,15 +19,7 @@ def _matmul(n: Node) -> SSAValue:
     Refused: elements other than float32.
     """
     whole = dequantised_product(n)
-    return product_of(n, n.x(0, FLOATS), n.x(1, FLOATS)) if whole is None else whole
-
-
-def product_of(n: Node, a: SSAValue, b: SSAValue) -> SSAValue:
-    """NumPy's matmul; raises `CompileError` where shapes do not fit."""
-    try:
-        return matmul(n.b, a, b)
-    except ValueError as error:
-        raise n.error(str(error)) from error
+    return matmul(n.b, n.x(0, FLOATS), n.x(1, FLOATS)) if whole is None else whole
 
 
 def general_product(n: Node) -> SSAValue:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 from xdsl.ir import SSAValue
@@ -136,12 +136,7 @@ def _slice(n: Node) -> SSAValue:
     x, dims = n.x(), n.dims()
     for axis, start, end, step in _bounds(n):
         size = dims[axis]
-        if (
-            isinstance(start, Dim)
-            and isinstance(end, Dim)
-            and not varies(start)
-            and not varies(end)
-        ):
+        if _is_settled(start) and _is_settled(end):
             first, count, step = _cut(n, size, start, end, step)
             x = strided(n.b, x, axis, first if count != 0 else 0, count, step)
         elif step > NEAR:
@@ -149,6 +144,11 @@ def _slice(n: Node) -> SSAValue:
         else:
             x = n.b.gather(x, _moving(n, size, start, end, step), axis)
     return x
+
+
+def _is_settled(place: Place) -> TypeGuard[Dim]:
+    """Whether a bound is known, and the same in each iteration of the loops around it."""
+    return isinstance(place, Dim) and not varies(place)
 
 
 def _moving(n: Node, size: Dim, start: Place, end: Place, step: int) -> SSAValue:
@@ -186,7 +186,7 @@ def _number(n: Node, place: Place) -> SSAValue:
 def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:
     index: list[Any] = [slice(None)] * arrays[0].ndim
     for axis, first, last, steps in _bounds(n):
-        if not (isinstance(first, Dim) and isinstance(last, Dim)) or varies(first) or varies(last):
+        if not (_is_settled(first) and _is_settled(last)):
             return None
         start, count, step = _cut(n, n.dims()[axis], first, last, steps)
         if not (start.is_static and count.is_static):

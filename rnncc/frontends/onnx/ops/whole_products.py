@@ -90,26 +90,19 @@ def _check_matrices(n: Node, *indices: int) -> None:
         raise n.unsupported(f"multiplies {shapes}")
 
 
-def _product(n: Node, left: Numbers, right: Numbers) -> SSAValue:
-    try:
-        return whole_matmul(n.b, *left, *right)
-    except ValueError as error:
-        raise n.error(str(error)) from error
-
-
 def _matmul_integer(n: Node) -> SSAValue:
     """(A - a_zero_point) (B - b_zero_point), exact.
 
     Refused: vectors.
     """
     _check_matrices(n, 0, 1)
-    return _product(n, _numbers(n, 0, 2, ROWS), _numbers(n, 1, 3, COLUMNS))
+    return whole_matmul(n.b, *_numbers(n, 0, 2, ROWS), *_numbers(n, 1, 3, COLUMNS))
 
 
 def _conv_integer(n: Node) -> SSAValue:
     """Weights times windows of X, both less their zero points, exact.
 
-    Refused: weights of open sizes; strides that do not divide an open size.
+    Refused: weights of open sizes.
     """
     check_training(n)
     x, weights, windows = _numbers(n, 0, 2, 1), _numbers(n, 1, 3, 0), windows_of(n)
@@ -122,7 +115,8 @@ def _qlinear_matmul(n: Node) -> SSAValue:
     Refused: vectors.
     """
     _check_matrices(n, 0, 3)
-    b, sums = n.b, _product(n, _numbers(n, 0, 2, ROWS), _numbers(n, 3, 5, COLUMNS))
+    b = n.b
+    sums = whole_matmul(b, *_numbers(n, 0, 2, ROWS), *_numbers(n, 3, 5, COLUMNS))
     return _requantised(n, sums, b.mul(_scale(n, 0, 1, ROWS), _scale(n, 3, 4, COLUMNS)), 6)
 
 
@@ -138,7 +132,7 @@ def _qlinear_conv(n: Node) -> SSAValue:
     """The convolution of what the numbers stand for, plus a bias, quantised: exact sums times one
     factor, rounded once.
 
-    Refused: weights of open sizes; strides that do not divide an open size.
+    Refused: weights of open sizes.
     """
     check_training(n)
     b, rank = n.b, len(n.dims())
@@ -197,9 +191,7 @@ def _qgemm(n: Node) -> SSAValue:
     if turned:
         weights = b.transpose(weights, (1, 0))
         w_zero = None if w_zero is None or not dims_of(w_zero) else b.transpose(w_zero, (1, 0))
-    sums = _product(n, (a, zero), (weights, w_zero))
-    added = n.maybe(6, ("i32",))
-    sums = sums if added is None else n.like(b.add(sums, added), sums)
+    sums = n.plus(whole_matmul(b, a, zero, weights, w_zero), 6, ("i32",))
     alpha = n.real("alpha", 1.0)
     units = along(b, n.x(4, FLOATS), 1, 2)
     scale = b.mul(scalar(n, 1, FLOATS), units)
@@ -215,14 +207,10 @@ def _integer_to_float(n: Node) -> SSAValue:
     Refused: vectors.
     """
     _check_matrices(n, 0, 1)
-    b, sums = n.b, _product(n, _numbers(n, 0, 4, ROWS), _numbers(n, 1, 5, COLUMNS))
+    b = n.b
+    sums = whole_matmul(b, *_numbers(n, 0, 4, ROWS), *_numbers(n, 1, 5, COLUMNS))
     scale = b.mul(_scale(n, 0, 2, ROWS), _scale(n, 1, 3, COLUMNS))
-    return _with_bias(n, b.mul(b.cast(sums, "f32"), scale), 6)
-
-
-def _with_bias(n: Node, y: SSAValue, index: int) -> SSAValue:
-    bias = n.maybe(index, FLOATS)
-    return y if bias is None else n.like(n.b.add(y, bias), y)
+    return n.plus(b.mul(b.cast(sums, "f32"), scale), 6)
 
 
 def _dynamic_matmul(n: Node) -> SSAValue:
@@ -233,11 +221,8 @@ def _dynamic_matmul(n: Node) -> SSAValue:
     """
     _check_matrices(n, 0, 1)
     weights, zero = _numbers(n, 1, 3, COLUMNS)
-    try:
-        y = dynamic_matmul(n.b, n.x(0, FLOATS), weights, _scale(n, 1, 2, COLUMNS), zero)
-    except ValueError as error:
-        raise n.error(str(error)) from error
-    return _with_bias(n, y, 4)
+    y = dynamic_matmul(n.b, n.x(0, FLOATS), weights, _scale(n, 1, 2, COLUMNS), zero)
+    return n.plus(y, 4)
 
 
 def _matmul_bits(n: Node) -> SSAValue:
@@ -258,11 +243,7 @@ def _matmul_bits(n: Node) -> SSAValue:
     floats = (numbers.reshape(rows, blocks, size).astype(np.float32) - zero) * scales
     weights = floats.reshape(rows, blocks * size)[:, :depth].T
     made = Value.of(np.ascontiguousarray(weights), n.op.input[1])
-    try:
-        y = matmul(n.b, n.x(0, FLOATS), n.scope.ssa(made))
-    except ValueError as error:
-        raise n.error(str(error)) from error
-    return _with_bias(n, y, 5)
+    return n.plus(matmul(n.b, n.x(0, FLOATS), n.scope.ssa(made)), 5)
 
 
 def _block_zeros(n: Node, rows: int, blocks: int, bits: int) -> Array:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 from rnncc.frontends.torch.site import Site, Table, Value, rank_of
 from rnncc.ir.dims import Dim
@@ -34,8 +33,7 @@ def conv(
     strides, dilations = each(stride, len(taps)), each(dilation, len(taps))
     pads = _pads(padding, taps, dilations)
     windows = [Window(*numbers) for numbers in zip(taps, strides, dilations, pads, strict=True)]
-    with formulas(at):
-        y = forward_convolution(at.b, batched(at, x, len(taps)), weight, bias, windows, groups)
+    y = forward_convolution(at.b, batched(at, x, len(taps)), weight, bias, windows, groups)
     return at.b.reshape(y, at.dims)
 
 
@@ -97,15 +95,6 @@ def each(numbers: Sizes, rank: int) -> list[int]:
 def batched(at: Site, x: Value, rank: int) -> Value:
     """[N, C, ...], N = 1 where there is none."""
     return at.b.reshape(x, (1, *dims_of(x))) if rank_of(x) == rank + 1 else x
-
-
-@contextmanager
-def formulas(at: Site) -> Generator[None]:
-    """What has no formula is refused."""
-    try:
-        yield
-    except ValueError as error:
-        at.refuse(f"has {error}", "a size that is known")
 
 
 def _taps(at: Site, weight: Value) -> list[int]:

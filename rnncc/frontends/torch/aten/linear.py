@@ -7,11 +7,8 @@ import math
 from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.attention import attend
-from rnncc.nn.linear import inverse
+from rnncc.nn.linear import MAX_INVERTED, inverse
 from rnncc.nn.linear import matmul as nn_matmul
-
-MAX_INVERTED = 32
-"""Rows of a matrix that is inverted: each is a few ops."""
 
 
 def mm(at: Site, a: Value, b: Value) -> Value:
@@ -70,7 +67,7 @@ def scaled_attention(
         mask = b.compare("le", b.iota((steps, keys), 1), b.iota((steps, keys), 0))
     if mask is not None and dtype_of(mask) == "i1":
         mask = b.select(mask, zero, never)
-    return attend(b, query, key, value, float(scale or 0.0), mask)
+    return attend(b, query, key, value, None if scale is None else float(scale), mask)
 
 
 def inverted(at: Site, x: Value, *_: object, **__: object) -> tuple[Value, Value]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from operator import getitem
 
-from rnncc.frontends.torch.aten.convolution import batched, each, formulas
+from rnncc.frontends.torch.aten.convolution import batched, each
 from rnncc.frontends.torch.site import Site, Table, Value
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn import pooling
@@ -27,8 +27,7 @@ def max_pool(
 ) -> Value:
     """The largest element of each window"""
     windows = _windows(rank, kernel, stride, padding, dilation, ceil_mode)
-    with formulas(at):
-        return at.b.reshape(pooling.max_pool(at.b, _batch(at, x, rank), windows), at.dims)
+    return at.b.reshape(pooling.max_pool(at.b, _batch(at, x, rank), windows), at.dims)
 
 
 def max_pool_with_places(
@@ -65,17 +64,15 @@ def average_pool(
 ) -> Value:
     """The mean of each window, of its elements within x or of the pads too"""
     windows = _windows(rank, kernel, stride, padding, (1,), ceil_mode)
-    with formulas(at):
-        y = pooling.average_pool(
-            at.b, _batch(at, x, rank), windows, count_include_pad, divisor_override
-        )
+    y = pooling.average_pool(
+        at.b, _batch(at, x, rank), windows, count_include_pad, divisor_override
+    )
     return at.b.reshape(y, at.dims)
 
 
 def adaptive_average_pool(rank: int, at: Site, x: Value, sizes: Sizes) -> Value:
     """The mean of so many parts of each axis"""
-    with formulas(at):
-        y = pooling.adaptive_pool(at.b, "mean", _batch(at, x, rank), each(sizes, rank))
+    y = pooling.adaptive_pool(at.b, "mean", _batch(at, x, rank), each(sizes, rank))
     return at.b.reshape(y, at.dims)
 
 
@@ -83,8 +80,7 @@ def adaptive_max_pool(rank: int, at: Site, x: Value, sizes: Sizes) -> tuple[Valu
     """The largest element of so many parts of each axis; their places are refused"""
     if _asks_for_places(at):
         at.refuse("places of an adaptive pool's largest elements are not supported")
-    with formulas(at):
-        y = pooling.adaptive_pool(at.b, "max", _batch(at, x, rank), each(sizes, rank))
+    y = pooling.adaptive_pool(at.b, "max", _batch(at, x, rank), each(sizes, rank))
     return at.b.reshape(y, at.dims), None
 
 
