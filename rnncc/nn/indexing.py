@@ -111,8 +111,21 @@ def element_places(b: Builder, index: SSAValue, dims: Sequence[Dim], axis: int) 
     return flat_places(b, places, dims)
 
 
-def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue) -> SSAValue:
-    """x where row index[j] along axis 0 is rows[j]; of several for one row, the last."""
+def put_elements(
+    b: Builder, x: SSAValue, new: SSAValue, index: SSAValue, axis: int, kind: str = ""
+) -> SSAValue:
+    """x where [index[i, j], j] along axis 0, and so on, is new[i, j]; `kind` as of `put`."""
+    dims, count = dims_of(x), (product(dims_of(index)),)
+    place = b.reshape(element_places(b, index, dims, axis), count)
+    made = put(b, b.reshape(x, (product(dims),)), b.reshape(new, count), place, kind)
+    return b.reshape(made, dims)
+
+
+def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = "") -> SSAValue:
+    """x where row index[j] along axis 0 is rows[j], of several for one row the last; or where it is
+    folded with all of them, by a kind of `rnn.scatter`."""
+    if kind:
+        return b.scatter(kind, x, rows, index, 0)
     size, count = dims_of(x)[0], dims_of(rows)[0]
     if count == 0:
         return x

@@ -81,9 +81,7 @@ def log_sum_exp(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     """max + ln Σ e^(x - max); the maximum cancels out, so that no gradient goes through it."""
     if not axes:
         return x
-    most = b.reduce("max", x, axes)
-    infinite = b.compare("eq", b.abs(most), b.full_like(most, math.inf))
-    held = b.stop_gradient(b.select(infinite, b.full_like(most, 0.0), most))
+    held = _finite(b, b.reduce("max", x, axes))
     centred = b.sub(x, b.reshape(held, kept_dims(x, axes)))
     return b.add(b.log(total(b, b.exp(centred), axes)), held)
 
@@ -98,10 +96,14 @@ def root_of_squares(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
 
 def log_add_exp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """ln(e^x + e^y)"""
-    most = b.stop_gradient(b.maximum(x, y))
-    infinite = b.compare("eq", b.abs(most), b.full_like(most, math.inf))
-    held = b.select(infinite, b.full_like(most, 0.0), most)
+    held = _finite(b, b.maximum(x, y))
     return b.add(b.log(b.add(b.exp(b.sub(x, held)), b.exp(b.sub(y, held)))), held)
+
+
+def _finite(b: Builder, most: SSAValue) -> SSAValue:
+    """A maximum that is to cancel out of exponents, 0 where it is infinite; flat."""
+    infinite = b.compare("eq", b.abs(most), b.full_like(most, math.inf))
+    return b.stop_gradient(b.select(infinite, b.full_like(most, 0.0), most))
 
 
 def cumulate(

@@ -243,11 +243,11 @@ class _Copy:
     def _square(self, row: Value, column: Value) -> None:
         b, lanes = self.emit.b, range(self.lanes)
         columns = [self.emit.load(self._at(row, b.add(column, I64(i))), self.lanes) for i in lanes]
-        for i, value in enumerate(_transposed(self.emit, columns)):
+        for i, value in enumerate(transposed(self.emit, columns)):
             self.emit.store(value, self._to(b.add(row, I64(i)), column), self.lanes)
 
 
-def _transposed(emit: CpuEmit, rows: list[Value]) -> list[Value]:
+def transposed(emit: CpuEmit, rows: list[Value]) -> list[Value]:
     """The columns of a square block: halves, then quarters, ... change places across the middle."""
     n = len(rows)
     distance = n // 2

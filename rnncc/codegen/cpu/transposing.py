@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from llvmlite import ir
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.emit import CpuEmit, stack_size
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
+from rnncc.codegen.cpu.moves import transposed
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.kernels import Map
@@ -165,7 +165,7 @@ class TransposingMap:
                 there = b.icmp_signed(">", inside[1], I64(j))
                 mask = emit.first_lanes(b.select(there, inside[0], I64(0)), lanes)
             columns.append(emit.load(emit.at(pointer, b.mul(I64(j), step)), lanes, mask))
-        return turned_round(b, columns)
+        return transposed(emit, columns)
 
     def _held(self, place: int, row: Value, dtype: str) -> Pointer:
         """A row of a tile on the stack."""
@@ -206,19 +206,3 @@ class TransposingMap:
         for number, value in enumerate(values, len(self.arguments)):
             pointer = self._at(here[number], number, {self.axis: row})
             emit.store(value, pointer, lanes, mask)
-
-
-def turned_round(b: ir.IRBuilder, vectors: Sequence[Value]) -> list[Value]:
-    """The columns of a square of vectors as rows: blocks of 1, 2, 4, ... change places."""
-    rows, lanes, size = list(vectors), len(vectors), 1
-    type_ = ir.VectorType(I32, lanes)
-    while size < lanes:
-        low = [i if not i & size else i - size + lanes for i in range(lanes)]
-        high = [i + size if not i & size else i + lanes for i in range(lanes)]
-        for i in range(lanes):
-            if not i & size:
-                first, second = rows[i], rows[i + size]
-                rows[i] = b.shuffle_vector(first, second, ir.Constant(type_, low))
-                rows[i + size] = b.shuffle_vector(first, second, ir.Constant(type_, high))
-        size *= 2
-    return rows

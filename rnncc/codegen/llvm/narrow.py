@@ -9,9 +9,8 @@ from __future__ import annotations
 from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import FLOAT, I16, I32, VALUE, Value, vector_type
-from rnncc.ir.types import WIDE
+from rnncc.ir.types import NARROW_FLOATS, WIDE
 
-FLOATS16 = ("f16", "bf16")
 HALF_MOST, HALF_INFINITY, HALF_NAN = 0x47800000, 0x7C00, 0x7E00
 """The bits of 2^16 as a float32; of a float16's infinity and of its quiet NaN."""
 HALF_LEAST = 0x38800000
@@ -24,7 +23,7 @@ REBIASED = (127 - 15) << 23
 
 def widened(b: ir.IRBuilder, x: Value, old: str, lanes: int) -> Value:
     """A narrow element as the type that it is computed in; exact."""
-    if old not in FLOATS16:
+    if old not in NARROW_FLOATS:
         extend = b.zext if old.startswith("u") else b.sext
         return extend(x, vector_type(VALUE[WIDE[old]], lanes))
     bits = _Bits(b, lanes)
@@ -34,7 +33,7 @@ def widened(b: ir.IRBuilder, x: Value, old: str, lanes: int) -> Value:
 
 def narrowed(b: ir.IRBuilder, x: Value, new: str, lanes: int) -> Value:
     """The opposite: an integer's lower bits; the nearest float, ties to even."""
-    if new not in FLOATS16:
+    if new not in NARROW_FLOATS:
         return b.trunc(x, vector_type(VALUE[new], lanes))
     bits = _Bits(b, lanes)
     wide = b.bitcast(x, bits.integer)

@@ -9,7 +9,8 @@ from llvmlite import ir
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import Terms
-from rnncc.codegen.llvm.emit import FLOAT, I16, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.narrow import narrowed
 from rnncc.codegen.llvm.vector import declared
 
 
@@ -47,15 +48,10 @@ class DotTerms(RowTerms):
 
     def convert(self, source: Pointer, row: Pointer) -> None:
         """The nearest bf16 of each value, ties to even; NaN stays NaN: see `ir/precision.py`."""
-        b, sixteen = self.emit.b, self.each(16)
+        b = self.emit.b
 
         def round(values: Value, at: Value, carried: Value) -> Value:
-            bits = b.bitcast(values, self.integers)
-            even = b.and_(b.lshr(bits, sixteen), self.each(1))
-            up = b.add(bits, b.add(even, self.each(0x7FFF)))
-            nan = b.or_(bits, self.each(0x400000))
-            chosen = b.select(b.fcmp_unordered("uno", values, values), nan, up)
-            halves = b.trunc(b.lshr(chosen, sixteen), ir.VectorType(I16, self.lanes))
+            halves = narrowed(b, values, "bf16", self.lanes)
             to = self.emit.at(row, b.add(b.mul(at, I64(2)), I64(HEAD)))
             b.store(halves, to.base, align=2)
             return carried

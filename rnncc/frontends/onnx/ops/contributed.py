@@ -6,16 +6,16 @@ formulas are those of ONNX Runtime's documentation (docs/ContribOperators.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import wraps
 
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Function, Node, Operator, Result
 from rnncc.frontends.onnx.ops.conv import convolved
+from rnncc.frontends.onnx.ops.gate_functions import FUNCTIONS
 from rnncc.frontends.onnx.ops.linear import general_product
 from rnncc.frontends.onnx.ops.normal import layer_norm_outputs, rms_normalised
-from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn import activations as act
@@ -27,20 +27,8 @@ from rnncc.nn.normalisation import layer_norm, rms_norm
 LOWEST = -3.4028234663852886e38
 """What ONNX Runtime adds to scores of later steps: the least float32."""
 
-Activation = Callable[..., SSAValue]
-ACTIVATIONS: dict[str, tuple[Activation, int]] = {
-    "Relu": (Builder.relu, 0),
-    "Sigmoid": (Builder.sigmoid, 0),
-    "Tanh": (Builder.tanh, 0),
-    "Softplus": (act.softplus, 0),
-    "Softsign": (act.soft_sign, 0),
-    "LeakyRelu": (act.leaky_relu, 1),
-    "Elu": (act.elu, 1),
-    "ThresholdedRelu": (act.thresholded_relu, 1),
-    "HardSigmoid": (act.hard_sigmoid, 2),
-    "Clip": (clamp, 2),
-}
-"""Fused activations, and how many parameters each has."""
+FUSED = "Relu Sigmoid Tanh Softplus Softsign LeakyRelu Elu ThresholdedRelu HardSigmoid Clip".split()
+"""Activations that are fused."""
 
 
 def contributed(function: Function, inputs: tuple[int, int], attributes: str) -> Operator:
@@ -71,10 +59,10 @@ def _activated(n: Node, x: SSAValue, parameters: Sequence[float]) -> SSAValue:
     name = n.text("activation", "")
     if not name:
         return x
-    if name not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
+    if name not in FUSED:
+        known = ", ".join(FUSED)
         raise n.unsupported(f"fuses the activation {name[:40]!r}", f"supported: {known}")
-    function, count = ACTIVATIONS[name]
+    function, count = (clamp, 2) if name == "Clip" else FUNCTIONS[name.lower()]
     if len(parameters) < count:
         raise n.error(f"has {len(parameters)} parameters for {name}, expected {count}")
     return function(n.b, x, *parameters[:count])

@@ -50,6 +50,13 @@ WITH_TWO: dict[str, Callable[..., SSAValue]] = {
     "hardsigmoid": act.hard_sigmoid,
 }
 
+FUNCTIONS: dict[str, tuple[Callable[..., SSAValue], int]] = {
+    name: (function, count)
+    for count, functions in enumerate((PLAIN, WITH_ONE, WITH_TWO))
+    for name, function in functions.items()
+}
+"""All of them, and how many parameters each has."""
+
 
 def gate_functions(n: Node, wanted: Sequence[str], directions: int) -> list[list[Function]]:
     """The functions of each direction; alphas and betas go in order to those that have some.
@@ -73,12 +80,12 @@ def _activation(n: Node, name: str, alphas: list[float], betas: list[float]) -> 
     if name not in DEFAULTS:
         known = ", ".join(sorted([*PLAIN, *DEFAULTS]))
         raise n.error(f"attribute 'activations' names {name[:40]!r}, not one of {known}")
-    two = name in WITH_TWO
-    names = ("activation_alpha", "activation_beta")[: 1 + two]
+    function, count = FUNCTIONS[name]
+    names = ("activation_alpha", "activation_beta")[:count]
     parameters = list[float]()
     for at, (attribute, values) in enumerate(zip(names, (alphas, betas), strict=False)):
         if not values and not DEFAULTS[name]:
             what = f"attribute {attribute!r} has no value for {name!r}"
             raise n.unsupported(what, "the standard has no default, or ONNX Runtime another")
         parameters.append(values.pop(0) if values else DEFAULTS[name][at])
-    return lambda b, x: (WITH_TWO if two else WITH_ONE)[name](b, x, *parameters)
+    return lambda b, x: function(b, x, *parameters)

@@ -17,12 +17,12 @@ from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import WIDE, dims_of, dtype_of, shape_text
 from rnncc.nn.axes import row, strided
 from rnncc.nn.indexing import (
-    element_places,
     flat_places,
     from_front,
     gather_elements,
     one_hot,
     put,
+    put_elements,
     triangle,
 )
 
@@ -222,13 +222,10 @@ def _scatter_elements(n: Node) -> SSAValue:
 
     Refused: open sizes of the index that may be larger than those of X; the reduction mul.
     """
-    b, dims = n.b, n.dims()
-    axis, reduction = _elements_axis(n), _reduction(n)
+    axis, kind = _elements_axis(n), _reduction(n)
     _check_updates(n, n.dims(1))
-    place = element_places(b, _index(n, 1, dims[axis]), dims, axis)
-    count = (product(n.dims(1)),)
-    x, updates = b.reshape(n.x(), (product(dims),)), b.reshape(n.x(2), count)
-    return b.reshape(_scattered(n, reduction, x, updates, b.reshape(place, count)), dims)
+    x, updates = _folded_values(n, kind)
+    return put_elements(n.b, x, updates, _index(n, 1, n.dims()[axis]), axis, kind)
 
 
 def _scatter_nd(n: Node) -> SSAValue:
@@ -237,14 +234,15 @@ def _scatter_nd(n: Node) -> SSAValue:
 
     Refused: places of an open number of axes; the reduction mul.
     """
-    b, dims, reduction = n.b, n.dims(), _reduction(n)
+    b, dims, kind = n.b, n.dims(), _reduction(n)
     depth = _depth(n, n.dims(1), len(dims))
     lead, rest = dims[:depth], dims[depth:]
     _check_updates(n, [*n.dims(1)[:-1], *rest])
     count = product(n.dims(1)[:-1])
     place = b.reshape(flat_places(b, _places(n, lead), lead), (count,))
-    x, updates = b.reshape(n.x(), (product(lead), *rest)), b.reshape(n.x(2), (count, *rest))
-    return b.reshape(_scattered(n, reduction, x, updates, place), dims)
+    x, updates = _folded_values(n, kind)
+    rows, new = b.reshape(x, (product(lead), *rest)), b.reshape(updates, (count, *rest))
+    return b.reshape(put(b, rows, new, place, kind), dims)
 
 
 FOLDED = {"none": "", "add": "sum", "max": "max", "min": "min"}
@@ -261,12 +259,10 @@ def _reduction(n: Node) -> str:
     return FOLDED[name]
 
 
-def _scattered(n: Node, kind: str, x: SSAValue, updates: SSAValue, place: SSAValue) -> SSAValue:
-    """Rows of x replaced by updates at some places, or folded with them."""
-    if not kind:
-        return put(n.b, x, updates, place)
-    x, updates = (n.b.cast(v, WIDE.get(dtype_of(v), dtype_of(v))) for v in (x, updates))
-    return n.b.scatter(kind, x, updates, place, 0)
+def _folded_values(n: Node, kind: str) -> list[SSAValue]:
+    """X and the updates, as they are computed with where they are folded."""
+    values = [n.x(), n.x(2)]
+    return [n.b.cast(v, WIDE.get(dtype_of(v), dtype_of(v))) for v in values] if kind else values
 
 
 def _check_updates(n: Node, dims: Sequence[Dim]) -> None:

@@ -89,29 +89,15 @@ def is_nan(at: Site, x: Value) -> Value:
     return at.b.compare("ne", x, x)
 
 
-def is_infinite(at: Site, x: Value) -> Value:
-    """Whether |x| is infinite"""
-    if dtype_of(x) not in FLOATS:
-        return at.b.compare("ne", x, x)
-    return at.b.compare("eq", at.b.abs(x), at.b.full_like(x, math.inf))
-
-
-def is_infinity(sign: float) -> Translation:
-    """Whether x is infinite and of one sign"""
+def beside_infinity(kind: str, sign: float | None = None) -> Translation:
+    """x compared with an infinity of a sign, or |x| with the positive one"""
 
     def translate(at: Site, x: Value) -> Value:
-        if dtype_of(x) not in FLOATS:
-            return at.b.compare("ne", x, x)
-        return at.b.compare("eq", x, at.b.full_like(x, sign * math.inf))
+        value = at.value(x, dtype_of(x) if dtype_of(x) in FLOATS else "f32")
+        value = at.b.abs(value) if sign is None else value
+        return at.b.compare(kind, value, at.b.full_like(value, (sign or 1.0) * math.inf))
 
     return translate
-
-
-def is_finite(at: Site, x: Value) -> Value:
-    """Whether x is a number"""
-    if dtype_of(x) not in FLOATS:
-        return at.b.compare("eq", x, x)
-    return at.b.compare("lt", at.b.abs(x), at.b.full_like(x, math.inf))
 
 
 def place_among(
@@ -135,10 +121,10 @@ def place_in(at: Site, bounds: Value, x: Operand, **options: Any) -> Value:
 
 OPERATORS: Table = {
     "isnan": is_nan,
-    "isinf": is_infinite,
-    "isfinite": is_finite,
-    "isposinf": is_infinity(1),
-    "isneginf": is_infinity(-1),
+    "isinf": beside_infinity("eq"),
+    "isfinite": beside_infinity("lt"),
+    "isposinf": beside_infinity("eq", 1.0),
+    "isneginf": beside_infinity("eq", -1.0),
     "bucketize.Tensor": place_among,
     "searchsorted.Tensor": place_in,
     **{kind: compare(kind) for kind in ("lt", "le", "gt", "ge", "eq", "ne")},

@@ -18,13 +18,13 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.axes import move_axis
 from rnncc.nn.indexing import (
-    element_places,
     extremum_place,
     flat_places,
     from_front,
     gather_elements,
     one_hot,
     put,
+    put_elements,
     top_k,
     triangle,
 )
@@ -78,7 +78,7 @@ def index_put(
     new = b.broadcast(new, wide, range(len(wide) - rank_of(new), len(wide)))
     count = product(shape)
     new = b.reshape(b.transpose(new, _inverse(order)), (count, *behind))
-    made = _written(at, rows, new, b.reshape(place, (count,)), "sum" if accumulate else "")
+    made = put(b, rows, new, b.reshape(place, (count,)), "sum" if accumulate else "")
     front = _front(rank_of(x), axes)
     made = b.reshape(made, [dims_of(x)[axis] for axis in front])
     return b.transpose(made, _inverse(front))
@@ -125,11 +125,6 @@ def _layout(rank: int, axes: list[int], places: int) -> list[int]:
 
 def _inverse(order: Sequence[int]) -> list[int]:
     return sorted(range(len(order)), key=lambda at: order[at])
-
-
-def _written(at: Site, x: Value, rows: Value, place: Value, kind: str) -> Value:
-    """x with rows folded into it, or put in the place of its own."""
-    return at.b.scatter(kind, x, rows, place, 0) if kind else put(at.b, x, rows, place)
 
 
 def index_add(
@@ -339,9 +334,8 @@ def _scattered(at: Site, x: Value, dim: int, index: Value, new: Operand, kind: s
     new = b.broadcast(new, shape, ()) if rank_of(new) == 0 else new
     for axis, size in enumerate(shape):
         new = b.slice(new, axis, 0, size)
-    place = element_places(b, b.reshape(index, shape), dims, at.axis(dim, len(dims)))
-    flat, count = b.reshape(x, (product(dims),)), (product(shape),)
-    made = _written(at, flat, b.reshape(new, count), b.reshape(place, count), kind)
+    axis, index = at.axis(dim, len(dims)), b.reshape(index, shape)
+    made = put_elements(b, b.reshape(x, dims), new, index, axis, kind)
     return b.reshape(made, dims_of(x))
 
 

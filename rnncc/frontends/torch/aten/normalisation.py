@@ -70,12 +70,8 @@ def batch_norm_in_training(
     if not training:
         made = batch_norm(at, x, weight, bias, mean, variance, momentum, epsilon)
         return *made, mean, variance
-    b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
-    average, rest = centre(b, x, axes)
-    spread = b.reduce("sum", b.mul(rest, rest), axes)
-    own, biased = b.reshape(average, dims_of(spread)), b.div(spread, count(at, x, axes))
+    own, biased, unbiased = _of_batch(at, x)
     made = batch_norm(at, x, weight, bias, own, biased, momentum, epsilon)
-    unbiased = b.div(spread, count(at, x, axes, 1))
     return *made, _moved(at, mean, own, momentum), _moved(at, variance, unbiased, momentum)
 
 
@@ -89,11 +85,17 @@ def batch_norm_of_batch(
     epsilon: Number,
 ) -> tuple[Value, ...]:
     """With the batch's own mean and variance; none are kept"""
+    own, biased, _ = _of_batch(at, x)
+    return batch_norm(at, x, weight, bias, own, biased, momentum, epsilon)
+
+
+def _of_batch(at: Site, x: Value) -> tuple[Value, Value, Value]:
+    """The mean of each channel, and its variance: over the count, and over one less"""
     b, axes = at.b, [axis for axis in range(rank_of(x)) if axis != 1]
     average, rest = centre(b, x, axes)
     spread = b.reduce("sum", b.mul(rest, rest), axes)
-    own, biased = b.reshape(average, dims_of(spread)), b.div(spread, count(at, x, axes))
-    return batch_norm(at, x, weight, bias, own, biased, momentum, epsilon)
+    biased, unbiased = (b.div(spread, count(at, x, axes, less)) for less in (0, 1))
+    return b.reshape(average, dims_of(spread)), biased, unbiased
 
 
 def group_norm(
