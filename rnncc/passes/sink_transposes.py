@@ -13,7 +13,7 @@ from rnncc.ir.ops.base import Elementwise, RnnOp, Source, get_ints
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce
-from rnncc.ir.ops.shape import Broadcast, Concat, Slice, Transpose
+from rnncc.ir.ops.shape import Broadcast, Concat, Slice, Transpose, inverse
 from rnncc.ir.rewriting import NetPass, blocks_of, dce, replace, run_all
 from rnncc.ir.types import dims_of
 
@@ -117,7 +117,7 @@ def _fits(value: SSAValue, perm: Perm) -> bool:
 
 def _turned_back(b: Builder, value: SSAValue, perm: Perm) -> SSAValue:
     op = value.owner
-    return op.x if isinstance(op, Transpose) else b.transpose(value, _inverse(perm))
+    return op.x if isinstance(op, Transpose) else b.transpose(value, inverse(perm))
 
 
 def _of_windows(b: Builder, op: Windows, x: SSAValue, perm: Perm) -> tuple[SSAValue, Perm]:
@@ -131,10 +131,6 @@ def _of_windows(b: Builder, op: Windows, x: SSAValue, perm: Perm) -> tuple[SSAVa
 def _order(numbers: Sequence[int]) -> Perm:
     """The rank of each number."""
     return tuple(sorted(numbers).index(number) for number in numbers)
-
-
-def _inverse(perm: Perm) -> Perm:
-    return tuple(perm.index(axis) for axis in range(len(perm)))
 
 
 def _is_transpose(value: SSAValue) -> bool:

@@ -16,8 +16,9 @@ from rnncc.frontends.onnx.functions import function_key
 from rnncc.frontends.onnx.inputs import Given, Inputs
 from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, Learnt
 from rnncc.frontends.onnx.lists import Names, Nothing, Rows, element_names, elements
+from rnncc.frontends.onnx.model import Model
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
-from rnncc.frontends.onnx.scope import Model, Scope
+from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.values import Array, Value, name_of
 from rnncc.frontends.shapes import Sizes
 from rnncc.ir.builder import Builder

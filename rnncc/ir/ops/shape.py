@@ -74,6 +74,11 @@ class Reshape(View):
         return b.reshape(operands[0], [size, *dims_of(self.y)])
 
 
+def inverse(perm: Sequence[int]) -> list[int]:
+    """The order of axes that undoes another."""
+    return [perm.index(axis) for axis in range(len(perm))]
+
+
 @irdl_op_definition
 class Transpose(View):
     """y's axis i is x's axis perm[i]"""
@@ -91,8 +96,7 @@ class Transpose(View):
         return np.transpose(arrays[0], get_ints(self.perm))
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
-        perm = get_ints(self.perm)
-        return [b.transpose(dy, [perm.index(axis) for axis in range(len(perm))])]
+        return [b.transpose(dy, inverse(get_ints(self.perm)))]
 
     def operand_axes(self, axis: int) -> Axes | None:
         return (get_ints(self.perm)[axis],)

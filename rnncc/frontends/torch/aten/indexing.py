@@ -15,6 +15,7 @@ from rnncc.frontends.torch.site import (
 )
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.ops.shape import inverse
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.axes import move_axis
 from rnncc.nn.indexing import (
@@ -77,11 +78,11 @@ def index_put(
     wide = [(*shape, *behind)[axis] for axis in order]
     new = b.broadcast(new, wide, range(len(wide) - rank_of(new), len(wide)))
     count = product(shape)
-    new = b.reshape(b.transpose(new, _inverse(order)), (count, *behind))
+    new = b.reshape(b.transpose(new, inverse(order)), (count, *behind))
     made = put(b, rows, new, b.reshape(place, (count,)), "sum" if accumulate else "")
     front = _front(rank_of(x), axes)
     made = b.reshape(made, [dims_of(x)[axis] for axis in front])
-    return b.transpose(made, _inverse(front))
+    return b.transpose(made, inverse(front))
 
 
 def _numbered(at: Site, indices: list[Value | None]) -> list[int]:
@@ -121,10 +122,6 @@ def _layout(rank: int, axes: list[int], places: int) -> list[int]:
     begin = axes[0] if axes[-1] - axes[0] == len(axes) - 1 else 0
     others = list(range(places, places + rank - len(axes)))
     return [*others[:begin], *range(places), *others[begin:]]
-
-
-def _inverse(order: Sequence[int]) -> list[int]:
-    return sorted(range(len(order)), key=lambda at: order[at])
 
 
 def index_add(

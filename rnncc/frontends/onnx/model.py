@@ -1,0 +1,140 @@
+"""What all graphs of a model share while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.frontends.onnx.functions import FunctionKey
+from rnncc.frontends.onnx.learning import Known, Learnt, learnt_from
+from rnncc.frontends.onnx.reading import Tensors
+from rnncc.frontends.onnx.values import STEP_MARK, Array, Dequantised, Value, is_step, varies
+from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import is_natural
+from rnncc.scalar import Scalar
+
+
+@dataclass
+class Model:
+    """What all graphs of a model share.
+
+    Attributes:
+        file: for messages.
+        opsets: domain -> version.
+        functions: the model's own.
+        arrays: the parameters so far.
+        taken: names of parameters and inputs.
+        inputs: what the model's inputs were built as -> name.
+        captured: what stands in a block for a value of the graph around -> that value.
+        levels: quantised values -> their numbers as floats.
+        dequantised: floats -> the inputs of the node that they are from, and its axis.
+        wide: narrow values -> the same as they are computed with, of floats before they are rounded
+            for a result that a node stores.
+        max_iterations: the most turns of a loop whose number of turns nothing shows.
+        training: whether the program will be differentiated.
+        scalars: DOMAIN.NAME -> the function of numbers that an operator is.
+        trip_counts: symbol of a loop's iteration number -> how many iterations there are.
+        bounds: formulas that must not be negative for what was decided at import to hold.
+        known: what operators force sizes to be, as far as that is known.
+        symbols: of the sizes of inputs, in order.
+        branches: how many branches a node stands in that may not be taken.
+    """
+
+    file: str
+    tensors: Tensors
+    opsets: Mapping[str, int]
+    functions: Mapping[FunctionKey, Any]
+    max_iterations: int | None = None
+    training: bool = False
+    scalars: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])
+    arrays: dict[str, Array] = field(default_factory=dict[str, Array])
+    taken: set[str] = field(default_factory=set[str])
+    inputs: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+    captured: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
+    trip_counts: dict[str, Dim] = field(default_factory=dict[str, Dim])
+    bounds: dict[Dim, None] = field(default_factory=dict[Dim, None])
+    loops: int = 0
+    known: Known = field(default_factory=Known)
+    symbols: list[str] = field(default_factory=list[str])
+    levels: dict[SSAValue | None, SSAValue] = field(default_factory=dict[Any, Any])
+    dequantised: dict[Value | SSAValue | None, Dequantised] = field(default_factory=dict[Any, Any])
+    wide: dict[Value | SSAValue | None, Value | SSAValue] = field(default_factory=dict[Any, Any])
+    nodes: int = 0
+    calls: int = 0
+    branches: int = 0
+
+    def unique(self, name: str) -> str:
+        """A name for a parameter."""
+        stem, number = name or "constant", 1
+        chosen = stem
+        while chosen in self.taken:
+            number += 1
+            chosen = f"{stem}.{number}"
+        self.taken.add(chosen)
+        return chosen
+
+    def new_step(self) -> str:
+        """A symbol for the number of a loop's iteration."""
+        self.loops += 1
+        return f"{STEP_MARK}{self.loops}"
+
+    def within(self, limit: int, formulas: Iterable[Dim]) -> bool:
+        """Whether calls can check that open sizes are within ±limit; if so, they do."""
+        found = list[Dim]()
+        for formula in formulas:
+            extremes = [] if formula.is_static else self._extremes(formula)
+            if extremes is None:
+                return False
+            found += extremes
+        for formula in found:
+            self.bounds[limit - formula] = self.bounds[limit + formula] = None
+        return True
+
+    def never_negative(self, formula: Dim) -> bool:
+        """Whether a formula is 0 or more in each iteration of the loops around it."""
+        extremes = self._extremes(formula)
+        if extremes is None:
+            return False
+        lasts = [self.trip_counts[name] - 1 for name in filter(is_step, formula.symbols)]
+        return all(any(map(is_natural, [e, *(e - last for last in lasts)])) for e in extremes)
+
+    def _extremes(self, formula: Dim) -> list[Dim] | None:
+        """What a formula is in the first and the last iterations of loops around it.
+
+        Between these it lies in all others; None where it is not linear in an iteration's number.
+        """
+        found: list[Dim] = [formula]
+        if any(varies(atom.inner) for atom in formula.atoms):
+            return None
+        for name in filter(is_step, formula.symbols):
+            degree = max(monomial.count(name) for monomial, _ in formula.terms)
+            if degree > 1 or name not in self.trip_counts:
+                return None
+            ends = Dim.of(0), self.trip_counts[name] - 1
+            found = [f.substitute({name: end}) for f in found for end in ends]
+        return found
+
+    def learnt_from(self, error: CompileError) -> Learnt | None:
+        """What must be true of sizes where the error is that they differ."""
+        order = sorted(self.symbols, key=lambda symbol: symbol not in ("T", "N"))
+        return learnt_from(error.differ, order, self.branches > 0)
+
+    def inputs_behind(self, value: Value) -> list[str]:
+        """The inputs of the model that a value is computed from."""
+        found, seen, waiting = dict[str, None](), set[SSAValue](), [value.made]
+        while waiting:
+            made = waiting.pop()
+            if made is None or made in seen:
+                continue
+            seen.add(made)
+            if made in self.inputs:
+                found[self.inputs[made]] = None
+            if made in self.captured:
+                waiting.append(self.captured[made])
+            if isinstance(made.owner, Operation):
+                waiting += made.owner.operands
+        return list(found)
