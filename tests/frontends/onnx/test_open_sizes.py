@@ -11,7 +11,7 @@ from rnncc_runtime.errors import ModelError
 
 import rnncc
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import info, interpreted, model, node
+from tests.frontends.onnx.models import graph, info, interpreted, model, node
 
 
 def vector(*numbers: int) -> Any:
@@ -129,3 +129,22 @@ def test_a_stream_takes_pieces_that_are_shorter_than_a_bound() -> None:
     made: Any = rnncc.compile(model(nodes, inputs, [info("y", ["T", "N"])], limits))
     stream = made.stream(inputs={"c": np.ones(2, np.float32)})
     assert stream.step({"x": np.ones((1, 1), np.float32)})["y"] == 2
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        (node("Reshape", "x to", "cut"), "cannot bring N x 4 into the shape 3 x -1"),
+        (node("Squeeze", "x", "cut"), "drops axes of size 1 of N x 4, and N may be 1"),
+    ],
+    ids=["reshape", "squeeze"],
+)
+def test_calls_are_not_refused_for_a_branch_that_may_not_be_taken(then: Any, why: str) -> None:
+    branches = [
+        graph([made], [], [info("cut", None)]) for made in (then, node("Identity", "x", "cut"))
+    ]
+    choice = node("If", "flag", "y", then_branch=branches[0], else_branch=branches[1])
+    inputs = [info("x", ["N", 4]), info("flag", [], "i1")]
+    made = model([choice], inputs, [info("y", None)], {"to": vector(3, -1)})
+    with pytest.raises(CompileError, match=why):
+        interpreted(made, {})

@@ -70,10 +70,14 @@ def new_shape(n: Node, old: tuple[Dim, ...], wanted: list[Dim], zero_is_size: bo
 
 
 def _rounded_up(n: Node, old: tuple[Dim, ...], rest: Dim, wanted: list[Dim]) -> Dim:
-    """The elements of an open shape by a number that may divide them."""
+    """The elements of an open shape by a number that may divide them.
+
+    Not in a branch that may not be taken: calls would be refused for what they do not do.
+    """
     elements = product(old)
     sides = _side_of_maximum(elements, rest)
-    if sides or elements.is_static or not rest.is_static or not 0 < int(rest) <= MOST_DIVISOR:
+    divides = rest.is_static and 0 < int(rest) <= MOST_DIVISOR and not elements.is_static
+    if sides or not divides or n.scope.model.branches:
         what = f"cannot bring {shape_text(old)} into the shape {shape_text(wanted)}"
         raise n.error(what, differ=sides)
     return elements.over(int(rest))
@@ -130,9 +134,12 @@ def _axes_input(n: Node, index: int = 1) -> list[int] | None:
 def _squeezed(n: Node) -> list[Dim]:
     dims, axes = n.dims(), _axes_input(n)
     if axes is None:
-        for size in dims:
-            if not size.is_static and may_equal(size, 1):
-                n.b.require(size - 2)  # of 1 the result would be of another rank
+        unsure = [d for d in dims if not d.is_static and may_equal(d, 1)]
+        if unsure and n.scope.model.branches:
+            what = f"drops axes of size 1 of {shape_text(dims)}, and {unsure[0]} may be 1"
+            raise n.unsupported(what, "--shape gives a size, the input axes names the axes")
+        for size in unsure:
+            n.b.require(size - 2)  # of 1 the result would be of another rank
         return [d for d in dims if d != 1]
     if not axes:
         raise n.unsupported("names no axes to drop, which ONNX Runtime takes for all of size 1")
@@ -157,7 +164,7 @@ def _squeeze(n: Node) -> SSAValue:
     """X without some axes of size 1, or without all of them.
 
     Refused: axes that are computed at run time. Where axes are not named, calls for which an open
-    size is 1.
+    size is 1; in a branch that may not be taken, the model.
     """
     return n.b.reshape(n.x(), _squeezed(n))
 
