@@ -346,3 +346,15 @@ def test_functions_leave_graphs_of_torch_compile_to_pytorch() -> None:
     with whole, pytest.warns(UserWarning, match=said):
         ours = gradients(torch.compile(net, backend=backend), XS)
     torch.testing.assert_close(ours, gradients(net, XS), **CLOSE)
+
+
+def test_what_fails_otherwise_is_told() -> None:
+    """PyTorch makes modules of its own, to look for advice, while it reports some errors."""
+
+    class Failing(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return rt.scan(lambda x, h: (h, h + torch.ones(7)), x, x[0])
+
+    with pytest.raises(CompileError) as caught:
+        rt.compile(Failing(), (torch.ones(3, 2, 2),))
+    assert "autograd" not in str(caught.value)

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
+from types import CodeType
 from typing import Any, NoReturn
 
 import torch
@@ -121,10 +122,9 @@ class Questions(TorchFunctionMode):
         if torch.is_inference_mode_enabled():
             _refuse_inference(_location)
         name = _name_of(func)
-        if name in _HOOKS | _STATUS | _CHANGES:
-            file = _asking_file(sys._getframe(1))
-            if not _is_own_question(name, file):
-                _check(name, lambda: _location(name))
+        asked = name in _HOOKS | _STATUS | _CHANGES
+        if asked and not _is_own_question(name, _asking_code(sys._getframe(1))):
+            _check(name, lambda: _location(name))
         return func(*args, **(kwargs or {}))
 
 
@@ -170,17 +170,21 @@ def _name_of(function: Any) -> str:
     return name
 
 
-def _asking_file(frame: Any) -> str:
-    """The file of the code that called PyTorch; other modes pass the call on."""
+def _asking_code(frame: Any) -> CodeType:
+    """The code that called PyTorch; other modes pass the call on."""
     passing = (_PYTORCH + "overrides.py", _PYTORCH + "_tensor.py")
     while frame.f_code.co_filename in passing or frame.f_code.co_name == "__torch_function__":
         frame = frame.f_back
-    return frame.f_code.co_filename
+    return frame.f_code
 
 
-def _is_own_question(name: str, file: str) -> bool:
-    """Whether PyTorch asks for itself; its library takes one of two equal ways by it."""
-    return file.startswith(_PYTORCH if name == "requires_grad" else _TRACERS)
+def _is_own_question(name: str, code: CodeType) -> bool:
+    """Whether PyTorch asks for itself.
+
+    Its library takes one of two equal ways by `requires_grad`, and refuses what is no parameter.
+    """
+    own = code.co_filename.startswith(_PYTORCH if name == "requires_grad" else _TRACERS)
+    return own or code is torch.nn.Module.register_parameter.__code__
 
 
 def _check(name: str, where: Callable[[], Location]) -> None:
@@ -294,7 +298,7 @@ def _patch_dynamo() -> None:
 def _check_question(variable: Any, tx: Any, name: str, *_: Any) -> None:
     if name not in _HOOKS | _STATUS | _CHANGES or name == "detach_":  # which Dynamo puts in place
         return
-    if _is_own_question(name, tx.f_code.co_filename) or _is_true(variable, name):
+    if _is_own_question(name, tx.f_code) or _is_true(variable, name):
         return
     _in_dynamo(tx, lambda where: _check(name, lambda: where(name)))
 
