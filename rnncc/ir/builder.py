@@ -81,6 +81,12 @@ class Builder(PlainOps):
         self._inputs.append(name)
         return value
 
+    def free_name(self, name: str) -> str:
+        """The name of an input to come: the given one, longer where another input has that."""
+        while name in self._inputs:
+            name += "_"
+        return name
+
     def finish(
         self,
         outputs: Mapping[str, SSAValue],

@@ -10,11 +10,14 @@ from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
 from rnncc.torch.devices import is_number
-from rnncc.torch.nets import TorchNet
+from rnncc.torch.nets import TorchNet, drawn_seed
 
 
 def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """The net's outputs, which know their gradients where some input wants one.
+
+    Args:
+        tensors: the inputs, in order, but for the seed of random numbers, which is drawn here.
 
     Raises:
         CompileError: the inputs are on several devices, autocast is on, or some input has a
@@ -23,6 +26,8 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     device = net.device(tensors)
     check_mode(device)
     tensors = [x.to(device) if is_number(x) else x for x in tensors]
+    if len(tensors) < len(net.inputs):
+        tensors.append(drawn_seed(device))
     if forward_ad._current_level >= 0 and any(map(_is_dual, tensors)):
         raise CompileError("", "forward-mode gradients are not supported", "backward()")
     if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):

@@ -16,15 +16,15 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph
+from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.recurrent_op import recurrent_kind
-from rnncc.frontends.torch.site import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import aten_graph, fake_mode
 from rnncc.frontends.torch.types import element_type
 from rnncc.ir.builder import Builder
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
-from rnncc.torch.nets import TorchNet, drawn_seed, is_wide
+from rnncc.torch.nets import TorchNet, is_wide
 
 MOST_CELLS = 16
 """Calls of cells in one graph; more are a loop that was unrolled, for which `scan` is the way."""
@@ -70,8 +70,7 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
         return b.input(f"x{number}", dims, element_type(fake.dtype))
 
     values = [value_of(number, fake) for number, fake in enumerate(fakes)]
-    random = Random(b)
-    made = lower_graph(graph, b, values, sizes, random)
+    made = lower_graph(graph, b, values, sizes, Random(b))
     if not all(isinstance(value, SSAValue) for value in made):
         raise CompileError("", "a graph gives what is no tensor")
     program = b.finish({f"y{i}": value for i, value in enumerate(made)})
@@ -79,9 +78,6 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
     net = TorchNet.of(program, is_wide(found))
 
     def run(*given: Any) -> list[torch.Tensor]:
-        tensors = [x for x in given if isinstance(x, torch.Tensor)]
-        if random.used:
-            tensors.append(drawn_seed(net.device(tensors)))
-        return apply(net, tensors)
+        return apply(net, [x for x in given if isinstance(x, torch.Tensor)])
 
     return run

@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import torch
+from torch._C._dynamo.eval_frame import reset_code
 from torch._dynamo.variables.higher_order_ops import ScanHigherOrderVariable
 from torch._higher_order_ops.scan import ScanOp
 from torch._higher_order_ops.scan import scan as scan_operator
 from torch.utils import _pytree as pytree
 
 from rnncc.frontends.torch.watch import unasked
+
+_COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
+"""The functions within PyTorch's operator, one of which it has TorchDynamo compile."""
 
 
 class _Own(threading.local):
@@ -42,6 +47,10 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
             _patched.append("scan")
     before, _own.exporting = _own.exporting, True
     try:
+        for (
+            code
+        ) in _COMPILED:  # guards of what was exported before would fix sizes that are open now
+            reset_code(code)
         with unasked():
             finals, ys = scan_operator(step, _copied(state), _copied(xs), reverse=reverse)
     finally:

@@ -22,7 +22,7 @@ from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
-from rnncc.torch.nets import TorchNet, drawn_seed, is_wide
+from rnncc.torch.nets import TorchNet, is_wide
 
 
 def compile(
@@ -109,7 +109,6 @@ class CompiledModule(torch.nn.Module):
         self._changing = [target in net.changed for target in net.held]
         self._in, self._out = exported.call_spec.in_spec, exported.call_spec.out_spec
         self._outputs = [output.name for output in self._code.outputs]
-        self._seeded = len(self._code.inputs) > net.given + len(net.held)
 
     def prepare(self, train: bool) -> None:
         """Compile now for calls with gradients, or for those without, where the example was."""
@@ -122,8 +121,6 @@ class CompiledModule(torch.nn.Module):
             raise CompileError("", f"called with {spec}, compiled for {self._in}")
         given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
         tensors = self._together([*given, *self._held()])
-        if self._seeded:
-            tensors.append(drawn_seed(self._code.device(tensors)))
         if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
         self._check_buffers(tensors)

@@ -13,6 +13,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph
+from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes, symbols_of
 from rnncc.frontends.torch.types import element_type
 from rnncc.ir.builder import Builder, Values
@@ -56,9 +57,10 @@ class Step:
 
 
 def scan_program(step: Step, reverse: bool) -> Program:
-    """The net of all steps: inputs x0.., s0.., p0..; outputs y0.., final0...
+    """The net of all steps: inputs x0.., s0.., p0.., seed; outputs y0.., final0...
 
-    Xs have T rows; p are the tensors that the cell holds. All of them are inputs. Open sizes are
+    Xs have T rows; p are the tensors that the cell holds; the seed, i32 of rank 0, is there where
+    the cell draws random numbers. All of them are inputs. Open sizes are
     N, N2, ... in the order in which they occur; rows that are not read may be of any size.
 
     Raises:
@@ -82,15 +84,18 @@ def scan_program(step: Step, reverse: bool) -> Program:
     held = [declared(f"p{i}", p, shape(p)) for i, p in enumerate(tensors)]
     known = {i: sizes(x) for i, x in enumerate(step.inputs) if not isinstance(x, torch.Tensor)}
 
-    def body(inner: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+    def body(
+        inner: Builder, random: Random, consts: Values, carry: Values, rows: Values
+    ) -> tuple[Values, Values]:
         given: dict[int, Any] = known | dict(zip(step.places.held, consts, strict=True))
         for places, values in ((step.places.rows, rows), (step.places.states, carry)):
             given |= {at: v for at, v in zip(places, values, strict=True) if at is not None}
-        made = lower_graph(step.graph, inner, [given[i] for i in range(len(step.inputs))], sizes)
+        inputs = [given[i] for i in range(len(step.inputs))]
+        made = lower_graph(step.graph, inner, inputs, sizes, random)
         _check_states(made[step.ys :], carry)
         return made[step.ys :], made[: step.ys]
 
-    finals, ys = b.scan(held, inits, xs, body, reverse)
+    finals, ys = Random(b).scan(b, step.graph, body, held, inits, xs, reverse)
     outputs = {f"y{i}": y for i, y in enumerate(ys)}
     outputs |= {f"final{i}": final for i, final in enumerate(finals)}
     return b.finish(outputs)

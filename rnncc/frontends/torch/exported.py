@@ -18,7 +18,7 @@ from xdsl.ir import Operation, SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.lower import lower_graph, translation_of
 from rnncc.frontends.torch.modes import settle_modes
-from rnncc.frontends.torch.site import Random
+from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.types import element_type, type_name
@@ -89,7 +89,10 @@ def import_exported(
     changed = {str(s.target): s.arg.name for s in specs if s.kind == OutputKind.BUFFER_MUTATION}
     fixed = set(held.values()) - changed.keys() if packed else set[str]()
     for key, target in held.items():
-        values[key] = declared(b.param if target in fixed else b.input, target, tensors[key])
+        if target in fixed:
+            values[key] = declared(b.param, target, tensors[key])
+        else:
+            values[key] = declared(b.input, b.free_name(target), tensors[key])
         if target in changed:
             _check_type(target, tensors[key], tensors[changed[target]])
     places = plain.graph.find_nodes(op="placeholder")

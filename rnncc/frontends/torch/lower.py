@@ -15,7 +15,8 @@ from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aten import OPERATORS
-from rnncc.frontends.torch.site import Random, Site, Value, location
+from rnncc.frontends.torch.randomness import Random
+from rnncc.frontends.torch.site import Site, Value, location
 from rnncc.frontends.torch.sizes import floor_divide, remainder
 from rnncc.frontends.torch.types import DTYPES, fixed_size
 from rnncc.ir.builder import Builder, Values
@@ -58,7 +59,7 @@ def lower_graph(
     Raises:
         CompileError: an operator, or a form of it, is not supported; it names the user's line.
     """
-    lowering = _Lowering(b, size, random or Random(None))
+    lowering = _Lowering(b, size, random or Random())
     placeholders = module.graph.find_nodes(op="placeholder")
     lowering.env.update(zip(placeholders, inputs, strict=True))
     for node in module.graph.nodes:
@@ -124,13 +125,15 @@ class _Lowering:
         """PyTorch's loop: (state..., rows..., what it holds...) -> (state..., rows of ys...)."""
         consts = [value for value in held if isinstance(value, SSAValue)]
 
-        def body(b: Builder, given: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        def body(
+            b: Builder, random: Random, given: Values, carry: Values, rows: Values
+        ) -> tuple[Values, Values]:
             left = iter(given)
             kept = [next(left) if isinstance(value, SSAValue) else value for value in held]
-            made = lower_graph(step, b, [*carry, *rows, *kept], self.size)
+            made = lower_graph(step, b, [*carry, *rows, *kept], self.size, random)
             return made[: len(inits)], made[len(inits) :]
 
-        finals, ys = self.b.scan(consts, inits, xs, body)
+        finals, ys = self.random.scan(self.b, step, body, consts, inits, xs)
         return [*finals, *ys]
 
 
@@ -143,9 +146,8 @@ def _size_of(node: Node, args: Sequence[Dim | int]) -> Dim | int:
 
 
 def _hint(node: Node) -> str:
-    name = str(node.target)
-    if any(word in name for word in ("bernoulli", "rand", "aten.empty")):
-        return "draw random numbers outside and give them as inputs"
+    if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+        return "draw the numbers outside and give them as inputs"
     return "docs/torch.md lists what is"
 
 

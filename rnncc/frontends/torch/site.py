@@ -12,6 +12,7 @@ from torch.fx import Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.types import ORDER, element_type
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -22,35 +23,8 @@ Number = float | int | bool
 Operand = SSAValue | Number | Dim
 """A tensor, a number, or a size."""
 Dims = tuple[Dim, ...]
-SEED = "seed"
 LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 """A line of a traceback: the file and the number."""
-
-
-class Random:
-    """Where random numbers of a net come from: its input `seed`, and a stream for each use."""
-
-    def __init__(self, b: Builder | None) -> None:
-        self._net, self._seed, self._streams = b, None, 0
-
-    @property
-    def used(self) -> bool:
-        """Whether the net has a seed."""
-        return self._seed is not None
-
-    def seed(self) -> Value:
-        """The seed, i32 of rank 0; raises `CompileError` where the net can have none."""
-        if self._net is None:
-            hint = "draw random numbers outside and give them as inputs"
-            raise CompileError("", "random numbers within a step are not supported", hint)
-        if self._seed is None:
-            self._seed = self._net.input(SEED, [], "i32")
-        return self._seed
-
-    def stream(self) -> int:
-        """The number of the next use."""
-        self._streams += 1
-        return self._streams
 
 
 class Site:

@@ -1,10 +1,25 @@
-"""Dropout: which elements are dropped follows from a seed, an input of the net."""
+"""Random numbers: which ones are drawn follows from a seed, an input of the net.
+
+The distributions are PyTorch's, the numbers are others. Nothing has a gradient with respect to the
+parameters of a distribution, as in PyTorch; `torch.distributions` reparameterises by itself.
+"""
 
 from __future__ import annotations
 
-from rnncc.frontends.torch.site import Site, Table, Value
-from rnncc.ir.dims import product
+from math import pi
+from typing import Any
+
+from rnncc.frontends.torch.aten.comparisons import place_among
+from rnncc.frontends.torch.site import Operand, Site, Table, Value, rank_of
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
+from rnncc.nn.arithmetic import negative
+from rnncc.nn.reduction import cumulate
+
+LEAST = 2.0**-25
+"""Half of the distance between two numbers that are drawn."""
+LARGEST_RANGE = 2**24
+"""Of integers: there are as many numbers in [0, 1)."""
 
 
 def dropout(at: Site, x: Value, p: float, train: bool) -> Value:
@@ -26,11 +41,8 @@ def dropped(at: Site, x: Value, p: float) -> Value:
 
 
 def _kept(at: Site, x: Value, p: float) -> Value:
-    b = at.b
-    count = product(dims_of(x))
-    index = b.reshape(b.iota([count], 0), dims_of(x))
-    drawn = b.uniform(at.random.seed(), index, at.random.stream())
-    return b.compare("ge", drawn, b.fill(p, ()))
+    drawn = at.random.uniform(at.b, dims_of(x))
+    return at.b.compare("ge", drawn, at.b.fill(p, ()))
 
 
 def _masked(at: Site, x: Value, kept: Value, p: float) -> Value:
@@ -38,7 +50,98 @@ def _masked(at: Site, x: Value, kept: Value, p: float) -> Value:
     return at.b.select(kept, grown, at.b.full_like(x, 0.0))
 
 
+def uniform(at: Site, x: Value, low: float = 0.0, high: float = 1.0, **_: Any) -> Value:
+    """Numbers in [low, high)"""
+    return at.b.add(at.scaled(_drawn(at), high - low), at.value(low))
+
+
+def rand(at: Site, *_: Any, **__: Any) -> Value:
+    """Numbers in [0, 1)"""
+    return _drawn(at)
+
+
+def bernoulli(at: Site, x: Value, p: Operand | None = None, **_: Any) -> Value:
+    """1 with a probability, else 0; x holds the probabilities where p is not given"""
+    chances = x if p is None else at.b.fill(p, ()) if isinstance(p, (int, float)) else p
+    drawn = at.random.uniform(at.b, at.dims)
+    below = at.b.compare("lt", drawn, at.b.cast(at.b.stop_gradient(at.value(chances)), "f32"))
+    return at.b.cast(below, at.dtype)
+
+
+def randn(at: Site, *_: Any, **__: Any) -> Value:
+    """Numbers of the standard normal distribution: Box and Muller (1958)"""
+    b = at.b
+    radius = b.sqrt(at.scaled(_exponential(at), 2))
+    return b.mul(radius, b.cos(at.scaled(_drawn(at), 2 * pi)))
+
+
+def normal(at: Site, mean: Operand, deviation: Operand = 1.0, *_: Any, **__: Any) -> Value:
+    """Numbers of the normal distribution"""
+    return at.b.add(at.b.mul(randn(at), _fixed(at, deviation)), _fixed(at, mean))
+
+
+def normal_like(at: Site, x: Value, mean: float = 0.0, deviation: float = 1.0, **_: Any) -> Value:
+    """The same, in the shape of x"""
+    return normal(at, mean, deviation)
+
+
+def log_normal(at: Site, x: Value, mean: float = 1.0, deviation: float = 2.0, **_: Any) -> Value:
+    """exp of numbers of the normal distribution"""
+    return at.b.exp(normal(at, mean, deviation))
+
+
+def exponential(at: Site, x: Value, rate: float = 1.0, **_: Any) -> Value:
+    """Numbers above 0 of density rate · exp(-rate · x)"""
+    return at.scaled(_exponential(at), 1 / rate)
+
+
+def randint(at: Site, *given: object, **_: object) -> Value:
+    """Whole numbers from 0 or the first bound on, below the other"""
+    low, high = [0, *(n for n in given if isinstance(n, int))][-2:]
+    if not 0 < high - low <= LARGEST_RANGE:
+        at.refuse(f"integers from {low} to {high} are not supported", "a range of at most 2^24")
+    b = at.b
+    scaled = b.mul(at.random.uniform(b, at.dims), b.fill(high - low, ()))
+    return b.add(b.cast(b.cast(scaled, "i32"), at.dtype), at.value(low))
+
+
+def multinomial(at: Site, x: Value, samples: int, replacement: bool = False, **_: Any) -> Value:
+    """Which of the weights along the last axis is drawn: the first whose running sum is larger"""
+    if samples != 1 and not replacement:
+        at.refuse("several draws without replacement are not supported", "replacement=True")
+    b, last = at.b, rank_of(x) - 1
+    sums = cumulate(b, b.cast(b.stop_gradient(x), "f32"), last)
+    *rows, size = dims_of(x)
+    total = b.slice(sums, last, size - 1, 1)
+    drawn = at.random.uniform(b, [*rows, Dim.of(samples)])
+    return place_among(at, b.mul(drawn, total), sums, right=True)
+
+
+def _drawn(at: Site) -> Value:
+    return at.value(at.random.uniform(at.b, at.dims))
+
+
+def _exponential(at: Site) -> Value:
+    """-log(1 - u); in place of 0, of which -inf may be made, what is likely there."""
+    b = at.b
+    return b.maximum(negative(b, b.log(b.sub(at.value(1), _drawn(at)))), at.value(LEAST))
+
+
+def _fixed(at: Site, parameter: Operand) -> Value:
+    return at.b.stop_gradient(at.value(parameter))
+
+
 OPERATORS: Table = {
     "dropout": dropout,
     "native_dropout": native_dropout,
+    **dict.fromkeys(("rand", "rand_like"), rand),
+    "uniform": uniform,
+    **dict.fromkeys(("bernoulli.default", "bernoulli.p", "bernoulli.Tensor"), bernoulli),
+    **dict.fromkeys(("randn", "randn_like"), randn),
+    "normal": normal,
+    "normal_functional": normal_like,
+    "log_normal": log_normal,
+    "exponential": exponential,
+    **dict.fromkeys(("randint", "randint_like"), randint),
+    "multinomial": multinomial,
 }
