@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -25,14 +26,20 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """
     device = net.device(tensors)
     check_mode(device)
-    tensors = [x.to(device) if is_number(x) else x for x in tensors]
+    tensors = [_parts(x.to(device) if is_number(x) else x) for x in tensors]
     if len(tensors) < len(net.inputs):
         tensors.append(drawn_seed(device))
     if forward_ad._current_level >= 0 and any(map(_is_dual, tensors)):
         raise CompileError("", "forward-mode gradients are not supported", "backward()")
-    if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
-        return list(_Net.apply(net, *tensors))
-    return net.infer(tensors)
+    wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    made: Iterable[torch.Tensor] = _Net.apply(net, *tensors) if wanted else net.infer(tensors)
+    pairs = zip(made, net.outputs, strict=True)
+    return [torch.view_as_complex(x) if output.is_complex else x for x, output in pairs]
+
+
+def _parts(x: torch.Tensor) -> torch.Tensor:
+    """A complex tensor as floats."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
 
 
 def _is_dual(x: torch.Tensor) -> bool:

@@ -15,13 +15,14 @@ from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.interface import complex_ones, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.recurrent_op import recurrent_kind
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import aten_graph, fake_mode
-from rnncc.frontends.torch.types import element_type
 from rnncc.ir.builder import Builder
+from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.nets import TorchNet, is_wide
@@ -66,16 +67,16 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
     def value_of(number: int, fake: Any) -> Any:
         if not isinstance(fake, torch.Tensor):
             return sizes(fake)
-        dims = [sizes(size) for size in fake.shape]
-        return b.input(f"x{number}", dims, element_type(fake.dtype))
+        return declared(b, b.input, f"x{number}", fake, [sizes(size) for size in fake.shape])
 
     values = [value_of(number, fake) for number, fake in enumerate(fakes)]
     made = lower_graph(graph, b, values, sizes, Random(b))
-    if not all(isinstance(value, SSAValue) for value in made):
+    if not all(isinstance(value, (SSAValue, Complex)) for value in made):
         raise CompileError("", "a graph gives what is no tensor")
-    program = b.finish({f"y{i}": value for i, value in enumerate(made)})
+    outputs = {f"y{i}": value for i, value in enumerate(made)}
+    program = b.finish(given_out(b, outputs))
     found = [*fakes, *(node.meta.get("val") for node in graph.graph.nodes)]
-    net = TorchNet.of(program, is_wide(found))
+    net = TorchNet.of(program, is_wide(found), complex_ones(outputs))
 
     def run(*given: Any) -> list[torch.Tensor]:
         return apply(net, [x for x in given if isinstance(x, torch.Tensor)])

@@ -128,7 +128,8 @@ class _Captured:
                 step = self._step(reading, places)
                 values = [node.meta.get("val") for node in self.graph.graph.nodes]
                 wide = is_wide([*step.row_types, *step.state_types, *step.inputs, *values])
-                self.loops[kinds] = TorchNet.of(scan_program(step, reading.reverse), wide)
+                program, pairs = scan_program(step, reading.reverse)
+                self.loops[kinds] = TorchNet.of(program, wide, pairs)
             return self.loops[kinds]
 
     def _step(self, reading: Reading, places: Places) -> Step:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -58,12 +59,36 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
     return ys, finals
 
 
+class _Loop(torch.autograd.Function):
+    """The operator as one that has gradients, which nobody asks for.
+
+    PyTorch's own would trace a graph of them, with fewer operators than there are.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, run: Any, states: int, rows: int, *given: Any) -> tuple[Any, ...]:
+        xs, held = given[states : states + rows], given[states + rows :]
+        with torch._C._AutoDispatchBelowAutograd():
+            return tuple(run(list(given[:states]), list(xs), held))
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise AssertionError("an exported graph has no gradients")
+
+
 def _patch() -> None:
     """Copy the tensors that a cell holds, too, which only the operator itself gets to see."""
     own = ScanOp.__call__
 
     def call(self: Any, function: Any, init: Any, xs: Any, held: Any) -> Any:
-        return own(self, function, init, xs, _copied(held) if _own.exporting else held)
+        if not _own.exporting:
+            return own(self, function, init, xs, held)
+        held = _copied(held)
+        run = partial(own, self, function)
+        given = (*init, *xs, *held)
+        if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in given):
+            return list(_Loop.apply(run, len(init), len(xs), *given))
+        return run(init, xs, held)
 
     setattr(ScanOp, "__call__", call)  # noqa: B010
     ScanHigherOrderVariable.supports_aliasing = property(lambda _: _own.exporting)  # pyright: ignore

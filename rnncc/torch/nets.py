@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -28,11 +28,15 @@ Tensors = Sequence[torch.Tensor]
 
 @dataclass(frozen=True)
 class Output:
-    """A tensor that a net makes; the shape's sizes are formulas."""
+    """A tensor that a net makes; the shape's sizes are formulas.
+
+    A complex one is made as floats, with a last axis of the two parts.
+    """
 
     name: str
     dims: tuple[Dim, ...]
     dtype: torch.dtype
+    is_complex: bool = False
 
 
 _Place = tuple[int, int, int, int]
@@ -56,11 +60,12 @@ class TorchNet:
     sizes: Mapping[str, _Place]
 
     @staticmethod
-    def of(program: Program, wide: bool) -> TorchNet:
+    def of(program: Program, wide: bool, pairs: Collection[str] = ()) -> TorchNet:
         """The net of a program; equal ones without parameters inside share their code.
 
         Args:
             wide: whether floats are float64.
+            pairs: which outputs are complex.
         """
         key = wide, str(program.module)
         with _lock:
@@ -68,7 +73,8 @@ class TorchNet:
             if code is None:
                 code = _codes[key] = Codes(program, wide)
         net = program.net
-        outputs = [Output(n, dims_of(v), _dtype(v, wide)) for n, v in net.outputs.items()]
+        made = net.outputs.items()
+        outputs = [Output(n, dims_of(v), _dtype(v, wide), n in pairs) for n, v in made]
         return TorchNet(code, list(net.inputs), outputs, _places(net.inputs.values()))
 
     def infer(self, tensors: Tensors) -> list[torch.Tensor]:
@@ -146,8 +152,8 @@ def is_wide(tensors: Iterable[Any]) -> bool:
     Raises:
         CompileError: some are, others are not.
     """
-    floats = (x for x in tensors if isinstance(x, torch.Tensor) and x.is_floating_point())
-    kinds = {x.dtype for x in floats}
+    parts = (x.dtype.to_real() for x in tensors if isinstance(x, torch.Tensor))
+    kinds = {dtype for dtype in parts if dtype.is_floating_point}
     if len(kinds) > 1:
         names = ", ".join(sorted(map(type_name, kinds)))
         raise CompileError("", f"{names} in one graph: all floats must be of one type")

@@ -9,17 +9,18 @@ from typing import Any
 
 import torch
 from torch.fx import GraphModule
-from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.interface import complex_ones, declared, given_out
+from rnncc.frontends.torch.loops import Tensor, Tensors, scan
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes, symbols_of
-from rnncc.frontends.torch.types import element_type
-from rnncc.ir.builder import Builder, Values
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
+from rnncc.nn.complex_numbers import Complex
 
 NAME = "scan"
 
@@ -56,49 +57,51 @@ class Step:
     ys: int
 
 
-def scan_program(step: Step, reverse: bool) -> Program:
+def scan_program(step: Step, reverse: bool) -> tuple[Program, frozenset[str]]:
     """The net of all steps: inputs x0.., s0.., p0.., seed; outputs y0.., final0...
 
     Xs have T rows; p are the tensors that the cell holds; the seed, i32 of rank 0, is there where
     the cell draws random numbers. All of them are inputs. Open sizes are
     N, N2, ... in the order in which they occur; rows that are not read may be of any size.
 
+    Returns:
+        The net, and which of its outputs are complex.
+
     Raises:
         CompileError: an operator is not supported; a state changes its shape or type.
     """
     b, sizes = Builder.net(NAME), Sizes(_names(step.inputs))
 
-    def declared(name: str, tensor: torch.Tensor, dims: list[Dim]) -> SSAValue:
-        dtype = element_type(tensor.dtype, f"a tensor of shape {list(tensor.shape)}")
-        return b.input(name, dims, dtype)
+    def given(name: str, tensor: torch.Tensor, dims: list[Dim]) -> Tensor:
+        return declared(b, b.input, name, tensor, dims, f"a tensor of shape {list(tensor.shape)}")
 
     def shape(tensor: torch.Tensor) -> list[Dim]:
         return [sizes(size) for size in tensor.shape]
 
-    xs = list[SSAValue]()
+    xs = list[Tensor]()
     for i, (x, at) in enumerate(zip(step.row_types, step.places.rows, strict=True)):
         unread = [Dim.of(f"x{i}_{axis}") for axis in range(x.dim())]
-        xs.append(declared(f"x{i}", x, [Dim.of("T"), *(unread if at is None else shape(x))]))
-    inits = [declared(f"s{i}", s, shape(s)) for i, s in enumerate(step.state_types)]
+        xs.append(given(f"x{i}", x, [Dim.of("T"), *(unread if at is None else shape(x))]))
+    inits = [given(f"s{i}", s, shape(s)) for i, s in enumerate(step.state_types)]
     tensors = [step.inputs[at] for at in step.places.held]
-    held = [declared(f"p{i}", p, shape(p)) for i, p in enumerate(tensors)]
+    held = [given(f"p{i}", p, shape(p)) for i, p in enumerate(tensors)]
     known = {i: sizes(x) for i, x in enumerate(step.inputs) if not isinstance(x, torch.Tensor)}
 
     def body(
-        inner: Builder, random: Random, consts: Values, carry: Values, rows: Values
-    ) -> tuple[Values, Values]:
-        given: dict[int, Any] = known | dict(zip(step.places.held, consts, strict=True))
-        for places, values in ((step.places.rows, rows), (step.places.states, carry)):
-            given |= {at: v for at, v in zip(places, values, strict=True) if at is not None}
-        inputs = [given[i] for i in range(len(step.inputs))]
+        inner: Builder, random: Random, consts: Tensors, carry: Tensors, rows: Tensors
+    ) -> tuple[Tensors, Tensors]:
+        values: dict[int, Any] = known | dict(zip(step.places.held, consts, strict=True))
+        for places, found in ((step.places.rows, rows), (step.places.states, carry)):
+            values |= {at: v for at, v in zip(places, found, strict=True) if at is not None}
+        inputs = [values[i] for i in range(len(step.inputs))]
         made = lower_graph(step.graph, inner, inputs, sizes, random)
         _check_states(made[step.ys :], carry)
         return made[step.ys :], made[: step.ys]
 
-    finals, ys = Random(b).scan(b, step.graph, body, held, inits, xs, reverse)
+    finals, ys = scan(b, Random(b), step.graph, body, held, inits, xs, reverse)
     outputs = {f"y{i}": y for i, y in enumerate(ys)}
     outputs |= {f"final{i}": final for i, final in enumerate(finals)}
-    return b.finish(outputs)
+    return b.finish(given_out(b, outputs)), complex_ones(outputs)
 
 
 def _names(inputs: Sequence[Any]) -> dict[str, str]:
@@ -108,10 +111,15 @@ def _names(inputs: Sequence[Any]) -> dict[str, str]:
     return {text: f"N{i + 1 if i else ''}" for i, text in enumerate(dict.fromkeys(texts))}
 
 
-def _check_states(new: Values, old: Values) -> None:
-    for number, (after, before) in enumerate(zip(new, old, strict=True)):
-        if after.type != before.type:
-            texts = (f"{dtype_of(v)} {shape_text(dims_of(v))}" for v in (before, after))
-            before_text, after_text = texts
-            what = f"state {number} is {before_text} before a step and {after_text} after it"
+def _check_states(new: Tensors, old: Tensors) -> None:
+    for number, pair in enumerate(zip(new, old, strict=True)):
+        after, before = map(_text, pair)
+        if after != before:
+            what = f"state {number} is {before} before a step and {after} after it"
             raise CompileError("", what)
+
+
+def _text(x: Tensor) -> str:
+    """A value's type."""
+    first, kind = (x.re, "complex ") if isinstance(x, Complex) else (x, "")
+    return f"{kind}{dtype_of(first)} {shape_text(dims_of(first))}"

@@ -16,12 +16,14 @@ from torch.fx import GraphModule
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.interface import complex_ones, declared, given_out
+from rnncc.frontends.torch.loops import Tensor
 from rnncc.frontends.torch.lower import lower_graph, translation_of
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import refused_by
-from rnncc.frontends.torch.types import element_type, type_name
+from rnncc.frontends.torch.types import type_name
 from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.elementwise import StopGradient
@@ -38,6 +40,7 @@ class Exported:
     Attributes:
         program: inputs are the tensors that the user gives, then those that the module holds, then
             the seed of random numbers, if there are any.
+        pairs: the names of outputs that are complex.
         given: how many tensors the user gives.
         held: the names of the module's tensors, in the order of the inputs.
         changed: the names of buffers that the first outputs are written back to.
@@ -47,6 +50,7 @@ class Exported:
     """
 
     program: Program
+    pairs: frozenset[str]
     given: int
     held: Sequence[str]
     changed: Sequence[str]
@@ -78,11 +82,11 @@ def import_exported(
     found = {node.name: node.meta.get("val") for node in plain.graph.nodes}
     tensors = {key: val for key, val in found.items() if isinstance(val, torch.Tensor)}
 
-    def declared(add: Callable[..., SSAValue], key: str, tensor: torch.Tensor) -> SSAValue:
-        return add(key, [sizes(size) for size in tensor.shape], element_type(tensor.dtype, key))
+    def made(add: Callable[..., SSAValue], key: str, tensor: torch.Tensor) -> Tensor:
+        return declared(b, add, key, tensor, [sizes(size) for size in tensor.shape], key)
 
     given = [spec.arg.name for spec in signature.input_specs if spec.kind == InputKind.USER_INPUT]
-    values = {key: declared(b.input, key, tensors[key]) for key in given if key in tensors}
+    values = {key: made(b.input, key, tensors[key]) for key in given if key in tensors}
     count = len(values)
     held = {s.arg.name: str(s.target) for s in signature.input_specs if s.kind in _HELD}
     specs = [s for s in signature.output_specs if not _keeps_buffer(s, held)]
@@ -90,19 +94,23 @@ def import_exported(
     fixed = set(held.values()) - changed.keys() if packed else set[str]()
     for key, target in held.items():
         if target in fixed:
-            values[key] = declared(b.param, target, tensors[key])
+            values[key] = made(b.param, target, tensors[key])
         else:
-            values[key] = declared(b.input, b.free_name(target), tensors[key])
+            values[key] = made(b.input, b.free_name(target), tensors[key])
         if target in changed:
             _check_type(target, tensors[key], tensors[changed[target]])
     places = plain.graph.find_nodes(op="placeholder")
     inputs: list[Any] = [values.get(node.name) for node in places]
-    made = lower_graph(plain.graph_module, b, inputs, sizes, Random(b))
-    outputs, results = _outputs(signature.output_specs, made, held)
-    program = b.finish(outputs, {target: _array(exported, target) for target in fixed}, name)
+    lowered = lower_graph(plain.graph_module, b, inputs, sizes, Random(b))
+    outputs, results = _outputs(signature.output_specs, lowered, held)
+    leaving = given_out(b, outputs)
+    program = b.finish(leaving, {target: _array(exported, target) for target in fixed}, name)
     kept = [target for target in held.values() if target not in fixed]
-    sources = [_sources(program, outputs[f"new_{target}"]) for target in changed]
-    return Exported(program, count, kept, list(changed), sources, results, list(tensors.values()))
+    sources = [_sources(program, leaving[f"new_{target}"]) for target in changed]
+    found_tensors = list(tensors.values())
+    return Exported(
+        program, complex_ones(outputs), count, kept, list(changed), sources, results, found_tensors
+    )
 
 
 def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
@@ -113,7 +121,9 @@ def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
 
 def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
     """Its values now."""
-    return held_tensor(exported, target).detach().cpu().numpy().copy()
+    tensor = held_tensor(exported, target).detach().cpu()
+    real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    return real.numpy().copy()
 
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
@@ -166,9 +176,9 @@ def _sources(program: Program, new: SSAValue) -> frozenset[str]:
 
 def _outputs(
     specs: Sequence[Any], made: Sequence[Any], held: Mapping[str, str]
-) -> tuple[dict[str, SSAValue], list[Any]]:
+) -> tuple[dict[str, Tensor], list[Any]]:
     """The net's outputs, new values of buffers first, and what is returned."""
-    outputs, results = dict[str, SSAValue](), list[Any]()
+    outputs, results = dict[str, Tensor](), list[Any]()
     returned = [spec for spec in specs if spec.kind == OutputKind.USER_OUTPUT]
     for spec, value in zip(specs, made, strict=True):
         if _keeps_buffer(spec, held):

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from inspect import signature
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,15 +14,18 @@ from torch.fx.node import map_arg
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.aten import OPERATORS
+from rnncc.frontends.torch.aten import COMPLEX, COMPLEX_FROM_FLOATS, OPERATORS
+from rnncc.frontends.torch.aten.complex_numbers import is_complex
+from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.site import Site, Value, location
+from rnncc.frontends.torch.site import Site, Translation, location
 from rnncc.frontends.torch.sizes import floor_divide, remainder
 from rnncc.frontends.torch.types import DTYPES, fixed_size
-from rnncc.ir.builder import Builder, Values
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
+from rnncc.nn.complex_numbers import Complex
 
 LARGEST_CONSTANT = 4096
 """Elements of a tensor that is written into the program."""
@@ -41,7 +44,7 @@ SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
 def lower_graph(
     module: GraphModule,
     b: Builder,
-    inputs: Sequence[Value],
+    inputs: Sequence[Any],
     size: Callable[[Any], Dim] = fixed_size,
     random: Random | None = None,
 ) -> list[Any]:
@@ -79,13 +82,24 @@ def lower_graph(
     raise AssertionError("a graph has no output")
 
 
-def translation_of(target: Any) -> Callable[..., Any] | None:
+def translation_of(
+    target: Any, makes_complex: bool = False, takes_complex: bool = False
+) -> Callable[..., Any] | None:
     """By the operator's full name, else without its overload; None for what is not supported."""
     if not isinstance(target, torch._ops.OpOverload):
         return None
+    plain = _named(OPERATORS, target)
+    if takes_complex and (found := _named(COMPLEX, target)) is not None:
+        return partial(found, plain)
+    if makes_complex:
+        return _named(COMPLEX_FROM_FLOATS, target)
+    return None if takes_complex else plain
+
+
+def _named(table: Mapping[str, Translation], target: Any) -> Callable[..., Any] | None:
     name = target.name().removeprefix("aten::")
     full = name if "." in name else f"{name}.default"
-    return OPERATORS.get(full) or OPERATORS.get(name.partition(".")[0])
+    return table.get(full) or table.get(name.partition(".")[0])
 
 
 class _Lowering:
@@ -101,39 +115,36 @@ class _Lowering:
         if node.target is operator.getitem:
             return args[0][args[1]]
         if node.target is torch.ops.aten.sym_size.int:
-            return _plain(dims_of(args[0])[args[1]])
+            return _plain(dims_of(flat(args[:1])[0])[args[1]])
         if node.target in SIZES:
             return _size_of(node, args)
         if node.target is torch.ops.higher_order.scan:
             return self._scan(*args)
         site = Site(self.b, node, self.size, self.random)
-        translation = translation_of(node.target)
+        translation = translation_of(node.target, site.is_complex, is_complex((args, kwargs)))
         if translation is None:
-            site.refuse("operator is not supported", _hint(node))
-        try:
-            bound = signature(translation).bind(site, *args, **kwargs)
-        except TypeError as error:
-            site.refuse(f"arguments are not supported: {error}")
-        made = translation(*bound.args, **bound.kwargs)
+            of = " of complex numbers" if translation_of(node.target) is not None else ""
+            site.refuse(f"operator{of} is not supported", _hint(node))
+        made = site.call(translation, *args, **kwargs)
         if isinstance(made, SSAValue):
             made.name_hint = made.name_hint or node.name
         return made
 
     def _scan(
-        self, step: GraphModule, inits: Sequence[Value], xs: Sequence[Value], held: Sequence[Any]
-    ) -> list[Value]:
+        self, step: GraphModule, inits: Tensors, xs: Tensors, held: Sequence[Any]
+    ) -> list[Tensor]:
         """PyTorch's loop: (state..., rows..., what it holds...) -> (state..., rows of ys...)."""
-        consts = [value for value in held if isinstance(value, SSAValue)]
+        consts = [value for value in held if isinstance(value, (SSAValue, Complex))]
 
         def body(
-            b: Builder, random: Random, given: Values, carry: Values, rows: Values
-        ) -> tuple[Values, Values]:
+            b: Builder, random: Random, given: Tensors, carry: Tensors, rows: Tensors
+        ) -> tuple[Tensors, Tensors]:
             left = iter(given)
-            kept = [next(left) if isinstance(value, SSAValue) else value for value in held]
+            kept = [next(left) if isinstance(x, (SSAValue, Complex)) else x for x in held]
             made = lower_graph(step, b, [*carry, *rows, *kept], self.size, random)
             return made[: len(inits)], made[len(inits) :]
 
-        finals, ys = self.random.scan(self.b, step, body, consts, inits, xs)
+        finals, ys = scan(self.b, self.random, step, body, consts, inits, xs)
         return [*finals, *ys]
 
 
@@ -155,8 +166,11 @@ def _plain(size: Dim) -> Dim | int:
     return int(size) if size.is_static else size
 
 
-def _constant(b: Builder, node: Node, tensor: torch.Tensor) -> Value:
+def _constant(b: Builder, node: Node, tensor: torch.Tensor) -> Tensor:
     b.loc = location(node)
+    if tensor.is_complex():
+        re, im = (_constant(b, node, part.contiguous()) for part in (tensor.real, tensor.imag))
+        return Complex(*flat((re, im)))
     if tensor.dtype not in DTYPES or tensor.numel() > LARGEST_CONSTANT:
         what = f"a constant of {tensor.numel()} elements of {tensor.dtype}"
         raise CompileError(b.loc, f"{what} is made here", "make it outside")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -13,13 +13,10 @@ from torch.fx import GraphModule, Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.ir.builder import Builder, Values
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import dims_of
 
 SEED = "seed"
-Body = Callable[["Builder", "Random", Values, Values, Values], tuple[Values, Values]]
-"""A loop's body, as `Builder.scan` has it, given its random numbers too."""
 
 
 @dataclass
@@ -47,37 +44,22 @@ class Random:
         Raises:
             CompileError: there can be no seed here.
         """
-        seed, size = self._begun(), product(dims)
+        seed, size = self.begun(), product(dims)
         index = b.iota([size], 0)
         if self.iteration is not None:
-            before = b.mul(self.iteration, b.size(size, "i32"))
-            index = b.add(index, b.broadcast(before, [size], []))
+            index = b.add(index, b.mul(self.iteration, b.size(size, "i32")))
         return b.uniform(seed, b.reshape(index, dims), next(self.streams))
 
-    def scan(
-        self,
-        b: Builder,
-        step: GraphModule,
-        body: Body,
-        consts: Values,
-        inits: Values,
-        xs: Values,
-        reverse: bool = False,
-    ) -> tuple[list[SSAValue], list[SSAValue]]:
-        """`Builder.scan`; where the graph of a step draws numbers, each iteration has its own."""
-        if not draws(step):
-            return b.scan(consts, inits, xs, lambda i, *given: body(i, Random(), *given), reverse)
-        numbers = self._iterations(b, dims_of(xs[0])[0])
+    def within(self, seed: SSAValue, iteration: SSAValue) -> Random:
+        """Those of a loop's body, given the seed and the iteration's number as values in there."""
+        return Random(None, seed, iteration, self.streams)
 
-        def drawing(
-            inner: Builder, consts: Values, carry: Values, rows: Values
-        ) -> tuple[Values, Values]:
-            own = Random(None, consts[-1], rows[-1], self.streams)
-            return body(inner, own, consts[:-1], carry, rows[:-1])
+    def begun(self) -> SSAValue:
+        """The seed, i32 of rank 0.
 
-        return b.scan([*consts, self._begun()], inits, [*xs, numbers], drawing, reverse)
-
-    def _begun(self) -> SSAValue:
+        Raises:
+            CompileError: there can be none here.
+        """
         if self.seed is None:
             if self.net is None:
                 hint = "draw them outside and give them as inputs"
@@ -85,13 +67,12 @@ class Random:
             self.seed = self.net.input(self.net.free_name(SEED), [], "i32")
         return self.seed
 
-    def _iterations(self, b: Builder, length: Dim) -> SSAValue:
+    def iterations(self, b: Builder, length: Dim) -> SSAValue:
         """The numbers of a loop's iterations, i32 [length]; rows that come last first keep them."""
         numbers = b.iota([length], 0)
         if self.iteration is None:
             return numbers
-        before = b.mul(self.iteration, b.size(length, "i32"))
-        return b.add(numbers, b.broadcast(before, [length], []))
+        return b.add(numbers, b.mul(self.iteration, b.size(length, "i32")))
 
 
 def draws(module: GraphModule) -> bool:

@@ -74,7 +74,7 @@ def _patch() -> None:
     for kind in KINDS:
         _patched[kind] = _instead(getattr(_VF, kind), partial(call_whole, kind))
         setattr(_VF, kind, _patched[kind])
-    for name, ours in _OTHERS.items():
+    for name, ours in (("_pack_padded_sequence", pack), ("_pad_packed_sequence", unpack)):
         setattr(_VF, name, _instead(getattr(_VF, name), ours))
     own = torch.nn.RNNBase.check_forward_args
 
@@ -83,18 +83,6 @@ def _patch() -> None:
             own(self, input, hidden, batch_sizes)
 
     torch.nn.RNNBase.check_forward_args = check_forward_args
-
-
-def _dropout(x: torch.Tensor, p: float, train: bool) -> torch.Tensor:
-    """One operator, too: PyTorch's own asks for the number of elements, which may be open."""
-    return torch.native_dropout(x, p, train)[0]
-
-
-_OTHERS = {
-    "_pack_padded_sequence": pack,
-    "_pad_packed_sequence": unpack,
-    "dropout": _dropout,
-}
 
 
 def _instead(theirs: Callable[..., Any], ours: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any, NoReturn
 
 import torch
@@ -48,8 +49,13 @@ class Site:
 
     @property
     def dtype(self) -> str:
-        """The result's element type; the first one's, of several."""
-        return element_type(self._result.dtype, self.b.loc)
+        """The element type of the result, or of its parts; the first one's, of several."""
+        return element_type(self._result.dtype.to_real(), self.b.loc)
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether the result is complex; the first one, of several."""
+        return isinstance(self._result, torch.Tensor) and self._result.is_complex()
 
     @property
     def _result(self) -> torch.Tensor:
@@ -85,6 +91,14 @@ class Site:
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""
         return axis + rank if axis < 0 else axis
+
+    def call(self, translation: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """What a translation gives; refuses arguments that it does not take."""
+        try:
+            bound = signature(translation).bind(self, *args, **kwargs)
+        except TypeError as error:
+            self.refuse(f"arguments are not supported: {error}")
+        return translation(*bound.args, **bound.kwargs)
 
     def refuse(self, what: str, hint: str | None = None) -> NoReturn:
         """Raise `CompileError` where the operator stands in the user's program."""

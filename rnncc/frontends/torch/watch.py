@@ -43,7 +43,7 @@ _PYTORCH = str(Path(torch.__file__).parent) + "/"
 _RNNCC = str(Path(__file__).parents[2]) + "/"
 _TRACERS = tuple(_PYTORCH + name for name in ("_", "export/", "fx/", "utils/"))
 """Where PyTorch reads users' code; what these ask of tensors is no question of users."""
-_SHOWN = ("torch._higher_order_ops", "torch._library", "rnncc.torch.autograd")
+_SHOWN = ("torch._higher_order_ops", "torch._library", "rnncc.torch.")
 """Modules whose Functions belong to operators, which graphs do show."""
 
 

@@ -10,6 +10,7 @@ from rnncc.frontends.torch import scalar_op
 from rnncc.frontends.torch.aten import (
     activations,
     comparisons,
+    complex_numbers,
     convolution,
     elementwise,
     indexing,
@@ -40,3 +41,5 @@ OPERATORS: Table = {
     **sources.OPERATORS,
     **scalar_op.OPERATORS,
 }
+COMPLEX = complex_numbers.OPERATORS
+COMPLEX_FROM_FLOATS = complex_numbers.MAKING
