@@ -55,7 +55,9 @@ class Site:
     @property
     def is_complex(self) -> bool:
         """Whether the result is complex; the first one, of several."""
-        return isinstance(self._result, torch.Tensor) and self._result.is_complex()
+        found = self.node.meta.get("val")  # a check has no result
+        first = found[0] if isinstance(found, (tuple, list)) and found else found
+        return isinstance(first, torch.Tensor) and first.is_complex()
 
     @property
     def _result(self) -> torch.Tensor:
