@@ -53,7 +53,7 @@ def load_library(library: Library, options: Options) -> Model | TrainableModel:
     c = Compilation(options, in_memory=True, library=library)
     c.target.check_runs_here()
     run(c, pipeline.CODE)
-    return load(_image(c))
+    return load(_image(c), c.target)
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def compile_in_memory(
     entry = cache.find(key)
     if entry is not None:
         with suppress(ImageError):  # what is no image is made anew
-            return load(Image.from_bytes(entry), device)
+            return load(Image.from_bytes(entry), target, device)
     # half a second that a model found again need not wait for
     from rnncc.driver.compiling import make_image
     from rnncc.stages.compilation import Compilation
@@ -49,4 +49,4 @@ def compile_in_memory(
     image = make_image(Compilation(options, net, init, in_memory=True))
     if key == cache.key_of(net, init, options, target):  # the files are what they were
         cache.keep(key, image.to_bytes())
-    return load(image, device)
+    return load(image, target, device)

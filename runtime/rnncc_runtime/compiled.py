@@ -32,6 +32,9 @@ class Shaped(Protocol):
 Shapeds = Sequence[Shaped | None]
 """Arrays in the order of their specs; None for one that is not there."""
 
+Origin = Callable[[], tuple[Callable[..., object], tuple[object, ...]]]
+"""What loads code again, and what it is given: bytes, no addresses."""
+
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
@@ -45,6 +48,7 @@ class Compiled:
             `run`: (inputs, outputs, workspace, *symbols) -> code, addresses as ints, and
             `workspace_bytes`: (*symbols) -> bytes that a call with these sizes needs.
         keep: whatever must live as long as the code is called.
+        origin: where the code comes from, for copies and pickles; without it there are none.
 
     Attributes:
         inputs, outputs: name -> `TensorSpec`.
@@ -58,6 +62,7 @@ class Compiled:
         metadata: Mapping[str, Any],
         functions: Mapping[str, Callable[..., int]],
         keep: object = None,
+        origin: Origin | None = None,
     ) -> None:
         if metadata.get("format") != FORMAT:
             raise LoadError(f"metadata of format {metadata.get('format')!r}, expected {FORMAT}")
@@ -66,7 +71,12 @@ class Compiled:
         self.inputs = read_specs(metadata["inputs"])
         self.outputs = read_specs(metadata["outputs"])
         self._symbols: tuple[str, ...] = tuple(metadata["symbols"])
-        self._functions, self._keep = functions, keep
+        self._functions, self._keep, self._origin = functions, keep, origin
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._origin is None:
+            raise TypeError(f"{self.name}: what it was loaded from is not known")
+        return self._origin()
 
     def _solved(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -64,32 +65,81 @@ def load(
     except (OSError, ValueError) as error:  # a name that is too long, or with a NUL in it
         reason = getattr(error, "strerror", None) or error
         raise LoadError(f"{str(path)[:80]!r}: {reason}") from error
+    stem = name or file.name.split(".")[0].removeprefix("lib")
+    return _loaded(file, str(path), stem, train, device)
+
+
+def load_bytes(content: bytes, name: str, train: bool) -> Model | TrainableModel:
+    """The model in what the file of a shared library holds, as a pickle has it.
+
+    Raises:
+        LoadError: it is not for this machine, whose CPU may lack what it needs, or is damaged.
+    """
+    descriptor = os.memfd_create(name)
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    # the loader, and whoever pickles the model again, know it by its number
+    held = _Descriptor(descriptor)
+    return _loaded(Path(f"/proc/self/fd/{descriptor}"), name, name, train, None, held)
+
+
+class _Descriptor:
+    """An open file, closed when nobody needs it any more."""
+
+    def __init__(self, number: int) -> None:
+        self._close = weakref.finalize(self, os.close, number)
+
+
+def _loaded(
+    file: Path, shown: str, name: str, train: bool, device: int | None, held: object = None
+) -> Model | TrainableModel:
     check_whole(file)
-    name = name or file.name.split(".")[0].removeprefix("lib")
+    stamp = _stamp(file)
     library = _open(file)
-    described = _read(path, _metadata(path, library, name))
-    _check_cpu(path, library, name, described)
+    described = _read(shown, _metadata(shown, library, name))
+    _check_cpu(shown, library, name, described)
     try:
         functions = {
             entry: bind(described, entry, getattr(library, f"{name}_{entry}"))
             for entry in (*described.get("functions", ()), *described.get("sizes", ()))
         }
     except AttributeError as error:
-        raise LoadError(f"{path}: a function is missing: {error}") from error
+        raise LoadError(f"{shown}: a function is missing: {error}") from error
     if train != ("trained" in described):
         kind, hint = ("inference", "leave train=True out") if train else ("training", "train=True")
-        raise LoadError(f"{path}: compiled for {kind}; {hint}")
+        raise LoadError(f"{shown}: compiled for {kind}; {hint}")
     if described.get("device") == "cuda":
         image = getattr(library, f"{name}_cuda_image", None)
         if image is None:
-            raise LoadError(f"{path}: a function is missing: {name}_cuda_image")
+            raise LoadError(f"{shown}: a function is missing: {name}_cuda_image")
         image.restype = ctypes.c_void_p
         return on_gpu(described, functions, image(), keep=library, device=device)
     if device is not None:
-        raise LoadError(f"{path}: compiled for the CPU, and device={device} is a GPU's number")
-    if train:
-        return TrainableModel(described, functions, keep=library)
-    return Model(described, functions, keep=library)
+        raise LoadError(f"{shown}: compiled for the CPU, and device={device} is a GPU's number")
+
+    def origin() -> tuple[Callable[..., object], tuple[object, ...]]:
+        return load_bytes, (_content(file, stamp), name, train)
+
+    kind = TrainableModel if train else Model
+    return kind(described, functions, (library, held), origin)
+
+
+def _stamp(file: Path) -> tuple[int, int, int]:
+    """What changes when a file does."""
+    status = file.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _content(file: Path, stamp: tuple[int, int, int]) -> bytes:
+    """What a library's file holds, which is what was loaded of it."""
+    try:
+        content = file.read_bytes()
+        same = _stamp(file) == stamp
+    except OSError as error:
+        raise LoadError(f"{file}: {error.strerror}: a copy needs the file") from error
+    if not same:
+        raise LoadError(f"{file}: the file was changed since it was loaded: a copy needs it")
+    return content
 
 
 def on_gpu(
@@ -143,7 +193,7 @@ def symbols_of(metadata: Mapping[str, Any], name: str) -> list[str]:
     return [s for s in metadata["symbols"] if s != "T" or not name.startswith("state_")]
 
 
-def _metadata(path: str | os.PathLike[str], library: ctypes.CDLL, name: str) -> bytes | None:
+def _metadata(path: str, library: ctypes.CDLL, name: str) -> bytes | None:
     try:
         return ctypes.CFUNCTYPE(ctypes.c_char_p)((f"{name}_metadata", library))()
     except AttributeError:
@@ -151,9 +201,7 @@ def _metadata(path: str | os.PathLike[str], library: ctypes.CDLL, name: str) -> 
         raise LoadError(f"{path}: no model named {name} in it; {hint}") from None
 
 
-def _check_cpu(
-    path: str | os.PathLike[str], library: ctypes.CDLL, name: str, described: Mapping[str, Any]
-) -> None:
+def _check_cpu(path: str, library: ctypes.CDLL, name: str, described: Mapping[str, Any]) -> None:
     """Refuse a library whose code would end this process with an illegal instruction."""
     try:
         missing = ctypes.CFUNCTYPE(ctypes.c_char_p)((f"{name}_missing_feature", library))()
@@ -165,7 +213,7 @@ def _check_cpu(
         raise LoadError(f"{path}: {lacks}; compile it with another --cpu, such as {portable}")
 
 
-def _read(path: str | os.PathLike[str], text: bytes | None) -> dict[str, Any]:
+def _read(path: str, text: bytes | None) -> dict[str, Any]:
     try:
         described = json.loads(text or b"")
     except ValueError:

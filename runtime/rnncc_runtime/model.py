@@ -18,7 +18,7 @@ from rnncc_runtime.arrays import (
     check_outputs,
     read_specs,
 )
-from rnncc_runtime.compiled import Compiled, Shape, Shapeds, remember, shapes_of
+from rnncc_runtime.compiled import Compiled, Origin, Shape, Shapeds, remember, shapes_of
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.pool import Parallel
 from rnncc_runtime.sizes import parse_largest
@@ -48,7 +48,8 @@ class _Frame(threading.local):
 class Model(Compiled):
     """A model for inference: `Compiled` with `run` and `stream`.
 
-    Safe to share: every thread that calls `run` has a workspace of its own.
+    Safe to share: every thread that calls `run` has a workspace of its own. Copies and pickles take
+    the code along.
 
     Attributes:
         parameters: name -> `TensorSpec`, of those packed inside.
@@ -59,8 +60,9 @@ class Model(Compiled):
         metadata: Mapping[str, Any],
         functions: Mapping[str, Callable[..., int]],
         keep: object = None,
+        origin: Origin | None = None,
     ) -> None:
-        super().__init__(metadata, functions, keep)
+        super().__init__(metadata, functions, keep, origin)
         self.parameters = read_specs(metadata["parameters"])
         self._frame = _Frame(len(self.inputs), len(self.outputs))
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, c_void_p
 from functools import wraps
 from math import prod
-from typing import Any, NoReturn, TypeVar, cast
+from operator import methodcaller
+from typing import Any, TypeVar, cast
 from zlib import crc32
 
 import numpy as np
@@ -56,7 +57,7 @@ class Stream(Compiled):
     """A model and the state of a batch of sequences; `Model.stream` makes it.
 
     It belongs to one thread at a time: a call while another one is under way is a `StreamError`.
-    Any number of streams may share a model.
+    Any number of streams may share a model. Copies and pickles take the model and the state along.
 
     Attributes:
         starts: what `reset` takes: the inputs without an axis of time.
@@ -164,8 +165,14 @@ class Stream(Compiled):
         self._run(call.arguments)
         return dict(zip(self.outputs, arrays, strict=True)) if out is None else dict(out)
 
-    def __reduce__(self) -> NoReturn:
-        raise TypeError("a stream cannot be copied or pickled, but its `state` can")
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = None if self._sizes is None else self.state
+        return methodcaller("stream"), (self._keep,), (self._batch, state)
+
+    def __setstate__(self, kept: tuple[int | None, bytes | None]) -> None:
+        self._batch, state = kept
+        if state is not None:
+            self.state = state
 
     def _run(self, arguments: tuple[int, ...]) -> None:
         if code := self._step(*arguments):

@@ -19,7 +19,7 @@ from rnncc_runtime.arrays import (
     check_outputs,
     read_specs,
 )
-from rnncc_runtime.compiled import Arrays, Compiled, Shape, Shapeds, remember, shapes_of
+from rnncc_runtime.compiled import Arrays, Compiled, Origin, Shape, Shapeds, remember, shapes_of
 from rnncc_runtime.errors import ArrayError
 from rnncc_runtime.memory import Memory
 from rnncc_runtime.pool import Parallel
@@ -94,7 +94,8 @@ class _Workspace(threading.local):
 class TrainableModel(Compiled):
     """A model for training: passes over parameters that the caller holds.
 
-    Safe to share between threads, as long as none changes parameters while another computes.
+    Safe to share between threads, as long as none changes parameters while another computes. Copies
+    and pickles take the code and the parameters along.
 
     Attributes:
         parameters: name -> array, float32, as the init net made it; update them in place.
@@ -105,8 +106,9 @@ class TrainableModel(Compiled):
         metadata: Mapping[str, Any],
         functions: Mapping[str, Callable[..., int]],
         keep: object = None,
+        origin: Origin | None = None,
     ) -> None:
-        super().__init__(metadata, functions, keep)
+        super().__init__(metadata, functions, keep, origin)
         self._trained = read_specs(metadata["trained"])
         self._given = read_specs(metadata["output_grads"])
         self._grads = read_specs(metadata["grads"])
@@ -115,6 +117,13 @@ class TrainableModel(Compiled):
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
         self._fixed = [tuple(s.evaluate({}) for s in t.sizes) for t in self._trained.values()]
         self.parameters: dict[str, Array] = self._initial()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (*super().__reduce__(), self.parameters)
+
+    def __setstate__(self, parameters: Mapping[str, Array]) -> None:
+        for name, array in parameters.items():
+            self.parameters[name][...] = array
 
     def forward(
         self,
