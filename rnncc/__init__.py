@@ -94,7 +94,7 @@ def compile(
     from rnncc.options import Options
 
     with _limited(max_input):
-        net, init = _read(net), _read(init)
+        net, init = _read(net, options), _read(init)
         kind, number = _device(device)
         chosen = Options.of(net, {**options, "train": train, "device": kind})
         return in_memory.compile_in_memory(net, init, chosen, number)
@@ -129,7 +129,7 @@ def build(
     from rnncc.packaging.products import check_kinds, prepare, write_products
 
     with _limited(max_input):
-        net, init = _read(net), _read(init)
+        net, init = _read(net, options), _read(init)
         chosen = Options.of(net, {**options, "name": name})
         row = targets.row_of(chosen.target)
         kinds = check_kinds(products, chosen.name, row.products, row.by_default)
@@ -153,12 +153,15 @@ def _limited(most: int | str | None) -> AbstractContextManager[None]:
     return limited(None if most is None else parse_bytes(most, "max_input"))
 
 
-def _read(net: Any) -> Any:
-    """A program of `torch.export` as a net, a pipe as what it holds; anything else as it is."""
-    if type(net).__module__ != "torch.export.exported_program":
-        from rnncc.sources import settled
+def _read(net: Any, options: dict[str, Any] | None = None) -> Any:
+    """A program of `torch.export` as a net, a pipe as what it holds; anything else as it is.
 
-        return settled(net)
-    from rnncc.frontends.torch.exported import import_exported
+    The program takes its shapes out of the options.
+    """
+    if options is not None and type(net).__module__ == "torch.export.exported_program":
+        from rnncc.frontends.torch.files import import_file
 
-    return import_exported(net, packed=True).program
+        return import_file(net, "net", options.pop("shapes", {}))
+    from rnncc.sources import settled
+
+    return settled(net)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rnncc.commands.inspection import Report, interface_of
-from rnncc.errors import CompileError
+from rnncc.commands.inspection import Report, described
 from rnncc.frontends.onnx.reading import graphs_of, load
 from rnncc.options import Options
 from rnncc.sources import NetFile
@@ -18,16 +17,7 @@ def inspect(path: NetFile, options: Options) -> Report:
     Raises:
         CompileError: the file cannot be read.
     """
-    message = load(path)
-    report: Report = {"name": options.name, "file": str(path)}
-    report["operators"] = list(_operators(message.graph))
-    known: Report = {}
-    try:
-        known = interface_of(path, None, options)
-    except CompileError as error:
-        report["problem"] = str(error)
-    report |= {key: known.get(key, []) for key in ("symbols", "inputs", "outputs", "parameters")}
-    return report | {"blobs": []}
+    return described(path, options, list(_operators(load(path).graph)))
 
 
 def _operators(graph: Any) -> Iterator[Report]:

@@ -26,11 +26,16 @@ def inspect(net: NetFile, init: NetFile | None, options: Options) -> Report:
         CompileError: a file cannot be read.
     """
     from rnncc.frontends.onnx.reading import is_onnx
+    from rnncc.frontends.torch.files import is_exported
 
     if is_onnx(net):
         from rnncc.commands import inspect_onnx
 
         return inspect_onnx.inspect(net, options)
+    if is_exported(net):
+        from rnncc.commands import inspect_exported
+
+        return inspect_exported.inspect(net, options)
     message = load(net)
     steps, versions = ssa(message)
     operators = [
@@ -50,6 +55,18 @@ def inspect(net: NetFile, init: NetFile | None, options: Options) -> Report:
         for name, last in versions.items()
     ]
     return report
+
+
+def described(file: NetFile, options: Options, operators: list[Report]) -> Report:
+    """The report of a model without blobs; `problem` says why it cannot be imported."""
+    report: Report = {"name": options.name, "file": str(file), "operators": operators}
+    known: Report = {}
+    try:
+        known = interface_of(file, None, options)
+    except CompileError as error:
+        report["problem"] = str(error)
+    report |= {key: known.get(key, []) for key in ("symbols", "inputs", "outputs", "parameters")}
+    return report | {"blobs": []}
 
 
 def print_report(report: Report) -> None:

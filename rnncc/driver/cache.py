@@ -220,16 +220,20 @@ def _content(source: Any) -> bytes | None:
 
 
 def _beside(source: Any, content: bytes) -> bytes | None:
-    """What else an ONNX model's meaning depends on: the standard's package, and the sizes and times
-    of the files that its tensors lie in."""
+    """What else a file's meaning depends on: the package of its format, and the sizes and times of
+    the files that an ONNX model's tensors lie in."""
     from importlib import metadata
 
     from rnncc.frontends.onnx.reading import external_files, is_onnx, load
+    from rnncc.frontends.torch.files import is_exported
 
-    if not is_onnx(source):
+    exported = is_exported(source)
+    if not exported and not is_onnx(source):
         return b""
     try:
-        told: list[Any] = [metadata.version("onnx")]
+        told: list[Any] = [metadata.version("torch" if exported else "onnx")]
+        if exported:
+            return repr(told).encode()
         if isinstance(source, (str, Path)) and b"location" in content:
             for file in external_files(load(source), source):
                 status = file.stat()

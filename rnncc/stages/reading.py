@@ -6,6 +6,7 @@ from typing import Any
 
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.reading import is_onnx
+from rnncc.frontends.torch.files import import_file, is_exported
 from rnncc.ir.bounds import bounds_of
 from rnncc.ir.program import Program
 from rnncc.ir.recompute import RULES
@@ -28,10 +29,20 @@ def read(compilation: Compilation) -> None:
 
 
 def import_source(net: Any, init: Any, options: Options) -> Program:
-    """Read a net as a program, checked: a Program, an ONNX model, else a Caffe2 net."""
+    """Read a net as a program, checked: a Program, an exported one of PyTorch, an ONNX model, else
+    a Caffe2 net."""
     if isinstance(net, Program):
         return _take(net, init, options)
+    if is_exported(net):
+        return _read_exported(net, init, options)
     return (_read_onnx if is_onnx(net) else _read_caffe2)(net, init, options)
+
+
+def _read_exported(exported: Any, init: Any, options: Options) -> Program:
+    if init is not None or options.bind:
+        what = "an init net" if init is not None else "constants"
+        raise CompileError("", f"{what} given for a program of torch.export, which has its own")
+    return import_file(exported, options.name, dict(options.shapes))
 
 
 def _read_onnx(model: Any, init: Any, options: Options) -> Program:
