@@ -26,7 +26,7 @@ def inspect(net: NetFile, init: NetFile | None, options: Options) -> Report:
         CompileError: a file cannot be read.
     """
     from rnncc.frontends.onnx.reading import is_onnx
-    from rnncc.frontends.torch.files import is_exported
+    from rnncc.frontends.torch.archives import is_exported
 
     if is_onnx(net):
         from rnncc.commands import inspect_onnx

@@ -225,7 +225,7 @@ def _beside(source: Any, content: bytes) -> bytes | None:
     from importlib import metadata
 
     from rnncc.frontends.onnx.reading import external_files, is_onnx, load
-    from rnncc.frontends.torch.files import is_exported
+    from rnncc.frontends.torch.archives import is_exported
 
     exported = is_exported(source)
     if not exported and not is_onnx(source):

@@ -1,0 +1,103 @@
+# pyright: basic, reportMissingImports=false
+"""Files of `torch.export.save`: what they are known by, and reading them; light until one is read."""
+
+from __future__ import annotations
+
+import io
+import os
+import threading
+import zipfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rnncc.errors import CompileError
+from rnncc.sources import is_regular, limit, read_bytes, too_large
+
+if TYPE_CHECKING:
+    from torch.export import ExportedProgram
+
+SUFFIX = ".pt2"
+_ZIP = b"PK\x03\x04"
+_SAFE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+"""The variable that keeps PyTorch from running code that a file brings along."""
+_MARK, _CUSTOM = "archive_format", "custom_obj"
+_lock = threading.Lock()
+
+
+def is_exported(source: object) -> bool:
+    """Whether something is an `ExportedProgram`, its file, or another archive of PyTorch's kind."""
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        return path.suffix == SUFFIX or _head(path) == _ZIP
+    if isinstance(source, bytes):
+        return source.startswith(_ZIP)
+    return type(source).__module__ == "torch.export.exported_program"
+
+
+def load_exported(source: Any, where: str) -> ExportedProgram:
+    """The program of a file; `where` is what messages call it.
+
+    Raises:
+        CompileError: the file is damaged or something else, or PyTorch is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        what = "programs of torch.export need PyTorch"
+        raise CompileError(where, what, "pip install 'rnncc[torch]'") from error
+    import torch.export
+
+    from rnncc.frontends.torch import recurrent_op, scalar_op  # noqa: F401  operators in files
+
+    data = source if isinstance(source, bytes) else read_bytes(Path(source))
+    _check_archive(data, where)
+    with _without_code():
+        try:
+            return torch.export.load(io.BytesIO(data))
+        except Exception as error:  # PyTorch's reader raises whatever damage leads to
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            raise CompileError(where, f"PyTorch cannot read it: {lines[0]}") from error
+
+
+def _head(path: Path) -> bytes:
+    if path.suffix == ".npz" or not is_regular(path):
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_ZIP))
+    except OSError:
+        return b""
+
+
+def _check_archive(data: bytes, where: str) -> None:
+    """Refuse what is no program, what is too large unpacked, and what holds objects of others."""
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            entries = archive.infolist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise CompileError(where, f"damaged: {error}") from error
+    if sum(entry.file_size for entry in entries) > limit():
+        raise too_large(where, limit())
+    names = [entry.filename.rpartition("/")[2] for entry in entries]
+    if _MARK not in names:
+        what = "an archive, but no program that torch.export.save wrote"
+        raise CompileError(where, what, "torch.export.save(rnncc.torch.export(module, args), file)")
+    if any(name.startswith(_CUSTOM) for name in names):
+        raise CompileError(where, "it holds objects of classes of its own")
+
+
+@contextmanager
+def _without_code() -> Generator[None]:
+    """While it lasts, PyTorch unpickles tensors alone."""
+    with _lock:
+        before = os.environ.get(_SAFE)
+        os.environ[_SAFE] = "1"
+        try:
+            yield
+        finally:
+            if before is None:
+                del os.environ[_SAFE]
+            else:
+                os.environ[_SAFE] = before
