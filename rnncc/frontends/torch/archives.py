@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Files of `torch.export.save`: what they are known by, and reading them; light until one is read."""
+"""Files of `torch.export.save`: what they are known by, and how they are read. Light to import."""
 
 from __future__ import annotations
 
