@@ -1,15 +1,19 @@
-"""Fits the coefficients of rnncc/codegen/llvm/math.py and prints them as Python tuples.
+"""Fits the coefficients of rnncc/codegen/llvm/coefficients.py and prints them as Python tuples.
 
-Each table is a weighted minimax fit (Lawson's reweighted least squares), repeated once for every
-coefficient: after each fit one more is rounded to float32 and held, so that the later ones make up
-for its rounding. Run `python tools/fit_polynomials.py`; needs NumPy alone, takes seconds.
+Each table of float32 is a weighted minimax fit (Lawson's reweighted least squares), repeated once
+for every coefficient: after each fit one more is rounded to float32 and held, so that the later
+ones make up for its rounding. Those of float64 have terms to spare, so that Chebyshev's points will
+do. Run `python tools/fit_polynomials.py`; needs NumPy and mpmath, takes seconds.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import mpmath as mp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -117,12 +121,100 @@ def circular() -> list[Fit]:
     ]
 
 
+@dataclass(frozen=True)
+class WideFit:
+    """A table of float64: target(z) ~ c0 + c1*z + ... over [low, high], of `terms` terms.
+
+    How the error of the polynomial at z reaches the result is `weight(z)`.
+    """
+
+    name: str
+    target: Callable[[Any], Any]
+    low: Any
+    high: Any
+    terms: int
+    weight: Callable[[Any], Any]
+
+    def coefficients(self) -> tuple[list[float], float]:
+        """Lowest first, rounded; and the largest error."""
+        powers = mp.chebyfit(self.target, [self.low, self.high], self.terms)
+        rounded = [float(c) for c in reversed(powers)]
+        points = [self.low + (self.high - self.low) * (i + mp.mpf(1) / 3) / 500 for i in range(500)]
+        errors = [
+            abs((mp.polyval(rounded[::-1], z) - self.target(z)) * self.weight(z)) for z in points
+        ]
+        return rounded, float(max(errors))
+
+
+NEAR = "1e-15"
+"""In the place of 0, where a quotient has no value."""
+
+
+def wide_fits() -> list[WideFit]:
+    """The same functions as above; erf below 1, and from there on (1 + 2x) e**(x*x) erfc(x)."""
+    half, near = mp.log(2) / 2, mp.mpf(NEAR)
+    top = half * mp.mpf("1.0001")  # so that 0 is none of the points
+    root = mp.sqrt
+
+    def tail(q: Any) -> Any:
+        x = _from_tail(q)
+        return (1 + 2 * x) * mp.exp(x * x) * mp.erfc(x)
+
+    def reaches(q: Any) -> Any:
+        x = _from_tail(q)
+        return mp.erfc(x) / mp.erf(x) / tail(q)
+
+    low, high = ((mp.mpf(x) - TAIL_MIDDLE) / (x + TAIL_MIDDLE) for x in (1, 6))
+    turn = mp.pi**2 / 16
+    return [
+        WideFit("exp", lambda r: 2 * mp.expm1(r) / r, -half, top, 12, lambda r: abs(r) / 2),
+        WideFit("expm1", lambda r: (mp.expm1(r) - r) / r**2, -half, top, 11, abs),
+        WideFit("coth", lambda z: root(z) * mp.coth(root(z) / 2), near, half**2, 6, root),
+        WideFit(
+            "log",
+            lambda f: (mp.log1p(f) - f + f * f / 2) / f**3,
+            -mp.mpf(1) / 3,
+            mp.mpf("0.33334"),
+            20,
+            lambda f: abs(f**3 / mp.log1p(f)),
+        ),
+        WideFit("tanh", lambda z: mp.tanh(root(z)) / root(z), near, half**2 / 4, 7, lambda z: 1),
+        WideFit("sin", lambda z: (mp.sin(root(z)) / root(z) - 1) / z, near, turn, 6, abs),
+        WideFit(
+            "cos", lambda z: (mp.cos(root(z)) - 1 + z / 2) / z**2, near, turn, 6, lambda z: z * z
+        ),
+        WideFit("NEAR_ERF", lambda z: mp.erf(root(z)) / root(z), near, mp.mpf(1), 13, lambda z: 1),
+        WideFit("ERFC", tail, low, high, 15, reaches),
+        WideFit(
+            "ATAN",
+            lambda z: mp.atan(root(z)) / root(z),
+            near,
+            mp.tan(mp.pi / 8) ** 2,
+            12,
+            lambda z: 1,
+        ),
+    ]
+
+
+TAIL_MIDDLE = 4
+"""Where the variable (x - 4) / (x + 4) of erf's tail is 0."""
+
+
+def _from_tail(q: Any) -> Any:
+    return TAIL_MIDDLE * (1 + q) / (1 - q)
+
+
 def main() -> None:
-    """Prints every table with its error in units of 2**-24, half a float32's worst rounding."""
+    """Prints every table with its error in units of half of a last place at 1."""
     for fit in [*exponentials(), logarithm(), *tangents(), *circular()]:
         coefficients, error = rounded(fit)
         print(f"# relative error {error * 2**24:.3f} * 2**-24")
         print(f"{fit.name}_P = ({', '.join(f'{c:.9g}' for c in coefficients)})")
+    mp.mp.dps = 60
+    for wide in wide_fits():
+        numbers, error = wide.coefficients()
+        print(f"# relative error {error * 2**53:.3f} * 2**-53")
+        print(f"{wide.name}={tuple(numbers)!r},")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,10 @@ class Target(Protocol):
 
     # How data lies: asked by lowering, in elements where nothing else is said
 
+    def of(self, dtype: str) -> Target:
+        """The same machine as it computes with elements of a type: f32 or f64."""
+        ...
+
     @property
     def slack(self) -> int:
         """Elements behind packed weights that code may read."""
@@ -93,7 +97,7 @@ class Target(Protocol):
         """How many rows of a hoisted product to compute before the steps that read them.
 
         Args:
-            width: of all values that are computed ahead, together.
+            width: of all values that are computed ahead, together, in elements of 4 bytes.
             weights: elements of the largest matrix among them.
         """
         ...

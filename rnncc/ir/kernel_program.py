@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, Func
 from rnncc.ir.largest import Largest
-from rnncc.ir.types import ITEM_BYTES
+from rnncc.ir.types import ITEM_BYTES, dtype_of
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,16 @@ class KernelProgram:
         return [op for op in self.func.walk() if isinstance(op, Buffer)]
 
     def refuse_doubles(self) -> None:
-        """Refuse inputs, outputs and parameters that no target has code for.
+        """Refuse a net that computes with float64, for a target without code for it.
 
         Raises:
-            CompileError: one is float64.
+            CompileError: a buffer or a value is float64.
         """
-        for port in (*self.inputs, *self.outputs, *self.parameters):
-            if port.dtype == "f64":
-                raise CompileError(self.source, f"{port.name} is float64: not supported")
+        hint = "compile it for a CPU"
+        for op in self.func.walk():
+            if isinstance(op, Buffer) and op.dtype == "f64":
+                what = f"{op.label.data} is float64: not supported"
+                raise CompileError(self.source, what, hint)
+            tensors = (v for v in op.results if isinstance(v.type, TensorType))
+            if any(dtype_of(v) == "f64" for v in tensors):
+                raise CompileError(self.source, "it computes with float64: not supported", hint)

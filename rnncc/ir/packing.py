@@ -8,7 +8,7 @@ import numpy as np
 
 from rnncc.ir.ops.base import Array
 
-GROUP = {"f32": 1, "bf16": 2, "i8": 2, "u8": 4}
+GROUP = {"f32": 1, "f64": 1, "bf16": 2, "i8": 2, "u8": 4}
 """How many k of a unit stand side by side, by the weights' type: what one instruction takes.
 
 u8 are weights plus `OFFSET`, for instructions that multiply unsigned by signed bytes."""

@@ -105,10 +105,14 @@ def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[H
 def _chunk_size(lowering: Lowering, groups: list[Group]) -> tuple[int, Dim]:
     """About how many rows to compute ahead so that they stay in cache, and rows a step."""
     rows = product(max((g.dims[1:-1] for g in groups), key=len))
-    width = sum(int(d) if (d := g.dims[-1]).is_static else 64 for g in groups for _ in g.items)
+    width = sum(_width(g) * (1 + (dtype_of(i.value) == "f64")) for g in groups for i in g.items)
     sizes = [product(dims_of(g.product.b)) for g in groups if g.product is not None]
     weights = max((int(size) for size in sizes if size.is_static), default=0)
     return lowering.target.rows_ahead(width, weights), rows
+
+
+def _width(group: Group) -> int:
+    return int(group.dims[-1]) if group.dims[-1].is_static else 64
 
 
 def _masks_first(groups: list[Group], scan: Scan) -> list[Group]:

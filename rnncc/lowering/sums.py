@@ -94,7 +94,8 @@ def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:
 def emit_contract(lowering: Lowering, op: Contract) -> None:
     """The sum of the rows' products; one shifted operand is read where it is."""
     (depth, rows), columns = dims_of(op.a), dims_of(op.b)[1]
-    room = lowering.target.contract_room(int(rows), int(columns))
+    dtype = dtype_of(op.y)
+    room = lowering.target.of(dtype).contract_room(int(rows), int(columns))
     factors, first = list[tuple[SSAValue, Access]](), None
     for of_b, value in enumerate((op.a, op.b)):
         shift = _shift_of(value)
@@ -106,7 +107,7 @@ def emit_contract(lowering: Lowering, op: Contract) -> None:
         first = kernels.ShiftedRows(start, count, bool(shift.reverse), bool(of_b))
     a, b = factors
     init = _start(lowering, op)
-    scratch = lowering.declare("packed", "scratch", "f32", [Dim.of(room)]).buffer
+    scratch = lowering.declare("packed", "scratch", dtype, [Dim.of(room)]).buffer
     dest = lowering.alone(op.y).buffer
     sizes, reverse = (depth, rows, columns), bool(op.reverse)
     kernel = kernels.Contract(sizes, a, b, dest, (scratch, room), init, reverse, first)

@@ -21,6 +21,7 @@ from rnncc.ir.types import NUMPY, dims_of, dtype_of
 from rnncc.lowering.maps import Placed, is_view
 
 if TYPE_CHECKING:
+    from rnncc.codegen.target import Target
     from rnncc.lowering.lower import Lowering
 
 Geometry = tuple[int, int, int]
@@ -94,7 +95,7 @@ class Weights:
         depth = int(dims_of(op.b)[column])
         strides = place.access.strides[row], place.access.strides[column]
         sources = [Access(place.access.offset + strides[0] * s, strides) for s in starts]
-        panel = lowering.target.panel(len(starts), units)
+        panel = lowering.target.of(dtype_of(op.b)).panel(len(starts), units)
         key = (place.buffer, tuple(sources), units, depth, panel)
         if key not in self._packed:
             if place.buffer in self._arrays:
@@ -133,7 +134,7 @@ class Weights:
     def _pack_now(
         self, buffer: SSAValue, sources: list[Access], units: int, depth: int, panel: int
     ) -> SSAValue:
-        flat, slack = self._arrays[buffer], self._lowering.target.slack
+        flat, slack = self._arrays[buffer], self._target(buffer).slack
         matrices = [_matrix(flat, source, units, depth) for source in sources]
         dtype = self._stored(buffer, depth)
         scales: list[np.ndarray[Any, Any]] = []
@@ -158,6 +159,10 @@ class Weights:
             return buffer_dtype(buffer)
         return self._lowering.target.weights_dtype(self.precision)
 
+    def _target(self, buffer: SSAValue) -> Target:
+        """The machine as it computes with a buffer's elements."""
+        return self._lowering.target.of(buffer_dtype(buffer))
+
     def _hold(self, label: str, dtype: str, array: np.ndarray[Any, Any]) -> SSAValue:
         """A new constant of the library."""
         place = self._lowering.declare(label, "param", dtype, [Dim.of(len(array))])
@@ -175,7 +180,7 @@ class Weights:
     ) -> SSAValue:
         """Packed when the library is called: before all loops, or else before this kernel."""
         lowering = self._lowering
-        size = packed_elements(len(sources), units, depth, lowering.target.slack)
+        size = packed_elements(len(sources), units, depth, self._target(buffer).slack)
         place = lowering.declare("packed", "scratch", buffer_dtype(buffer), [Dim.of(size)])
         op = moves.Pack([(buffer, s) for s in sources], place.buffer, depth, units, panel)
         (home or lowering.builder).insert(op)

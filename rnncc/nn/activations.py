@@ -13,9 +13,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.nn.arithmetic import clamp, plus, scaled, times
-
-UNDERFLOW = -87.0
-"""Little above where e^x is no normal float any more, and `rnn.exp` gives 0."""
+from rnncc.nn.ranges import range_of
 
 
 def leaky_relu(b: Builder, x: SSAValue, slope: float) -> SSAValue:
@@ -123,7 +121,7 @@ def mish(b: Builder, x: SSAValue) -> SSAValue:
     m / (m + 2w²), m = 1 + 2w, above. Far above it is 1 and its slope 0, which x times a large
     number times 0 would not be.
     """
-    held = b.minimum(x, b.full_like(x, 40.0))
+    held = b.minimum(x, b.full_like(x, range_of(x).flat))
     w = b.exp(b.minimum(held, b.neg(held)))
     n, m = b.mul(w, plus(b, w, 2.0)), plus(b, times(b, w, 2.0), 1.0)
     more = b.add(m, times(b, b.mul(w, w), 2.0))
@@ -145,7 +143,8 @@ def gelu(b: Builder, x: SSAValue, by_tanh: bool = False) -> SSAValue:
     """
     if not by_tanh:
         return b.mul(times(b, x, 0.5), plus(b, b.erf(times(b, x, math.sqrt(0.5))), 1.0))
-    held = clamp(b, x, -20.0, 20.0)
+    most = range_of(x).gelu
+    held = clamp(b, x, -most, most)
     cube = b.mul(b.mul(held, held), held)
     inner = times(b, b.add(held, times(b, cube, 0.044715)), 2 * math.sqrt(2 / math.pi))
     return b.mul(x, b.sigmoid(inner))
@@ -157,6 +156,6 @@ def _positive(b: Builder, x: SSAValue) -> SSAValue:
 
 def _exp_below(b: Builder, x: SSAValue) -> SSAValue:
     """e^x where x is not above 0; as a square where the result is no normal float."""
-    far = b.compare("lt", x, b.full_like(x, UNDERFLOW))
+    far = b.compare("lt", x, b.full_like(x, range_of(x).underflow))
     e = b.exp(b.select(far, times(b, x, 0.5), x))
     return b.select(far, b.mul(e, e), e)

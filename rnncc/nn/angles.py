@@ -8,15 +8,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.nn.arithmetic import clamp, has_sign, plus, reciprocal, times, with_sign
-
-HUGE = 80.0
-"""Little below where e^x overflows."""
-LARGEST = 3.4028234663852886e38
-"""The largest float32."""
-LARGE = 1e4
-"""x² + 1 is x² from here on."""
-# Odd terms of arctan on [0, tan(π/8)] beyond the first, each the exact 1/(2k + 1) or close to it.
-ATAN = (1.0, -1 / 3, 1 / 5, -1 / 7, 1 / 9, -1 / 11, 1 / 13, -1 / 15)
+from rnncc.nn.ranges import range_of
 
 
 def tan(b: Builder, x: SSAValue) -> SSAValue:
@@ -35,8 +27,9 @@ def atan(b: Builder, x: SSAValue) -> SSAValue:
     middle = b.compare("gt", r, b.full_like(x, math.tan(math.pi / 8)))
     s = b.select(middle, b.div(plus(b, r, -1.0), plus(b, r, 1.0)), r)
     square = b.mul(s, s)
-    total = b.full_like(x, ATAN[-1])
-    for term in reversed(ATAN[:-1]):
+    terms = range_of(x).atan
+    total = b.full_like(x, terms[-1])
+    for term in reversed(terms[:-1]):
         total = plus(b, b.mul(total, square), term)
     y = b.mul(total, s)
     y = b.select(middle, plus(b, y, math.pi / 4), y)
@@ -49,7 +42,8 @@ def atan2(b: Builder, y: SSAValue, x: SSAValue) -> SSAValue:
 
     The smaller coordinate over the larger has the angle from the nearer axis.
     """
-    y, x = (clamp(b, one, -LARGEST, LARGEST) for one in b.broadcast_together(y, x))
+    most = range_of(x).largest
+    y, x = (clamp(b, one, -most, most) for one in b.broadcast_together(y, x))
     steep = b.compare("gt", b.abs(y), b.abs(x))
     above, below = b.select(steep, x, y), b.select(steep, y, x)
     none = b.compare("eq", below, b.full_like(below, 0.0))
@@ -74,21 +68,21 @@ def acos(b: Builder, x: SSAValue) -> SSAValue:
 
 def sinh(b: Builder, x: SSAValue) -> SSAValue:
     """(e^x - e^-x) / 2, with e^|x| - 1 = m as ±(m + m / (m + 1)) / 2"""
-    m = b.expm1(b.minimum(b.abs(x), b.full_like(x, HUGE)))
+    m = b.expm1(b.minimum(b.abs(x), b.full_like(x, range_of(x).huge)))
     y = times(b, b.add(m, b.div(m, plus(b, m, 1.0))), 0.5)
     return _with_sign(b, x, _or_half_exp(b, x, y))
 
 
 def cosh(b: Builder, x: SSAValue) -> SSAValue:
     """(e^x + e^-x) / 2"""
-    e = b.exp(b.minimum(b.abs(x), b.full_like(x, HUGE)))
+    e = b.exp(b.minimum(b.abs(x), b.full_like(x, range_of(x).huge)))
     return _or_half_exp(b, x, times(b, b.add(e, b.div(b.full_like(x, 1.0), e)), 0.5))
 
 
 def asinh(b: Builder, x: SSAValue) -> SSAValue:
     """±ln(1 + a + a² / (1 + √(a² + 1))) with a = |x|; of large ones ±(ln a + ln 2)"""
     size = b.abs(x)
-    a = b.minimum(size, b.full_like(x, LARGE))
+    a = b.minimum(size, b.full_like(x, range_of(x).large))
     square = b.mul(a, a)
     root = b.sqrt(plus(b, square, 1.0))
     small = b.log1p(b.add(a, b.div(square, plus(b, root, 1.0))))
@@ -97,7 +91,7 @@ def asinh(b: Builder, x: SSAValue) -> SSAValue:
 
 def acosh(b: Builder, x: SSAValue) -> SSAValue:
     """ln(1 + t + √t √(t + 2)) with t = x - 1; of large ones ln x + ln 2"""
-    t = plus(b, b.minimum(x, b.full_like(x, LARGE)), -1.0)
+    t = plus(b, b.minimum(x, b.full_like(x, range_of(x).large)), -1.0)
     root = b.mul(b.sqrt(t), b.sqrt(plus(b, t, 2.0)))
     return _or_log_of_double(b, x, b.log1p(b.add(t, root)))
 
@@ -113,13 +107,13 @@ def _or_half_exp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """y, or e^|x| / 2 = e^(|x| - 1) · e/2 where e^|x| might overflow."""
     size = b.abs(x)
     half = times(b, b.exp(plus(b, size, -1.0)), math.e / 2)
-    return b.select(b.compare("gt", size, b.full_like(x, HUGE)), half, y)
+    return b.select(b.compare("gt", size, b.full_like(x, range_of(x).huge)), half, y)
 
 
 def _or_log_of_double(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:
     """y, or ln 2x where x is large."""
-    far = b.compare("gt", x, b.full_like(x, LARGE))
-    held = b.maximum(x, b.full_like(x, LARGE))
+    far = b.compare("gt", x, b.full_like(x, range_of(x).large))
+    held = b.maximum(x, b.full_like(x, range_of(x).large))
     return b.select(far, plus(b, b.log(held), math.log(2)), y)
 
 

@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, shape_text
+from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.axes import kept_dims
 from rnncc.nn.indexing import extremum_place
 from rnncc.nn.reduction import reduce_keepdims
@@ -66,7 +66,7 @@ def inverse(b: Builder, x: SSAValue) -> SSAValue:
     rows, rank = int(size), len(dims_of(x))
     number = b.iota((*lead, rows, 1), rank - 2)
     right = b.cast(
-        b.compare("eq", b.iota(dims_of(x), rank - 1), b.iota(dims_of(x), rank - 2)), "f32"
+        b.compare("eq", b.iota(dims_of(x), rank - 1), b.iota(dims_of(x), rank - 2)), dtype_of(x)
     )
     both = b.concat([x, right], rank - 1)
     for k in range(rows):
@@ -79,10 +79,10 @@ def _eliminated(b: Builder, rows: SSAValue, number: SSAValue, k: int) -> SSAValu
     axis = len(dims_of(rows)) - 2
     column = b.slice(rows, axis + 1, k, 1)
     left = b.compare("ge", number, b.fill(k, (), "i32"))
-    size = b.select(left, b.abs(column), b.fill(-1.0, (), "f32"))
+    size = b.select(left, b.abs(column), b.fill(-1.0, (), dtype_of(column)))
     at = b.reshape(extremum_place(b, size, "max", axis), kept_dims(size, [axis]))
     chosen = b.compare("eq", b.cast(number, "i64"), at)
-    zero = b.fill(0.0, (), "f32")
+    zero = b.fill(0.0, (), dtype_of(rows))
     pivot = reduce_keepdims(b, "sum", b.select(chosen, rows, zero), [axis])
     here = b.compare("eq", number, b.fill(k, (), "i32"))
     swapped = b.select(chosen, b.slice(rows, axis, k, 1), rows)

@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import power
 from rnncc.nn.convolution import Window, windowed
 from rnncc.nn.indexing import extremum_place
@@ -53,7 +53,7 @@ def average_pool(
     sums = b.reduce("sum", *_windowed(b, x, windows, 0.0))
     if count is not None:
         return b.div(sums, b.full_like(sums, count))
-    return b.div(sums, _counts(b, dims_of(x)[2:], windows, float(counts_pads)))
+    return b.div(sums, _counts(b, dims_of(x)[2:], windows, float(counts_pads), dtype_of(x)))
 
 
 def lp_pool(b: Builder, x: SSAValue, windows: Sequence[Window], p: int) -> SSAValue:
@@ -97,12 +97,12 @@ def _windowed(
 
 
 def _counts(
-    b: Builder, sizes: Sequence[Dim], windows: Sequence[Window], of_pads: float
+    b: Builder, sizes: Sequence[Dim], windows: Sequence[Window], of_pads: float, dtype: str
 ) -> SSAValue:
     """How many elements each window has, of a shape that broadcasts: the product along axes."""
-    counts, rank = b.fill(1.0, ()), len(windows)
+    counts, rank = b.fill(1.0, (), dtype), len(windows)
     for axis, (size, window) in enumerate(zip(sizes, windows, strict=True)):
-        ones = window.along(b, b.fill(1.0, (size,)), 0, of_pads, beyond=0.0)
+        ones = window.along(b, b.fill(1.0, (size,), dtype), 0, of_pads, beyond=0.0)
         line = b.reduce("sum", ones, [1])
         counts = b.mul(counts, b.reshape(line, (*dims_of(line), *[1] * (rank - 1 - axis))))
     return counts

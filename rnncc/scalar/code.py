@@ -5,21 +5,34 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+_NAMES = ("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos")
+_SUFFIXES = {"f32": "f", "f64": ""}
+"""Element type -> what the names of its functions in libm end with."""
 MATH = {
-    **{f"llvm.{name}.f32": name for name in ("exp", "log", "sin", "cos")},
-    **{f"{name}f": name for name in ("exp", "expm1", "log", "log1p", "tanh", "erf", "sin", "cos")},
+    dtype: {
+        **{f"llvm.{name}.{dtype}": name for name in ("exp", "log", "sin", "cos")},
+        **{f"{name}{suffix}": name for name in _NAMES},
+    }
+    for dtype, suffix in _SUFFIXES.items()
 }
-"""What numba calls -> the elementary function of `codegen/math.py` that takes its place."""
-KEPT = {f"llvm.{name}.f32" for name in ("sqrt", "fabs", "copysign")}
-"""Calls that are instructions."""
+"""By element type: what numba calls -> the elementary function of `codegen/llvm` in its place."""
+KEPT = {
+    dtype: {f"llvm.{name}.{dtype}" for name in ("sqrt", "fabs", "copysign")} for dtype in _SUFFIXES
+}
+"""By element type: calls that are instructions."""
 
 
 @dataclass(frozen=True)
 class Code:
-    """One function as LLVM IR, `i32 SYMBOL(ptr result, ptr unused, float...)`, which returns 0."""
+    """One function as LLVM IR, `i32 SYMBOL(ptr result, ptr unused, float...)`, which returns 0.
+
+    Attributes:
+        dtype: of its numbers, f32 or f64: where that is f64, double stands in the place of float.
+    """
 
     symbol: str
     text: str
+    dtype: str = "f32"
 
     @property
     def calls(self) -> set[str]:

@@ -29,14 +29,18 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def compile_scalar(scalar: Scalar) -> Code:
-    """The code for float32, named by what it holds.
+REALS = {"f32": types.float32, "f64": types.float64}
+"""Element types as numba has them."""
+
+
+def compile_scalar(scalar: Scalar, dtype: str) -> Code:
+    """The code for an element type, named by what it holds.
 
     Raises:
         CompileError: numba cannot type it, or the code may raise or calls what rnncc has not.
     """
     location = f"function {scalar.name!r}"
-    signature = (types.UniTuple(types.float32, scalar.count),)
+    signature = (types.UniTuple(REALS[dtype], scalar.count),)
     entry = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **rules.OPTIONS)(
         _entry(scalar)
     )
@@ -47,8 +51,8 @@ def compile_scalar(scalar: Scalar) -> Code:
     text = re.sub(r" #\d+|, !\S+ !\d+", "", text[text.index("define") :])
     digest = blake2b(text.replace(made.fndesc.llvm_func_name, "").encode(), digest_size=8)
     symbol = f"scalar.{_NO_NAME.sub('_', scalar.name)}.{digest.hexdigest()}"
-    code = Code(symbol, text.replace(made.fndesc.llvm_func_name, symbol))
-    unknown = sorted(code.calls - MATH.keys() - KEPT)
+    code = Code(symbol, text.replace(made.fndesc.llvm_func_name, symbol), dtype)
+    unknown = sorted(code.calls - MATH[dtype].keys() - KEPT[dtype])
     if unknown:
         raise CompileError(location, f"calls {', '.join(unknown)}", f"there are {SUPPORTED}")
     if set(re.findall(r"ret i32 (\S+)", code.text)) != {"0"}:

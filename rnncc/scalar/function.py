@@ -76,19 +76,28 @@ class Scalar:
             raise CompileError(f"function {self.name!r}", what, "give `derivative` for the first")
         return replace(self, along=argument)
 
-    @cached_property
-    def code(self) -> Code:
-        """As LLVM IR; raises `CompileError` where numba cannot compile it or is missing."""
-        _need_numba(self.name)
-        from rnncc.scalar.compiled import compile_scalar
+    def code(self, dtype: str = "f32") -> Code:
+        """As LLVM IR for an element type, f32 or f64; compiled once.
 
-        return compile_scalar(self)
+        Raises:
+            CompileError: numba cannot compile it or is missing.
+        """
+        if dtype not in self._codes:
+            _need_numba(self.name)
+            from rnncc.scalar.compiled import compile_scalar
+
+            self._codes[dtype] = compile_scalar(self, dtype)
+        return self._codes[dtype]
+
+    @cached_property
+    def _codes(self) -> dict[str, Code]:
+        return {}
 
     @cached_property
     def symbols(self) -> list[str]:
         """What tells it from others: its code, and that of derivatives that were given."""
         given = range(self.count) if self.derivative is not None else ()
-        return [self.code.symbol, *(self.partial(i).code.symbol for i in given)]
+        return [self.code().symbol, *(self.partial(i).code().symbol for i in given)]
 
     @cached_property
     def _oracle(self) -> Callable[[Array], Array]:

@@ -13,6 +13,7 @@ import rnncc
 from rnncc.ir.builder import Builder
 from rnncc.nn import activations as act
 from rnncc.nn import angles
+from rnncc.nn.ranges import RANGES
 from rnncc.passes.differentiate import differentiate
 
 Array = np.ndarray[Any, Any]
@@ -72,8 +73,13 @@ UNDERFLOWS = {"silu", "mish"}
 
 
 @cache
-def floats() -> Array:
+def floats(dtype: str = "f32") -> Array:
     """Floats of all exponents and both signs, and the special ones."""
+    if dtype == "f64":
+        ends = [0, 1, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0x3FF0000000000000]
+        bits = np.concatenate([np.arange(0, 0x7FF << 52, 0x7FF << 36, dtype=np.uint64), ends])
+        wide = bits.astype(np.uint64).view(np.float64)
+        return np.concatenate([wide, -wide, np.linspace(-750, 750, 30_001)])
     ends = [0, 1, 0x7F7FFFFF, 0x7F800000, 0x3F800000, 0x42B17218]
     bits = np.concatenate([np.arange(0, 0x7F800000, 40_009), ends]).astype(np.uint32)
     near = np.linspace(-105, 105, 60_001, dtype=np.float32)
@@ -81,39 +87,41 @@ def floats() -> Array:
 
 
 @cache
-def evaluated(name: str) -> tuple[Array, Array]:
+def evaluated(name: str, dtype: str) -> tuple[Array, Array]:
     """Values and slopes by compiled code."""
     b = Builder.net(name.replace("_", ""))
-    net = b.finish({"y": CASES[name][0](b, b.input("x", ["N"]))})
-    both, x = differentiate(net, ["y"], ["x"]), floats()
+    net = b.finish({"y": CASES[name][0](b, b.input("x", ["N"], dtype))})
+    both, x = differentiate(net, ["y"], ["x"]), floats(dtype)
     got = rnncc.compile(both).run({"x": x, "grad:y": np.ones_like(x)})
     return got["y"], got["grad:x"]
 
 
+@pytest.mark.parametrize("dtype", RANGES)
 @pytest.mark.parametrize("name", CASES)
-def test_values(name: str) -> None:
-    x, (y, _) = floats(), evaluated(name)
+def test_values(name: str, dtype: str) -> None:
+    x, (y, _) = floats(dtype), evaluated(name, dtype)
     with np.errstate(all="ignore"):
         exact = CASES[name][1](x.astype(np.longdouble))
-        want = exact.astype(np.float32)
+        want = exact.astype(x.dtype)
         off = np.abs(y - exact) / np.spacing(np.abs(want))
     decided = ~np.isnan(want)
     if name in UNDERFLOWS:
-        decided &= (x > -87) & np.isfinite(x)
+        decided &= (x > RANGES[dtype].underflow) & np.isfinite(x)
     finite = decided & np.isfinite(want)
     assert np.isnan(y[np.isnan(want) & (name not in UNDERFLOWS)]).all()
     np.testing.assert_array_equal(y[decided & ~finite], want[decided & ~finite])
     assert off[finite].max() <= 4
 
 
+@pytest.mark.parametrize("dtype", RANGES)
 @pytest.mark.parametrize("name", CASES)
-def test_slopes(name: str) -> None:
-    x, (_, slope) = floats(), evaluated(name)
+def test_slopes(name: str, dtype: str) -> None:
+    x, (_, slope) = floats(dtype), evaluated(name, dtype)
     with np.errstate(all="ignore"):
-        want = CASES[name][2](x.astype(np.longdouble)).astype(np.float32)
-        defined = np.isfinite(CASES[name][1](x.astype(np.longdouble)).astype(np.float32))
-    finite = np.isfinite(want) & defined & np.isfinite(x)
-    np.testing.assert_allclose(slope[finite], want[finite], 2e-6, 3e-7)
+        want = CASES[name][2](x.astype(np.longdouble)).astype(x.dtype)
+        defined = np.isfinite(CASES[name][1](x.astype(np.longdouble)).astype(x.dtype))
+    finite, unit = np.isfinite(want) & defined & np.isfinite(x), np.finfo(x.dtype).eps
+    np.testing.assert_allclose(slope[finite], want[finite], 17 * unit, 3 * unit)
 
 
 @pytest.mark.parametrize("name", ["softplus", "log_sigmoid", "elu", "selu", "sinh", "asinh"])

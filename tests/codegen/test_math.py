@@ -5,6 +5,7 @@ import functools
 import math
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -12,8 +13,9 @@ import pytest
 from llvmlite import ir
 from numpy.typing import NDArray
 
-from rnncc.codegen.llvm.math import MathEmitter
-from rnncc.codegen.llvm.vector import Vector
+from rnncc.codegen.llvm.double_math import math_of
+from rnncc.codegen.llvm.vector import FORMATS, Real, Vector
+from rnncc.ir.types import NUMPY
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -49,8 +51,8 @@ def loop(name: str, vector: Vector, triple: str, inputs: int = 1) -> ir.Module:
     """A module with `loop(x, out, count)`: out[i] = f(x[i]), or f(x[i], x[count + i])."""
     module = ir.Module()
     module.triple = triple
-    emitter = MathEmitter(module, vector)
-    pointer, index, element = ir.PointerType(), ir.IntType(64), ir.FloatType()
+    emitter = math_of(module, vector)
+    pointer, index, element = ir.PointerType(), ir.IntType(64), FORMATS[vector.dtype][0]
     kind = ir.FunctionType(ir.VoidType(), [pointer, pointer, index])
     function = ir.Function(module, kind, "loop")
     x, out, count = function.args
@@ -67,7 +69,7 @@ def loop(name: str, vector: Vector, triple: str, inputs: int = 1) -> ir.Module:
     result = getattr(emitter, name)(b, *loaded)
     b.store(result, b.gep(out, [i], source_etype=element), align=4)
     following = b.add(i, index(vector.lanes))
-    i.add_incoming(following, body)
+    i.add_incoming(following, b.block)
     b.cbranch(b.icmp_unsigned("<", following, count), body, done)
     b.position_at_end(done)
     b.ret_void()
@@ -89,22 +91,24 @@ def optimised(module: ir.Module, target: llvm.TargetMachine) -> llvm.ModuleRef:
 
 
 @functools.cache
-def compiled(name: str, lanes: int, fma: bool, inputs: int = 1) -> Callable[[Floats], Floats]:
+def compiled(
+    name: str, lanes: int, fma: bool, inputs: int = 1, dtype: Real = "f32"
+) -> Callable[[Any], Any]:
     """The function over an array whose length is a multiple of `lanes` (times `inputs`)."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     triple = llvm.get_process_triple()
     features = llvm.get_host_cpu_features().flatten()
     target = machine(triple, llvm.get_host_cpu_name(), features, jit=True)
-    module = optimised(loop(name, Vector(lanes, fma), triple, inputs), target)
+    module = optimised(loop(name, Vector(lanes, fma, dtype), triple, inputs), target)
     engine = llvm.create_mcjit_compiler(module, target)
     engine.finalize_object()
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
     call = kind(engine.get_function_address("loop"))
 
-    def run(x: Floats, keep: llvm.ExecutionEngine = engine) -> Floats:
-        x = np.ascontiguousarray(x, np.float32)
-        out = np.empty(x.size // inputs, np.float32)
+    def run(x: Any, keep: llvm.ExecutionEngine = engine) -> Any:
+        x = np.ascontiguousarray(x, NUMPY[dtype])
+        out = np.empty(x.size // inputs, x.dtype)
         assert out.size % lanes == 0
         call(x.ctypes.data, out.ctypes.data, out.size)
         return out

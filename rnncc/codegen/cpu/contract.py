@@ -16,6 +16,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Contract
+from rnncc.ir.types import FLOATS
 
 Side = Callable[[Value], Pointer]
 """An operand's rows in the order in which a chunk takes them: from j to the j-th of the chunk."""
@@ -55,7 +56,7 @@ class _Tile:
 
 def emit_contract(emit: CpuEmit, op: Contract, buffers: Buffers) -> None:
     """Write the loops of a sum of outer products."""
-    if buffers.a.dtype != "f32":
+    if buffers.a.dtype not in FLOATS:
         raise CompileError(str(op.location), f"a product of {buffers.a.dtype} is not supported")
     _ContractCode(emit, op, buffers).run()
 
@@ -86,7 +87,7 @@ class _ContractCode:
             source = sums
             if buffers.init is not None and not tiling.swapped:
                 fresh = b.icmp_signed("==", i, I64(0))
-                source = Pointer(b.select(fresh, buffers.init.base, sums.base), "f32")
+                source = Pointer(b.select(fresh, buffers.init.base, sums.base), sums.dtype)
             self._chunk(b.mul(i, I64(DEPTH)), source, sums)
             return []
 
@@ -161,7 +162,7 @@ class _ContractCode:
             own, other = b.sub(k, shift), k
             outside = b.icmp_signed("<", k, shift)
         there = emit.at(first, b.mul(other, emit.dim(rows.width)))
-        return Pointer(b.select(outside, there.base, self._own_row(rows, own).base), "f32")
+        return Pointer(b.select(outside, there.base, self._own_row(rows, own).base), first.dtype)
 
     def _own_row(self, rows: _Rows, k: Value) -> Pointer:
         emit, access = self.emit, rows.access

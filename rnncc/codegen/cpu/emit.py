@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.tiling import DEPTH, MOST_HEIGHT
-from rnncc.codegen.llvm.emit import FLOAT, I1, I8, I32, I64, POINTER, Body, Emit, Pointer, Value
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.emit import I1, I8, I32, I64, POINTER, VALUE, Body, Emit, Pointer, Value
+from rnncc.codegen.llvm.vector import Real, declared
 
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.team import Team
@@ -24,7 +24,7 @@ Part = tuple[Value, Value]
 
 
 def stack_size(target: CpuTarget) -> int:
-    """Floats on the stack: room for `SUMS` vectors of sums, or for packed rows."""
+    """Elements on the stack: room for `SUMS` vectors of sums, or for packed rows."""
     return max(SUMS * target.lanes, MOST_HEIGHT * DEPTH)
 
 
@@ -33,26 +33,33 @@ class CpuEmit(Emit):
 
     def __init__(self, module: ir.Module, target: CpuTarget, builder: ir.IRBuilder) -> None:
         super().__init__(module, target, builder)
-        self._cpu = target
+        self._cpu, self._wide = target, target.of("f64")
         self.team: Team | None = None
         self.turn: Value | None = None
         """The number of the innermost loop's turn."""
         self.step: Value = I64(1)
         """From an index of the last `shared` loop to its next one: 1, or -1 on the way back."""
-        self._stack: Pointer | None = None
+        self._stacks = dict[str, Pointer]()
 
     @property
     def target(self) -> CpuTarget:
-        """The machine that the function is for."""
-        return self._cpu
+        """The machine that the function is for, as it computes with elements of `element`."""
+        return self._wide if self.element == "f64" else self._cpu
+
+    @contextmanager
+    def elements(self, dtype: Real) -> Generator[None]:
+        """Code for a kernel whose vectors are full of elements of a type."""
+        around, self.element = self.element, dtype
+        yield
+        self.element = around
 
     @property
     def stack(self) -> Pointer:
-        """Room that all kernels share."""
-        if self._stack is None:
-            room = self.room(ir.ArrayType(FLOAT, stack_size(self.target)), 64)
-            self._stack = Pointer(room, "f32")
-        return self._stack
+        """Room that all kernels of one type share."""
+        if self.element not in self._stacks:
+            size = ir.ArrayType(VALUE[self.element], stack_size(self.target))
+            self._stacks[self.element] = Pointer(self.room(size, 64), self.element)
+        return self._stacks[self.element]
 
     def shared(
         self,

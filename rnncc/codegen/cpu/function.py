@@ -25,12 +25,15 @@ from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.llvm.emit import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
+from rnncc.codegen.llvm.vector import Real
 from rnncc.codegen.llvm.walk import Walk
+from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.ir.moves import Gather, ListRows, Pack, Reverse, Scatter
+from rnncc.ir.types import dtype_of
 
 
 def emit_program(
@@ -53,7 +56,6 @@ def emit_program(
     `PREFIX_fixed`, which takes all of them nevertheless. `bounds` are formulas of sizes that must
     not be negative.
     """
-    program.refuse_doubles()
     pointers = 5 if team else 4
     signature = ir.FunctionType(I32, [POINTER] * pointers + [I64] * len(program.symbols))
     kind = "fixed" if fixed else "share" if team else "call"
@@ -147,7 +149,25 @@ def emit_kernel(
     Args:
         sizes: of a product that stands for others of its kind.
     """
+    with emit.elements(_element(op)):
+        _emit_kernel(emit, op, pointers, sizes)
 
+
+def _element(op: Operation) -> Real:
+    """What fills a kernel's vectors: doubles, if it has any; of a product, its weights."""
+    if isinstance(op, Gemm):
+        return "f64" if buffer_dtype(op.weights) == "f64" else "f32"
+    inside = (result for inner in op.walk() for result in inner.results) if op.regions else ()
+    doubles = any(buffer_dtype(value) == "f64" for value in op.operands)
+    return "f64" if doubles or any(dtype_of(value) == "f64" for value in inside) else "f32"
+
+
+def _emit_kernel(
+    emit: CpuEmit,
+    op: Operation,
+    pointers: Mapping[SSAValue, Pointer],
+    sizes: GemmSizes | None,
+) -> None:
     def every(values: Iterable[SSAValue]) -> list[Pointer]:
         return [pointers[value] for value in values]
 

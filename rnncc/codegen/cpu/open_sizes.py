@@ -16,7 +16,7 @@ from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim, Monomial, Term
 from rnncc.ir.kernels import Gemm, Kernel, Map, Reduce
 from rnncc.ir.ops.base import dims_attr, get_dims
-from rnncc.ir.types import ITEM_BYTES
+from rnncc.ir.types import FLOATS, ITEM_BYTES
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,11 @@ def _opened_product(target: CpuTarget, op: Gemm) -> Opened | None:
     """What is read and written of units must be dense: else each is code of its own."""
     reads = all(access.strides[-1] in (0, 1) for access in op.in_accesses)
     writes = all(access.strides[-1] == 1 for access in op.out_accesses)
-    if buffer_dtype(op.weights) != "f32" or not (reads and writes):
+    dtype = buffer_dtype(op.weights)
+    if dtype not in FLOATS or not (reads and writes):
         return None
-    unit_bytes = op.slots.data * op.depth.data * ITEM_BYTES["f32"]
-    sizes, opened = GemmSizes.of(target, op, unit_bytes, Terms.chains), _opened(op)
+    unit_bytes = op.slots.data * op.depth.data * ITEM_BYTES[dtype]
+    sizes, opened = GemmSizes.of(target.of(dtype), op, unit_bytes, Terms.chains), _opened(op)
     return Opened(opened.properties, {**opened.numbers, **sizes.numbers}, sizes.named)
 
 

@@ -25,7 +25,8 @@ class CpuTarget:
 
     Attributes:
         triple, cpu, features: as LLVM names them.
-        lanes: float32 elements of a vector register.
+        lanes: elements of a vector register.
+        item: bytes of such an element: those of a float32, but for what `of` gives.
         registers: vector registers.
         fma: whether it multiplies and adds in one rounding.
         byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
@@ -46,6 +47,7 @@ class CpuTarget:
     cache: int = 256 * 1024
     vectors: int = 4
     chains: int = 8
+    item: int = 4
 
     @property
     def architecture(self) -> str:
@@ -81,6 +83,10 @@ class CpuTarget:
 
     # Layouts
 
+    def of(self, dtype: str) -> CpuTarget:
+        """With vectors of doubles, half as many lanes."""
+        return replace(self, lanes=self.lanes // 2, item=8) if dtype == "f64" else self
+
     @property
     def slack(self) -> int:
         """A vector: the last panel may be narrower than what is loaded of it."""
@@ -103,7 +109,7 @@ class CpuTarget:
     def row_bytes(self, dtype: str, depth: int) -> int:
         from rnncc.codegen.cpu.gemm.converted_rows import ConvertedRows
 
-        if dtype == "f32" or (dtype == "bf16" and not self.bf16_dot):
+        if dtype in ("f32", "f64") or (dtype == "bf16" and not self.bf16_dot):
             return 0
         return ConvertedRows.of(self, dtype, depth).bytes
 

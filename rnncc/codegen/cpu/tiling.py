@@ -46,7 +46,8 @@ class Tiling:
         wide = -(-columns // target.lanes)
         vectors = max(1, min(MOST_VECTORS, sums // max(height, 1), wide))
         panel = max(1, vectors * target.lanes)
-        block = _evenly(max(1, columns // panel), max(1, target.cache // 2 // (4 * DEPTH * panel)))
+        fit = max(1, target.cache // 2 // (target.item * DEPTH * panel))
+        block = _evenly(max(1, columns // panel), fit)
         return Tiling(swapped, rows, columns, height, vectors, block, target.lanes)
 
     @property

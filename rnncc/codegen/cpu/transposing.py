@@ -17,7 +17,7 @@ from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.kernels import Map
 
-TURNED = ("f32", "i32")
+TURNED = ("f32", "f64", "i32")
 """Types of elements that are turned round."""
 
 

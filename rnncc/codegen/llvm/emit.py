@@ -10,19 +10,20 @@ from typing import Any, Self, cast
 from llvmlite import ir
 
 from rnncc.codegen.llvm.builder import FoldingBuilder
+from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
-from rnncc.codegen.llvm.vector import Splat, Vector, declared
+from rnncc.codegen.llvm.vector import Real, Splat, Vector, declared
 from rnncc.ir.dims import Dim, Excess, Quotient
 from rnncc.ir.largest import Largest
-from rnncc.ir.types import ITEM_BYTES
+from rnncc.ir.types import FLOATS, ITEM_BYTES
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 I8, I1 = ir.IntType(8), ir.IntType(1)
 POINTER = ir.PointerType()
-FLOAT = ir.FloatType()
+FLOAT, DOUBLE = ir.FloatType(), ir.DoubleType()
 VALUE: dict[str, ir.Type] = {
-    **{"f32": FLOAT, "i32": I32, "i64": I64, "i1": I1},
+    **{"f32": FLOAT, "f64": DOUBLE, "i32": I32, "i64": I64, "i1": I1},
     **{"i8": I8, "u8": I8, "i16": I16, "u16": I16, "u32": I32, "f16": I16, "bf16": I16},
 }
 """Element types while a kernel computes with them; a narrow float stands for its bits."""
@@ -62,8 +63,10 @@ class Emit:
     def __init__(self, module: ir.Module, target: Machine, builder: ir.IRBuilder) -> None:
         self.module, self.b = module, builder
         self._machine = target
-        self._math = dict[int, MathEmitter]()
+        self._math = dict[tuple[int, Real], MathEmitter]()
         self.symbols: dict[str, Value] = {}
+        self.element: Real = "f32"
+        """The type of the elements that fill a whole vector."""
 
     @classmethod
     def begin(cls, function: ir.Function, target: Machine, symbols: Sequence[str]) -> Self:
@@ -89,13 +92,14 @@ class Emit:
     @property
     def vector(self) -> MathEmitter:
         """Functions on whole vectors."""
-        return self.math(self.target.lanes)
+        return self.math(self.target.lanes, self.element)
 
-    def math(self, lanes: int) -> MathEmitter:
-        """Functions on one float, or on a vector of them."""
-        if lanes not in self._math:
-            self._math[lanes] = MathEmitter(self.module, Vector(lanes, self.target.fma))
-        return self._math[lanes]
+    def math(self, lanes: int, dtype: Real = "f32") -> MathEmitter:
+        """Functions on one float of a type, or on a vector of them."""
+        key = lanes, dtype
+        if key not in self._math:
+            self._math[key] = math_of(self.module, Vector(lanes, self.target.fma, dtype))
+        return self._math[key]
 
     # Sizes
 
@@ -322,7 +326,7 @@ class Emit:
         if mask is None:
             self.b.store(value, pointer.base, align=align_of(pointer.dtype))
         else:
-            mask = mask if pointer.dtype in ("f32", "i64") else self._unknown(mask)
+            mask = mask if pointer.dtype in (*FLOATS, "i64") else self._unknown(mask)
             self.masked("store", type_, pointer, mask, value)
 
     def _unknown(self, mask: Value) -> Value:
@@ -340,7 +344,7 @@ class Emit:
         self, kind: str, type_: ir.Type, pointer: Pointer, mask: Value, value: Value
     ) -> Value:
         """A masked load or store intrinsic."""
-        element = "f32" if pointer.dtype == "f32" else str(MEMORY[pointer.dtype])
+        element = pointer.dtype if pointer.dtype in FLOATS else str(MEMORY[pointer.dtype])
         name = f"llvm.masked.{kind}.v{mask.type.count}{element}.p0"
         align = I32(align_of(pointer.dtype))
         if kind == "load":

@@ -11,34 +11,11 @@ import math
 
 from llvmlite import ir
 
-from rnncc.codegen.llvm.vector import VectorEmitter, declared
+from rnncc.codegen.llvm.coefficients import TABLES
+from rnncc.codegen.llvm.vector import Vector, VectorEmitter, declared
 
 INF = math.inf
 LOG2_E = math.log2(math.e)
-# ln 2 in two parts; the first has few enough bits for its product with an exponent to be exact.
-LN2_HIGH = 355 / 512
-LN2_LOW = math.log(2) - LN2_HIGH
-# Adding this leaves the nearest whole number in a float's low bits, biased as an exponent is.
-ROUNDER = 1.5 * 2**23 + 127
-EXPONENT_SHIFT = 23
-TWO_THIRDS_BITS = 0x3F2AAAAB
-
-EXP_P = (2.0, 0.999999881, 0.333330452, 0.0833365843, 0.0167370643, 0.00276365946)
-# The first float whose exponential is a normal float.
-EXP_START = -87.33654
-EXPM1_P = (0.49999997, 0.166665465, 0.0416674428, 0.0083662523, 0.00138699613)
-COTH_P = (2.0, 0.16666618, -0.00276601315)
-LOG_P = (
-    0.333332151,
-    -0.249998048,
-    0.200104386,
-    -0.166802078,
-    0.140054733,
-    -0.121877514,
-    0.1398599,
-    -0.128776774,
-)
-TANH_P = (1.0, -0.333333224, 0.133311421, -0.0527152829)
 TANH_END = 20.0
 # erf's slope at 0; its argument is divided by it, so that the leading terms below are exactly 1.
 SLOPE = 2 / math.sqrt(math.pi)
@@ -55,8 +32,6 @@ ERF_P = (
 )
 ERF_TANH_P = (0.128379166, -0.478898108, 0.24377726, -0.120370023)
 ERF_END = 3.95
-SIN_P = (-0.166666552, 0.00833218917, -0.000195182918)
-COS_P = (0.0416666456, -0.00138873106, 2.44325656e-05)
 # pi / 2 in two float64 parts; the first times a quarter turn's number is exact up to TURNS_END.
 QUARTER_HIGH = 1.570796325802803
 QUARTER_LOW = 9.920935796805404e-10
@@ -68,31 +43,36 @@ REM_BITS = 28
 
 
 class MathEmitter(VectorEmitter):
-    """`VectorEmitter` with the elementary functions."""
+    """`VectorEmitter` with the elementary functions of float32; see `double_math.py` for others."""
+
+    def __init__(self, module: ir.Module, vector: Vector) -> None:
+        super().__init__(module, vector)
+        self.table = TABLES[vector.dtype]
 
     def exp(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """e**x as 2**(n-1) * (2 * e**r), n the nearest to x / ln 2; denormal results become 0.
 
         With n - 1 the largest results need no second factor; the smallest n then needs a denormal.
         """
-        held = self.minimum(b, x, self.splat(89.0))
-        rounder = self.splat(ROUNDER - 1)
+        held = self.minimum(b, x, self.splat(self.table.exp_end))
+        rounder = self.splat(self.table.rounder - 1)
         biased = self.fma(b, held, self.splat(LOG2_E), rounder)
         r = self._remainder(b, held, b.fsub(biased, rounder), -1.0)
-        twice = self.fma(b, r, self.polynomial(b, r, EXP_P), self.splat(2.0))
-        power, least = self.bits(b, self._power_of_two(b, biased)), self.splat_bits(1 << 22)
+        twice = self.fma(b, r, self.polynomial(b, r, self.table.exp), self.splat(2.0))
+        power = self.bits(b, self._power_of_two(b, biased))
+        least = self.splat_bits(1 << (self.table.shift - 1))
         power = self.from_bits(b, b.select(b.icmp_signed(">", power, least), power, least))
-        vanishes = b.fcmp_ordered("<", x, self.splat(EXP_START))
+        vanishes = b.fcmp_ordered("<", x, self.splat(self.table.exp_start))
         return b.select(vanishes, self.splat(0.0), b.fmul(twice, power))
 
     def expm1(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """e**x - 1 as 2 * (s*(e**r - 1) + (s - 1/2)), s = 2**(n-1), n the nearest to x / ln 2."""
-        held = self.clamp(b, x, -40.0, 89.0)
-        rounder = self.splat(ROUNDER - 1)
+        held = self.clamp(b, x, -40.0, self.table.exp_end)
+        rounder = self.splat(self.table.rounder - 1)
         biased = self.fma(b, held, self.splat(LOG2_E), rounder)
         r = self._remainder(b, held, b.fsub(biased, rounder), -1.0)
         power = self._power_of_two(b, biased)
-        rest = self.fma(b, b.fmul(r, r), self.polynomial(b, r, EXPM1_P), r)
+        rest = self.fma(b, b.fmul(r, r), self.polynomial(b, r, self.table.expm1), r)
         half = self.fma(b, power, rest, b.fsub(power, self.splat(0.5)))
         return self.copy_sign(b, b.fmul(half, self.splat(2.0)), x)
 
@@ -101,18 +81,18 @@ class MathEmitter(VectorEmitter):
 
         Here -x = n ln 2 - r and a = r coth(r/2), even in r, for which e**-r = (a - r) / (a + r).
         """
-        x = self.clamp(b, x, -89.0, 88.0)
-        rounder = self.splat(ROUNDER)
+        x = self.clamp(b, x, *self.table.sigmoid_range)
+        rounder = self.splat(self.table.rounder)
         biased = self.fma(b, x, self.splat(-LOG2_E), rounder)
         r = self._remainder(b, x, b.fsub(biased, rounder), 1.0)
-        even = self.polynomial(b, b.fmul(r, r), COTH_P)
+        even = self.polynomial(b, b.fmul(r, r), self.table.coth)
         above, below = b.fadd(even, r), b.fsub(even, r)
         return b.fdiv(above, self.fma(b, self._power_of_two(b, biased), below, above))
 
     def tanh(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """tanh(n ln 2 / 2 + r) by the addition theorem, n the nearest; odd, at most 1."""
         power, r = self._half_steps(b, self.clamp(b, x, -TANH_END, TANH_END), 1.0)
-        t = b.fmul(r, self.polynomial(b, b.fmul(r, r), TANH_P))
+        t = b.fmul(r, self.polynomial(b, b.fmul(r, r), self.table.tanh))
         return self._tanh_sum(b, power, t)
 
     def erf(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
@@ -126,10 +106,10 @@ class MathEmitter(VectorEmitter):
 
     def log(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """ln x as k ln 2 + ln m, m in [2/3, 4/3); denormals are scaled first, so they are right."""
-        denormal = b.fcmp_ordered("<", x, self.splat(2.0**-126))
-        scaled = b.select(denormal, b.fmul(x, self.splat(2.0**23)), x)
+        denormal = b.fcmp_ordered("<", x, self.splat(self.table.least))
+        scaled = b.select(denormal, b.fmul(x, self.splat(2.0**self.table.shift)), x)
         exponent, mantissa = self._split(b, scaled)
-        shift = b.select(denormal, self.splat(23.0), self.splat(0.0))
+        shift = b.select(denormal, self.splat(self.table.shift), self.splat(0.0))
         f = b.fsub(mantissa, self.splat(1.0))
         result = self._log_sum(b, b.fsub(exponent, shift), f)
         return self._log_edges(b, x, result, 0.0)
@@ -156,14 +136,18 @@ class MathEmitter(VectorEmitter):
         quarter, r = self._quarter_turns(b, x)
         quarter = b.add(quarter, self.splat_bits(ahead))
         square = b.fmul(r, r)
-        sine = b.fmul(r, self.polynomial(b, square, (1.0, *SIN_P)))
-        cosine = self.polynomial(b, square, (1.0, -0.5, *COS_P))
+        sine = self._sine(b, r, square)
+        cosine = self.polynomial(b, square, (1.0, -0.5, *self.table.cos))
         odd = b.icmp_unsigned("!=", b.and_(quarter, self.splat_bits(1)), self.splat_bits(0))
         bits = self.bits(b, b.select(odd, cosine, sine))
-        half = b.shl(b.and_(quarter, self.splat_bits(2)), self.splat_bits(30))
+        half = b.shl(b.and_(quarter, self.splat_bits(2)), self.splat_bits(self.table.bits - 2))
         result = self.from_bits(b, b.xor(bits, half))
         far = b.fcmp_ordered(">", self.abs(b, x), self.splat(TURNS_END))
         return b.select(far, self.splat(math.nan), result)
+
+    def _sine(self, b: ir.IRBuilder, r: ir.Value, square: ir.Value) -> ir.Value:
+        """sin r within an eighth of a turn."""
+        return b.fmul(r, self.polynomial(b, square, (1.0, *self.table.sin)))
 
     def _quarter_turns(self, b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
         """n's low bits and r with x = n pi / 2 + r, n the nearest; by way of float64."""
@@ -205,15 +189,15 @@ class MathEmitter(VectorEmitter):
 
     def _remainder(self, b: ir.IRBuilder, x: ir.Value, n: ir.Value, sign: float) -> ir.Value:
         """x + sign * n * ln 2, as if exact."""
-        r = self.fma(b, n, self.splat(sign * LN2_HIGH), x)
-        return self.fma(b, n, self.splat(sign * LN2_LOW), r)
+        r = self.fma(b, n, self.splat(sign * self.table.ln2_high), x)
+        return self.fma(b, n, self.splat(sign * self.table.ln2_low), r)
 
     def _half_steps(self, b: ir.IRBuilder, x: ir.Value, scale: float) -> tuple[ir.Value, ir.Value]:
         """2**n and r with scale * x = n ln 2 / 2 + scale * r, n the nearest whole number.
 
         One constant is enough here: as n grows, tanh forgets the error of n ln 2.
         """
-        rounder = self.splat(ROUNDER)
+        rounder = self.splat(self.table.rounder)
         biased = self.fma(b, x, self.splat(2 * LOG2_E * scale), rounder)
         step = self.splat(-math.log(2) / 2 / scale)
         return self._power_of_two(b, biased), self.fma(b, b.fsub(biased, rounder), step, x)
@@ -225,25 +209,29 @@ class MathEmitter(VectorEmitter):
         return b.fdiv(self.fma(b, above, t, below), self.fma(b, below, t, above))
 
     def _power_of_two(self, b: ir.IRBuilder, biased: ir.Value) -> ir.Value:
-        """2**n from n + ROUNDER: its low bits moved to the exponent; n = -127 gives 0, 128 inf."""
-        return self.from_bits(b, b.shl(self.bits(b, biased), self.splat_bits(EXPONENT_SHIFT)))
+        """2**n from n + rounder: its low bits moved to the exponent; 0 of the least n."""
+        return self.from_bits(b, b.shl(self.bits(b, biased), self.splat_bits(self.table.shift)))
 
     def _split(self, b: ir.IRBuilder, x: ir.Value) -> tuple[ir.Value, ir.Value]:
         """k (as a float) and m with x = 2**k * m, m in [2/3, 4/3), for positive normal x."""
-        bits, shift = self.bits(b, x), self.splat_bits(EXPONENT_SHIFT)
-        k = b.ashr(b.sub(bits, self.splat_bits(TWO_THIRDS_BITS)), shift)
-        return b.sitofp(k, self.type), self.from_bits(b, b.sub(bits, b.shl(k, shift)))
+        bits, shift = self.bits(b, x), self.splat_bits(self.table.shift)
+        k = b.ashr(b.sub(bits, self.splat_bits(self.table.two_thirds)), shift)
+        return self._whole(b, k), self.from_bits(b, b.sub(bits, b.shl(k, shift)))
+
+    def _whole(self, b: ir.IRBuilder, k: ir.Value) -> ir.Value:
+        """A small integer as a float."""
+        return b.sitofp(k, self.type)
 
     def _log_sum(
         self, b: ir.IRBuilder, k: ir.Value, f: ir.Value, rest: ir.Value | None = None
     ) -> ir.Value:
         """k ln 2 + ln(1 + f) + rest, added from the smallest term up."""
         square = b.fmul(f, f)
-        cube, p = b.fmul(square, f), self.polynomial(b, f, LOG_P)
+        cube, p = b.fmul(square, f), self.polynomial(b, f, self.table.log)
         small = b.fmul(cube, p) if rest is None else self.fma(b, cube, p, rest)
-        small = self.fma(b, k, self.splat(LN2_LOW), small)
+        small = self.fma(b, k, self.splat(self.table.ln2_low), small)
         small = self.fma(b, square, self.splat(-0.5), small)
-        return self.fma(b, k, self.splat(LN2_HIGH), b.fadd(f, small))
+        return self.fma(b, k, self.splat(self.table.ln2_high), b.fadd(f, small))
 
     def _log_edges(self, b: ir.IRBuilder, x: ir.Value, result: ir.Value, pole: float) -> ir.Value:
         """`result` inside (pole, inf); -inf at the pole, NaN below it and for NaN, inf at inf."""

@@ -12,9 +12,10 @@ from enum import Enum, auto
 from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import FAR, VALUE, Emit, Value
+from rnncc.codegen.llvm.vector import Real, real_of
 from rnncc.ir.access import Access
 from rnncc.ir.kernels import Reduce
-from rnncc.ir.types import ITEM_BYTES, dtype_of
+from rnncc.ir.types import FLOATS, ITEM_BYTES, dtype_of
 
 
 class Lanes(Enum):
@@ -53,6 +54,7 @@ class Folding:
 
     def __init__(self, emit: Emit, kind: str, dtype: str) -> None:
         self.emit, self.kind, self.dtype = emit, kind, dtype
+        self.real: Real | None = real_of(dtype) if dtype in FLOATS else None
 
     @staticmethod
     def of(emit: Emit, op: Reduce) -> Folding:
@@ -61,9 +63,9 @@ class Folding:
 
     def initial(self, lanes: int) -> Value:
         """Of no terms."""
-        if self.dtype == "f32":
+        if self.real is not None:
             number = {"sum": 0.0, "max": -math.inf, "min": math.inf}[self.kind]
-            return self.emit.math(lanes).splat(number)
+            return self.emit.math(lanes, self.real).splat(number)
         bits = 8 * ITEM_BYTES[self.dtype]
         limits = {"sum": 0, "max": -(1 << (bits - 1)), "min": (1 << (bits - 1)) - 1}
         return self.emit.splat(ir.Constant(VALUE[self.dtype], limits[self.kind]), lanes)
@@ -72,9 +74,9 @@ class Folding:
         """One more term."""
         b = self.emit.b
         if self.kind == "sum":
-            return b.fadd(total, term) if self.dtype == "f32" else b.add(total, term)
-        if self.dtype == "f32":
-            m = self.emit.math(lanes)
+            return b.fadd(total, term) if self.real else b.add(total, term)
+        if self.real is not None:
+            m = self.emit.math(lanes, self.real)
             return (m.maximum if self.kind == "max" else m.minimum)(b, total, term)
         return b.select(b.icmp_signed(self._order, total, term), total, term)
 
@@ -82,8 +84,8 @@ class Folding:
         """The lower lanes and the upper ones, folded; of two NaNs the lower one's."""
         b = self.emit.b
         if self.kind == "sum":
-            return b.fadd(low, high) if self.dtype == "f32" else b.add(low, high)
-        if self.dtype != "f32":
+            return b.fadd(low, high) if self.real else b.add(low, high)
+        if self.real is None:
             return b.select(b.icmp_signed(self._order, low, high), low, high)
         keeps = b.fcmp_ordered(self._order, low, high)
         return b.select(b.or_(keeps, b.fcmp_unordered("uno", low, low)), low, high)

@@ -12,7 +12,7 @@ from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.narrow import narrowed, widened
 from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
-from rnncc.codegen.llvm.vector import declared
+from rnncc.codegen.llvm.vector import declared, real_of
 from rnncc.errors import CompileError
 from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
@@ -22,7 +22,7 @@ from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.precision import stored_bits
-from rnncc.ir.types import WIDE, dtype_of
+from rnncc.ir.types import FLOATS, WIDE, dtype_of
 
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -54,7 +54,7 @@ class RegionCode:
         """
         found: list[Operation] = []
         for op in self._ops:
-            if isinstance(op, ew.Add | ew.Sub) and dtype_of(op.y) == "f32":
+            if isinstance(op, ew.Add | ew.Sub) and dtype_of(op.y) in FLOATS:
                 mul = next((v.owner for v in op.operands if _is_only_summed(v)), None)
                 if isinstance(mul, ew.Mul):
                     found.append(mul)
@@ -101,7 +101,6 @@ class RegionCode:
         lanes: int,
         index: Callable[[int], Value],
     ) -> Value:
-        math = self.emit.math(lanes)
         match op:
             case Constant() | Fill():
                 number = op.array().item() if isinstance(op, Constant) else op.value.value.data
@@ -112,9 +111,9 @@ class RegionCode:
             case Index():
                 return self._from_i64(index(op.axis.data), dtype_of(op.y))
             case ew.Add() | ew.Sub() if any(v.owner in self._fused for v in op.operands):
-                return self._multiply_add(op, env, math)
+                return self._multiply_add(op, env, self.emit.math(lanes, real_of(dtype_of(op.y))))
             case _:
-                return _emit_op(self.emit, op, [env[v] for v in op.operands], math, lanes)
+                return _emit_op(self.emit, op, [env[v] for v in op.operands], lanes)
 
     def _multiply_add(
         self, op: Operation, env: Mapping[SSAValue, Value], math: MathEmitter
@@ -131,8 +130,8 @@ class RegionCode:
         return math.fma(b, x, y, z)
 
     def _number(self, number: float, dtype: str, lanes: int) -> Value:
-        if dtype == "f32":
-            return self.emit.math(lanes).splat(number)
+        if dtype in FLOATS:
+            return self.emit.math(lanes, real_of(dtype)).splat(number)
         constant = ir.Constant(VALUE[dtype], stored_bits(number, dtype))
         return self.emit.splat(constant, lanes)
 
@@ -144,8 +143,8 @@ class RegionCode:
                 return value
             case "i32":
                 return b.trunc(value, vector_type(VALUE["i32"], wide))
-            case "f32":
-                return b.sitofp(value, vector_type(VALUE["f32"], wide))
+            case "f32" | "f64":
+                return b.sitofp(value, vector_type(VALUE[dtype], wide))
             case _:
                 return b.icmp_unsigned("!=", value, ir.Constant(value.type, None))
 
@@ -165,7 +164,7 @@ class _Lookup(dict[SSAValue, Value]):
         return self._get(key)
 
 
-def _emit_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter, lanes: int) -> Value:
+def _emit_op(emit: Emit, op: Operation, xs: list[Value], lanes: int) -> Value:
     """One elementwise op on scalars or vectors."""
     b = emit.b
     dtype = dtype_of(op.operands[0])
@@ -183,12 +182,12 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter, lane
         case ew.StopGradient():
             return xs[0]
         case Apply():
-            code = op.function.data.code
+            code = op.function.data.code(dtype)
             return b.call(declare_applied(emit.module, code, lanes, len(xs)), xs)
         case Uniform():
             return uniform(b, xs[0], xs[1], op.stream.data, lanes)
-        case _ if dtype == "f32":
-            return _float_op(emit, op, xs, math)
+        case _ if dtype in FLOATS:
+            return _float_op(emit, op, xs, emit.math(lanes, real_of(dtype)))
         case _:
             return _integer_op(emit, op, xs)
 
@@ -237,7 +236,7 @@ def _one(like: Value) -> Value:
 
 def _compare(emit: Emit, kind: str, dtype: str, x: Value, y: Value) -> Value:
     b = emit.b
-    if dtype == "f32":
+    if dtype in FLOATS:
         return (b.fcmp_unordered if kind == "ne" else b.fcmp_ordered)(ORDER[kind], x, y)
     return (b.icmp_unsigned if dtype == "i1" else b.icmp_signed)(ORDER[kind], x, y)
 
@@ -250,19 +249,21 @@ def _cast(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
         return narrowed(b, x, new, lanes)
     if new == "i1":
         zero = ir.Constant(x.type, None)
-        return b.fcmp_unordered("!=", x, zero) if old == "f32" else b.icmp_unsigned("!=", x, zero)
-    if new == "f32":
+        return b.fcmp_unordered("!=", x, zero) if old in FLOATS else b.icmp_unsigned("!=", x, zero)
+    if old in FLOATS and new in FLOATS:
+        return b.fpext(x, type_) if new == "f64" else b.fptrunc(x, type_)
+    if new in FLOATS:
         return b.uitofp(x, type_) if old == "i1" else b.sitofp(x, type_)
-    if old == "f32":
-        return _saturate(emit, x, new, lanes)
+    if old in FLOATS:
+        return _saturate(emit, x, old, new, lanes)
     if old == "i1":
         return b.zext(x, type_)
     return b.sext(x, type_) if (old, new) == ("i32", "i64") else b.trunc(x, type_)
 
 
-def _saturate(emit: Emit, x: Value, new: str, lanes: int) -> Value:
+def _saturate(emit: Emit, x: Value, old: str, new: str, lanes: int) -> Value:
     """A float as an integer, towards zero; what does not fit becomes the nearest, NaN zero."""
     type_ = vector_type(VALUE[new], lanes)
     prefix = f"v{lanes}" if lanes > 1 else ""
-    name = f"llvm.fptosi.sat.{prefix}{new}.{prefix}f32"
+    name = f"llvm.fptosi.sat.{prefix}{new}.{prefix}{old}"
     return emit.b.call(declared(emit.module, name, type_, [x.type]), [x])

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
-from rnncc.codegen.llvm.math import MathEmitter
-from rnncc.codegen.llvm.vector import Vector, declared
+from rnncc.codegen.llvm.vector import FORMATS, Vector, declared, real_of
 from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
+from rnncc.ir.types import ITEM_BYTES, dtype_of
 from rnncc.scalar.code import MATH, Code
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
-POINTER, FLOAT = ir.PointerType(), ir.FloatType()
+POINTER = ir.PointerType()
 
 
-def applied_type(lanes: int, count: int) -> ir.FunctionType:
+def applied_type(lanes: int, count: int, dtype: str) -> ir.FunctionType:
     """Of a function of so many vectors."""
-    type_ = FLOAT if lanes == 1 else ir.VectorType(FLOAT, lanes)
+    element = _element(dtype)
+    type_ = element if lanes == 1 else ir.VectorType(element, lanes)
     return ir.FunctionType(type_, [type_] * count)
 
 
@@ -33,7 +35,7 @@ def applied_name(code: Code, lanes: int) -> str:
 def applied_texts(library: Library, target: Machine) -> list[str]:
     """A module for each function that users wrote, of those that a library calls."""
     ops = [op for p in library.programs.values() for op in p.func.walk() if isinstance(op, Apply)]
-    functions = {op.function.data.code: len(op.xs) for op in ops}
+    functions = {op.function.data.code(dtype_of(op.y)): len(op.xs) for op in ops}
     return [applied_text(code, count, target) for code, count in functions.items()]
 
 
@@ -41,56 +43,63 @@ def applied_text(code: Code, count: int, target: Machine) -> str:
     """The module, as LLVM IR, not yet optimised."""
     module = ir.Module()
     module.triple = target.triple
-    kind = ir.FunctionType(I32, [POINTER, POINTER, *[FLOAT] * count])
+    kind = ir.FunctionType(I32, [POINTER, POINTER, *[_element(code.dtype)] * count])
     scalar = ir.Function(module, kind, code.symbol)
-    for lanes in {1, *target.lane_counts}:
+    halves = [lanes // 2 for lanes in target.lane_counts if code.dtype == "f64"]
+    for lanes in {1, *target.lane_counts, *halves}:
         _add_vector(module, scalar, code, lanes)
     text = code.text.replace("define", "define internal", 1)
-    for called in code.calls & MATH.keys():
-        name = _add_math(module, MATH[called], target)
+    known = MATH[code.dtype]
+    for called in code.calls & known.keys():
+        name = _add_math(module, known[called], target, code.dtype)
         text = text.replace(f"@{called}(", f"@{name}(")
     return str(module).replace(str(scalar), "") + text
 
 
+def _element(dtype: str) -> ir.Type:
+    return FORMATS[real_of(dtype)][0]
+
+
 def _add_vector(module: ir.Module, scalar: ir.Function, code: Code, lanes: int) -> None:
     """The lanes lie in memory while the loop runs; LLVM keeps them in registers."""
-    count = len(scalar.args) - 2
-    function = ir.Function(module, applied_type(lanes, count), applied_name(code, lanes))
+    count, element, align = len(scalar.args) - 2, _element(code.dtype), ITEM_BYTES[code.dtype]
+    kind = applied_type(lanes, count, code.dtype)
+    function = ir.Function(module, kind, applied_name(code, lanes))
     b = ir.IRBuilder(function.append_basic_block())
-    rooms = [b.alloca(FLOAT, lanes) for _ in range(count + 1)]
+    rooms = [b.alloca(element, lanes) for _ in range(count + 1)]
     for room in rooms:
         room.type = POINTER
     for room, argument in zip(rooms[1:], function.args, strict=True):
-        b.store(argument, room, align=4)
+        b.store(argument, room, align=align)
     entry, head, done = b.block, b.append_basic_block(), b.append_basic_block()
     b.branch(head)
     b.position_at_end(head)
     i = b.phi(I64)
     i.add_incoming(I64(0), entry)
-    places = [b.gep(room, [i], source_etype=FLOAT) for room in rooms]
-    values = [b.load(place, typ=FLOAT, align=4) for place in places[1:]]
+    places = [b.gep(room, [i], source_etype=element) for room in rooms]
+    values = [b.load(place, typ=element, align=align) for place in places[1:]]
     b.call(scalar, [places[0], ir.Constant(POINTER, None), *values])
     following = b.add(i, I64(1))
     i.add_incoming(following, head)
     b.cbranch(b.icmp_signed("<", following, I64(lanes)), head, done)
     b.position_at_end(done)
-    b.ret(b.load(rooms[0], typ=function.function_type.return_type, align=4))
+    b.ret(b.load(rooms[0], typ=function.function_type.return_type, align=align))
 
 
-def _add_math(module: ir.Module, name: str, target: Machine) -> str:
-    """An elementary function of one float, to be inlined."""
+def _add_math(module: ir.Module, name: str, target: Machine, dtype: str) -> str:
+    """An elementary function of one number, to be inlined."""
     symbol = f"scalar.{name}"
     if symbol not in module.globals:
-        function = ir.Function(module, ir.FunctionType(FLOAT, [FLOAT]), symbol)
+        function = ir.Function(module, ir.FunctionType(_element(dtype), [_element(dtype)]), symbol)
         function.linkage = "internal"
         function.attributes.add("alwaysinline")
         b = ir.IRBuilder(function.append_basic_block())
-        math = MathEmitter(module, Vector(1, target.fma))
+        math = math_of(module, Vector(1, target.fma, real_of(dtype)))
         b.ret(math.function(name)(b, function.args[0]))
     return symbol
 
 
 def declare_applied(module: ir.Module, code: Code, lanes: int, count: int) -> ir.GlobalValue:
     """The function for so many lanes, in the module that calls it."""
-    kind = applied_type(lanes, count)
+    kind = applied_type(lanes, count, code.dtype)
     return declared(module, applied_name(code, lanes), kind.return_type, kind.args)

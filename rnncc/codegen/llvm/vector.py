@@ -13,20 +13,34 @@ from typing import Literal
 
 from llvmlite import ir
 
+Real = Literal["f32", "f64"]
+"""The element types that there is arithmetic of."""
+FORMATS: dict[Real, tuple[ir.Type, ir.IntType, str]] = {
+    "f32": (ir.FloatType(), ir.IntType(32), "f"),
+    "f64": (ir.DoubleType(), ir.IntType(64), "d"),
+}
+"""Element type -> that of LLVM, the integer of its bits, its letter in `struct`."""
+
+
+def real_of(dtype: str) -> Real:
+    """An element type that is a float."""
+    assert dtype in FORMATS, f"{dtype} is no float"
+    return dtype
+
 
 @dataclass(frozen=True)
 class Vector:
     """What arithmetic is emitted for.
 
     Args:
-        lanes: floats in one value; 1 is a plain scalar.
+        lanes: elements in one value; 1 is a plain scalar.
         fma: the target has fused multiply-add; without it a*b + c is a multiply and an add.
         dtype: the element type.
     """
 
     lanes: int
     fma: bool = True
-    dtype: Literal["f32"] = "f32"
+    dtype: Real = "f32"
 
 
 def declared(
@@ -49,14 +63,15 @@ class Splat(ir.Constant):
 class VectorEmitter:
     """Emits elementwise arithmetic into `module`; every method takes the builder first.
 
-    `type` is the LLVM type of a value (float or <lanes x float>), `integer` the type of its bits.
+    `type` is the LLVM type of a value (a float or <lanes x float>, or double in place of float),
+    `integer` the type of its bits.
     """
 
     def __init__(self, module: ir.Module, vector: Vector) -> None:
         self.module = module
         self.vector = vector
-        self.type = self.like(ir.FloatType())
-        self.integer = self.like(ir.IntType(32))
+        element, bits, self._letter = FORMATS[vector.dtype]
+        self.type, self.integer = self.like(element), self.like(bits)
 
     def like(self, element: ir.Type) -> ir.Type:
         """The type of as many lanes of `element`."""
@@ -68,11 +83,12 @@ class VectorEmitter:
         return Splat(type, value)
 
     def splat(self, value: float) -> ir.Constant:
-        """The constant `value`, rounded to float32, in every lane."""
-        return self.constant(self.type, struct.unpack("f", struct.pack("f", value))[0])
+        """The constant `value`, rounded to the element type, in every lane."""
+        letter = self._letter
+        return self.constant(self.type, struct.unpack(letter, struct.pack(letter, value))[0])
 
     def splat_bits(self, value: int) -> ir.Constant:
-        """The 32-bit integer `value` in every lane."""
+        """The integer `value`, of as many bits as an element, in every lane."""
         return self.constant(self.integer, value)
 
     def broadcast(self, b: ir.IRBuilder, scalar: ir.Value) -> ir.Value:
@@ -187,6 +203,7 @@ class VectorEmitter:
         return b.select(b.fcmp_unordered("uno", x, x), x, chosen)
 
     def _intrinsic(self, b: ir.IRBuilder, name: str, *operands: ir.Value) -> ir.Value:
-        suffix = "f32" if self.vector.lanes == 1 else f"v{self.vector.lanes}f32"
+        lanes, dtype = self.vector.lanes, self.vector.dtype
+        suffix = dtype if lanes == 1 else f"v{lanes}{dtype}"
         types = [self.type] * len(operands)
         return b.call(declared(self.module, f"llvm.{name}.{suffix}", self.type, types), operands)

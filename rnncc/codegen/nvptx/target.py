@@ -67,6 +67,10 @@ class NvptxTarget:
 
     # Layouts
 
+    def of(self, dtype: str) -> NvptxTarget:
+        """There is no code for doubles."""
+        return self
+
     @property
     def slack(self) -> int:
         return 0

@@ -5,24 +5,29 @@ A size or a loop's index is written `@T@` until `resolved` knows what it is call
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, Excess, Quotient
 from rnncc.ir.largest import Largest
+from rnncc.ir.types import NUMPY
 
 C_TYPES = {
-    **{"f32": "float", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},
+    **{"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},
     **{"i8": "int8_t", "u8": "uint8_t", "i16": "int16_t", "u16": "uint16_t", "u32": "uint32_t"},
     **{"f16": "uint16_t", "bf16": "uint16_t"},
 }
 """Element types as they lie in memory; floats of 16 bits stand for their bits."""
 VALUE_TYPES = {**C_TYPES, "i1": "int"}
 """Element types while a kernel computes with them."""
+LETTERS = {"f32": "f", "f64": ""}
+"""Behind constants of a type, and behind the names of libm's functions of it."""
+ENDINGS = {"f32": "", "f64": "_f64"}
+"""Behind the names of the prelude's functions of a type."""
 AXIS = "$"
 """What the names of axes' indices begin with in formulas, as no size's does."""
 
@@ -61,8 +66,8 @@ def axis(number: int) -> str:
 
 def number(value: float, dtype: str) -> str:
     """A constant of an element type."""
-    if dtype == "f32":
-        return _float(value)
+    if dtype in LETTERS:
+        return _float(NUMPY[dtype](value), dtype)
     whole = int(value)
     bits = {"i32": 32, "i64": 64}.get(dtype)
     if bits is not None and whole == -(1 << (bits - 1)):
@@ -145,10 +150,9 @@ def _factor(name: str) -> str:
             return f"i{name[1:]}" if name.startswith(AXIS) else placeholder(name)
 
 
-def _float(value: float) -> str:
-    if math.isnan(value):
+def _float(value: Any, dtype: str) -> str:
+    if np.isnan(value):
         return "NAN"
-    rounded = np.float32(value)
-    if np.isinf(rounded):
-        return "INFINITY" if rounded > 0 else "-INFINITY"
-    return f"{rounded!s}f"
+    if np.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    return f"{value!s}{LETTERS[dtype]}"

@@ -14,14 +14,14 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.ir.moves import ByIndex, Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim, get_dims
-from rnncc.ir.types import dtype_of, shape_text
+from rnncc.ir.types import FLOATS, dtype_of, shape_text
 
 BAD_LENGTH, BAD_INDEX = 3, 5
 """Codes of rnncc.h."""
 EMPTY = {
-    "sum": {"f32": "0.0f", "i32": "0", "i64": "0"},
-    "max": {"f32": "-INFINITY", "i32": "INT32_MIN", "i64": "INT64_MIN"},
-    "min": {"f32": "INFINITY", "i32": "INT32_MAX", "i64": "INT64_MAX"},
+    "sum": {"f32": "0.0f", "f64": "0.0", "i32": "0", "i64": "0"},
+    "max": {"f32": "-INFINITY", "f64": "-INFINITY", "i32": "INT32_MIN", "i64": "INT64_MIN"},
+    "min": {"f32": "INFINITY", "f64": "INFINITY", "i32": "INT32_MAX", "i64": "INT64_MAX"},
 }
 """What a reduction of no elements is."""
 
@@ -185,12 +185,12 @@ def _reduce(op: Reduce, names: Mapping[SSAValue, str]) -> list[str]:
 
 def _combined(kind: str, dtype: str, value: str) -> str:
     if kind == "sum":
-        if dtype == "f32":
+        if dtype in FLOATS:
             return f"total + {value}"
         unsigned = f"u{c.C_TYPES[dtype]}"
         return f"({c.C_TYPES[dtype]})(({unsigned})total + ({unsigned}){value})"
-    if dtype == "f32":
-        return f"rnncc_{kind}imum(total, {value})"
+    if dtype in FLOATS:
+        return f"rnncc_{kind}imum{c.ENDINGS[dtype]}(total, {value})"
     return f"total {'>' if kind == 'max' else '<'} {value} ? total : {value}"
 
 
@@ -201,16 +201,17 @@ def _gemm(op: Gemm, names: Mapping[SSAValue, str]) -> list[str]:
     assert op.panel.data == 1, "weights of one unit stand together"
     access = get_access(op.a_access)
     row = Access(access.offset, access.strides[:-1])
-    step = access.strides[-1]
+    step, dtype = access.strides[-1], buffer_dtype(op.weights)
+    real, zero = c.C_TYPES[dtype], EMPTY["sum"][dtype]
 
     def point() -> list[str]:
         left = c.index(Access(row.offset, (*row.strides,)))
         at = "k" if step == 1 else f"{c.factor(step)} * k"
         weights = f"{names[op.weights]} + {unit} * {depth * slots}"
-        lines = [f"const float *const w = {weights};"]
-        lines += [f"float {name} = 0.0f;" for name in sums]
+        lines = [f"const {real} *const w = {weights};"]
+        lines += [f"{real} {name} = {zero};" for name in sums]
         lines.append(f"for (int64_t k = 0; k < {depth}; k++) {{")
-        lines.append(f"    const float a = {names[op.a]}[{left} + {at}];")
+        lines.append(f"    const {real} a = {names[op.a]}[{left} + {at}];")
         for slot, name in enumerate(sums):
             place = "k" if slots == 1 else f"{slots} * k" + (f" + {slot}" if slot else "")
             lines.append(f"    {name} += a * w[{place}];")
@@ -224,7 +225,8 @@ def _gemm(op: Gemm, names: Mapping[SSAValue, str]) -> list[str]:
 def _contract(op: Contract, names: Mapping[SSAValue, str]) -> list[str]:
     depth, rows, columns = op.sizes
     out = f"{names[op.out]}[i0 * {c.factor(columns)} + i1]"
-    start = "0.0f"
+    dtype = buffer_dtype(op.out)
+    real, start = c.C_TYPES[dtype], EMPTY["sum"][dtype]
     if op.init is not None:
         start = f"{names[op.init]}[i0 * {c.factor(columns)} + i1]"
     left, right = _operand(op, names, False), _operand(op, names, True)
@@ -232,10 +234,10 @@ def _contract(op: Contract, names: Mapping[SSAValue, str]) -> list[str]:
 
     def row() -> list[str]:
         add = c.loops([n], lambda: [f"{out} += a * b[i1];"])
-        return [f"const float a = ({left})[i0];", *add]
+        return [f"const {real} a = ({left})[i0];", *add]
 
     def step() -> list[str]:
-        return [f"const float *const b = {right};", *c.loops([m], row)]
+        return [f"const {real} *const b = {right};", *c.loops([m], row)]
 
     begin = c.loops([m, n], lambda: [f"{out} = {start};"])
     # k is the outermost loop, so that rows are read as they lie

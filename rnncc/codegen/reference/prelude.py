@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rnncc.codegen.reference.expressions import mentions
+from rnncc.codegen.reference.expressions import C_TYPES, ENDINGS, LETTERS, mentions
 from rnncc.ir.ops.random import BITS, MULTIPLIER, ROUNDS, WEYL
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
@@ -26,17 +26,63 @@ static {type} rnncc_rest_{dtype}({type} a, {type} b)
         return a;
     return b == -1 ? 0 : a % b;
 }}
+"""
 
+_TO_INTEGER = """
 /* Towards zero; what does not fit becomes the nearest, NaN 0. */
-static {type} rnncc_to_{dtype}(float x)
+static {type} rnncc_to_{dtype}{ending}({real} x)
 {{
     if (isnan(x))
         return 0;
-    if (x >= {limit})
+    if (x >= {limit}{letter})
         return {upper}_MAX;
-    return x < -{limit} ? {upper}_MIN : ({type})x;
+    return x < -{limit}{letter} ? {upper}_MIN : ({type})x;
 }}
 """
+
+_REALS = """
+/* NaN if either is. */
+static {real} rnncc_maximum{ending}({real} a, {real} b)
+{{
+    return a > b || isnan(a) ? a : b;
+}}
+
+/* NaN if either is. */
+static {real} rnncc_minimum{ending}({real} a, {real} b)
+{{
+    return a < b || isnan(a) ? a : b;
+}}
+
+static {real} rnncc_sigmoid{ending}({real} x)
+{{
+    return 1.0{letter} / (1.0{letter} + exp{letter}(-x));
+}}
+
+/* NaN where float tells a turn's parts no more. */
+static {real} rnncc_sin{ending}({real} x)
+{{
+    return fabs{letter}(x) > 8388608.0{letter} ? NAN : sin{letter}(x);
+}}
+
+/* NaN where float tells a turn's parts no more. */
+static {real} rnncc_cos{ending}({real} x)
+{{
+    return fabs{letter}(x) > 8388608.0{letter} ? NAN : cos{letter}(x);
+}}
+"""
+
+_SIZES = {
+    "i32": {"type": "int32_t", "upper": "INT32", "limit": "2147483648.0"},
+    "i64": {"type": "int64_t", "upper": "INT64", "limit": "9223372036854775808.0"},
+}
+
+
+def _of_reals(dtype: str) -> str:
+    """The functions of one type of floats."""
+    real = {"real": C_TYPES[dtype], "ending": ENDINGS[dtype], "letter": LETTERS[dtype]}
+    parts = [_TO_INTEGER.format(dtype=d, **names, **real) for d, names in _SIZES.items()]
+    return "".join([_REALS.format(**real), *parts])
+
 
 _TEXT = f"""
 static int64_t rnncc_larger(int64_t a, int64_t b)
@@ -55,35 +101,6 @@ static int64_t rnncc_parts(int64_t count, int64_t size)
     return (count + size - 1) / size;
 }}
 
-/* NaN if either is. */
-static float rnncc_maximum(float a, float b)
-{{
-    return a > b || isnan(a) ? a : b;
-}}
-
-/* NaN if either is. */
-static float rnncc_minimum(float a, float b)
-{{
-    return a < b || isnan(a) ? a : b;
-}}
-
-static float rnncc_sigmoid(float x)
-{{
-    return 1.0f / (1.0f + expf(-x));
-}}
-
-/* NaN where float tells a turn's parts no more. */
-static float rnncc_sin(float x)
-{{
-    return fabsf(x) > 8388608.0f ? NAN : sinf(x);
-}}
-
-/* NaN where float tells a turn's parts no more. */
-static float rnncc_cos(float x)
-{{
-    return fabsf(x) > 8388608.0f ? NAN : cosf(x);
-}}
-
 /* A multiple of 2^-{BITS} in [0, 1): Philox-2x32-{ROUNDS} (Salmon et al., 2011). */
 static float rnncc_uniform(uint32_t seed, uint32_t index, uint32_t stream)
 {{
@@ -96,8 +113,10 @@ static float rnncc_uniform(uint32_t seed, uint32_t index, uint32_t stream)
     }}
     return (float)(x >> {32 - BITS}) * {2.0**-BITS!r}f;
 }}
-{_INTEGERS.format(dtype="i32", type="int32_t", upper="INT32", limit="2147483648.0f")}
-{_INTEGERS.format(dtype="i64", type="int64_t", upper="INT64", limit="9223372036854775808.0f")}
+{_INTEGERS.format(dtype="i32", type="int32_t")}
+{_INTEGERS.format(dtype="i64", type="int64_t")}
+{_of_reals("f32")}
+{_of_reals("f64")}
 static float rnncc_f16_to_f32(uint16_t x)
 {{
     const int exponent = x >> 10 & 31;

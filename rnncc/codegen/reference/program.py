@@ -9,6 +9,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.kernels import domain_text, write_kernel
 from rnncc.codegen.reference.liveness import live_pointers
+from rnncc.codegen.reference.region import FUNCTIONS, ROUNDINGS
 from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim
 from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
@@ -22,11 +23,12 @@ from rnncc.names import c_names
 
 NULL_POINTER, PAST_LIMIT = 1, 4
 """Codes of rnncc.h."""
+LIBM = (*FUNCTIONS.values(), *ROUNDINGS.values(), "fmod", "sin", "cos")
+"""Functions of C's library that code calls, as they are called for double."""
 RESERVED = {
     *("ports", "workspace", "error", "k", "n", "from", "w", "a", "b", "row", "numbered", "length"),
-    *("chosen", "last", "total", "memcpy", "fmodf", "floorf", "ceilf", "rintf", "truncf", "i"),
-    *(f"{name}f" for name in ("exp", "log", "tanh", "erf", "sqrt", "log1p", "expm1", "fabs")),
-    *("sinf", "cosf", "isnan"),
+    *("chosen", "last", "total", "memcpy", "isnan", "i"),
+    *(f"{name}{letter}" for name in LIBM for letter in c.LETTERS.values()),
     *(f"{letter}{number}" for letter in "ixz" for number in range(1000)),
 }
 """What names of values may not be, as code has another use for it."""

@@ -16,15 +16,16 @@ from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import MASK, Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.precision import stored_bits
-from rnncc.ir.types import NARROW_FLOATS, dtype_of
+from rnncc.ir.types import FLOATS, NARROW_FLOATS, dtype_of
 
 FUNCTIONS = {
-    **{name: f"{name}f" for name in ("exp", "log", "tanh", "erf", "sqrt", "log1p", "expm1")},
-    "abs": "fabsf",
-    **{name: f"rnncc_{name}" for name in ("sigmoid", "sin", "cos")},
+    **{name: name for name in ("exp", "log", "tanh", "erf", "sqrt", "log1p", "expm1")},
+    "abs": "fabs",
 }
-"""Functions of one float -> what computes them: libm, or a helper of `prelude.py`."""
-ROUNDINGS = {"floor": "floorf", "ceil": "ceilf", "even": "rintf", "trunc": "truncf"}
+"""Functions of one number -> libm's for double."""
+OWN = ("sigmoid", "sin", "cos")
+"""Those that are functions of `prelude.py`."""
+ROUNDINGS = {"floor": "floor", "ceil": "ceil", "even": "rint", "trunc": "trunc"}
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 LOGIC = {"and": "&&", "or": "||", "xor": "!="}
 INFIX = {ew.Add: "+", ew.Sub: "-", ew.Mul: "*"}
@@ -66,8 +67,8 @@ def _expression(op: Operation, xs: list[str]) -> str:
         case Apply():
             what = "a user's function is LLVM code, which the reference target cannot take in"
             raise CompileError(str(op.location), what, "compile for a CPU")
-        case _ if dtype_of(op.operands[0]) == "f32":
-            return _float(op, xs)
+        case _ if dtype_of(op.operands[0]) in FLOATS:
+            return _float(op, xs, dtype_of(op.operands[0]))
         case _:
             return _integer(op, xs, dtype_of(op.operands[0]))
 
@@ -100,7 +101,8 @@ def _choice(op: Operation, xs: list[str]) -> str:
             return xs[0]
 
 
-def _float(op: Operation, xs: list[str]) -> str:
+def _float(op: Operation, xs: list[str], dtype: str) -> str:
+    letter, ending, name = c.LETTERS[dtype], c.ENDINGS[dtype], op.name.split(".")[1]
     match op:
         case ew.Add() | ew.Sub() | ew.Mul():
             return f"{xs[0]} {INFIX[type(op)]} {xs[1]}"
@@ -109,15 +111,17 @@ def _float(op: Operation, xs: list[str]) -> str:
         case ew.Neg():
             return f"-({xs[0]})"
         case ew.Relu():
-            return f"rnncc_maximum({xs[0]}, 0.0f)"
+            return f"rnncc_maximum{ending}({xs[0]}, 0.0{letter})"
         case ew.Maximum() | ew.Minimum():
-            return f"rnncc_{op.name.split('.')[1]}({xs[0]}, {xs[1]})"
+            return f"rnncc_{name}{ending}({xs[0]}, {xs[1]})"
         case ew.Rem():
-            return f"fmodf({xs[0]}, {xs[1]})"
+            return f"fmod{letter}({xs[0]}, {xs[1]})"
         case ew.Round():
-            return f"{ROUNDINGS[op.kind.data]}({xs[0]})"
+            return f"{ROUNDINGS[op.kind.data]}{letter}({xs[0]})"
+        case Unary() if name in OWN:
+            return f"rnncc_{name}{ending}({xs[0]})"
         case Unary():
-            return f"{FUNCTIONS[op.name.split('.')[1]]}({xs[0]})"
+            return f"{FUNCTIONS[name]}{letter}({xs[0]})"
         case _:
             raise AssertionError(f"{op.name} has no code")
 
@@ -144,8 +148,8 @@ def _cast(x: str, old: str, new: str) -> str:
         return f"{x} != 0"
     if "bf16" in (old, new) or "f16" in (old, new):
         return f"rnncc_{old}_to_{new}({x})"
-    if old == "f32" and new != "f32":
-        return f"rnncc_to_{new}({x})"
+    if old in FLOATS and new not in FLOATS:
+        return f"rnncc_to_{new}{c.ENDINGS[old]}({x})"
     return x if old == new else f"({c.C_TYPES[new]}){x}"
 
 

@@ -66,8 +66,6 @@ def _check(library: Library) -> None:
     if library.shared:
         what = "the reference target computes a call in one thread"
         raise CompileError("--threads", what, "leave it out, or compile for a CPU")
-    for program in library.programs.values():
-        program.refuse_doubles()
 
 
 def _weights(library: Library) -> tuple[list[str], dict[int, str]]:

@@ -35,6 +35,10 @@ class ReferenceTarget:
     def extensions(self) -> list[str]:
         return []
 
+    def of(self, dtype: str) -> ReferenceTarget:
+        """All types are computed with alike."""
+        return self
+
     @property
     def slack(self) -> int:
         return 0

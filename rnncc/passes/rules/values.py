@@ -18,7 +18,7 @@ from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 Rule = Callable[[Any], SSAValue | None]
-_WIDE = Context({}, np.float64)
+_WIDE, _SINGLE = Context({}, np.float64), Context({}, np.float32)
 
 
 def fill_value(value: SSAValue) -> float | None:
@@ -32,8 +32,10 @@ def evaluate_fills(op: Elementwise) -> SSAValue | None:
     numbers = [fill_value(v) for v in op.operands]
     if None in numbers or "bf16" in map(dtype_of, (op.y, *op.operands)):  # NumPy has no such number
         return None
+    rounds = type(op) is ew.Cast and dtype_of(op.y) == "f64"  # what a fill of f32 holds may be seen
+    context = _SINGLE if rounds else _WIDE
     arrays = [
-        np.array(n, _WIDE.numpy_type(dtype_of(v)))
+        np.array(n, context.numpy_type(dtype_of(v)))
         for n, v in zip(numbers, op.operands, strict=True)
     ]
     with np.errstate(all="ignore"):
@@ -143,6 +145,8 @@ def cast(op: ew.Cast) -> SSAValue | None:
     """x as its own type → x; a size as another type is that size"""
     if dtype_of(op.x) == dtype_of(op.y):
         return op.x
+    if (dtype_of(op.x), dtype_of(op.y)) == ("f32", "f64"):
+        return None  # a large size has been rounded
     if isinstance(op.x.owner, Size) and dtype_of(op.y) != "i1":
         return Builder.before(op).size(get_dim(op.x.owner.dim), dtype_of(op.y))
     return None

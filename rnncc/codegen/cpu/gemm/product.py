@@ -25,6 +25,7 @@ from rnncc.errors import CompileError
 from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
+from rnncc.ir.types import FLOATS
 
 LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
@@ -49,7 +50,7 @@ def emit_gemm(
         rows: the list of those that are computed.
         sizes: named ones, of a product with fp32 weights that stands for others; its own.
     """
-    if a.dtype not in ("f32", "i8"):
+    if a.dtype not in (*FLOATS, "i8"):
         raise CompileError(str(op.location), f"a product of {a.dtype} is not supported")
     _GemmCode(emit, op, a, weights, [*ins, *outs], rows, sizes).run()
 
@@ -381,7 +382,7 @@ class _GemmCode:
 
     @property
     def _stack(self) -> Pointer:
-        return replace(self.emit.stack, dtype=self.terms.sums)
+        return replace(self.emit.stack, dtype=self.terms.sums or self.emit.element)
 
     def _row(self, outer: list[Value], number: Value) -> Pointer:
         """A row of the left operand."""

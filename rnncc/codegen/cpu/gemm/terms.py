@@ -61,18 +61,18 @@ def neighbours(
 
 
 class Terms:
-    """Of fp32 weights: one k a word, one fused multiply-add.
+    """Of fp32 or f64 weights: one k a word, one fused multiply-add.
 
     Attributes:
         words: of one unit.
         count: the same as a value, which a function may be given.
         bytes: of a word, of all slots of one unit.
-        sums: the type of a sum while terms are added to it.
+        sums: the type of a sum while terms are added to it, if that is not the rows' own.
         most_rows: how many rows are prepared at a time; 0 where none has to be.
         chains: independent sums that keep up with the reading of weights.
     """
 
-    sums = "f32"
+    sums: str | None = None
     most_rows = 0
     chains = 3
 
