@@ -25,7 +25,7 @@ from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
-from rnncc.torch.nets import TorchNet, is_wide
+from rnncc.torch.nets import TorchNet
 
 MOST_CELLS = 16
 """Calls of cells in one graph; more are a loop that was unrolled, for which `scan` is the way."""
@@ -74,9 +74,7 @@ def _compiled(module: GraphModule) -> Callable[..., Any]:
     if not all(isinstance(value, (SSAValue, Complex)) for value in made):
         raise CompileError("", "a graph gives what is no tensor")
     outputs = {f"y{i}": value for i, value in enumerate(made)}
-    program = b.finish(given_out(b, outputs))
-    found = [*fakes, *(node.meta.get("val") for node in graph.graph.nodes)]
-    net = TorchNet.of(program, is_wide(found), complex_ones(outputs))
+    net = TorchNet.of(b.finish(given_out(b, outputs)), complex_ones(outputs))
 
     def run(*given: Any) -> list[torch.Tensor]:
         return apply(net, [x for x in given if isinstance(x, torch.Tensor)])

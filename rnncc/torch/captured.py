@@ -21,7 +21,7 @@ from rnncc.frontends.torch.cell import Places, Step, scan_program
 from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.trace import aten_graph, fake_mode
 from rnncc.torch.devices import check_tensor
-from rnncc.torch.nets import TorchNet, is_wide
+from rnncc.torch.nets import TorchNet
 
 Tensors = Sequence[torch.Tensor]
 
@@ -126,10 +126,7 @@ class _Captured:
         with self.lock:
             if kinds not in self.loops:
                 step = self._step(reading, places)
-                values = [node.meta.get("val") for node in self.graph.graph.nodes]
-                wide = is_wide([*step.row_types, *step.state_types, *step.inputs, *values])
-                program, pairs = scan_program(step, reading.reverse)
-                self.loops[kinds] = TorchNet.of(program, wide, pairs)
+                self.loops[kinds] = TorchNet.of(*scan_program(step, reading.reverse))
             return self.loops[kinds]
 
     def _step(self, reading: Reading, places: Places) -> Step:

@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""What computes a net: machine code for each device that its tensors may be on, or the interpreter.
+"""What computes a net: machine code for each device that its tensors may be on.
 
 The code for a GPU takes tensors. All else takes arrays, which share the memory of tensors on the
 CPU.
@@ -16,11 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from rnncc_runtime import Model, Parallel, TrainableModel
-from xdsl.ir import SSAValue
 
 import rnncc
 from rnncc.ir.program import Program
-from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.ir.types import dtype_of
 from rnncc.torch import devices
 from rnncc.torch.cuda import GpuCode
 from rnncc.torch.threads import parallel
@@ -98,50 +97,6 @@ class CompiledCode:
             return self._models[kind]
 
 
-class InterpretedCode:
-    """The interpreter in float64: slow, for `torch.autograd.gradcheck`."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    def prepare(self, train: bool) -> None:
-        """Nothing."""
-
-    def infer(self, inputs: Arrays, out: Arrays) -> None:
-        """Compute the outputs."""
-        self._run(self._program, inputs, out)
-
-    def forward(self, inputs: Arrays, out: Arrays) -> Any:
-        """Compute the outputs; returns what they were computed from."""
-        self.infer(inputs, out)
-        return inputs, {name: np.zeros_like(array) for name, array in out.items()}
-
-    def backward(self, tape: Any, grads: Arrays, out: Arrays) -> None:
-        """Compute the gradients that have a place in `out`."""
-        inputs, zeros = tape
-        given = {f"grad:{name}": grads.get(name, zeros[name]) for name in self._outer}
-        made = {f"grad:{name}": array for name, array in out.items()}
-        self._run(self._gradients, inputs | given, made)
-
-    @cached_property
-    def _outer(self) -> list[str]:
-        return _floats(self._program.net.outputs)
-
-    @cached_property
-    def _gradients(self) -> Program:
-        from rnncc.passes.differentiate import differentiate
-
-        return differentiate(self._program, self._outer, _floats(self._program.net.inputs))
-
-    @staticmethod
-    def _run(program: Program, inputs: Arrays, out: Arrays) -> None:
-        from rnncc.ir.interpreter import run
-
-        results = run(program, inputs, np.float64)
-        for name, array in out.items():
-            array[...] = results[name]
-
-
 class HostCode:
     """A net on arrays as one on tensors: they share their memory, or are copied from a GPU."""
 
@@ -185,20 +140,21 @@ def _arrays_of(tensors: Named) -> Generator[Arrays]:
 class Codes:
     """A net's code for every device; safe to share between threads."""
 
-    def __init__(self, program: Program, wide: bool) -> None:
-        self._program, self._wide = program, wide
-        self._host = HostCode(InterpretedCode(program) if wide else CompiledCode(program))
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._host = HostCode(CompiledCode(program))
         self._gpus: dict[int, GpuCode] = {}
 
     def on(self, device: torch.device) -> HostCode | GpuCode:
-        """The code for tensors on a device; float64 is interpreted on the CPU."""
-        gpu = None if self._wide else devices.gpu_of(device)
+        """The code for tensors on a device; a net with float64 is computed on the CPU."""
+        gpu = None if self._has_doubles else devices.gpu_of(device)
         if gpu is None:
             return self._host
         return self._gpus.get(gpu.number) or self._gpus.setdefault(
             gpu.number, GpuCode(self._program, gpu)
         )
 
-
-def _floats(values: Mapping[str, SSAValue]) -> list[str]:
-    return [name for name, value in values.items() if dtype_of(value) in FLOATS]
+    @cached_property
+    def _has_doubles(self) -> bool:
+        values = (value for op in self._program.module.walk() for value in op.results)
+        return any(dtype_of(value) == "f64" for value in values)

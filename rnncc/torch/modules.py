@@ -22,7 +22,7 @@ from rnncc.frontends.torch.watch import Questions, watching
 from rnncc.packaging.compiled import Artifacts
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.devices import check_tensor, common_device
-from rnncc.torch.nets import TorchNet, is_wide
+from rnncc.torch.nets import TorchNet
 
 
 def compile(
@@ -102,7 +102,7 @@ class CompiledModule(torch.nn.Module):
         self.module = module
         self.train(module.training)
         self._frozen, self._net = frozen, net
-        self._code = TorchNet.of(net.program, is_wide(net.tensors), net.pairs)
+        self._code = TorchNet.of(net.program, net.pairs)
         self._owners = [_owner(module, exported, target) for target in net.held]
         self._device, self._follow = _devices(exported, self._owners)
         self._changed = [_owner(module, exported, target) for target in net.changed]

@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""A net as PyTorch calls it: compiled in float32, for the device of its tensors, or interpreted."""
+"""A net as PyTorch calls it: compiled for the device of its tensors."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from weakref import WeakValueDictionary
 import torch
 from xdsl.ir import SSAValue
 
-from rnncc.errors import CompileError
-from rnncc.frontends.torch.types import DTYPES, type_name
+from rnncc.frontends.torch.types import DTYPES
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
@@ -21,8 +20,8 @@ from rnncc.torch.codes import Codes
 from rnncc.torch.devices import common_device
 
 _lock = threading.Lock()
-_codes: WeakValueDictionary[tuple[bool, str], Codes] = WeakValueDictionary()
-_DTYPES = {name: dtype for dtype, name in DTYPES.items() if dtype != torch.float64}
+_codes: WeakValueDictionary[str, Codes] = WeakValueDictionary()
+_DTYPES = {name: dtype for dtype, name in DTYPES.items()}
 Tensors = Sequence[torch.Tensor]
 
 
@@ -60,21 +59,20 @@ class TorchNet:
     sizes: Mapping[str, _Place]
 
     @staticmethod
-    def of(program: Program, wide: bool, pairs: Collection[str] = ()) -> TorchNet:
+    def of(program: Program, pairs: Collection[str] = ()) -> TorchNet:
         """The net of a program; equal ones without parameters inside share their code.
 
         Args:
-            wide: whether floats are float64.
             pairs: which outputs are complex.
         """
-        key = wide, str(program.module)
+        key = str(program.module)
         with _lock:
             code = None if program.arrays else _codes.get(key)
             if code is None:
-                code = _codes[key] = Codes(program, wide)
+                code = _codes[key] = Codes(program)
         net = program.net
         made = net.outputs.items()
-        outputs = [Output(n, dims_of(v), _dtype(v, wide), n in pairs) for n, v in made]
+        outputs = [Output(n, dims_of(v), _DTYPES[dtype_of(v)], n in pairs) for n, v in made]
         return TorchNet(code, list(net.inputs), outputs, _places(net.inputs.values()))
 
     def infer(self, tensors: Tensors) -> list[torch.Tensor]:
@@ -146,20 +144,6 @@ def drawn_seed(device: torch.device) -> torch.Tensor:
     return torch.randint(2**31 - 1, (), dtype=torch.int32, device=device)
 
 
-def is_wide(tensors: Iterable[Any]) -> bool:
-    """Whether the floats of a graph are float64, given all its tensors; other values may be there.
-
-    Raises:
-        CompileError: some are, others are not.
-    """
-    parts = (x.dtype.to_real() for x in tensors if isinstance(x, torch.Tensor))
-    kinds = {dtype for dtype in parts if dtype.is_floating_point}
-    if len(kinds) > 1:
-        names = ", ".join(sorted(map(type_name, kinds)))
-        raise CompileError("", f"{names} in one graph: all floats must be of one type")
-    return torch.float64 in kinds
-
-
 def _places(inputs: Iterable[SSAValue]) -> dict[str, _Place]:
     """Where each symbol of sizes can be read."""
     found = dict[str, _Place]()
@@ -171,8 +155,3 @@ def _places(inputs: Iterable[SSAValue]) -> dict[str, _Place]:
                 if dim == Dim.of(symbol) * factor + summand:
                     found.setdefault(symbol, (number, axis, factor, summand))
     return found
-
-
-def _dtype(value: SSAValue, wide: bool) -> torch.dtype:
-    name = dtype_of(value)
-    return torch.float64 if wide and name == "f32" else _DTYPES[name]

@@ -79,7 +79,7 @@ def results(made: Any, sources: list[Any]) -> list[Any]:
     if not made.requires_grad:
         return [made, *sources]
     parts = torch.view_as_real(made.resolve_conj()) if made.is_complex() else made
-    weights = torch.linspace(-1, 1, parts.numel()).view(parts.shape)
+    weights = torch.linspace(-1, 1, parts.numel(), dtype=parts.dtype).view(parts.shape)
     total = (parts * weights).sum()
     grads = torch.autograd.grad(total, sources, retain_graph=True, allow_unused=True)
     known = zip(grads, sources, strict=True)
@@ -98,6 +98,29 @@ def test_functions(name: str) -> None:
     theirs = function(*sources)
     assert ys.dtype == theirs.dtype
     torch.testing.assert_close(results(ys[0], sources), results(theirs, sources), **CLOSE)
+
+
+def test_complex_numbers_of_doubles() -> None:
+    torch.manual_seed(0)
+    x = torch.rand(3, 4, dtype=torch.float64) + 0.1
+    z, w = (torch.randn(n, 4, dtype=torch.complex128) for n in (3, 4))
+    sources, taken = [t.requires_grad_() for t in (x, z, w)], list[Any]()
+    for function in FUNCTIONS.values():
+        try:
+            taken += [function] if function(x, z, w).dtype in (z.dtype, x.dtype) else []
+        except RuntimeError:  # it has a constant of another type
+            continue
+    assert len(taken) > len(FUNCTIONS) // 2
+    ys, _ = rt.scan(
+        lambda row, h: (tuple(function(*row) for function in taken), h),
+        [t[None] for t in sources],
+        torch.zeros(3),
+    )
+    for ours, function in zip(ys, taken, strict=True):
+        theirs = function(x, z, w)
+        assert ours.dtype == theirs.dtype
+        near = {"rtol": 1e-10, "atol": 1e-10}
+        torch.testing.assert_close(results(ours[0], sources), results(theirs, sources), **near)
 
 
 class LinearRecurrence(nn.Module):

@@ -228,7 +228,7 @@ def test_back_end(gpu: EmulatedGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     assert gpu.calls == 1
 
 
-def test_float64_is_interpreted(gpu: EmulatedGpu) -> None:
+def test_float64_is_computed_on_the_cpu(gpu: EmulatedGpu) -> None:
     cell = make_cell(MinimalGated, 1).double()
     xs, start = sequence(2, 1).double().requires_grad_(), torch.zeros(1, UNITS).double()
     assert torch.autograd.gradcheck(lambda x: rt.scan(cell, x, start)[0], (xs,), fast_mode=True)

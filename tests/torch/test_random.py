@@ -14,7 +14,7 @@ from tests.torch.cells import loop, nn, torch
 from tests.torch.strategies import UNITS, cells, hidden, layers
 
 rt: Any = pytest.importorskip("rnncc.torch")
-pytestmark = [pytest.mark.peers, pytest.mark.slow]
+pytestmark = pytest.mark.peers
 CALM = settings(
     deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
@@ -36,6 +36,7 @@ def results(run: Any, sources: list[Any]) -> list[Any]:
     return [*(o.detach() for o in outputs), *zeros]
 
 
+@pytest.mark.slow
 @CALM
 @given(cells(), st.integers(1, 4), st.integers(1, 3), st.booleans())
 def test_cells(cell: Any, steps: int, batch: int, reverse: bool) -> None:
@@ -46,12 +47,42 @@ def test_cells(cell: Any, steps: int, batch: int, reverse: bool) -> None:
         compare(ours, results(partial(loop, cell, *given, reverse), sources))
 
 
+@pytest.mark.slow
+@CALM
+@given(cells(), st.integers(1, 3), st.booleans())
+def test_gradcheck_of_cells(cell: Any, steps: int, reverse: bool) -> None:
+    check_gradients(cell, steps, reverse)
+
+
+@settings(CALM, max_examples=4)
+@given(cells(), st.booleans())
+def test_gradcheck_of_some_cells(cell: Any, reverse: bool) -> None:
+    check_gradients(cell, 2, reverse)
+
+
+def check_gradients(cell: Any, steps: int, reverse: bool) -> None:
+    """By differences, of compiled code in float64; and outputs are PyTorch's, as near as that."""
+    xs, state = torch.utils._pytree.tree_map(lambda x: x.detach().double(), sequences(steps, 1))
+    cell.double()
+
+    def run(xs: Any, *state: Any) -> Any:
+        leaves = torch.utils._pytree.tree_leaves(rt.scan(cell, xs, state, reverse=reverse))
+        return tuple(leaf for leaf in leaves if leaf.requires_grad)
+
+    ours = torch.utils._pytree.tree_leaves(rt.scan(cell, xs, state, reverse=reverse))
+    theirs = torch.utils._pytree.tree_leaves(loop(cell, xs, state, reverse))
+    torch.testing.assert_close(ours, theirs, rtol=1e-11, atol=1e-11)
+    given = [x.requires_grad_() for x in (xs, *state)]
+    assert torch.autograd.gradcheck(run, given, fast_mode=True)
+
+
 def sequences(steps: int, batch: int) -> tuple[Any, Any]:
     """Xs, and a state of two tensors."""
     xs = torch.randn(steps, batch, UNITS, requires_grad=True)
     return xs, tuple(torch.randn(batch, UNITS, requires_grad=True) for _ in range(2))
 
 
+@pytest.mark.slow
 @CALM
 @given(layers(), st.integers(2, 4), st.integers(2, 3), st.booleans())
 def test_layers(layer: Any, steps: int, batch: int, with_state: bool) -> None:
@@ -86,6 +117,7 @@ class Hiding(nn.Module):
         return self.step(x, h) if self.scan is None else self.scan(self.step, x, h)
 
 
+@pytest.mark.slow
 @CALM
 @given(hidden(), st.booleans(), st.booleans(), st.sampled_from(["cell", "module", "both"]))
 def test_what_graphs_do_not_show(function: Any, of_state: bool, wants: bool, kind: str) -> None:

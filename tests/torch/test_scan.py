@@ -314,3 +314,28 @@ def test_inside_torch_compile() -> None:
 
     ours = torch.compile(whole, backend="eager")(xs)
     torch.testing.assert_close(ours, loop(cell, xs * 2, cell.start)[0] + 1, **CLOSE)
+
+
+def test_mixed_float32_and_float64() -> None:
+    """By PyTorch's promotion: what has axes decides over numbers, float64 over float32."""
+    torch.manual_seed(0)
+    weight = torch.randn(WIDTH, WIDTH, requires_grad=True)
+    tenth = torch.tensor(0.1, dtype=torch.float64)
+
+    def cell(x: Any, state: Any) -> Any:
+        h, c = state
+        same = (x == tenth).float() + (c == tenth).float()
+        h = torch.tanh(h * tenth + (x @ weight).double() + x)
+        c = c * tenth + h.sum(-1, keepdim=True).float() + same
+        return torch.where(x > 0, x, h), (h, c)
+
+    xs = sequence(3).requires_grad_()
+    xs.data[0, 0, 0] = 0.1
+    state = (torch.randn(3, WIDTH, dtype=torch.float64), torch.full((3, WIDTH), 0.1))
+    made = []
+    for run in (rt.scan, loop):
+        outputs = torch.utils._pytree.tree_leaves(run(cell, xs, state))
+        total = sum((o * o).sum() for o in outputs)
+        made.append((outputs, torch.autograd.grad(total, (xs, weight))))
+    assert [o.dtype for o in made[0][0]] == [o.dtype for o in made[1][0]]
+    torch.testing.assert_close(made[0], made[1], rtol=1e-5, atol=1e-5)

@@ -17,7 +17,7 @@ from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.types import ORDER, element_type
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 Value = SSAValue
 Number = float | int | bool
@@ -82,7 +82,7 @@ class Site:
 
     def common(self, *operands: Operand) -> list[Value]:
         """Operands of the element type that comparisons and choices bring them to."""
-        kind = max((_kind(x) for x in operands), key=ORDER.index)
+        kind = common_type(*operands)
         return [self.value(x, kind) for x in operands]
 
     def widened(self, x: Value) -> Value:
@@ -117,6 +117,16 @@ def location(node: Node) -> Location:
 def rank_of(x: Value) -> int:
     """The number of axes."""
     return len(dims_of(x))
+
+
+def common_type(*operands: Operand) -> str:
+    """The element type that operands are compared in.
+
+    Of floats those with axes decide, if there are any: others are numbers to PyTorch.
+    """
+    with_axes = [x for x in operands if isinstance(x, SSAValue) and rank_of(x)]
+    floats = [kind for kind in map(_kind, with_axes) if kind in FLOATS]
+    return max(floats or map(_kind, operands), key=ORDER.index)
 
 
 def _kind(x: Operand) -> str:

@@ -12,14 +12,14 @@ from rnncc.ir.dims import Dim
 
 DTYPES = {
     torch.float32: "f32",
-    torch.float64: "f32",
+    torch.float64: "f64",
     torch.int64: "i64",
     torch.int32: "i32",
     torch.bool: "i1",
 }
-"""Element types. A float64 graph is written as f32 too, and interpreted in float64."""
+"""Element types."""
 
-ORDER = ("i1", "i32", "i64", "f32")
+ORDER = ("i1", "i32", "i64", "f32", "f64")
 """Each may become any that follows it."""
 
 

@@ -13,9 +13,9 @@ from typing import Any
 from torch.utils import _pytree as pytree
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.torch.site import Site, Table, Translation, Value, rank_of
+from rnncc.frontends.torch.site import Site, Table, Translation, Value, common_type, rank_of
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import FLOATS, dims_of
 from rnncc.nn import complex_numbers as cn
 from rnncc.nn.arithmetic import times
 from rnncc.nn.axes import move_axis
@@ -143,20 +143,22 @@ def same(kind: str) -> Callable[..., Value]:
     """Whether both parts are equal, or one is not"""
 
     def translate(translation: Translation, at: Site, z: Any, w: Any) -> Value:
-        one, other = _complex_float(at, z), _complex_float(at, w)
+        common = common_type(*(x.re if isinstance(x, Complex) else x for x in (z, w)))
+        dtype = common if common in FLOATS else "f32"
+        one, other = (_complex_float(at, x, dtype) for x in (z, w))
         parts = (at.b.compare(kind, *pair) for pair in zip(one, other, strict=True))
         return at.b.logical("and" if kind == "eq" else "or", *parts)
 
     return translate
 
 
-def _complex_float(at: Site, x: Any) -> tuple[Value, Value]:
+def _complex_float(at: Site, x: Any, dtype: str) -> tuple[Value, Value]:
     if isinstance(x, Complex):
-        return x.re, x.im
+        return at.b.cast(x.re, dtype), at.b.cast(x.im, dtype)
     if isinstance(x, SSAValue):
-        return at.b.cast(x, "f32"), at.b.fill(0.0, ())
+        return at.b.cast(x, dtype), at.b.fill(0.0, (), dtype)
     number = complex(x)
-    return at.b.fill(number.real, ()), at.b.fill(number.imag, ())
+    return at.b.fill(number.real, (), dtype), at.b.fill(number.imag, (), dtype)
 
 
 def joined(at: Site, re: Value, im: Value) -> Complex:

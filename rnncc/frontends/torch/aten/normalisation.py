@@ -117,8 +117,9 @@ def group_norm(
 def rms_norm(
     at: Site, x: Value, shape: Sequence[Any], weight: Value | None, epsilon: Number | None
 ) -> tuple[Value, None]:
-    """x / √(mean of x² + epsilon) · weight; epsilon is float32's 2⁻²³ unless given"""
-    least = 2.0**-23 if epsilon is None else float(epsilon)
+    """x / √(mean of x² + epsilon) · weight; epsilon is the type's, 2⁻²³ or 2⁻⁵², unless given"""
+    own = 2.0 ** (-52 if at.dtype == "f64" else -23)
+    least = own if epsilon is None else float(epsilon)
     axis = rank_of(x) - len(shape)
     return normalisation.rms_norm(at.b, x, weight, axis, least), None
 
