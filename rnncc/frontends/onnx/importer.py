@@ -17,6 +17,7 @@ from rnncc.frontends.onnx.inputs import Given, Inputs
 from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, Learnt
 from rnncc.frontends.onnx.lists import Names, Nothing, Rows, element_names, elements
 from rnncc.frontends.onnx.model import Model
+from rnncc.frontends.onnx.node import FLOATS
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.values import Array, Value, name_of
@@ -148,7 +149,7 @@ def _add_inputs(
     for info in graph.input:
         if info.name in held and overridable:
             value = scope.constant(held[info.name], model.file)
-            if value.dtype == "f32":
+            if value.dtype in FLOATS:
                 defaults[info.name] = value
     infos = [i for i in graph.input if i.name not in held or i.name in {*defaults, *bind}]
     tensors = [tensor for info in infos for tensor in given.tensors_of(info)]

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from rnncc.frontends.onnx.scope import Scope
 
-FLOATS = ("f32",)
+SINGLE = ("f32",)
+FLOATS = (*SINGLE, "f64")
 INTEGERS = ("i32", "i64")
 NUMBERS = (*FLOATS, *INTEGERS)
 COMPUTED = (*NUMBERS, "i1")

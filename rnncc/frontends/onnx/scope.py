@@ -301,7 +301,10 @@ class Scope:
 
     def _stored(self, result: SSAValue, dtype: str | None) -> SSAValue:
         """A result as the type that the standard says."""
-        if dtype is None or WIDE.get(dtype) != dtype_of(result):
+        made = dtype_of(result)
+        if dtype != made and dtype in FLOATS and made in FLOATS:
+            return self.b.cast(result, dtype)
+        if dtype is None or WIDE.get(dtype) != made:
             return result
         made = self.b.cast(result, dtype)
         if dtype in NARROW_FLOATS:

@@ -18,6 +18,7 @@ from tests.golden import Arrays
 
 KINDS = {
     "f32": TensorProto.FLOAT,
+    "f64": TensorProto.DOUBLE,
     "i32": TensorProto.INT32,
     "i64": TensorProto.INT64,
     "i1": TensorProto.BOOL,

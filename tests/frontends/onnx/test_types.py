@@ -6,12 +6,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
-from tests.frontends.onnx.models import by_onnxruntime, graph, info, interpreted, model, node
+from rnncc.ir.types import NUMPY
+from tests.frontends.onnx.models import (
+    KINDS,
+    by_onnxruntime,
+    graph,
+    info,
+    interpreted,
+    model,
+    node,
+)
 from tests.golden import Arrays
 
 INTEGERS = {"u8": np.uint8, "i8": np.int8, "u16": np.uint16, "i16": np.int16, "u32": np.uint32}
@@ -103,11 +112,90 @@ def test_no_gradients_of_half_precision() -> None:
         rnncc.compile(made, train=True)
 
 
-def test_double_precision_is_refused() -> None:
-    made = model([node("Cast", "x", "y", to=TensorProto.DOUBLE)], [info("x", [2])], [])
-    made.graph.output.append(helper.make_tensor_value_info("y", TensorProto.DOUBLE, [2]))
-    with pytest.raises(CompileError, match="casts to float64, which is not supported"):
-        import_model(made)
+CASTS = {
+    "f32": [1.5, -0.0, 1e-40, 3.4e38, np.nan, np.inf],
+    "f16": [1.5, 6e-8, -65504.0, np.nan, -np.inf],
+    "f64": [1 + 2**-11 + 2**-30, 1 + 2**-11, 65519.99999999, 2**-25 * (1 + 2**-40), 1e300, -7.9],
+    "i64": [2**53 + 1, -(2**63), 2**63 - 1, -5],
+    "i32": [-(2**31), 2**31 - 1, 0],
+    "u8": [255, 0, 7],
+    "i8": [-128, 127, 0],
+    "u32": [2**32 - 1, 0, 3],
+    "i1": [True, False],
+}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("constant", [False, True])
+def test_casts_from_and_to_doubles(constant: bool) -> None:
+    """The bits of ONNX Runtime, of numbers that the other type holds; to float16 by float32."""
+    pytest.importorskip("onnxruntime")
+    for other, numbers in CASTS.items():
+        x = np.array(numbers, NUMPY[other])
+        inputs, held = ([], {"x": x}) if constant else ([info("x", ["N"], other)], {})
+        made = model(
+            [node("Cast", "x", "y", to=KINDS["f64"])], inputs, [info("y", None, "f64")], held
+        )
+        assert_same_bits(made, {} if constant else {"x": x})
+    for other in CASTS:
+        fits = CASTS[other] if other not in FLOATS16 else CASTS["f64"]
+        x = np.array(fits, np.float64)
+        x = x[:1] if other == "i64" else x[np.isfinite(x)]
+        inputs, held = ([], {"x": x}) if constant else ([info("x", ["N"], "f64")], {})
+        made = model(
+            [node("Cast", "x", "y", to=KINDS[other])], inputs, [info("y", None, other)], held
+        )
+        assert_same_bits(made, {} if constant else {"x": x})
+
+
+FLOATS16 = ("f16", "f32", "f64")
+
+
+def assert_same_bits(made: Any, arrays: Arrays) -> None:
+    want = by_onnxruntime(made, arrays)["y"]
+    for got in (interpreted(made, arrays), rnncc.compile(import_model(made)).run(arrays)):
+        assert got["y"].dtype == want.dtype
+        np.testing.assert_array_equal(got["y"], want)
+
+
+def test_a_layer_of_doubles() -> None:
+    """Computed in them: constants, states and functions are no float32."""
+    hidden, size = 6, 4
+    constants = {
+        "w": drawn(np.float64, (2, 4 * hidden, size)),
+        "r": drawn(np.float64, (2, 4 * hidden, hidden), 1) * 0.3,
+        "b": drawn(np.float64, (2, 8 * hidden), 2),
+    }
+    nodes = [
+        node("LSTM", "x w r b", "y last", hidden_size=hidden, direction="bidirectional", clip=3.0),
+        node("Gelu", "last", "g"),
+        node("Softmax", "g", "p", axis=-1),
+        node("Atan", "p", "a"),
+        node("ReduceLogSumExp", "a", "z", keepdims=0),
+    ]
+    made = model(
+        nodes,
+        [info("x", ["T", "N", size], "f64")],
+        [info(n, None, "f64") for n in ("y", "p", "z")],
+        constants,
+        opset=20,
+    )
+    x: Arrays = {"x": drawn(np.float64, (5, 3, size), 3)}
+    want, got = interpreted(made, x), rnncc.compile(import_model(made)).run(x)
+    for name, array in want.items():
+        assert got[name].dtype == array.dtype == np.float64
+        np.testing.assert_allclose(got[name], array, 1e-13, 1e-13)
+    single = {n: a.astype(np.float32) for n, a in constants.items()}
+    narrow = model(
+        nodes,
+        [info("x", ["T", "N", size])],
+        [info(n, None) for n in ("y", "p", "z")],
+        single,
+        opset=20,
+    )
+    near = interpreted(narrow, {"x": x["x"].astype(np.float32)})
+    for name, array in near.items():
+        np.testing.assert_allclose(got[name], array, 1e-4, 1e-5)
 
 
 def test_nodes_in_any_order() -> None:

@@ -28,16 +28,16 @@ from rnncc.nn.activations import (
 def _relu(n: Node) -> SSAValue:
     """max(X, 0).
 
-    Refused: elements other than float32, int32, int64.
+    Refused: elements other than floats, int32, int64.
     """
     x = n.x(0, NUMBERS)
-    return n.b.relu(x) if dtype_of(x) == "f32" else n.b.maximum(x, n.full(0, x))
+    return n.b.relu(x) if dtype_of(x) in FLOATS else n.b.maximum(x, n.full(0, x))
 
 
 def _elu(n: Node) -> SSAValue:
     """X where it is positive, else alpha · (e^X - 1).
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return elu(n.b, n.x(0, FLOATS), n.real("alpha", 1.0))
 
@@ -45,7 +45,7 @@ def _elu(n: Node) -> SSAValue:
 def _selu(n: Node) -> SSAValue:
     """gamma · X where it is positive, else gamma · alpha · (e^X - 1).
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return elu(n.b, n.x(0, FLOATS), n.real("alpha"), n.real("gamma"))
 
@@ -53,7 +53,7 @@ def _selu(n: Node) -> SSAValue:
 def _celu(n: Node) -> SSAValue:
     """max(0, X) + min(0, alpha · (e^(X / alpha) - 1)).
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     alpha = n.real("alpha", 1.0)
     if alpha == 0:
@@ -64,7 +64,7 @@ def _celu(n: Node) -> SSAValue:
 def _leaky_relu(n: Node) -> SSAValue:
     """X where it is positive, else alpha · X.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return leaky_relu(n.b, n.x(0, FLOATS), n.real("alpha", 0.01))
 
@@ -72,7 +72,7 @@ def _leaky_relu(n: Node) -> SSAValue:
 def _thresholded_relu(n: Node) -> SSAValue:
     """X where it is above alpha, else 0.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return thresholded_relu(n.b, n.x(0, FLOATS), n.real("alpha", 1.0))
 
@@ -80,7 +80,7 @@ def _thresholded_relu(n: Node) -> SSAValue:
 def _hard_sigmoid(n: Node) -> SSAValue:
     """alpha · X + beta, within 0 and 1.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return hard_sigmoid(n.b, n.x(0, FLOATS), n.real("alpha", 0.2), n.real("beta", 0.5))
 
@@ -88,7 +88,7 @@ def _hard_sigmoid(n: Node) -> SSAValue:
 def _swish(n: Node) -> SSAValue:
     """X · sigmoid(alpha · X).
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return silu(n.b, n.x(0, FLOATS), n.real("alpha", 1.0))
 
@@ -96,7 +96,7 @@ def _swish(n: Node) -> SSAValue:
 def _gelu(n: Node) -> SSAValue:
     """X/2 · (1 + erf(X/√2)), or with `approximate` tanh in the place of erf.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     by_tanh = n.one_of("approximate", ("none", "tanh"), "none") == "tanh"
     return gelu(n.b, n.x(0, FLOATS), by_tanh)
@@ -105,7 +105,7 @@ def _gelu(n: Node) -> SSAValue:
 def _prelu(n: Node) -> SSAValue:
     """X where it is positive, else slope · X.
 
-    Refused: elements other than float32, int32, int64.
+    Refused: elements other than floats, int32, int64.
     """
     return prelu(n.b, n.x(0, NUMBERS), n.x(1, NUMBERS))
 
@@ -113,7 +113,7 @@ def _prelu(n: Node) -> SSAValue:
 def _shrink(n: Node) -> SSAValue:
     """X + bias below -lambd, X - bias above lambd, else 0.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return shrink(n.b, n.x(0, FLOATS), n.real("lambd", 0.5), n.real("bias", 0.0))
 
@@ -121,7 +121,7 @@ def _shrink(n: Node) -> SSAValue:
 def _clip(n: Node) -> SSAValue:
     """X held within min and max, where they are given; max where min is above it.
 
-    Refused: elements other than float32, int32, int64.
+    Refused: elements other than floats, int32, int64.
     """
     x = n.x(0, NUMBERS)
     if n.opset < 11:

@@ -14,7 +14,7 @@ from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import EXACT_FLOAT, NEAR, Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import modulo, power
 
 Binary = Callable[[Builder, SSAValue, SSAValue], SSAValue]
@@ -71,7 +71,7 @@ def _binary(function: Binary, formula: str) -> Any:
     def build(n: Node) -> SSAValue:
         return function(n.b, n.x(0, NUMBERS), n.x(1, NUMBERS))
 
-    build.__doc__ = f"{formula}\n\nRefused: elements other than float32, int32, int64."
+    build.__doc__ = f"{formula}\n\nRefused: elements other than floats, int32, int64."
     return build
 
 
@@ -92,7 +92,7 @@ def _fold_div(n: Node, arrays: list[Array]) -> Array | None:
 def _mod(n: Node) -> SSAValue:
     """A mod B: with the sign of B, or with `fmod` that of A.
 
-    Refused: elements other than float32, int32, int64.
+    Refused: elements other than floats, int32, int64.
     """
     x, y = n.x(0, NUMBERS), n.x(1, NUMBERS)
     return n.b.rem(x, y) if n.flag("fmod") else modulo(n.b, x, y)
@@ -107,7 +107,7 @@ def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:
 def _pow(n: Node) -> SSAValue:
     """A to the power of B.
 
-    Refused: elements of A other than float32.
+    Refused: elements of A other than floats.
     """
     x, exponent = n.x(0, FLOATS), n.value(1)
     numbers = exponent.numbers
@@ -115,7 +115,7 @@ def _pow(n: Node) -> SSAValue:
         rank = max(exponent.rank, len(dims_of(x)))
         shaped = n.b.reshape(x, (*[1] * (rank - len(dims_of(x))), *dims_of(x)))
         return power(n.b, shaped, float(numbers.reshape(-1)[0]))
-    return power(n.b, x, n.b.cast(n.x(1), "f32"))
+    return power(n.b, x, n.b.cast(n.x(1), dtype_of(x)))
 
 
 def _fold_pow(n: Node, arrays: list[Array]) -> Array | None:
@@ -130,7 +130,7 @@ def _several(function: Binary, formula: str) -> Any:
     def build(n: Node) -> SSAValue:
         return reduce(partial(function, n.b), (n.x(i, NUMBERS) for i in range(len(n.inputs))))
 
-    build.__doc__ = f"{formula}\n\nRefused: elements other than float32, int32, int64."
+    build.__doc__ = f"{formula}\n\nRefused: elements other than floats, int32, int64."
     return build
 
 
@@ -150,7 +150,7 @@ def _fold_several(numpy: Callable[..., Any], of_sizes: OfSizes, rounds: bool = T
 def _mean(n: Node) -> SSAValue:
     """The mean of the inputs.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     total = reduce(n.b.add, (n.x(i, FLOATS) for i in range(len(n.inputs))))
     return n.b.div(total, n.full(len(n.inputs), total))

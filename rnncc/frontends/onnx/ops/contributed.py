@@ -79,7 +79,7 @@ def _fused_conv(n: Node) -> SSAValue:
 def _fused_gemm(n: Node) -> SSAValue:
     """activation(alpha · A B + beta · C).
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     names = ("activation_alpha", "activation_beta")
     return _activated(n, general_product(n), [n.real(name, 0.0) for name in names if n.given(name)])
@@ -88,7 +88,7 @@ def _fused_gemm(n: Node) -> SSAValue:
 def _fused_matmul(n: Node) -> SSAValue:
     """alpha · A B, of which either may have its last two axes, or its leading ones, transposed.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     a, b = (_turned(n, index, which) for index, which in enumerate("AB"))
     return times(n.b, matmul(n.b, a, b), n.real("alpha", 1.0))
@@ -110,7 +110,7 @@ def _turned(n: Node, index: int, which: str) -> SSAValue:
 def _layer_norm(n: Node) -> list[Result]:
     """LayerNormalization, in models of opsets that do not have it yet.
 
-    Refused: elements other than float32; a `stash_type` other than float32.
+    Refused: elements other than floats; a `stash_type` other than float32.
     """
     return list(layer_norm_outputs(n))
 
@@ -118,7 +118,7 @@ def _layer_norm(n: Node) -> list[Result]:
 def _rms_norm(n: Node) -> SSAValue:
     """RMSNormalization.
 
-    Refused: elements other than float32; a `stash_type` other than float32; the deviations as an
+    Refused: elements other than floats; a `stash_type` other than float32; the deviations as an
     output.
     """
     return rms_normalised(n)
@@ -127,7 +127,7 @@ def _rms_norm(n: Node) -> SSAValue:
 def _bias_gelu(n: Node) -> SSAValue:
     """Gelu(X + B).
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return act.gelu(n.b, n.plus(n.x(0, FLOATS), 1))
 
@@ -135,7 +135,7 @@ def _bias_gelu(n: Node) -> SSAValue:
 def _gelu(n: Node) -> SSAValue:
     """X/2 · (1 + erf(X/√2)).
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return act.gelu(n.b, n.x(0, FLOATS))
 
@@ -143,7 +143,7 @@ def _gelu(n: Node) -> SSAValue:
 def _fast_gelu(n: Node) -> SSAValue:
     """Gelu(X + B) with tanh in the place of erf.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return act.gelu(n.b, n.plus(n.x(0, FLOATS), 1), by_tanh=True)
 
@@ -151,7 +151,7 @@ def _fast_gelu(n: Node) -> SSAValue:
 def _quick_gelu(n: Node) -> SSAValue:
     """X · sigmoid(alpha · X).
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     return act.silu(n.b, n.x(0, FLOATS), n.real("alpha", 1.702))
 
@@ -164,7 +164,7 @@ def _skipped(n: Node, bias: int) -> SSAValue:
 def _skip_layer_norm(n: Node) -> list[Result]:
     """LayerNormalization(X + skip + bias) over the last axis, and the sum.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     x = _skipped(n, 4)
     axis = n.axis(-1, len(dims_of(x)))
@@ -176,7 +176,7 @@ def _skip_layer_norm(n: Node) -> list[Result]:
 def _skip_rms_norm(n: Node) -> list[Result]:
     """RMSNormalization(X + skip + bias) over the last axis, and the sum.
 
-    Refused: elements other than float32; the deviations as outputs.
+    Refused: elements other than floats; the deviations as outputs.
     """
     x = _skipped(n, 3)
     axis = n.axis(-1, len(dims_of(x)))
@@ -188,7 +188,7 @@ def _embed_layer_norm(n: Node) -> list[Result]:
     """LayerNormalization(words[ids] + positions + segments[segment]) over the last axis; how many
     elements of the mask are not 0; the sum.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     b, ids = n.b, n.x(0, INTEGERS)
     words, segments = b.gather(n.x(2, FLOATS), ids, 0), n.maybe(4, FLOATS)
@@ -217,7 +217,7 @@ def _matrix(n: Node, index: int) -> tuple[Dim, ...]:
 def _attention(n: Node) -> SSAValue:
     """Attention of several heads within X, whose queries, keys and values are one product.
 
-    Refused: elements other than float32; past keys and values; masks of more than two axes; other
+    Refused: elements other than floats; past keys and values; masks of more than two axes; other
     sizes of values than of keys; rotary embeddings.
     """
     b, x, heads = n.b, n.x(0, FLOATS), n.integer("num_heads")
@@ -235,7 +235,7 @@ def _attention(n: Node) -> SSAValue:
 def _multi_head(n: Node) -> SSAValue:
     """Attention of several heads of queries, keys and values with a bias of all three.
 
-    Refused: elements other than float32; packed or past keys and values; masks of more than two
+    Refused: elements other than floats; packed or past keys and values; masks of more than two
     axes.
     """
     _refuse(n, inputs={6: "past keys", 7: "past values", 8: "lengths", 9: "indirections"})
@@ -275,12 +275,12 @@ def _attend(
     (batch, steps, _), (_, keys, _) = dims_of(parts[0]), dims_of(parts[1])
     if n.has(mask):
         held = _held(n, mask, (batch, keys))
-        masked = b.select(held, n.full(0.0, "f32"), n.full(_filter(n), "f32"))
+        masked = b.select(held, n.full(0.0, parts[0]), n.full(_filter(n), parts[0]))
         masked = b.reshape(masked, (batch, 1, 1, keys))
         added = masked if added is None else b.add(added, masked)
     if n.flag("unidirectional", 0):
         later = b.compare("gt", b.iota((steps, keys), 1), b.iota((steps, keys), 0))
-        ahead = b.select(later, n.full(LOWEST, "f32"), n.full(0.0, "f32"))
+        ahead = b.select(later, n.full(LOWEST, parts[0]), n.full(0.0, parts[0]))
         added = ahead if added is None else b.add(added, ahead)
     return attention(b, *parts, heads, n.real("scale", 0.0) or None, added)
 
@@ -304,7 +304,7 @@ def _held(n: Node, mask: int, shape: tuple[Dim, Dim]) -> SSAValue:
 def _inverse(n: Node) -> SSAValue:
     """The inverses of the matrices along the last two axes.
 
-    Refused: elements other than float32; matrices of open sizes or of more than 32 rows.
+    Refused: elements other than floats; matrices of open sizes or of more than 32 rows.
     """
     x, dims = n.x(0, FLOATS), n.dims()
     if len(dims) < 2 or dims[-1] != dims[-2]:

@@ -93,7 +93,7 @@ def _kernel(n: Node, index: int = 1) -> list[int]:
 def convolved(n: Node) -> SSAValue:
     """Weights times windows of X, plus a bias, over one axis or more, in groups of channels.
 
-    Refused: elements other than float32; weights of open sizes.
+    Refused: elements other than floats; weights of open sizes.
     """
     x, weights = n.x(0, FLOATS), n.x(1, FLOATS)
     windows, groups = windows_of(n)
@@ -120,7 +120,7 @@ def windows_of(n: Node, index: int = 1) -> tuple[list[Window], int]:
 def _conv_transpose(n: Node) -> SSAValue:
     """The opposite of Conv: windows of X times weights, laid over each other, plus a bias.
 
-    Refused: elements other than float32; weights of open sizes; more than 1024 taps of an axis;
+    Refused: elements other than floats; weights of open sizes; more than 1024 taps of an axis;
     auto_pad SAME_UPPER or SAME_LOWER with windows shorter than their stride.
     """
     dims, weights = n.dims(0), n.static(1)
@@ -194,7 +194,7 @@ def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
 def _max_pool(n: Node) -> SSAValue:
     """The largest element of each window.
 
-    Refused: elements other than float32; the places of the largest; auto_pad SAME_UPPER and
+    Refused: elements other than floats; the places of the largest; auto_pad SAME_UPPER and
     SAME_LOWER with dilations, or windows shorter than their stride.
     """
     x, windows = _pooled(n)
@@ -204,7 +204,7 @@ def _max_pool(n: Node) -> SSAValue:
 def _average_pool(n: Node) -> SSAValue:
     """The mean of each window, of its elements within X or of all.
 
-    Refused: elements other than float32; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
+    Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
     windows shorter than their stride.
     """
     x, windows = _pooled(n)
@@ -214,7 +214,7 @@ def _average_pool(n: Node) -> SSAValue:
 def _lp_pool(n: Node) -> SSAValue:
     """(Σ |X|^p)^(1/p) of each window.
 
-    Refused: elements other than float32; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
+    Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
     windows shorter than their stride.
     """
     x, windows = _pooled(n)
@@ -231,7 +231,7 @@ def _global(kind: str, formula: str) -> Any:
         y = mean(n.b, x, axes) if kind == "mean" else n.b.reduce(kind, x, axes)
         return n.b.reshape(y, kept_dims(x, axes))
 
-    build.__doc__ = f"{formula} of each channel.\n\nRefused: elements other than float32."
+    build.__doc__ = f"{formula} of each channel.\n\nRefused: elements other than floats."
     return build
 
 

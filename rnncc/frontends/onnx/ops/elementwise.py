@@ -22,14 +22,14 @@ from rnncc.frontends.onnx.node import (
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import EXACT_FLOAT, Array, Value, as_objects
 from rnncc.ir.builder import Builder
-from rnncc.ir.types import NUMPY, dtype_of
+from rnncc.ir.types import NARROW_FLOATS, NUMPY, dtype_of
 from rnncc.nn import angles
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 Unary = Callable[[Builder, SSAValue], SSAValue]
-SIZES = ("i32", "i64", "f32")
+SIZES = ("i32", "i64", *FLOATS)
 """The types that formulas of sizes may be of."""
-FLOAT_ONLY = "\n\nRefused: elements other than float32."
+FLOAT_ONLY = "\n\nRefused: elements other than floats."
 
 
 def of_floats(function: Unary, formula: str) -> Any:
@@ -50,7 +50,7 @@ def folded(numpy: Callable[[Array], Any]) -> FoldOne:
 def _neg(n: Node) -> SSAValue:
     """-X.
 
-    Refused: elements other than float32, int32, int64.
+    Refused: elements other than floats, int32, int64.
     """
     return negative(n.b, n.x(0, NUMBERS))
 
@@ -63,7 +63,7 @@ def _fold_neg(n: Node, arrays: list[Array]) -> Array:
 def _abs(n: Node) -> SSAValue:
     """|X|.
 
-    Refused: elements other than float32, int32, int64.
+    Refused: elements other than floats, int32, int64.
     """
     return absolute(n.b, n.x(0, NUMBERS))
 
@@ -71,7 +71,7 @@ def _abs(n: Node) -> SSAValue:
 def _sign(n: Node) -> SSAValue:
     """1, 0 or -1; NaN of NaN.
 
-    Refused: elements other than float32, int32, int64.
+    Refused: elements other than floats, int32, int64.
     """
     x = n.x(0, NUMBERS)
     y = sign(n.b, x)
@@ -81,7 +81,7 @@ def _sign(n: Node) -> SSAValue:
 def _is_nan(n: Node) -> SSAValue:
     """Whether X is no number.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     x = n.x(0, FLOATS)
     return n.b.compare("ne", x, x)
@@ -90,20 +90,20 @@ def _is_nan(n: Node) -> SSAValue:
 def _is_inf(n: Node) -> SSAValue:
     """Whether X is infinite; of one sign alone, if the attributes say so.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     b, x = n.b, n.x(0, FLOATS)
     found = b.fill(0, (), "i1")
     for name, number in (("detect_positive", math.inf), ("detect_negative", -math.inf)):
         if n.flag(name, 1):
-            found = b.logical("or", found, b.compare("eq", x, b.fill(number, ())))
+            found = b.logical("or", found, b.compare("eq", x, n.full(number, x)))
     return b.broadcast_together(found, x)[0]
 
 
 def _cast(n: Node) -> SSAValue | Value:
     """X as another element type; of floats as integers, towards zero.
 
-    Refused: to and from types other than float32, int32, int64, bool, but of constants.
+    Refused: to and from types other than float32, float64, int32, int64, bool, but of constants.
     """
     return _cast_to(n, dtype_name(n.integer("to")))
 
@@ -111,7 +111,7 @@ def _cast(n: Node) -> SSAValue | Value:
 def _cast_like(n: Node) -> SSAValue | Value:
     """X as the element type of the second input.
 
-    Refused: to and from types other than float32, int32, int64, bool.
+    Refused: to and from types other than float32, float64, int32, int64, bool.
     """
     return _cast_to(n, n.value(1).dtype)
 
@@ -136,6 +136,8 @@ def _fold_cast(n: Node, arrays: list[Array]) -> Array | None:
         raise n.unsupported(f"casts to {dtype}, which is not supported")
     if dtype not in NUMPY and n.given("saturate"):
         return None
+    if x.dtype == np.float64 and dtype in NARROW_FLOATS:
+        x = x.astype(np.float32)  # rounded twice, as at run time and by ONNX Runtime
     return x.astype(onnx_package().helper.tensor_dtype_to_np_dtype(kind))
 
 

@@ -8,7 +8,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, shape_text
+from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text
 from rnncc.nn.axes import move_axis
 from rnncc.nn.convolution import Window
 
@@ -16,7 +16,7 @@ MAX_LENGTH = 4096
 """Elements of one transform, whose matrix has their square."""
 
 
-def _matrix(n: Node, length: int, bins: int, parts: int) -> SSAValue:
+def _matrix(n: Node, length: int, bins: int, parts: int, dtype: str) -> SSAValue:
     """[parts · length, 2 · bins]: real and imaginary parts of a row beside those of a bin."""
     if length > MAX_LENGTH:
         raise n.unsupported(f"transforms {length} elements, at most {MAX_LENGTH} are supported")
@@ -24,7 +24,7 @@ def _matrix(n: Node, length: int, bins: int, parts: int) -> SSAValue:
     cosine, sine = np.cos(angle), -np.sin(angle)
     rows = [np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)][:parts]
     whole = np.stack(rows, 1).reshape(length * parts, bins * 2)
-    return n.scope.ssa(Value.of(whole.astype(np.float32), f"dft_{length}"))
+    return n.scope.ssa(Value.of(whole.astype(NUMPY[dtype]), f"dft_{length}"))
 
 
 def _transformed(n: Node, x: SSAValue, bins: int) -> SSAValue:
@@ -33,7 +33,7 @@ def _transformed(n: Node, x: SSAValue, bins: int) -> SSAValue:
     length, complex_ = int(size), int(parts)
     flat = n.b.reshape(x, (*lead, length * complex_))
     flat = flat if lead else n.b.reshape(flat, (1, length * complex_))
-    y = n.b.matmul(flat, _matrix(n, length, bins, complex_))
+    y = n.b.matmul(flat, _matrix(n, length, bins, complex_, dtype_of(x)))
     return n.b.reshape(y, (*lead, bins, 2))
 
 

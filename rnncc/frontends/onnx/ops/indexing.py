@@ -297,7 +297,7 @@ def _fold_scatter_nd(n: Node, arrays: list[Array]) -> Array | None:
 def _eye_like(n: Node) -> SSAValue:
     """1 on a diagonal of a matrix like X, else 0.
 
-    Refused: element types other than float32, int32, int64, bool.
+    Refused: element types other than floats, int32, int64, bool.
     """
     b, dims = n.b, n.dims()
     if len(dims) != 2:

@@ -16,7 +16,7 @@ from rnncc.nn.linear import matmul
 def _matmul(n: Node) -> SSAValue:
     """A B over the last two axes, the leading ones with NumPy's broadcasting.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     whole = dequantised_product(n)
     return matmul(n.b, n.x(0, FLOATS), n.x(1, FLOATS)) if whole is None else whole
@@ -25,7 +25,7 @@ def _matmul(n: Node) -> SSAValue:
 def general_product(n: Node) -> SSAValue:
     """alpha · A B + beta · C; A and B may be transposed.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     b, x, y = n.b, n.x(0, FLOATS), n.x(1, FLOATS)
     if len(dims_of(x)) != 2 or len(dims_of(y)) != 2:
@@ -44,7 +44,7 @@ def general_product(n: Node) -> SSAValue:
 def _einsum(n: Node) -> SSAValue:
     """Sums of products by letters: any number of operands, one after another.
 
-    Refused: elements other than float32; a letter twice in one operand.
+    Refused: elements other than floats; a letter twice in one operand.
     """
     values = [n.x(i, FLOATS) for i in range(len(n.inputs))]
     terms, result = _letters(n, [len(dims_of(v)) for v in values])

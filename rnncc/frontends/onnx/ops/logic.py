@@ -19,7 +19,7 @@ def _compare(kind: str, sign: str) -> Any:
     def build(n: Node) -> SSAValue:
         return n.b.compare(kind, n.x(0, COMPUTED), n.x(1, COMPUTED))
 
-    build.__doc__ = f"A {sign} B.\n\nRefused: elements other than float32, int32, int64, bool."
+    build.__doc__ = f"A {sign} B.\n\nRefused: elements other than floats, int32, int64, bool."
     return build
 
 
@@ -39,7 +39,7 @@ def _not(n: Node) -> SSAValue:
 def _where(n: Node) -> SSAValue:
     """X where the condition holds, else Y.
 
-    Refused: elements other than float32, int32, int64, bool.
+    Refused: elements other than floats, int32, int64, bool.
     """
     condition, x, y = n.x(0, ("i1",)), n.x(1), n.x(2)
     if dtype_of(x) != "i1":

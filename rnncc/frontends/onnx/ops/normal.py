@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.ir.dims import product
-from rnncc.ir.types import dims_of, shape_text
+from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.arithmetic import reciprocal
 from rnncc.nn.axes import by_channel
 from rnncc.nn.indexing import extremum_place, one_hot
@@ -33,7 +33,7 @@ def _rows(n: Node) -> tuple[SSAValue, int]:
 def _softmax(n: Node) -> SSAValue:
     """e^(X - max) / Σ e^(X - max) along an axis; before opset 13 along all from it on.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     x, axis = _rows(n)
     return n.b.reshape(softmax(n.b, x, axis), n.dims())
@@ -42,7 +42,7 @@ def _softmax(n: Node) -> SSAValue:
 def _log_softmax(n: Node) -> SSAValue:
     """X - max - ln Σ e^(X - max) along an axis; before opset 13 along all from it on.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     x, axis = _rows(n)
     return n.b.reshape(log_softmax(n.b, x, axis), n.dims())
@@ -51,19 +51,19 @@ def _log_softmax(n: Node) -> SSAValue:
 def _hardmax(n: Node) -> SSAValue:
     """1 at the first largest element along an axis, else 0.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     b, (x, axis) = n.b, _rows(n)
     place = extremum_place(b, x, "max", axis)
     here = one_hot(b, place, dims_of(x)[axis], axis)
-    return b.reshape(b.cast(here, "f32"), n.dims())
+    return b.reshape(b.cast(here, dtype_of(x)), n.dims())
 
 
 def layer_norm_outputs(n: Node) -> list[SSAValue]:
     """(X - mean) / √(variance + epsilon) · scale + bias over the axes from `axis` on; also the mean
     and 1 / √(variance + epsilon).
 
-    Refused: elements other than float32; a `stash_type` other than float32.
+    Refused: elements other than floats; a `stash_type` other than float32.
     """
     _check_stash(n)
     x, axis = n.x(0, FLOATS), n.axis(n.integer("axis", -1), len(n.dims()))
@@ -74,15 +74,19 @@ def layer_norm_outputs(n: Node) -> list[SSAValue]:
 
 
 def _check_stash(n: Node) -> None:
-    """Refuse another type to compute in than float32, of which 1 is the number."""
-    if n.integer("stash_type", 1) != 1:
+    """Refuse another type to compute in than float32 (the number 1) or float64 (11), that of X.
+
+    Of float64 all is computed in it, as by ONNX Runtime, whatever the number.
+    """
+    stash = n.integer("stash_type", 1)
+    if stash != 1 and (stash, n.value(0).dtype) != (11, "f64"):
         raise n.unsupported("computes its mean and variance in another type than float32")
 
 
 def _batch_norm(n: Node) -> SSAValue:
     """(X - mean) / √(variance + epsilon) · scale + B by channels, with given statistics.
 
-    Refused: training mode; elements other than float32.
+    Refused: training mode; elements other than floats.
     """
     if n.flag("training_mode", 0) or sum(1 for name in n.op.output if name) > 1:
         raise n.unsupported("is in training mode")
@@ -104,7 +108,7 @@ def _channels(n: Node, index: int) -> SSAValue:
 def _instance_norm(n: Node) -> SSAValue:
     """(X - mean) / √(variance + epsilon) · scale + B over all axes behind the channels.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     x = n.x(0, FLOATS)
     scale, bias = (by_channel(n.b, _channels(n, i), x) for i in (1, 2))
@@ -114,7 +118,7 @@ def _instance_norm(n: Node) -> SSAValue:
 def _lp_norm(n: Node) -> SSAValue:
     """X / (Σ |X|^p)^(1/p) along an axis, p 1 or 2; zeros stay.
 
-    Refused: elements other than float32.
+    Refused: elements other than floats.
     """
     axis, p = n.axis(n.integer("axis", -1), len(n.dims())), n.integer("p", 2)
     if p not in (1, 2):
@@ -125,7 +129,7 @@ def _lp_norm(n: Node) -> SSAValue:
 def rms_normalised(n: Node) -> SSAValue:
     """X / √(mean of X² + epsilon) · scale over the axes from `axis` on.
 
-    Refused: elements other than float32; a `stash_type` other than float32.
+    Refused: elements other than floats; a `stash_type` other than float32.
     """
     _check_stash(n)
     x, axis = n.x(0, FLOATS), n.axis(n.integer("axis", -1), len(n.dims()))

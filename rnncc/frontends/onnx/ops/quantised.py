@@ -9,7 +9,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.inputs import dtype_name
-from rnncc.frontends.onnx.node import FLOATS, INTEGERS, TEXT, Node, Operator
+from rnncc.frontends.onnx.node import INTEGERS, SINGLE, TEXT, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.ops.elementwise import Unary
 from rnncc.frontends.onnx.values import Array, Dequantised, Value
@@ -68,8 +68,8 @@ def _quantise(n: Node) -> SSAValue:
     dtype = n.value(2).dtype if n.has(2) else dtype_name(kind) if kind else "u8"
     if dtype not in LIMITS:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
-    x, (axis, block) = n.x(0, (*FLOATS, "i32")), _layout(n)
-    scale, zero = _spread(n, n.x(1, FLOATS), axis, block), _zeros(n, axis, block)
+    x, (axis, block) = n.x(0, (*SINGLE, "i32")), _layout(n)
+    scale, zero = _spread(n, n.x(1, SINGLE), axis, block), _zeros(n, axis, block)
     return at_level(n, level(b, b.div(b.cast(x, "f32"), scale), zero, dtype), dtype)
 
 
@@ -100,7 +100,7 @@ def _dequantise(n: Node) -> SSAValue:
     """
     check_training(n)
     x, (axis, block) = number_at(n, 0), _layout(n)
-    scale, zero = _spread(n, n.x(1, FLOATS), axis, block), _zeros(n, axis, block)
+    scale, zero = _spread(n, n.x(1, SINGLE), axis, block), _zeros(n, axis, block)
     kind = n.integer("output_dtype", 0) if n.opset >= 23 else 0
     dtype = dtype_name(kind) if kind else n.value(1).dtype
     made = n.b.cast(dequantise(n.b, x, scale, zero), dtype)
@@ -155,7 +155,7 @@ def _dynamic_quantise(n: Node) -> list[SSAValue]:
     largest and have 0 among them. The scale of zeros alone is 1, as ONNX Runtime has it.
     """
     check_training(n)
-    b, x = n.b, n.x(0, FLOATS)
+    b, x = n.b, n.x(0, SINGLE)
     scale, zero = range_of(b, x)
     numbers = at_level(n, level(b, b.div(x, scale), zero, "u8"), "u8")
     return [numbers, scale, b.cast(zero, "u8")]
@@ -167,7 +167,7 @@ def _dynamic_quantise(n: Node) -> list[SSAValue]:
 def floats_at(n: Node, index: int) -> SSAValue:
     """The floats that a tensor stands for, whose scale and zero point follow."""
     zero = scalar(n, index + 2, INTEGERS) if n.has(index + 2) else None
-    return dequantise(n.b, number_at(n, index), scalar(n, index + 1, FLOATS), zero)
+    return dequantise(n.b, number_at(n, index), scalar(n, index + 1, SINGLE), zero)
 
 
 def scalar(n: Node, index: int, dtypes: tuple[str, ...]) -> SSAValue:
@@ -183,7 +183,7 @@ def quantised_by(n: Node, y: SSAValue, index: int) -> SSAValue:
     dtype = n.value(index + 1).dtype if n.has(index + 1) else "u8"
     if dtype not in LIMITS:
         raise n.unsupported(f"makes {TEXT.get(dtype, dtype)}, which is not supported")
-    return saturated(n, n.b.div(y, scalar(n, index, FLOATS)), index + 1, dtype)
+    return saturated(n, n.b.div(y, scalar(n, index, SINGLE)), index + 1, dtype)
 
 
 def saturated(n: Node, y: SSAValue, index: int, dtype: str) -> SSAValue:

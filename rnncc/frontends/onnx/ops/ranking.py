@@ -36,7 +36,7 @@ def _extremum_place(kind: str, order: str) -> Any:
 
     build.__doc__ = (
         f"The place of the {order} element along an axis: the first of equals, or the last.\n\n"
-        "Refused: elements other than float32, int32, int64."
+        "Refused: elements other than floats, int32, int64."
     )
     return build
 
@@ -68,7 +68,7 @@ def _cumulative(function: Binary, start: float, formula: str) -> Any:
         return cumulate(n.b, x, axis, function, start, exclusive, reverse)
 
     build.__doc__ = (
-        f"{formula}\n\nRefused: an axis that is computed at run time; elements other than float32, "
+        f"{formula}\n\nRefused: an axis that is computed at run time; elements other than floats, "
         "int32, int64."
     )
     return build
@@ -85,14 +85,14 @@ def _fold_sums(n: Node, arrays: list[Array]) -> Array | None:
 def _range(n: Node) -> SSAValue:
     """start, start + delta, ... below limit.
 
-    Refused: bounds that are computed at run time; elements other than float32, int32, int64.
+    Refused: bounds that are computed at run time; elements other than floats, int32, int64.
     """
     b, dtype = n.b, n.value(0).dtype
-    if dtype in ("f32", *NARROW_FLOATS) and not _counts_sizes(n):
+    if dtype in (*FLOATS, *NARROW_FLOATS) and not _counts_sizes(n):
         start, limit, delta = (n.scalar(i) for i in range(3))
         count = _count(n, start, limit, delta)
-        number = b.cast(b.iota((count,), 0, "i32"), "f32")
-        return b.add(b.mul(number, n.full(delta, "f32")), n.full(start, "f32"))
+        number = b.cast(b.iota((count,), 0, "i32"), WIDE.get(dtype, dtype))
+        return b.add(b.mul(number, n.full(delta, number)), n.full(start, number))
     start, limit, delta = (_size(n, i) for i in range(3))
     if not delta.is_static or delta == 0:
         raise n.unsupported(f"has the step {delta}")

@@ -14,7 +14,7 @@ from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.frontends.onnx.ops.gate_functions import Function, gate_functions
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, shape_text
+from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.axes import cut, row
 from rnncc.nn.cells import Elman, Gru, Lstm, Weights, reset_after_biases
 from rnncc.nn.layer import Cell, Direction, run_layers, stack_states
@@ -100,7 +100,7 @@ class Layer(ABC):
         """[directions, N, H]"""
         want = (Dim.of(self.directions), self.batch, Dim.of(self.hidden))
         if not self.n.has(index):
-            return self.b.fill(0.0, want)
+            return self.b.fill(0.0, want, dtype_of(self.x))
         given = self.n.x(index, FLOATS)
         made = self.b.transpose(given, (1, 0, 2)) if self.batch_first else given
         if dims_of(made) != want:
@@ -142,7 +142,8 @@ class Layer(ABC):
 
 def _clipped(function: Function, limit: float, b: Builder, x: SSAValue) -> SSAValue:
     """f of x, held within -limit and limit."""
-    held = b.maximum(b.fill(-limit, ()), b.minimum(b.fill(limit, ()), x))
+    low, high = (b.fill(bound, (), dtype_of(x)) for bound in (-limit, limit))
+    held = b.maximum(low, b.minimum(high, x))
     return function(b, held)
 
 
@@ -219,7 +220,7 @@ def _lstm(n: Node) -> list[SSAValue]:
     """i, o, f, g = gates of X W + H R + B; C = f C' + i g, H = o h(C), in one direction or two,
     with peepholes, coupled gates, clipping, lengths and any activations.
 
-    Refused: elements other than float32; states of open size; Affine, ScaledTanh and
+    Refused: elements other than floats; states of open size; Affine, ScaledTanh and
     ThresholdedRelu without their alpha and beta.
     """
     return LstmLayer(n, _weights(n)).run()
@@ -229,7 +230,7 @@ def _gru(n: Node) -> list[SSAValue]:
     """z, r = gates of X W + H R + B; H = (1 - z) g + z H', with r before or behind the product, in
     one direction or two, with clipping, lengths and any activations.
 
-    Refused: elements other than float32; states of open size; Affine, ScaledTanh and
+    Refused: elements other than floats; states of open size; Affine, ScaledTanh and
     ThresholdedRelu without their alpha and beta.
     """
     return GruLayer(n, _weights(n)).run()
@@ -238,7 +239,7 @@ def _gru(n: Node) -> list[SSAValue]:
 def _rnn(n: Node) -> list[SSAValue]:
     """H = f(X W + H' R + B), in one direction or two, with clipping, lengths and any activations.
 
-    Refused: elements other than float32; states of open size; Affine, ScaledTanh and
+    Refused: elements other than floats; states of open size; Affine, ScaledTanh and
     ThresholdedRelu without their alpha and beta.
     """
     return ElmanLayer(n, _weights(n)).run()

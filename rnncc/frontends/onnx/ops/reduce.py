@@ -45,7 +45,7 @@ def _reduction(function: Reduction, formula: str, dtypes: tuple[str, ...] = NUMB
         y = function(n.b, x, axes)
         return n.b.reshape(y, kept_dims(x, axes)) if n.flag("keepdims", 1) else y
 
-    types = "float32" if dtypes == FLOATS else "float32, int32, int64"
+    types = "floats" if dtypes == FLOATS else "floats, int32, int64"
     build.__doc__ = (
         f"{formula} over some axes.\n\nRefused: axes that are computed at run time; elements other "
         f"than {types}."

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Node, Operator
+from rnncc.frontends.onnx.node import INTEGERS, SINGLE, Node, Operator
 from rnncc.frontends.onnx.ops.conv import windows_of
 from rnncc.frontends.onnx.ops.quantised import check_training, saturated, scalar
 from rnncc.frontends.onnx.ops.recurrent import LstmLayer, Stacked
@@ -79,7 +79,7 @@ def _spread(n: Node, values: SSAValue, index: int, axis: int) -> SSAValue:
 
 
 def _scale(n: Node, index: int, scale: int, axis: int) -> SSAValue:
-    return _spread(n, n.x(scale, FLOATS), index, axis)
+    return _spread(n, n.x(scale, SINGLE), index, axis)
 
 
 def _check_matrices(n: Node, *indices: int) -> None:
@@ -122,7 +122,7 @@ def _qlinear_matmul(n: Node) -> SSAValue:
 
 def _requantised(n: Node, sums: SSAValue, scale: SSAValue, index: int) -> SSAValue:
     """Sums of that scale by the one of that number and the zero point behind it."""
-    factor = n.b.div(scale, scalar(n, index, FLOATS))
+    factor = n.b.div(scale, scalar(n, index, SINGLE))
     value = n.b.mul(n.b.cast(sums, "f32"), factor)
     dtype = n.value(index + 1).dtype if n.has(index + 1) else "u8"
     return saturated(n, value, index + 1, dtype)
@@ -138,8 +138,8 @@ def _qlinear_conv(n: Node) -> SSAValue:
     b, rank = n.b, len(n.dims())
     x, weights, windows = _numbers(n, 0, 2, 1), _numbers(n, 3, 5, 0), windows_of(n, 3)
     sums = whole_convolution(b, x, weights, n.maybe(8, ("i32",)), *windows)
-    by_channel = along(b, n.x(4, FLOATS), 1, rank)
-    return _requantised(n, sums, b.mul(scalar(n, 1, FLOATS), by_channel), 6)
+    by_channel = along(b, n.x(4, SINGLE), 1, rank)
+    return _requantised(n, sums, b.mul(scalar(n, 1, SINGLE), by_channel), 6)
 
 
 def dequantised_product(n: Node, by_unit: bool = False) -> SSAValue | None:
@@ -193,8 +193,8 @@ def _qgemm(n: Node) -> SSAValue:
         w_zero = None if w_zero is None or not dims_of(w_zero) else b.transpose(w_zero, (1, 0))
     sums = n.plus(whole_matmul(b, a, zero, weights, w_zero), 6, ("i32",))
     alpha = n.real("alpha", 1.0)
-    units = along(b, n.x(4, FLOATS), 1, 2)
-    scale = b.mul(scalar(n, 1, FLOATS), units)
+    units = along(b, n.x(4, SINGLE), 1, 2)
+    scale = b.mul(scalar(n, 1, SINGLE), units)
     scale = scale if alpha == 1 else times(b, scale, alpha)
     if n.has(7):
         return _requantised(n, sums, scale, 7)
@@ -221,7 +221,7 @@ def _dynamic_matmul(n: Node) -> SSAValue:
     """
     _check_matrices(n, 0, 1)
     weights, zero = _numbers(n, 1, 3, COLUMNS)
-    y = dynamic_matmul(n.b, n.x(0, FLOATS), weights, _scale(n, 1, 2, COLUMNS), zero)
+    y = dynamic_matmul(n.b, n.x(0, SINGLE), weights, _scale(n, 1, 2, COLUMNS), zero)
     return n.plus(y, 4)
 
 
@@ -243,7 +243,7 @@ def _matmul_bits(n: Node) -> SSAValue:
     floats = (numbers.reshape(rows, blocks, size).astype(np.float32) - zero) * scales
     weights = floats.reshape(rows, blocks * size)[:, :depth].T
     made = Value.of(np.ascontiguousarray(weights), n.op.input[1])
-    return n.plus(matmul(n.b, n.x(0, FLOATS), n.scope.ssa(made)), 5)
+    return n.plus(matmul(n.b, n.x(0, SINGLE), n.scope.ssa(made)), 5)
 
 
 def _block_zeros(n: Node, rows: int, blocks: int, bits: int) -> Array:
@@ -303,7 +303,7 @@ def _dynamic_quantize_lstm(n: Node) -> list[SSAValue]:
     """
     check_training(n)
     w, r = _stacked(n, 1, 8), _stacked(n, 2, 10)
-    weights = _WholeStacked(w[0], r[0], n.maybe(3, FLOATS), scales=(w[1], r[1]), zeros=(w[2], r[2]))
+    weights = _WholeStacked(w[0], r[0], n.maybe(3, SINGLE), scales=(w[1], r[1]), zeros=(w[2], r[2]))
     return LstmLayer(n, weights).run()
 
 
