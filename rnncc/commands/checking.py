@@ -15,6 +15,7 @@ from rnncc_runtime import Model, TrainableModel
 from rnncc.commands.running import name_arrays
 from rnncc.commands.tables import print_table
 from rnncc.ir.interpreter import run
+from rnncc.ir.ops.source import Fill
 from rnncc.ir.program import Program
 from rnncc.ir.training import GRAD
 from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
@@ -30,8 +31,10 @@ OTHER_SIZE = 4
 COLUMNS = ("", "name", "compared", "max error", "tolerance", "ok")
 
 OUTPUT, GRADIENT = (1e-5, 1e-4), (2e-5, 1e-4)
-"""Of compiled code, which computes in float32: a part of the largest value, if that is above 1, and
-of each value itself."""
+"""Of code that computes in float32: a part of the largest value, if that is above 1, and of each
+value itself."""
+DOUBLE = 1e-7
+"""How much of that is allowed where all floats of a net are float64."""
 LOW = {"bf16": (0.02, 0.0), "int8": (0.05, 0.0)}
 """Of outputs with weights of low precision, against those of fp32."""
 STEP, SLOPE = 1e-6, 1e-6
@@ -110,7 +113,7 @@ def check(
     inputs = {**_draw(program, sizes, arrays), **arrays}
     got = inference.run(inputs)
     want = run(program, inputs, np.float64, sizes)
-    rows = _compare("output", "run, interpreter", got, want, OUTPUT)
+    rows = _compare("output", "run, interpreter", got, want, _allowed(program, OUTPUT))
     if any(dtype_of(value) in FLOATS for value in program.net.outputs.values()):
         model = in_memory.compile_in_memory(net, init, replace(options, train=True))
         assert isinstance(model, TrainableModel)
@@ -148,19 +151,30 @@ def _check_training(
         outputs: the interpreter's.
     """
     results, tape = model.forward(inputs)
-    rows = _compare("output", "forward, interpreter", results, outputs, OUTPUT)
+    allowed = _allowed(program, OUTPUT)
+    rows = _compare("output", "forward, interpreter", results, outputs, allowed)
     rng, outer = np.random.default_rng(1), dict[str, Array]()
     for name, value in program.net.outputs.items():
         if dtype_of(value) in FLOATS:
-            outer[name] = np.asarray(rng.uniform(-1, 1, outputs[name].shape), np.float32)
+            numpy = NUMPY[dtype_of(value)]
+            outer[name] = np.asarray(rng.uniform(-1, 1, outputs[name].shape), numpy)
     grads = model.backward(tape, outer)
     combined = differentiate(program, [*outer], [*grads])
     given = inputs | {GRAD + name: array for name, array in outer.items()}
     told = run(combined, given, np.float64, sizes)
     want = {name: told[GRAD + name] for name in grads}
-    rows += _compare("gradient", "backward, interpreter", grads, want, GRADIENT)
+    allowed = _allowed(program, GRADIENT)
+    rows += _compare("gradient", "backward, interpreter", grads, want, allowed)
     slopes = _Slopes(program, inputs, outer, sizes)
     return rows + [slopes.row(name, grad) for name, grad in want.items()]
+
+
+def _allowed(program: Program, tolerance: tuple[float, float]) -> tuple[float, float]:
+    """The tolerance of the floats that a net computes in."""
+    made = [v for op in program.net.walk() if not isinstance(op, Fill) for v in op.results]
+    values = [*made, *program.net.inputs.values()]
+    factor = 1.0 if any(dtype_of(value) == "f32" for value in values) else DOUBLE
+    return tolerance[0] * factor, tolerance[1] * factor
 
 
 def print_report(report: Report) -> None:

@@ -20,9 +20,9 @@ def drawn(
     rng = np.random.default_rng(0)
     for name, spec in specs.items():
         shape = [size.evaluate(sizes) for size in spec.sizes]
-        arrays[name] = normal(shape)
-        if spec.dtype.kind != "f":
-            arrays[name] = lengths(rng, shape, most, ragged).astype(spec.dtype)
+        whole = spec.dtype.kind != "f"
+        made = lengths(rng, shape, most, ragged) if whole else normal(shape)
+        arrays[name] = made.astype(spec.dtype)
     return arrays
 
 
