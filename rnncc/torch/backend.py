@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -18,31 +19,27 @@ from rnncc.errors import CompileError
 from rnncc.frontends.torch.interface import complex_ones, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.recurrent_op import recurrent_kind
+from rnncc.frontends.torch.recurrent_op import CELLS, recurrent_kind
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import aten_graph, fake_mode
+from rnncc.frontends.torch.unrolled.functional import without_changes
+from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
 from rnncc.ir.builder import Builder
 from rnncc.nn.complex_numbers import Complex
 from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.opening import opened
 
 MOST_CELLS = 16
 """Calls of cells in one graph; more are a loop that was unrolled, for which `scan` is the way."""
-CELLS = (torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell)
+RECURRENT = torch.ops.rnncc.recurrent.default
 
 _said: set[str] = set()
 
 
 def backend(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
     """A graph's compiled form, or the graph itself where it is left to PyTorch."""
-    targets = [node.target for node in module.graph.nodes if node.op == "call_function"]
-    layers = sum(recurrent_kind(target) is not None for target in targets)
-    cells = sum(target in CELLS for target in targets)
-    if not layers and not cells:
-        return _left(module, "a graph holds no recurrent layer or cell")
-    if cells > MOST_CELLS:
-        return _left(module, f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop")
     try:
         return _compiled(module)
     except CompileError as error:
@@ -57,12 +54,61 @@ def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
 
 
 def _compiled(module: GraphModule) -> Callable[..., Any]:
-    fakes = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
-    for fake in fakes:
+    """How often loops run is left open, if it can be."""
+    inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
+    graph, found, plain = _rolled(module, inputs)
+    _check_worth(graph, found)
+    for fake in inputs:
         if isinstance(fake, torch.Tensor):
             check_tensor(fake)
-    graph = aten_graph(module, fakes, fake_mode(fakes))
-    b, sizes = Builder.net("graph"), Sizes()
+    if plain:
+        return _lowered(graph, inputs, {})
+    if (stand_ins := opened(graph)) is not None:
+        with suppress(CompileError):
+            made = aten_graph(graph, stand_ins.inputs, stand_ins.mode)
+            compiled = _lowered(made, stand_ins.inputs, stand_ins.names)
+            stand_ins.guard()
+            return compiled
+    return _lowered(aten_graph(graph, inputs, fake_mode(inputs)), inputs, {})
+
+
+def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Rolled, bool]:
+    """The graph with its loops, what they are, and whether it consists of aten operators.
+
+    It does where changes in place had to be traced.
+    """
+    own = _copy(module)
+    if without_changes(own):
+        return own, roll_loops(own, plain=False), False
+    own = _copy(module)
+    if not may_roll(own):
+        return own, Rolled(), False
+    graph = aten_graph(own, inputs, fake_mode(inputs))
+    return graph, roll_loops(graph, plain=True), True
+
+
+def _copy(module: GraphModule) -> GraphModule:
+    return GraphModule(module, copied(module.graph))
+
+
+def _check_worth(graph: GraphModule, found: Rolled) -> None:
+    """Refuse a graph that has no recurrent parts, and one that is an unrolled loop."""
+    targets = [node.target for node in graph.graph.nodes if node.op == "call_function"]
+    layers = any(t is RECURRENT or recurrent_kind(t) is not None for t in targets)
+    cells = sum(t in CELLS or t in CELLS.values() for t in targets)
+    repeats = 0 if found.left is None else found.left[1]
+    if repeats >= MOST_CELLS and (cells > MOST_CELLS or not (layers or cells or found.lengths)):
+        raise unrolled(found)
+    if not (layers or cells or found.lengths):
+        raise CompileError("", "a graph holds no recurrent layer, cell or loop")
+    if cells > MOST_CELLS:
+        what = f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop"
+        raise CompileError("", what)
+
+
+def _lowered(graph: GraphModule, fakes: Sequence[Any], names: dict[str, str]) -> Callable[..., Any]:
+    """A graph of aten operators, compiled; names are those of symbols of sizes."""
+    b, sizes = Builder.net("graph"), Sizes(names)
 
     def value_of(number: int, fake: Any) -> Any:
         if not isinstance(fake, torch.Tensor):

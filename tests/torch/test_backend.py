@@ -81,12 +81,12 @@ def test_what_is_not_supported_stays_with_pytorch() -> None:
     torch.testing.assert_close(y, net(x))
 
 
-def test_unrolled_loop_stays_with_pytorch() -> None:
-    cell = nn.GRUCell(3, 3)
+def test_many_cells_stay_with_pytorch() -> None:
+    cells = nn.ModuleList(nn.GRUCell(3, 3) for _ in range(20))
 
     def net(xs: Any) -> Any:
         h = torch.zeros(2, 3)
-        for x in xs:
+        for x, cell in zip(xs, cells, strict=True):
             h = cell(x, h)
         return h
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +25,15 @@ from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import refused_by
 from rnncc.frontends.torch.types import type_name
+from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.elementwise import StopGradient
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 
+MOST_REPEATS = 16
+"""Repeats that are compiled one after another without a warning."""
 _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 
@@ -77,6 +81,25 @@ def import_exported(
     """
     settle_modes(exported)
     plain = _decomposed(exported)
+    rolled = GraphModule(plain.graph_module, copied(plain.graph))
+    found = roll_loops(rolled, plain=True)
+    if found.lengths:
+        with suppress(CompileError):
+            return _import(exported, plain, rolled, name, names, packed)
+    if found.left is not None and found.left[1] >= MOST_REPEATS:
+        warnings.warn(f"rnncc compiles an unrolled loop: {unrolled(found)}", stacklevel=2)
+    return _import(exported, plain, plain.graph_module, name, names, packed)
+
+
+def _import(
+    exported: ExportedProgram,
+    plain: ExportedProgram,
+    module: GraphModule,
+    name: str,
+    names: Mapping[str, str] | None,
+    packed: bool,
+) -> Exported:
+    """A net from a graph that computes what a program does, with all loops that it has."""
     signature, sizes = plain.graph_signature, Sizes(names)
     b = Builder.net(name)
     found = {node.name: node.meta.get("val") for node in plain.graph.nodes}
@@ -101,7 +124,7 @@ def import_exported(
             _check_type(target, tensors[key], tensors[changed[target]])
     places = plain.graph.find_nodes(op="placeholder")
     inputs: list[Any] = [values.get(node.name) for node in places]
-    lowered = lower_graph(plain.graph_module, b, inputs, sizes, Random(b))
+    lowered = lower_graph(module, b, inputs, sizes, Random(b))
     outputs, results = _outputs(signature.output_specs, lowered, held)
     leaving = given_out(b, outputs)
     program = b.finish(leaving, {target: _array(exported, target) for target in fixed}, name)

@@ -25,8 +25,12 @@ SCHEMA = (
     "recurrent(Tensor x, Tensor? lengths, Tensor[] hx, Tensor[] weights, str kind, bool biases, "
     "int layers, float dropout, bool both, bool batch_first) -> (Tensor, Tensor, Tensor)"
 )
+WEIGHTS = "Tensor w, Tensor u, Tensor? b=None, Tensor? c=None"
 _library = torch.library.Library("rnncc", "DEF")
 _library.define(SCHEMA)
+_library.define(f"lstm_cell(Tensor x, Tensor[] hx, {WEIGHTS}) -> (Tensor, Tensor)")
+for _kind in KINDS[1:]:
+    _library.define(f"{_kind}_cell(Tensor x, Tensor hx, {WEIGHTS}) -> Tensor")
 _lock = threading.Lock()
 
 
@@ -46,6 +50,26 @@ def _shapes(
     width = hx[0].shape[2] * ways
     last = hx[1] if kind == "lstm" else x.new_empty(0)
     return x.new_empty(*x.shape[:2], width), torch.empty_like(hx[0]), torch.empty_like(last)
+
+
+@torch.library.register_fake("rnncc::lstm_cell", lib=_library)
+def _lstm_states(
+    x: torch.Tensor, hx: Sequence[torch.Tensor], *_: Any
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.empty_like(hx[0]), torch.empty_like(hx[1])
+
+
+def _state(x: torch.Tensor, hx: torch.Tensor, *_: Any) -> torch.Tensor:
+    return torch.empty_like(hx)
+
+
+for _kind in KINDS[1:]:
+    torch.library.register_fake(f"rnncc::{_kind}_cell", _state, lib=_library)
+CELLS: dict[Any, Any] = {
+    getattr(torch, f"{kind}_cell"): getattr(torch.ops.rnncc, f"{kind}_cell").default
+    for kind in KINDS
+}
+"""One step of a layer: PyTorch's own function, and ours that stays whole."""
 
 
 class _Own(threading.local):

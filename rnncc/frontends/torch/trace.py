@@ -19,7 +19,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.lower import translation_of
-from rnncc.frontends.torch.recurrent_op import call_whole, recurrent_kind
+from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.watch import watching
 
@@ -37,6 +37,7 @@ def aten_graph(
         CompileError: an input is changed in place, or something acts on gradients.
     """
     _refuse_forgotten(module)
+    _keep_cells_whole(module)
     if any(node.target in _DETACHING for part in _graphs(module) for node in part.graph.nodes):
         refuse_hidden_changes(_traced(module, examples, mode, functional=False))
     made = _traced(module, examples, mode)
@@ -104,13 +105,25 @@ def decompositions() -> dict[Any, Any]:
 
 
 class _Whole(Interpreter):
-    """Recurrent layers become one operator each."""
+    """Recurrent layers become one operator each; open sizes stay open."""
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         kind = recurrent_kind(target)
         if kind is not None:
             return call_whole(kind, *args, **kwargs)
+        if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
+            x, weight, bias = args  # in one piece, functionalization would fix the sizes of x
+            made = target(x, weight)
+            return made if bias is None else made + bias
         return super().call_function(target, args, kwargs)
+
+
+def _keep_cells_whole(module: GraphModule) -> None:
+    for part in _graphs(module):
+        for function, operator in CELLS.items():
+            for node in list(part.graph.find_nodes(op="call_function", target=function)):
+                node.target = operator
+        part.recompile()
 
 
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach)

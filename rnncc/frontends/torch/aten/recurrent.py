@@ -85,5 +85,5 @@ def _cell(b: Builder, kind: str, values: Sequence[Value], biased: bool) -> Cell:
 
 OPERATORS: Table = {
     "rnncc::recurrent": recurrent,
-    **{f"{kind}_cell": cell(kind) for kind in KINDS},
+    **{f"{name}{kind}_cell": cell(kind) for name in ("", "rnncc::") for kind in KINDS},
 }

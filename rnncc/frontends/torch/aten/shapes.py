@@ -255,20 +255,23 @@ def _replaced(at: Site, x: Value, new: Value, axis: int, start: Dim) -> Value:
 
 OPERATORS: Table = {
     **dict.fromkeys(
-        "clone contiguous alias lift_fresh lift_fresh_copy lift _assert_tensor_metadata".split(),
+        "clone contiguous alias alias_copy lift_fresh lift_fresh_copy lift "
+        "_assert_tensor_metadata".split(),
         same,
     ),
     **dict.fromkeys(
-        "view _unsafe_view reshape unsqueeze squeeze squeeze_copy unsqueeze_copy".split(), reshape
+        "view _unsafe_view reshape unsqueeze squeeze squeeze_copy unsqueeze_copy "
+        "view_copy _reshape_copy flatten unflatten".split(),
+        reshape,
     ),
-    "expand": expand,
-    "permute": permute,
-    "transpose": transpose,
-    "t": t,
-    "select": select,
+    **dict.fromkeys(("expand", "expand_copy"), expand),
+    **dict.fromkeys(("permute", "permute_copy"), permute),
+    **dict.fromkeys(("transpose", "transpose_copy"), transpose),
+    **dict.fromkeys(("t", "t_copy"), t),
+    **dict.fromkeys(("select", "select_copy"), select),
     "select_scatter": select_scatter,
     "slice_scatter": slice_scatter,
-    "slice": slice_of,
+    **dict.fromkeys(("slice", "slice_copy"), slice_of),
     "split": split,
     "chunk": split,
     "split_with_sizes": split,

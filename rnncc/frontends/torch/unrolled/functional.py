@@ -1,0 +1,200 @@
+# pyright: basic, reportMissingImports=false
+"""Graphs of TorchDynamo without changes in place: what is changed becomes a new tensor.
+
+Only where that is plain to see: the tensor was made within the graph, and no view of it is read
+after a change. All else is left to PyTorch's tracing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import operator
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from rnncc.frontends.torch.unrolled.editor import Editor
+from rnncc.frontends.torch.unrolled.places import put, read_of, write_of
+from rnncc.frontends.torch.unrolled.view import name_of, type_of, value_of
+
+_FUNCTIONS: dict[Any, Any] = {
+    getattr(operator, f"i{name}"): getattr(operator, name)
+    for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")
+}
+_FILLS = ("copy_", "fill_", "zero_")
+
+
+def without_changes(module: GraphModule) -> bool:
+    """Take changes in place out of a graph; whether none is left. If so, the graph was changed."""
+    changes = {
+        node: target for node in module.graph.nodes if (target := _changed(node)) is not None
+    }
+    if not changes:
+        return True
+    memories = _Memories(module, changes)
+    if not all(memories.is_plain(node) for node in changes):
+        return False
+    editor = Editor(module, plain=False)
+    if not all(_replace(editor, memories, node) for node in list(module.graph.nodes)):
+        return False
+    for node in reversed(changes):
+        module.graph.erase_node(node)
+    return True
+
+
+def _changed(node: Node) -> Node | None:
+    """The tensor that a node changes; the node itself, if that cannot be told."""
+    target: Any = node.target
+    first: Any = node.args[0] if node.args else None
+    if node.op not in ("call_function", "call_method"):
+        return None
+    if isinstance(target, torch._ops.OpOverload):
+        changes = target._schema.is_mutable
+    else:
+        name = name_of(node)
+        in_place = name.endswith("_") and not name.endswith("__")
+        changes = target is operator.setitem or target in _FUNCTIONS or in_place
+        changes = changes or "out" in node.kwargs or _is_in_place(node)
+    if not changes or (isinstance(first, Node) and not type_of(value_of(first))):
+        return None  # a list of Python's, or a size
+    return first if isinstance(first, Node) else node
+
+
+def _is_in_place(node: Node) -> bool:
+    bound = _bound(node)
+    return bound is not None and bool(bound.arguments["inplace"])
+
+
+def _bound(node: Node) -> inspect.BoundArguments | None:
+    """The arguments of a function of PyTorch that may work in place."""
+    target: Any = node.target
+    if not getattr(target, "__module__", "").startswith("torch.nn.functional"):
+        return None
+    if "inplace" not in inspect.signature(target).parameters:
+        return None
+    bound = inspect.signature(target).bind(*node.args, **node.kwargs)
+    bound.apply_defaults()
+    return bound
+
+
+class _Memories:
+    """Which nodes share memory.
+
+    Args:
+        module: the graph.
+        changes: the nodes that change a tensor, and which.
+    """
+
+    def __init__(self, module: GraphModule, changes: dict[Node, Node]) -> None:
+        self.changes = changes
+        self.at = {node: i for i, node in enumerate(module.graph.nodes)}
+        self.sharing = defaultdict[int, list[Node]](list)
+        for node in module.graph.nodes:
+            for key in _keys(value_of(node)):
+                self.sharing[key].append(node)
+        self.newest = dict[int, Node]()
+        """The tensor that a memory holds by now."""
+        self.added = {node for node in changes if self._is_written_back(node)}
+        """Changes of a row that is written back by the next node."""
+
+    def key(self, node: Node) -> int:
+        """The memory of a tensor."""
+        return _keys(value_of(node))[0]
+
+    def is_plain(self, node: Node) -> bool:
+        """Whether a change is one of a tensor as a whole, whose views were read before."""
+        target = self.changes[node]
+        if node in self.added:
+            return True
+        if not isinstance(value_of(target), torch.Tensor) or target is node:
+            return False
+        nodes = self.sharing[self.key(target)]
+        if nodes[0].op not in ("call_function", "call_method") or not self._is_whole(target):
+            return False
+        when = [self.at[n] for n in nodes if n in self.changes and n not in self.added]
+        when += [self.at[n] for n, t in self.changes.items() if t in nodes and n not in self.added]
+        return all(self._is_whole(n) or self._is_over(n, when) for n in nodes)
+
+    def _is_whole(self, node: Node) -> bool:
+        first = self.sharing[self.key(node)][0]
+        return node is first or (node in self.changes and self._is_whole(self.changes[node]))
+
+    def _is_over(self, view: Node, changes: Iterable[int]) -> bool:
+        """Whether a view is read before the next change alone."""
+        last = max((self.at[user] for user in view.users), default=0)
+        return not any(self.at[view] < change < last for change in changes)
+
+    def _is_written_back(self, node: Node) -> bool:
+        """`x[i] += y`: a row is read, changed, and written back."""
+        row, after = self.changes[node], node.next
+        if node.target not in _FUNCTIONS or after.target is not operator.setitem:
+            return False
+        read, written = read_of(row), write_of(after)
+        return (
+            written is not None
+            and written == (read, node)
+            and set(row.users) == {node}
+            and set(node.users) == {after}
+            and row.next is node
+        )
+
+
+def _keys(value: Any) -> list[int]:
+    parts = value if isinstance(value, (tuple, list)) else [value]
+    return [x.untyped_storage()._cdata for x in parts if isinstance(x, torch.Tensor)]
+
+
+def _replace(editor: Editor, memories: _Memories, node: Node) -> bool:
+    """Let a node read the newest tensors, and make one if it changes a tensor."""
+
+    def newest(read: Node) -> Node:
+        keys = _keys(value_of(read))
+        known = len(keys) == 1 and read in memories.at and memories._is_whole(read)
+        return memories.newest.get(keys[0], read) if known else read
+
+    node.args, node.kwargs = map_arg(node.args, newest), map_arg(node.kwargs, newest)
+    if node not in memories.changes:
+        return True
+    with editor.graph.inserting_before(node):
+        editor.like = node
+        made = _made(editor, node)
+    if made is None:
+        return False
+    if node in memories.added:
+        node.replace_all_uses_with(made)
+    else:
+        memories.newest[memories.key(memories.changes[node])] = made
+    return True
+
+
+def _made(editor: Editor, node: Node) -> Node | None:
+    """What a node would make instead of a change."""
+    target: Any = node.target
+    args: Any = node.args
+    if target is operator.setitem:
+        made = editor.new(put, *args)
+    elif target in _FUNCTIONS:
+        made = editor.new(_FUNCTIONS[target], *args, **node.kwargs)
+    elif node.op == "call_method" and target in _FILLS:
+        made = editor.new(put, args[0], ..., *(args[1:2] or (0,)))
+    elif (bound := _bound(node)) is not None:
+        bound.arguments["inplace"] = False
+        made = editor.new(target, *bound.args, **bound.kwargs)
+    elif node.op == "call_method" and _is_pointwise(target):
+        made = editor.new(getattr(torch.Tensor, target[:-1]), *args, **node.kwargs)
+    else:
+        return None
+    return made if type_of(value_of(made)) == type_of(value_of(args[0])) else None
+
+
+def _is_pointwise(name: str) -> bool:
+    """Whether a method computes the same as the one that does it in place."""
+    packet = getattr(torch.ops.aten, name, None)
+    overloads = () if packet is None else packet.overloads()
+    tags = {tag for each in overloads for tag in getattr(packet, each).tags}
+    known = torch.Tag.pointwise in tags and torch.Tag.nondeterministic_seeded not in tags
+    return hasattr(torch.Tensor, name[:-1]) and (known or name == "masked_fill_")

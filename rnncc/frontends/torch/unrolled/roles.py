@@ -1,0 +1,342 @@
+# pyright: basic, reportMissingImports=false
+"""Compares the repeats of a part of a graph: what each argument is in all of them.
+
+Nothing is known of what the nodes compute, but for those that read or replace part of a tensor
+and for arithmetic, in which a number may differ from repeat to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from rnncc.frontends.torch.unrolled.places import Place, Sweep, read_of, sweep_of, write_of
+from rnncc.frontends.torch.unrolled.view import (
+    Path,
+    held_graph,
+    is_number,
+    leaves_of,
+    name_of,
+    producer,
+    text_of,
+    type_of,
+    value_of,
+)
+
+LONGEST_LAG = 8
+"""How many repeats ago a value may have been computed."""
+ARITHMETIC = frozenset("add sub rsub mul div truediv eq ne lt le gt ge".split())
+"""What takes a tensor of rank 0 for a number."""
+VIEWS = frozenset(
+    "alias chunk contiguous expand flatten getitem movedim narrow permute reshape select slice "
+    "split squeeze t transpose unbind unflatten unsqueeze view".split()
+)
+"""What is the same wherever it is computed from the same tensor."""
+
+
+@dataclass(frozen=True)
+class Same:
+    """One value, or one node from outside, in all repeats."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A number that differs from repeat to repeat."""
+
+    values: tuple[int | float, ...]
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A result of another node of the body: in the same repeat, or in the one `lag` before.
+
+    Attributes:
+        inits: what stands for it in the first `lag` repeats, from outside.
+    """
+
+    number: int
+    path: Path
+    lag: int = 0
+    inits: tuple[Node, ...] = ()
+
+
+Role = Same | Numbers | Inner | Sweep
+
+
+@dataclass(frozen=True)
+class Call:
+    """A node of the body, and the roles of the leaves of its arguments."""
+
+    roles: tuple[Role, ...]
+
+
+@dataclass(frozen=True)
+class Read:
+    """A row of a tensor from outside."""
+
+    sweep: Sweep
+
+
+@dataclass(frozen=True)
+class Write:
+    """A tensor, of which a row is replaced in each repeat; nothing else looks at it meanwhile."""
+
+    sweep: Sweep
+    init: Node
+    source: Role
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What all repeats compute alike, of tensors from outside: the first one's serves all."""
+
+
+Kind = Call | Read | Write | Outside
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Repeats that are one body.
+
+    Attributes:
+        rows: the nodes of each repeat.
+        body: what each node of a repeat is.
+    """
+
+    rows: Sequence[Sequence[Node]]
+    body: Sequence[Kind]
+
+
+def loops_of(
+    rows: Sequence[Sequence[Node]], least: int, most: int = 8
+) -> Generator[Loop, None, None]:
+    """The loops that some repeats of equal labels are, one after another.
+
+    What follows a loop is looked at when the next one is asked for: the loop may be gone by then.
+
+    Args:
+        rows: the nodes of each repeat.
+        least: how many repeats make a loop.
+        most: after how many places at which a loop cannot go on no more are looked for.
+    """
+    first = 0
+    for _ in range(most):
+        if len(rows) - first < least:
+            break
+        loop = _longest(rows[first:], least)
+        if loop is not None:
+            yield loop
+        first += 1 if loop is None else len(loop.rows)
+
+
+def _longest(rows: Sequence[Sequence[Node]], least: int) -> Loop | None:
+    """As many of the repeats as are one body, from the first one on."""
+    while len(rows) >= least:
+        comparison = _Comparison(rows)
+        body = comparison.body()
+        if comparison.end == len(rows):
+            return Loop(rows, body)
+        rows = rows[: comparison.end]
+    return None
+
+
+class _Comparison:
+    """Args: rows: the nodes of each repeat."""
+
+    def __init__(self, rows: Sequence[Sequence[Node]]) -> None:
+        self.rows, self.end = rows, len(rows)
+        """From repeat `end` on something differs."""
+        self.kinds = list[Kind]()
+        self.rereads = dict[int, list[tuple[int, Sweep]]]()
+        """By the number of a write: reads of the rows that it replaces, and where they are."""
+        self.at = {node: (i, j) for i, row in enumerate(rows) for j, node in enumerate(row)}
+
+    def body(self) -> list[Kind]:
+        """What each node is, in the repeats before `end`."""
+        for number in range(len(self.rows[0])):
+            if self.end < 2:
+                break
+            self.kinds.append(self._kind(number))
+        return self.kinds
+
+    def _kind(self, number: int) -> Kind:
+        nodes = [row[number] for row in self.rows[: self.end]]
+        leaves = list(zip(*map(leaves_of, nodes), strict=True))
+        moving = [x for x in leaves if is_number(x[0]) and any(not _alike(x[0], y) for y in x)]
+        if moving:
+            if (found := self._swept([read_of(node) for node in nodes])) is not None:
+                return Read(found)
+            if (reread := self._reread(number, nodes)) is not None:
+                return Read(reread)
+            if (written := self._write(number, nodes)) is not None:
+                return written
+        if number in self.rereads:
+            self._stop(0)
+        free = {i for i in (0, 1) if leaves[i:] and leaves[i] in moving}
+        free = {i for i in free if dtype_of_numbers(nodes[0], leaves[i]) is not None}
+        roles = tuple(self._role(values, i in free) for i, values in enumerate(leaves))
+        if name_of(nodes[0]) in VIEWS and all(map(self._is_outside, roles)):
+            return Outside()
+        return Call(roles)
+
+    def _is_outside(self, role: Role) -> bool:
+        if isinstance(role, Inner):
+            return role.lag == 0 and isinstance(self.kinds[role.number], Outside)
+        return isinstance(role, Same)
+
+    def _stop(self, end: int) -> None:
+        self.end = min(self.end, end)
+
+    def _role(self, values: Sequence[Any], arithmetic: bool = False) -> Role:
+        """What a leaf is in all repeats; where that ends is where the loop ends."""
+        values = values[: self.end]
+        first = values[0]
+        if isinstance(first, Node) and held_graph(first) is None:
+            return self._node_role(values)
+        end = next((i for i, x in enumerate(values) if not _alike(first, x)), len(values))
+        if end < len(values) and arithmetic and is_number(first):
+            return Numbers(tuple(values))
+        self._stop(end)
+        return Same(first)
+
+    def _node_role(self, values: Sequence[Any]) -> Role:
+        found = [self._located(node, i) for i, node in enumerate(values)]
+        outside = next((i for i, place in enumerate(found) if place is not None), len(found))
+        if outside == 0:
+            place = found[0]
+            self._stop(_prefix(found, place))
+            if place is None or place[0] != 0:
+                self._stop(0)
+                return Same(None)
+            return Inner(place[1], place[2])
+        if outside < len(found) and self._is_carried(values[:outside], found[outside]):
+            lag, number, path = found[outside]  # pyright: ignore
+            self._stop(outside + _prefix(found[outside:], found[outside]))
+            return Inner(number, path, lag, tuple(values[:outside]))
+        self._stop(outside)
+        values = values[:outside]
+        if (sweep := self._swept([read_of(node) for node in values])) is not None:
+            return sweep
+        self._stop(_prefix(values, values[0]))
+        return Same(values[0])
+
+    def _located(self, node: Node, repeat: int) -> tuple[int, int, Path] | None:
+        """How many repeats ago, by which node of the body, and which of its results."""
+        source, path = producer(node)
+        at = self.at.get(source)
+        return None if at is None else (repeat - at[0], at[1], path)
+
+    def _is_carried(self, inits: Sequence[Node], place: Any) -> bool:
+        lag, number, path = place
+        if lag != len(inits) or lag > LONGEST_LAG:
+            return False
+        made = value_of(self.rows[0][number])
+        kind = type_of(made if path is None else made[path])
+        return all(type_of(value_of(init)) == kind for init in inits)
+
+    def _swept(self, places: Sequence[Place | None]) -> Sweep | None:
+        """The sweep that places of a tensor from outside are, as far as it goes."""
+        bases = [None if p is None else self._anchor(p.base) for p in places]
+        moved = [p and b and replace(p, base=b) for p, b in zip(places, bases, strict=True)]
+        found = sweep_of(moved)
+        if found is None:
+            return None
+        self._stop(found[1])
+        return found[0]
+
+    def _anchor(self, node: Node) -> Node | None:
+        """A node from outside, or what stands for one that all repeats compute alike."""
+        at = self.at.get(producer(node)[0])
+        if at is None:
+            return node
+        number = at[1]
+        known = number < len(self.kinds) and isinstance(self.kinds[number], Outside)
+        return self.rows[0][number] if known and producer(node)[1] is None else None
+
+    def _reread(self, number: int, nodes: Sequence[Node]) -> Sweep | None:
+        """The rows of a tensor that are read just before they are written: its first ones."""
+        places = [place for node in nodes if (place := read_of(node)) is not None]
+        if len(places) < len(nodes) or len(nodes) < 2:
+            return None
+        bases = [place.base for place in places]
+        found = [self._located(base, i) for i, base in enumerate(bases)]
+        written = found[1]
+        if written is None or found != [None] + [written] * (len(nodes) - 1):
+            return None
+        lag, writer, path = written
+        sweep = sweep_of([replace(place, base=bases[0]) for place in places])
+        if (lag, path) != (1, None) or writer <= number or sweep is None or sweep[1] < len(nodes):
+            return None
+        self.rereads.setdefault(writer, []).append((number, sweep[0]))
+        return sweep[0]
+
+    def _write(self, number: int, nodes: Sequence[Node]) -> Write | None:
+        """A row of a tensor, of which nothing else is read before the loop's end."""
+        written = [found for node in nodes if (found := write_of(node)) is not None]
+        if len(written) < len(nodes):
+            return None
+        bases = [place.base for place, _ in written]
+        if self._node_role(bases) != Inner(number, None, 1, (bases[0],)):
+            return None
+        reads = self.rereads.get(number, [])
+        for i, node in enumerate(nodes[:-1]):
+            known = {self.rows[i + 1][n] for n in (number, *(n for n, _ in reads))}
+            if set(node.users) - known:
+                self._stop(i + 1)
+                break
+        swept = sweep_of([replace(place, base=bases[0]) for place, _ in written])
+        if swept is None:
+            return None
+        sweep, count = swept
+        sources = [source for _, source in written]
+        fits = all(_fits(source, sweep) for source in sources)
+        if not fits or not sweep.is_whole or abs(sweep.step) != sweep.extent:
+            return None
+        if any(read != sweep for _, read in reads):
+            return None
+        self._stop(count)
+        return Write(sweep, bases[0], self._role(sources))
+
+
+def _fits(source: Any, sweep: Sweep) -> bool:
+    """Whether a value is as large as what it replaces."""
+    value = value_of(source) if isinstance(source, Node) else None
+    if not isinstance(value, torch.Tensor):
+        return False
+    shape = list(value_of(sweep.base).shape)
+    shape[sweep.axis : sweep.axis + 1] = [] if sweep.drops else [sweep.extent]
+    return [str(size) for size in value.shape] == [str(size) for size in shape]
+
+
+def dtype_of_numbers(node: Node, numbers: Sequence[int | float]) -> torch.dtype | None:
+    """The dtype of tensors of rank 0 that may stand for numbers in arithmetic with a tensor."""
+    operands = [value_of(leaf) for leaf in leaves_of(node)[:2] if isinstance(leaf, Node)]
+    result = value_of(node)
+    if name_of(node) not in ARITHMETIC or len(operands) != 1:
+        return None
+    kinds = [x.dtype for x in (result, *operands) if isinstance(x, torch.Tensor)]
+    if len(kinds) < 2 or (
+        isinstance(operands[0], torch.Tensor) and operands[0].dtype == torch.bool
+    ):
+        return None
+    kind = kinds[1] if result.dtype == torch.bool else result.dtype
+    whole = all(isinstance(number, int) for number in numbers)
+    return kind if kind.is_floating_point or whole else None
+
+
+def _prefix(values: Sequence[Any], value: Any) -> int:
+    return next((i for i, x in enumerate(values) if x != value), len(values))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    inner = held_graph(one)
+    if inner is not None:
+        same = held_graph(other)
+        return same is not None and (same is inner or text_of(same) == text_of(inner))
+    return one is other or (type(one) is type(other) and repr(one) == repr(other))

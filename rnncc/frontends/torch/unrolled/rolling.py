@@ -1,0 +1,232 @@
+# pyright: basic, reportMissingImports=false
+"""Rolls the loops of a graph that were unrolled when it was made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_aggregate
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.unrolled.editor import Editor
+from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
+from rnncc.frontends.torch.unrolled.roles import Call, Loop, Write, loops_of
+from rnncc.frontends.torch.unrolled.rolled import roll
+from rnncc.frontends.torch.unrolled.view import (
+    held_graph,
+    is_call,
+    is_number,
+    leaves_of,
+    producer,
+    text_of,
+    type_of,
+    value_of,
+)
+
+LEAST = 4
+"""Repeats that make a loop."""
+MOST_LAYERS = 8
+"""Nodes of one kind that a body may have in a row."""
+
+
+@dataclass
+class Rolled:
+    """What became of a graph's repeats.
+
+    Attributes:
+        lengths: how many repeats the loops have that were rolled.
+        left: the longest part that repeats and is no loop: its first node, and how often.
+    """
+
+    lengths: list[int] = field(default_factory=list[int])
+    left: tuple[Node, int] | None = None
+
+
+def _roll(nodes: Sequence[Node], repeat: Repeat, editor: Editor) -> list[int]:
+    """Roll what is a loop among some repeats; how often each loop runs."""
+    wider, lengths = _widest(nodes, repeat), list[int]()
+    for loop in filter(_computes, loops_of(_rows(nodes, wider), LEAST)):
+        made = roll(loop, editor)
+        for user in {user for y in made for row in y.users for user in row.users}:
+            editor.collect(user, made)
+        lengths.append(len(loop.rows))
+    return lengths
+
+
+def _widest(nodes: Sequence[Node], repeat: Repeat) -> Repeat:
+    """The repeats by ones, twos or more, of which the first loop has the most nodes.
+
+    Layers that differ in their weights alone are repeats too, and so are the steps of a loop
+    within a loop: the body has several of them.
+    """
+    best, most = repeat, 0
+    for number in range(1, min(MOST_LAYERS, repeat.count // LEAST) + 1):
+        wider = replace(repeat, period=number * repeat.period)
+        loop = next(loops_of(_rows(nodes, wider), LEAST), None)
+        size = 0 if loop is None else len(loop.rows) * wider.period
+        if size > most:
+            best, most = wider, size
+        if most > repeat.end - repeat.start - best.period:
+            break
+    return best
+
+
+def _is_stack(nodes: Sequence[Node], repeat: Repeat) -> bool:
+    """Whether repeats read inputs of their own, as layers do."""
+    first, second = (nodes[repeat.start + i * repeat.period :][: repeat.period] for i in (0, 1))
+    pairs = zip(first, second, strict=True)
+    leaves = (
+        pair for one, other in pairs for pair in zip(leaves_of(one), leaves_of(other), strict=True)
+    )
+    return any(one is not other and _is_input(one) and _is_input(other) for one, other in leaves)
+
+
+def _is_input(leaf: Any) -> bool:
+    named = isinstance(leaf, Node) and leaf.op in ("placeholder", "get_attr")
+    return named and held_graph(leaf) is None
+
+
+def unrolled(found: Rolled) -> CompileError:
+    """What is wrong with repeats that are no loop, and what to write instead."""
+    assert found.left is not None
+    node, count = found.left
+    what = f"{count} repeats of a loop's body are not one loop: they differ, or have no like here"
+    hint = "ys, state = rnncc.torch.scan(cell, xs, state) loops over y, state = cell(x, state)"
+    return CompileError(location(node), what, hint)
+
+
+def may_roll(module: GraphModule) -> bool:
+    """Whether a graph has repeats, with changes in place as its only side effects."""
+    return bool(repeats(_labels(_calls(module), strict=False), LEAST))
+
+
+def _calls(module: GraphModule) -> list[Node]:
+    return [n for n in module.graph.nodes if is_call(n) and producer(n)[1] is None]
+
+
+def roll_loops(module: GraphModule, plain: bool) -> Rolled:
+    """Roll the loops of a graph without side effects; one without repeats stays as it is.
+
+    Args:
+        module: nodes know their results as fakes; changed in place.
+        plain: whether it is a graph of aten operators, which is lowered as it is.
+    """
+    if plain:
+        _drop_copies(module)
+    nodes = _calls(module)
+    done, editor = Rolled(), None
+    free = [True] * len(nodes)
+    for repeat in repeats(_labels(nodes), LEAST):
+        repeat = _unclaimed(repeat, free)
+        if repeat is None:
+            continue
+        editor = editor or Editor(module, plain)
+        lengths = _roll(nodes, repeat, editor)
+        done.lengths += lengths
+        if lengths:
+            free[repeat.start : repeat.end] = [False] * (repeat.end - repeat.start)
+        elif not _is_stack(nodes, repeat) and (done.left is None or repeat.count > done.left[1]):
+            done.left = nodes[repeat.start], repeat.count
+    if done.lengths:
+        module.graph.eliminate_dead_code()
+        module.graph.lint()
+        module.recompile()
+    return done
+
+
+def _drop_copies(module: GraphModule) -> None:
+    """What is copied over a tensor of its own type stands for the copy."""
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy.default):
+        source: Any = node.args[1]
+        if type_of(value_of(source)) == type_of(value_of(node)):
+            node.replace_all_uses_with(source)
+    module.graph.eliminate_dead_code()
+
+
+def copied(graph: Graph) -> Graph:
+    """A graph of its own, of the same nodes."""
+    made = Graph()
+    made.output(made.graph_copy(graph, {}))
+    return made
+
+
+def _computes(loop: Loop) -> bool:
+    return any(isinstance(kind, (Call, Write)) for kind in loop.body)
+
+
+def _labels(nodes: Sequence[Node], strict: bool = True) -> list[int]:
+    """Equal numbers for nodes that may be the same one of two repeats.
+
+    Args:
+        nodes: calls.
+        strict: whether calls that give no tensors are in no repeat.
+    """
+    numbers = dict[Any, int]()
+    return [numbers.setdefault(_label(node, strict), len(numbers)) for node in nodes]
+
+
+def _label(node: Node, strict: bool) -> Any:
+    kind = type_of(value_of(node))
+    if strict and not kind:
+        return node
+    shape: Any = map_aggregate((node.args, node.kwargs), _leaf_label)
+    return node.op, node.target, repr(shape), kind
+
+
+def _leaf_label(leaf: Any) -> Any:
+    if isinstance(leaf, Node):
+        part = held_graph(leaf)
+        return "node" if part is None else text_of(part)
+    return type(leaf).__name__ if is_number(leaf) else leaf
+
+
+def _unclaimed(repeat: Repeat, free: Sequence[bool]) -> Repeat | None:
+    """What is left of a part beside loops that are rolled already."""
+    start, end = repeat.start, repeat.end
+    while start < end and not free[start]:
+        start += 1
+    while end > start and not free[end - 1]:
+        end -= 1
+    if not all(free[start:end]):
+        return None
+    left = Repeat(start, end, repeat.period)
+    return left if left.count >= LEAST else None
+
+
+def _rows(nodes: Sequence[Node], repeat: Repeat) -> list[list[Node]]:
+    """The nodes of each repeat, cut where the fewest values cross."""
+    spare = (repeat.end - repeat.start) % repeat.period
+    start = repeat.start + min(range(spare + 1), key=_crossings(nodes, repeat).__getitem__)
+    period = repeat.period
+    return [list(nodes[start + i * period :][:period]) for i in range(repeat.count)]
+
+
+def _crossings(nodes: Sequence[Node], repeat: Repeat) -> list[int]:
+    """How many values cross a cut in front of each of the nodes of a repeat in the middle."""
+    period = repeat.period
+    middle = repeat.start + (repeat.count // 2) * period
+    window = nodes[max(repeat.start, middle - 2 * period) : middle + 2 * period]
+    at = {node: i for i, node in enumerate(window, max(repeat.start, middle - 2 * period))}
+    change = [0] * (period + 1)
+    for node, place in at.items():
+        last = max((at.get(user, -1) for user in _readers(node)), default=-1)
+        first, behind = max(place + 1 - middle, 0), min(last + 1 - middle, period)
+        if first < behind:
+            change[first] += 1
+            change[behind] -= 1
+    total, found = 0, list[int]()
+    for step in change[:period]:
+        total += step
+        found.append(total)
+    return found
+
+
+def _readers(node: Node) -> list[Node]:
+    """What reads a node, or one of its results."""
+    parts = [user for user in node.users if producer(user)[1] is not None]
+    return [*node.users, *(user for part in parts for user in part.users)]

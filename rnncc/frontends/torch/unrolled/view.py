@@ -1,0 +1,113 @@
+# pyright: basic, reportMissingImports=false
+"""What nodes of any graph of PyTorch have in common: names, results, and the leaves of arguments.
+
+Graphs are those of TorchDynamo (functions and methods of PyTorch) or of aten operators.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_aggregate
+
+Path = int | None
+"""Which of several results, or the only one."""
+
+
+def value_of(node: Node) -> Any:
+    """A node's result: a fake tensor, a tuple of them, a size."""
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def name_of(node: Node) -> str:
+    """What a node calls: `select` for the method, the function and the operator."""
+    target: Any = node.target
+    if isinstance(target, str):
+        return target if node.op == "call_method" else ""
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.name.partition("::")[2]
+    return getattr(target, "__name__", "")
+
+
+def is_call(node: Node) -> bool:
+    """Whether a node computes something."""
+    return node.op in ("call_function", "call_method")
+
+
+def producer(node: Node) -> tuple[Node, Path]:
+    """A node and the one of its results that another node names."""
+    if node.target is operator.getitem:
+        source: Any = node.args[0]
+        if isinstance(value_of(source), (tuple, list)) and isinstance(node.args[1], int):
+            return source, node.args[1]
+    return node, None
+
+
+def leaves_of(node: Node) -> list[Any]:
+    """Nodes and values in a node's arguments, in order."""
+    found = list[Any]()
+    map_aggregate((node.args, node.kwargs), found.append)
+    return found
+
+
+def with_leaves(node: Node, new: Callable[[int], Any]) -> tuple[Any, Any]:
+    """The arguments with other leaves, which go by their numbers."""
+    numbers = iter(range(len(leaves_of(node))))
+    made: Any = map_aggregate((node.args, node.kwargs), lambda _: new(next(numbers)))
+    return made
+
+
+def is_number(leaf: Any) -> bool:
+    """Whether a leaf is a number, which may differ between repeats."""
+    return type(leaf) in (int, float)
+
+
+def type_of(value: Any) -> str:
+    """Shapes and dtypes of a result; '' for what is neither a tensor nor several of them."""
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype}{[str(size) for size in value.shape]}"
+    if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size):
+        parts = [type_of(part) for part in value]
+        return "(" + ",".join(parts) + ")" if all(parts) else ""
+    return ""
+
+
+def known(size: Any) -> int | None:
+    """A size that is a number."""
+    return size.node.maybe_as_int() if isinstance(size, torch.SymInt) else int(size)
+
+
+def held_graph(node: Any) -> GraphModule | None:
+    """The graph that a node names."""
+    if not isinstance(node, Node) or node.op != "get_attr":
+        return None
+    found: Any = node.graph.owning_module
+    for part in str(node.target).split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, GraphModule) else None
+
+
+def text_of(module: GraphModule) -> str:
+    """A graph's text, by which equal ones are known; constants are told apart by identity."""
+    numbers = {node: f"%{i}" for i, node in enumerate(module.graph.nodes)}
+
+    def leaf(x: Any) -> str:
+        inner = held_graph(x)
+        return text_of(inner) if inner is not None else numbers.get(x) or repr(x)
+
+    def line(node: Node) -> str:
+        named = node.op in ("placeholder", "output")
+        target = "" if named else repr(node.target)
+        if node.op == "get_attr":
+            target = "graph" if held_graph(node) else f"tensor {id(_attribute(module, node))}"
+        return f"{node.op} {target} {map_aggregate((node.args, node.kwargs), leaf)}"
+
+    return "\n".join(line(node) for node in module.graph.nodes)
+
+
+def _attribute(module: GraphModule, node: Node) -> Any:
+    return operator.attrgetter(str(node.target))(module)

@@ -1,0 +1,406 @@
+"""Loops of Python that PyTorch unrolled: found again, or left as they are."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from tests.torch import loops
+from tests.torch.cells import nn, torch
+
+pytest.importorskip("rnncc.torch")
+
+import rnncc.torch
+import rnncc.torch.backend as back
+from rnncc.frontends.torch.unrolled.functional import without_changes
+from rnncc.frontends.torch.unrolled.repeats import repeats
+from rnncc.frontends.torch.unrolled.rolling import Rolled, roll_loops
+
+pytestmark = pytest.mark.peers
+CLOSE = {"rtol": 1e-4, "atol": 2e-5}
+
+
+@pytest.fixture(autouse=True)
+def anew(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    monkeypatch.setattr(back, "_said", set())
+    yield
+    torch._dynamo.reset()
+
+
+def slow_repeats(labels: list[int], least: int) -> set[tuple[int, int, int]]:
+    """By the definition."""
+    found, count = set[tuple[int, int, int]](), len(labels)
+    for period in range(1, count // least + 1):
+        alike = [labels[i] == labels[i + period] for i in range(count - period)] + [False]
+        start = None
+        for i, same in enumerate(alike):
+            if same and start is None:
+                start = i
+            if not same and start is not None:
+                if (i + period - start) // period >= least:
+                    found.add((start, i + period, period))
+                start = None
+    return {r for r in found if not any(_is_multiple(r, other) for other in found)}
+
+
+def _is_multiple(one: tuple[int, int, int], of: tuple[int, int, int]) -> bool:
+    inside = of[0] <= one[0] and one[1] <= of[1]
+    return inside and one[2] > of[2] and one[2] % of[2] == 0
+
+
+def test_repeats_are_those_of_the_definition() -> None:
+    choose = random.Random(0)
+    for _ in range(300):
+        labels = choose.choices(range(choose.choice((1, 2, 3))), k=choose.randint(1, 40))
+        labels[5:5] = labels[:4] * choose.randint(0, 5)
+        found = {(r.start, r.end, r.period) for r in repeats(labels, 3)}
+        known = slow_repeats(labels, 3)
+        assert known <= found
+        assert all(_is_repeat(labels, *r) for r in found)
+
+
+def _is_repeat(labels: list[int], start: int, end: int, period: int) -> bool:
+    return labels[start : end - period] == labels[start + period : end]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_rolled_graph_computes_the_same(seed: int) -> None:
+    loops.check(seed)
+
+
+@pytest.mark.parametrize("seed", range(100, 104))
+def test_rolled_exported_graph_computes_the_same(seed: int) -> None:
+    loops.check_exported(seed)
+
+
+def test_a_loop_runs_as_often_as_it_is_written() -> None:
+    assert [loops.check(seed) for seed in (0, 4, 9)] == [[5, 5], [10], [10]]
+
+
+class Function(nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any], *parts: Any) -> None:
+        super().__init__()
+        self.function, self.parts = function, nn.ModuleList(parts)
+
+    def forward(self, *given: Any) -> Any:
+        return self.function(*self.parts, *given)
+
+
+def rolled(module: Any, *given: Any) -> Rolled:
+    """What is found in a module's graph, which computes the same without it."""
+    graph, inputs = loops.captured(module, *given)
+    assert without_changes(graph)
+    found = roll_loops(graph, plain=False)
+    with torch.no_grad():
+        made = graph(*inputs)
+    torch.testing.assert_close(list(made), torch.utils._pytree.tree_leaves(module(*given)))
+    return found
+
+
+X = torch.linspace(-1, 1, 2 * 9 * 4).view(2, 9, 4)
+
+
+def test_graph_without_repeats_stays_as_it_is() -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8), nn.Linear(8, 2))
+    graph, _ = loops.captured(net, X)
+    before = str(graph.graph)
+    assert roll_loops(graph, plain=False).lengths == []
+    assert str(graph.graph) == before
+
+
+def alternating(one: Any, other: Any, x: Any) -> Any:
+    """Two weights in turn are a body of two steps."""
+    h = x[:, 0] * 0
+    for t in range(8):
+        h = (one if t % 2 else other)(h + x[:, t])
+    return h
+
+
+def own_weights(*given: Any) -> Any:
+    """Weights of its own for each step."""
+    *layers, x = given
+    h = x[:, 0] * 0
+    for t, layer in enumerate(layers):
+        h = torch.tanh(layer(h + x[:, t]))
+    return h
+
+
+def crossed(layer: Any, x: Any) -> Any:
+    """At one step the two states are taken the other way round."""
+    g = h = x[:, 0] * 0
+    for t in range(9):
+        if t == 5:
+            g, h = h, g
+        g, h = torch.tanh(layer(g) + x[:, t]), torch.tanh(layer(h) - g)
+    return g, h
+
+
+def other_axis(layer: Any, x: Any) -> Any:
+    """One step takes a mean along another axis of the same size."""
+    x, h = x.repeat(1, 1, 2)[:, :, :2], x[:, 0, :2] * 0
+    for t in range(9):
+        h = h + torch.softmax(x[:, t] + h, 0 if t == 6 else 1)
+    return h
+
+
+def other_row(layer: Any, x: Any) -> Any:
+    """One step reads a row out of turn."""
+    h = x[:, 0] * 0
+    for t in range(9):
+        h = torch.tanh(layer(h) + x[:, 2 if t == 4 else t])
+    return h
+
+
+def skipped(layer: Any, x: Any) -> Any:
+    """One step forgets its state."""
+    start = h = x[:, 0] * 0
+    for t in range(9):
+        h = torch.tanh(layer(start if t == 5 else h) + x[:, t])
+    return h
+
+
+def first_state_again(layer: Any, x: Any) -> Any:
+    """Every step reads what the first state was."""
+    start = h = x[:, 0] * 2
+    for t in range(9):
+        h = torch.tanh(layer(h) + x[:, t]) - start
+    return h
+
+
+def read_while_written(layer: Any, x: Any) -> Any:
+    """What is written is read two steps later."""
+    out, h = x.new_zeros(9, 2, 4), x[:, 0] * 0
+    for t in range(9):
+        h = torch.tanh(layer(h) + x[:, t]) + (out[t - 2] if t > 1 else 0)
+        out[t] = h
+    return out
+
+
+def written_twice(layer: Any, x: Any) -> Any:
+    """Each row is written over by the next step."""
+    out, h = x.new_zeros(10, 2, 4), x[:, 0] * 0
+    for t in range(9):
+        h = torch.tanh(layer(h) + x[:, t])
+        out[t : t + 2] = h
+    return out
+
+
+def outer_state(layer: Any, x: Any) -> Any:
+    """A loop within a loop."""
+    h = x[:, 0] * 0
+    for t in range(9):
+        for _ in range(5):
+            h = h + 0.1 * torch.tanh(layer(h) + x[:, t])
+    return h
+
+
+def integers(layer: Any, x: Any) -> Any:
+    """Arithmetic of whole numbers with numbers that are not."""
+    k, ys = torch.arange(4), []
+    for t in range(9):
+        ys.append(k * (0.5 * t) + x[:, t])
+        k = k + t
+    return torch.stack(ys), k
+
+
+def drawn(layer: Any, x: Any) -> Any:
+    """Powers of a number."""
+    h = x[:, 0] * 0
+    for t in range(9):
+        h = h * 0.5 + x[:, t] ** (t + 1)
+    return h
+
+
+BODIES: dict[Any, list[int]] = {
+    alternating: [4],
+    own_weights: [],
+    crossed: [5, 4],
+    other_axis: [6],
+    other_row: [4, 4],
+    skipped: [5, 4],
+    first_state_again: [9],
+    read_while_written: [],
+    written_twice: [],
+    outer_state: [9],
+    integers: [9],
+    drawn: [],
+}
+
+
+@pytest.mark.parametrize("function", BODIES, ids=lambda function: function.__name__)
+def test_bodies_that_differ_are_no_loop(function: Any) -> None:
+    parts = {own_weights: 8, alternating: 2}.get(function, 1)
+    found = rolled(Function(function, *(nn.Linear(4, 4) for _ in range(parts))), X)
+    assert found.lengths == BODIES[function]
+
+
+class Recurrent(nn.Module):
+    """The loop that everyone writes."""
+
+    def __init__(self, cell: str = "LSTMCell") -> None:
+        super().__init__()
+        self.cell, self.out = getattr(nn, cell)(4, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Any) -> Any:
+        h = c = x.new_zeros(x.shape[0], 6)
+        ys = []
+        for t in range(x.shape[1]):
+            if isinstance(self.cell, nn.LSTMCell):
+                h, c = self.cell(x[:, t], (h, c))
+            else:
+                h = self.cell(x[:, t], h)
+            ys.append(h)
+        return self.out(torch.stack(ys, 1)), h
+
+
+def gradients(net: Any, module: Any, x: Any) -> list[Any]:
+    module.zero_grad()
+    x = x.detach().requires_grad_()
+    ys = torch.utils._pytree.tree_leaves(net(x))
+    torch.autograd.backward(ys, [torch.linspace(-1, 1, y.numel()).view(y.shape) for y in ys])
+    grads = (torch.zeros_like(p) if p.grad is None else p.grad for p in module.parameters())
+    return [*ys, x.grad, *grads]
+
+
+@pytest.fixture
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What is compiled."""
+    own, seen = rnncc.compile, list[Any]()
+
+    def compile(*given: Any, **options: Any) -> Any:
+        seen.append(given)
+        return own(*given, **options)
+
+    monkeypatch.setattr(rnncc, "compile", compile)
+    return seen
+
+
+def test_back_end_compiles_all_lengths_at_once(compiled: list[Any]) -> None:
+    module = Recurrent()
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for steps in (12, 7, 20):
+            x = torch.randn(1, steps, 4)
+            made, known = gradients(net, module, x), gradients(module, module, x)
+            torch.testing.assert_close(made, known, **CLOSE)
+    assert len(compiled) == 1
+
+
+def test_back_end_leaves_batches_open() -> None:
+    module = Recurrent("GRUCell")
+    net = torch.compile(module, backend="rnncc", dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shape in ((2, 8, 4), (3, 8, 4), (3, 6, 4)):
+            x = torch.randn(shape)
+            made, known = gradients(net, module, x), gradients(module, module, x)
+            torch.testing.assert_close(made, known, **CLOSE)
+
+
+@pytest.mark.parametrize("seed", [2, 7, 13])
+def test_back_end_computes_gradients(seed: int) -> None:
+    module = loops.Loop(seed)
+    x = torch.randn(2, 9, loops.WIDTH)
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = gradients(net, module, x)
+    torch.testing.assert_close(made, gradients(module, module, x), **CLOSE)
+
+
+@pytest.mark.parametrize("seed", [3, 11])
+def test_exported_loops_have_gradients(seed: int) -> None:
+    module, x = loops.Loop(seed), torch.randn(2, 9, loops.WIDTH)
+    net = rnncc.torch.compile(module, (x,))
+    made, known = gradients(net, module, x), gradients(module, module, x)
+    torch.testing.assert_close(made, known, **CLOSE)
+
+
+def test_changes_that_are_traced() -> None:
+    """A row is changed by way of a view, which only PyTorch's tracing takes apart."""
+
+    def function(layer: Any, x: Any) -> Any:
+        out, h = torch.zeros(9, 2, 4), x[:, 0] * 0
+        for t in range(9):
+            h = torch.tanh(layer(h) + x[:, t])
+            out[t].copy_(h)
+        return out
+
+    module = Function(function, nn.Linear(4, 4))
+    net = torch.compile(module, backend="rnncc")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = gradients(net, module, X)
+    torch.testing.assert_close(made, gradients(module, module, X), **CLOSE)
+
+
+def test_views_of_what_is_changed_keep_their_values() -> None:
+    def function(x: Any) -> Any:
+        h = x * 2
+        view, copy = h[0], h + 0
+        h += 1
+        h.mul_(3)
+        return view, copy, h
+
+    graph, inputs = loops.captured(Function(function), X)
+    assert not without_changes(graph)
+
+    def read_before(x: Any) -> Any:
+        h = x * 2
+        y = h[0] + 1
+        h += 1
+        h[1].relu()
+        h.clamp_(0, 1)
+        h[0] = y
+        return h
+
+    graph, inputs = loops.captured(Function(read_before), X)
+    assert without_changes(graph)
+    torch.testing.assert_close(graph(*inputs)[0], read_before(X))
+
+
+def test_masks_of_dropout_differ_from_step_to_step() -> None:
+    def function(x: Any) -> Any:
+        ys = []
+        for t in range(9):
+            ys.append(nn.functional.dropout(torch.exp(x[:, t]), 0.5, True))
+        return torch.stack(ys, 1)
+
+    module, x = Function(function), torch.zeros(2, 9, 64)
+    for net in (torch.compile(module, backend="rnncc"), rnncc.torch.compile(module, (x,))):
+        y = net(x)
+        assert set(y.unique().tolist()) == {0.0, 2.0}
+        assert not torch.equal(y[:, 0], y[:, 1])
+        assert not torch.equal(net(x), y)
+
+
+def test_warning_tells_of_a_loop_that_stays_unrolled() -> None:
+    def function(layer: Any, x: Any) -> Any:
+        h = x[:, 0]
+        for t in range(20):
+            h = torch.tanh(layer(h)) ** (t + 1.5)
+        return h
+
+    module = Function(function, nn.Linear(4, 4))
+    with pytest.warns(UserWarning, match=r"test_loops.py:\d+: .*: 20 repeats .*rnncc.torch.scan"):
+        made = torch.compile(module, backend="rnncc")(X)
+    torch.testing.assert_close(made, module(X), equal_nan=True)
+    with pytest.warns(UserWarning, match="unrolled loop: .*20 repeats"):
+        rnncc.torch.compile(module, (X,))
+
+
+def test_layers_are_no_loop() -> None:
+    net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = rnncc.torch.compile(net, (X,))(X)
+    torch.testing.assert_close(made, net(X), **CLOSE)
