@@ -97,9 +97,10 @@ def translation_of(
 
 
 def _named(table: Mapping[str, Translation], target: Any) -> Callable[..., Any] | None:
+    """Views have forms that copy, which functionalization puts in their place."""
     name = target.name().removeprefix("aten::")
-    full = name if "." in name else f"{name}.default"
-    return table.get(full) or table.get(name.partition(".")[0])
+    full, base = name if "." in name else f"{name}.default", name.partition(".")[0]
+    return table.get(full) or table.get(base) or table.get(base.removesuffix("_copy"))
 
 
 class _Lowering:

@@ -255,23 +255,20 @@ def _replaced(at: Site, x: Value, new: Value, axis: int, start: Dim) -> Value:
 
 OPERATORS: Table = {
     **dict.fromkeys(
-        "clone contiguous alias alias_copy lift_fresh lift_fresh_copy lift "
-        "_assert_tensor_metadata".split(),
+        "clone contiguous alias lift_fresh lift_fresh_copy lift _assert_tensor_metadata".split(),
         same,
     ),
     **dict.fromkeys(
-        "view _unsafe_view reshape unsqueeze squeeze squeeze_copy unsqueeze_copy "
-        "view_copy _reshape_copy flatten unflatten".split(),
-        reshape,
+        "view _unsafe_view reshape unsqueeze squeeze flatten unflatten".split(), reshape
     ),
-    **dict.fromkeys(("expand", "expand_copy"), expand),
-    **dict.fromkeys(("permute", "permute_copy"), permute),
-    **dict.fromkeys(("transpose", "transpose_copy"), transpose),
-    **dict.fromkeys(("t", "t_copy"), t),
-    **dict.fromkeys(("select", "select_copy"), select),
+    "expand": expand,
+    "permute": permute,
+    "transpose": transpose,
+    "t": t,
+    "select": select,
     "select_scatter": select_scatter,
     "slice_scatter": slice_scatter,
-    **dict.fromkeys(("slice", "slice_copy"), slice_of),
+    "slice": slice_of,
     "split": split,
     "chunk": split,
     "split_with_sizes": split,
