@@ -473,3 +473,32 @@ def test_unsupported() -> None:
         rt.compile(Strange(), (torch.ones(3, 3),))
     with pytest.raises(CompileError, match=r"Strange: torch.export: "):
         rt.compile(Strange(), (torch.ones(3),))
+
+
+class Chosen(nn.Module):
+    """PyTorch's conditional, and its loop without a state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        def one(x: Any) -> Any:
+            return torch.tanh(self.layer(x))
+
+        def other(x: Any) -> Any:
+            return x * 2
+
+        y = torch.cond(x.sum() > 0, one, other, (x,))
+        rows = torch._higher_order_ops.map(lambda row, s: torch.sin(row) + s, y, x.sum(0))
+        return y, rows
+
+
+def test_conditional_and_map_of_pytorch() -> None:
+    net = Chosen()
+    model = rnncc.compile(torch.export.export(net, (torch.ones(5, 4),)))
+    for x in (torch.rand(5, 4), -torch.rand(5, 4)):
+        found = model.run({"x": x.numpy()})
+        want = {f"y{i}": y.detach().numpy() for i, y in enumerate(net(x))}
+        for name, y in want.items():
+            np.testing.assert_allclose(found[name], y, rtol=1e-4, atol=1e-5)

@@ -18,11 +18,12 @@ from rnncc.frontends.torch.aten import COMPLEX, COMPLEX_FROM_FLOATS, OPERATORS
 from rnncc.frontends.torch.aten.complex_numbers import is_complex
 from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.site import Site, Translation, location
+from rnncc.frontends.torch.site import Site, Translation, Value, location
 from rnncc.frontends.torch.sizes import floor_divide, remainder
-from rnncc.frontends.torch.types import DTYPES, fixed_size
-from rnncc.ir.builder import Builder
+from rnncc.frontends.torch.types import DTYPES, element_type, fixed_size
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
+from rnncc.ir.gates import Branch, when
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.complex_numbers import Complex
@@ -121,6 +122,11 @@ class _Lowering:
             return _size_of(node, args)
         if node.target is torch.ops.higher_order.scan:
             return self._scan(*args)
+        if node.target is torch.ops.higher_order.map_impl:
+            step, xs, held = args
+            return self._scan(step, [], xs, held)
+        if node.target is torch.ops.higher_order.cond:
+            return self._cond(node, *args)
         site = Site(self.b, node, self.size, self.random)
         translation = translation_of(node.target, site.is_complex, is_complex((args, kwargs)))
         if translation is None:
@@ -147,6 +153,28 @@ class _Lowering:
 
         finals, ys = scan(self.b, self.random, step, body, consts, inits, xs)
         return [*finals, *ys]
+
+    def _cond(
+        self, node: Node, gate: Value, one: GraphModule, other: GraphModule, given: Sequence[Any]
+    ) -> list[Value]:
+        """PyTorch's conditional: a loop of one step for each branch."""
+        site = Site(self.b, node, self.size, self.random)
+        if is_complex((given, {})) or not isinstance(gate, SSAValue):
+            site.refuse("complex numbers and conditions on sizes are not supported here")
+        consts = [value for value in given if isinstance(value, SSAValue)]
+
+        def branch(graph: GraphModule) -> Branch:
+            def body(b: Builder, held: Values, _: Values) -> list[Value]:
+                left = iter(held)
+                kept = [next(left) if isinstance(x, SSAValue) else x for x in given]
+                return lower_graph(graph, b, kept, self.size)
+
+            return body
+
+        kinds = [(site.shape(x), element_type(x.dtype, self.b.loc)) for x in node.meta["val"]]
+        flag, nothing = self.b.reshape(gate, ()), [self.b.fill(0, *kind) for kind in kinds]
+        made = when(self.b, flag, consts, nothing, branch(one))
+        return when(self.b, self.b.logical_not(flag), consts, made, branch(other))
 
 
 def _size_of(node: Node, args: Sequence[Dim | int]) -> Dim | int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch.fx.node import map_aggregate
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.unrolled.editor import Editor
+from rnncc.frontends.torch.unrolled.places import read_of
 from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
 from rnncc.frontends.torch.unrolled.roles import Call, Loop, Write, loops_of
 from rnncc.frontends.torch.unrolled.rolled import roll
@@ -76,14 +78,12 @@ def _widest(nodes: Sequence[Node], repeat: Repeat) -> Repeat:
     return best
 
 
-def _is_stack(nodes: Sequence[Node], repeat: Repeat) -> bool:
-    """Whether repeats read inputs of their own, as layers do."""
+def _is_work(nodes: Sequence[Node], repeat: Repeat) -> bool:
+    """Whether repeats compute, with the same weights; layers read weights of their own."""
     first, second = (nodes[repeat.start + i * repeat.period :][: repeat.period] for i in (0, 1))
-    pairs = zip(first, second, strict=True)
-    leaves = (
-        pair for one, other in pairs for pair in zip(leaves_of(one), leaves_of(other), strict=True)
-    )
-    return any(one is not other and _is_input(one) and _is_input(other) for one, other in leaves)
+    leaves = zip(chain(*map(leaves_of, first)), chain(*map(leaves_of, second)), strict=True)
+    own = any(one is not other and _is_input(one) and _is_input(other) for one, other in leaves)
+    return not own and not all(read_of(node) for node in first)
 
 
 def _is_input(leaf: Any) -> bool:
@@ -130,7 +130,7 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
         done.lengths += lengths
         if lengths:
             free[repeat.start : repeat.end] = [False] * (repeat.end - repeat.start)
-        elif not _is_stack(nodes, repeat) and (done.left is None or repeat.count > done.left[1]):
+        elif _is_work(nodes, repeat) and (done.left is None or repeat.count > done.left[1]):
             done.left = nodes[repeat.start], repeat.count
     if done.lengths:
         module.graph.eliminate_dead_code()
