@@ -54,15 +54,25 @@ def _left(module: GraphModule, reason: str) -> Callable[..., Any]:
 
 
 def _compiled(module: GraphModule) -> Callable[..., Any]:
-    """How often loops run is left open, if it can be."""
+    """A graph with its loops; few cells are compiled one after another where that fails."""
     inputs = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
     graph, found, plain = _rolled(module, inputs)
     _check_worth(graph, found)
     for fake in inputs:
         if isinstance(fake, torch.Tensor):
             check_tensor(fake)
-    if plain:
-        return _lowered(graph, inputs, {})
+    try:
+        return _lowered(graph, inputs, {}) if plain else _looped(graph, inputs)
+    except CompileError:
+        if found.lengths:
+            with suppress(CompileError):
+                _check_worth(module, Rolled())
+                return _lowered(aten_graph(_copy(module), inputs, fake_mode(inputs)), inputs, {})
+        raise
+
+
+def _looped(graph: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+    """How often loops run is left open, if it can be."""
     if (stand_ins := opened(graph)) is not None:
         with suppress(CompileError):
             made = aten_graph(graph, stand_ins.inputs, stand_ins.mode)
@@ -102,8 +112,7 @@ def _check_worth(graph: GraphModule, found: Rolled) -> None:
     if not (layers or cells or found.lengths):
         raise CompileError("", "a graph holds no recurrent layer, cell or loop")
     if cells > MOST_CELLS:
-        what = f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop"
-        raise CompileError("", what)
+        raise CompileError("", f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop")
 
 
 def _lowered(graph: GraphModule, fakes: Sequence[Any], names: dict[str, str]) -> Callable[..., Any]:
