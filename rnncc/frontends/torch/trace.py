@@ -111,6 +111,8 @@ class _Whole(Interpreter):
         kind = recurrent_kind(target)
         if kind is not None:
             return call_whole(kind, *args, **kwargs)
+        if target is torch.ops.higher_order.scan:
+            args = (_Whole(args[0]).run, *args[1:])
         if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
             x, weight, bias = args  # in one piece, functionalization would fix the sizes of x
             made = target(x, weight)
