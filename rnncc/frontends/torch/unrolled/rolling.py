@@ -135,8 +135,17 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
     if done.lengths:
         module.graph.eliminate_dead_code()
         module.graph.lint()
+        _drop_unused(module)
         module.recompile()
     return done
+
+
+def _drop_unused(module: GraphModule) -> None:
+    """Take away graphs that only the repeats named."""
+    used = {str(node.target).split(".")[0] for node in module.graph.nodes if node.op == "get_attr"}
+    for name, part in list(module.named_children()):
+        if isinstance(part, GraphModule) and name not in used:
+            delattr(module, name)
 
 
 def _drop_copies(module: GraphModule) -> None:
