@@ -325,6 +325,21 @@ def test_exported_loops_have_gradients(seed: int) -> None:
     torch.testing.assert_close(made, known, **CLOSE)
 
 
+def test_exported_checks_of_types_are_no_part_of_a_loop() -> None:
+    """`torch.export` puts a check beside each change of a dtype."""
+
+    def function(layer: Any, x: Any) -> Any:
+        v = x[:, 0] * 0
+        for t in range(9):
+            v = 0.9 * v + layer(x[:, t]) * (v > 0.5).float()
+        return v
+
+    module = Function(function, nn.Linear(4, 4))
+    net = rnncc.torch.compile(module, (X,))
+    assert "rnn.scan" in str(net._net.program.module)
+    torch.testing.assert_close(net(X), module(X), **CLOSE)
+
+
 def test_changes_that_are_traced() -> None:
     """A row is changed by way of a view, which only PyTorch's tracing takes apart."""
 

@@ -149,8 +149,12 @@ def _drop_unused(module: GraphModule) -> None:
 
 
 def _drop_copies(module: GraphModule) -> None:
-    """What is copied over a tensor of its own type stands for the copy."""
-    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy.default):
+    """What is copied over a tensor of its own type stands for the copy; checks of types go."""
+    aten = torch.ops.aten
+    checks = aten._assert_tensor_metadata.default
+    for node in list(module.graph.find_nodes(op="call_function", target=checks)):
+        module.graph.erase_node(node)
+    for node in module.graph.find_nodes(op="call_function", target=aten.copy.default):
         source: Any = node.args[1]
         if type_of(value_of(source)) == type_of(value_of(node)):
             node.replace_all_uses_with(source)
