@@ -25,7 +25,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply, FunctionAttr
 from rnncc.ir.ops.base import RnnOp, SizesDiffer, dim_attr, dims_attr, ints_attr
-from rnncc.ir.ops.control import Net, Scan, Yield, row_type
+from rnncc.ir.ops.control import Net, Scan, Yield, row_type, terminator
+from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
@@ -221,6 +222,32 @@ class Builder(PlainOps):
 
     def reduce(self, kind: str, x: SSAValue, axes: Sequence[int]) -> SSAValue:
         return self.append(Reduce, x, kind=StringAttr(kind), axes=ints_attr(sorted(axes)))
+
+    # Gradients
+
+    def with_gradient(
+        self, x: SSAValue, inputs: Values, reads: Values, inner: Builder, grads: Values
+    ) -> SSAValue:
+        """x, where the gradients of `inputs` are `grads`, which `inner` has built.
+
+        Its block takes the gradient of x, then what it reads; it may use nothing else.
+        """
+        inner._builder.insert(Yield(list(grads)))
+        try:
+            op = WithGradient(x, inputs, reads, inner.block)
+            op.verify_()
+        except VerifyException as error:
+            raise self._refused(error) from error
+        return self._insert(op)
+
+    def inline(self, block: Block, args: Values) -> list[SSAValue]:
+        """Append copies of a block's ops; what it yields, given its arguments."""
+        known: dict[SSAValue, SSAValue] = dict(zip(block.args, args, strict=True))
+        for op in block.ops:
+            if isinstance(op, Yield):
+                break
+            self._builder.insert(op.clone(known))
+        return [known[value] for value in terminator(block)]
 
     # Control
 

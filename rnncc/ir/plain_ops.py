@@ -18,12 +18,16 @@ from xdsl.irdl import irdl_to_attr_constraint
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source
 from rnncc.ir.ops.elementwise import Cast, Not
+from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.indexing import Windows
 from rnncc.ir.ops.linear import Reduce
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.rnn import OPS
 
-BY_HAND = (Source, Apply, Cast, Not, Reshape, Transpose, Broadcast, Slice, Concat, Windows, Reduce)
+BY_HAND = (
+    *(Source, Apply, Cast, Not, Reshape, Transpose, Broadcast, Slice, Concat, Windows, Reduce),
+    WithGradient,
+)
 """Ops whose method in the builder does more than make them."""
 PLAIN = [op for op in OPS if issubclass(op, RnnOp) and not issubclass(op, BY_HAND)]
 

@@ -11,6 +11,7 @@ from rnncc.ir.ops import (
     chunks,
     control,
     elementwise,
+    gradients,
     indexing,
     linear,
     random,
@@ -26,6 +27,7 @@ FAMILIES: dict[str, ModuleType] = {
     "Shapes": shape,
     "Elements by number or distance": indexing,
     "Sums": linear,
+    "Gradients of users": gradients,
     "Control": control,
     "Runs of steps": chunks,
 }

@@ -6,13 +6,12 @@ Both walks go into the bodies of scans and round their carries until nothing mor
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeGuard
 
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.ops.elementwise import StopGradient
+from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 
 Found = set[SSAValue]
@@ -28,13 +27,15 @@ def active_values(
     return dependent & leading
 
 
+def sources_of(program: Program, name: str) -> frozenset[str]:
+    """The inputs of a program that an output has gradients for."""
+    net, leading = program.net, {program.net.outputs[name]}
+    _trace(net.body.block.ops, leading)
+    return frozenset(key for key, value in net.inputs.items() if value in leading)
+
+
 def _floats(values: Iterable[SSAValue]) -> list[SSAValue]:
     return [v for v in values if dtype_of(v) in FLOATS]
-
-
-def _passes(op: Operation) -> TypeGuard[RnnOp]:
-    """Whether a gradient may flow through an op."""
-    return isinstance(op, RnnOp) and not isinstance(op, StopGradient)
 
 
 def _follow(ops: Iterable[Operation], found: Found) -> None:
@@ -42,7 +43,7 @@ def _follow(ops: Iterable[Operation], found: Found) -> None:
     for op in ops:
         if isinstance(op, Scan):
             _follow_scan(op, found)
-        elif _passes(op) and not found.isdisjoint(op.operands):
+        elif isinstance(op, RnnOp) and not found.isdisjoint(op.differentiable):
             found.update(_floats([op.y]))
 
 
@@ -65,8 +66,8 @@ def _trace(ops: Iterable[Operation], found: Found) -> None:
     for op in reversed(list(ops)):
         if isinstance(op, Scan):
             _trace_scan(op, found)
-        elif _passes(op) and op.y in found:
-            found.update(_floats(op.operands))
+        elif isinstance(op, RnnOp) and op.y in found:
+            found.update(_floats(op.differentiable))
 
 
 def _trace_scan(scan: Scan, found: Found) -> None:

@@ -16,7 +16,8 @@ from rnncc.ir.rewriting import NetPass, blocks_of, replace, run_all
 class Cse(NetPass):
     """Within a block, an op that repeats an earlier one is replaced by it.
 
-    Attributes compare by bits, so that 0.0 and -0.0 stay apart.
+    Attributes compare by bits, so that 0.0 and -0.0 stay apart. What has a body stays: users
+    may have said that each has its own part of a gradient.
 
     Before:
 
@@ -42,7 +43,7 @@ def cse(block: Block, kinds: type[RnnOp] | tuple[type[RnnOp], ...] = RnnOp) -> b
     """Replace ops of some kinds by equal earlier ones; whether anything changed."""
     changed, seen = False, dict[Hashable, RnnOp]()
     for op in list(block.ops):
-        if not isinstance(op, kinds):
+        if not isinstance(op, kinds) or op.regions:
             continue
         first = seen.setdefault(_key(op), op)
         if first is not op:

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from xdsl.ir import SSAValue
 
+from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Net, Scan
 
 
@@ -30,5 +31,7 @@ def kinds_of(op: Scan | Net) -> dict[SSAValue, Kind]:
         kinds |= dict.fromkeys(consts, Kind.CONST) | dict.fromkeys(rows, Kind.ROW)
     for inner in block.ops:
         kind = max((kinds[v] for v in inner.operands), default=Kind.CONST)
+        if isinstance(inner, RnnOp) and not inner.splits:
+            kind = Kind.STEP  # which is what stays in a loop, in one piece
         kinds |= dict.fromkeys(inner.results, kind)
     return kinds

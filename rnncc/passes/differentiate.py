@@ -14,12 +14,14 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Net, Yield, names_of
+from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, replace, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.activity import active_values
 from rnncc.passes.backprop import Backprop
+from rnncc.passes.canonicalize import Canonicalize
 from rnncc.passes.dce import Dce
 from rnncc.passes.strip_stop_gradient import StripStopGradient
 
@@ -52,7 +54,10 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
     grads = [_total(Builder.before(end), backprop, group) for group in asked.values()]
     end.operands = [*end.operands, *grads]
     _name(made.net, list(given), list(asked))
+    joined = any(isinstance(op, WithGradient) for op in made.net.walk())
     StripStopGradient().rewrite(made.net)
+    if joined:  # values that have a gradient in common are one to it, and parts of that else
+        Canonicalize().rewrite(made.net)
     Dce().rewrite(made.net)
     return made
 

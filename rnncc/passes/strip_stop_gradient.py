@@ -1,4 +1,4 @@
-"""Removes `rnn.stop_gradient`, which means nothing but to differentiation."""
+"""Removes `rnn.stop_gradient` and `rnn.with_gradient`: they mean something to gradients alone."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.elementwise import StopGradient
+from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.rewriting import NetPass, replace
 
 
 @dataclass(frozen=True)
 class StripStopGradient(NetPass):
-    """Stop_gradient(x) → x: where no gradients are asked for, and where they are there already.
+    """Stop_gradient(x), with_gradient(x, ...) → x: they only matter to gradients.
+
+    That is where none are asked for, and where they are there already.
 
     Before:
 
@@ -28,7 +31,7 @@ class StripStopGradient(NetPass):
     name = "rnn-strip-stop-gradient"
 
     def rewrite(self, net: Net) -> bool:
-        found = [op for op in net.walk() if isinstance(op, StopGradient)]
+        found = [op for op in net.walk() if isinstance(op, (StopGradient, WithGradient))]
         for op in found:
             replace(op, [op.x])
         return bool(found)

@@ -59,7 +59,9 @@ class _Net(torch.autograd.Function):
         outputs, tape = net.forward(tensors)
         ctx.set_materialize_grads(False)
         ctx.net, ctx.tapes = net, [tape]
-        ctx.mark_non_differentiable(*(o for o in outputs if not o.is_floating_point()))
+        wanted = {number for number, needs in enumerate(ctx.needs_input_grad[1:]) if needs}
+        pairs = zip(outputs, net.sources, strict=True)
+        ctx.mark_non_differentiable(*(o for o, sources in pairs if not sources & wanted))
         ctx.save_for_backward(*tensors)
         return tuple(outputs)
 

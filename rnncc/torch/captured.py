@@ -19,11 +19,13 @@ from torch.fx import GraphModule, Node
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.cell import Places, Step, scan_program
 from rnncc.frontends.torch.site import location
-from rnncc.frontends.torch.trace import aten_graph, fake_mode
+from rnncc.frontends.torch.trace import KeepsTensors, aten_graph, fake_mode
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.nets import TorchNet
+from rnncc.torch.side_effects import leaves_given_tensors
 
 Tensors = Sequence[torch.Tensor]
+_LEAVES = "a tensor leaves the cell by other ways than its result", "return it as part of y"
 
 
 @dataclass(frozen=True)
@@ -31,13 +33,18 @@ class Reading:
     """A call that is under way.
 
     Attributes:
-        rows, states: stand-ins for what one step takes; their values are never read.
+        rows, states: stand-ins for what one step takes; their values are never read. States are
+            those that are given to the cell, and those that it keeps.
+        names: what the states are called.
+        is_first: whether the first step has not been done yet.
         reverse: whether the last row comes first.
         run: does all steps, given their loop and the tensors that the cell holds.
     """
 
     rows: Tensors
     states: Tensors
+    names: Sequence[str]
+    is_first: bool
     reverse: bool
     run: Callable[[TorchNet, Tensors], Tensors]
 
@@ -68,6 +75,8 @@ def captured(module: GraphModule, _: Any) -> Callable[..., Tensors]:
     It is traced now: what the trace asks of open sizes becomes part of Dynamo's guards.
     """
     try:
+        if leaves_given_tensors(also_held=readings.stack[-1].is_first):
+            raise KeepsTensors("", *_LEAVES)
         order, ys = _unmark(module)
         fakes = [node.meta["example_value"] for node in module.graph.find_nodes(op="placeholder")]
         for fake in fakes:
@@ -79,7 +88,12 @@ def captured(module: GraphModule, _: Any) -> Callable[..., Tensors]:
 
 
 def _refusal(error: CompileError) -> Callable[..., Tensors]:
-    def refuse(*_: Any) -> Tensors:
+    def refuse(*given: Any) -> Tensors:
+        if isinstance(error, KeepsTensors):
+            reading, error.tensors = readings.stack[-1], [given[i] for i in error.changed]
+            stand_ins = {id(x) for x in (*reading.rows, *reading.states)}
+            if not stand_ins.isdisjoint(map(id, error.tensors)):
+                raise CompileError(error.location, error.what, error.hint)
         raise error
 
     return refuse
@@ -139,7 +153,7 @@ class _Captured:
             [x if at is None else self.inputs[at] for x, at in zip(kind, found, strict=True)]
             for kind, found in ((reading.rows, places.rows), (reading.states, places.states))
         )
-        return Step(self.graph, self.inputs, places, row_types, state_types, self.ys)
+        return Step(self.graph, self.inputs, places, row_types, state_types, reading.names, self.ys)
 
 
 def _unguarded(reading: Reading, places: Places) -> Any:
@@ -161,8 +175,7 @@ def _unmark(module: GraphModule) -> tuple[list[int], int]:
     nodes: list[Node] = list(results)
     for node in nodes:
         if node.target not in (row, state):
-            what = "a tensor leaves the cell by other ways than its result"
-            raise CompileError(location(node), what, "return it as part of y")
+            raise KeepsTensors(location(node), *_LEAVES)
     order = sorted(range(len(nodes)), key=lambda i: nodes[i].target is state)
     output.args = (tuple(nodes[i].args[0] for i in order),)
     for node in nodes:

@@ -15,11 +15,14 @@ from typing import Any
 
 import torch
 from torch._C._dynamo.eval_frame import reset_code
+from torch._dynamo.exc import UncapturedHigherOrderOpError
 from torch._dynamo.variables.higher_order_ops import ScanHigherOrderVariable
 from torch._higher_order_ops.scan import ScanOp
 from torch._higher_order_ops.scan import scan as scan_operator
 from torch.utils import _pytree as pytree
 
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.site import reason_of, user_line
 from rnncc.frontends.torch.watch import unasked
 
 _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
@@ -54,6 +57,10 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
             reset_code(code)
         with unasked():
             finals, ys = scan_operator(step, _copied(state), _copied(xs), reverse=reverse)
+    except UncapturedHigherOrderOpError as error:
+        text = str(error).partition("error:")[2].strip()
+        hint = "in exported modules a cell keeps nothing in objects of its own"
+        raise CompileError(user_line(text, "scan"), reason_of(text), hint) from error
     finally:
         _own.exporting = before
     return ys, finals

@@ -16,6 +16,7 @@ from rnncc.frontends.torch.types import DTYPES
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.passes.activity import sources_of
 from rnncc.torch.codes import Codes
 from rnncc.torch.devices import common_device
 
@@ -50,12 +51,14 @@ class TorchNet:
         code: what computes it, on each device.
         inputs: their names, in order.
         outputs: what it makes, in order.
+        sources: for each output the numbers of the inputs that it has gradients for.
         sizes: symbol -> an input and its axis whose size is factor · symbol + summand.
     """
 
     code: Codes
     inputs: Sequence[str]
     outputs: Sequence[Output]
+    sources: Sequence[frozenset[int]]
     sizes: Mapping[str, _Place]
 
     @staticmethod
@@ -71,9 +74,11 @@ class TorchNet:
             if code is None:
                 code = _codes[key] = Codes(program)
         net = program.net
+        numbers = {name: number for number, name in enumerate(net.inputs)}
         made = net.outputs.items()
         outputs = [Output(n, dims_of(v), _DTYPES[dtype_of(v)], n in pairs) for n, v in made]
-        return TorchNet(code, list(net.inputs), outputs, _places(net.inputs.values()))
+        sources = [frozenset(numbers[n] for n in sources_of(program, o.name)) for o in outputs]
+        return TorchNet(code, list(net.inputs), outputs, sources, _places(net.inputs.values()))
 
     def infer(self, tensors: Tensors) -> list[torch.Tensor]:
         """The outputs alone."""

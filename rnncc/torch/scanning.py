@@ -15,16 +15,22 @@ from torch._subclasses.fake_tensor import is_fake
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.trace import KeepsTensors
 from rnncc.torch.autograd import apply, check_mode
 from rnncc.torch.captured import Reading
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exporting import exported_scan
+from rnncc.torch.kept import Place, Snapshot, put, tensors_of, together
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.tracing import code_of, read
 
+MOST_APART = 2
+"""Steps that PyTorch does before a loop that is to be compiled."""
 _Type = tuple[torch.Size, torch.dtype]
 _fixed: WeakSet[Any] = WeakSet()
 """Cells that are read for one batch size at a time."""
+_keeping: WeakSet[Any] = WeakSet()
+"""Cells that keep tensors in objects of their own."""
 
 
 @torch.compiler.disable(reason="rnncc compiles the loop")
@@ -48,30 +54,171 @@ def scan(
         CompileError: the cell cannot be read, or does what is not supported; the message names the
             user's line where PyTorch knows it.
     """
-    sequences, row_spec = _leaves(xs, "xs")
-    states, state_spec = _leaves(state, "the state")
+    sequences, states = _leaves(xs, "xs"), _leaves(state, "the state", optional=True)
     device = _device(sequences, states)
     check_mode(device)
     if any(is_fake(tensor) for tensor in (*sequences, *states)):
         return exported_scan(cell, xs, state, reverse)
+    _row_types(sequences)
+    code = code_of(cell)
+    if code not in _keeping and not any(x is None for x in pytree.tree_leaves(state)):
+        try:
+            return _all_steps(cell, xs, state, reverse)
+        except KeepsTensors:
+            _keeping.add(code)
+    return _first_steps_apart(cell, xs, state, reverse)
+
+
+def _all_steps(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> tuple[Any, Any]:
+    ys, finals, _ = _loop(cell, xs, state, [], reverse, is_first=True)
+    return ys, finals
+
+
+def _first_steps_apart(
+    cell: Callable[..., Any], xs: Any, state: Any, reverse: bool
+) -> tuple[Any, Any]:
+    """Let PyTorch do the first step, which shows where the cell keeps tensors, and of what types.
+
+    It may make what is kept, or the state itself, out of None, numbers and empty tensors. Another
+    step shows what the first has put where it was already.
+    """
+    before, known, ys = Snapshot(cell), list[Place](), list[Any]()
+    refusal = CompileError("", "a cell that keeps tensors, or makes its state, needs a step")
+    try:
+        while _steps(xs) > 0 and len(ys) < MOST_APART:
+            last = Snapshot(cell)
+            row, xs = _parted(xs, reverse)
+            y, state = cell(row, state)
+            ys.append(pytree.tree_map(_as_sequence, y))
+            if _steps(xs) == 0:
+                return _joined(ys, reverse), state
+            known, count = together(known, last.changed()), -1
+            while count < len(known):
+                count = len(known)
+                try:
+                    others, finals = _with_places(cell, xs, state, known, reverse)
+                    return _joined([*ys, others], reverse), finals
+                except KeepsTensors as error:
+                    refusal, known = error, together(known, last.places_of(error.tensors))
+        raise refusal
+    except CompileError:
+        before.restore()
+        raise
+
+
+def _steps(xs: Any) -> int:
+    return len(pytree.tree_leaves(xs)[0])
+
+
+def _parted(xs: Any, reverse: bool) -> tuple[Any, Any]:
+    """The row that comes first, and the other ones."""
+    sequences, spec = pytree.tree_flatten(xs)
+    others = len(sequences[0]) - 1
+    if reverse:
+        parts = [x.split([others, 1])[::-1] for x in sequences]
+    else:
+        parts = [x.split([1, others]) for x in sequences]
+    rows, left = [first[0] for first, _ in parts], [rest for _, rest in parts]
+    return pytree.tree_unflatten(rows, spec), pytree.tree_unflatten(left, spec)
+
+
+def _with_places(
+    cell: Callable[..., Any], xs: Any, state: Any, places: Sequence[Place], reverse: bool
+) -> tuple[Any, Any]:
+    """All steps, with what the cell keeps taken from its places and put back at the end."""
+    values = [place.value for place in places]
+    kept = [
+        pytree.tree_map(torch.clone, value) if place.in_place else value
+        for place, value in zip(places, values, strict=True)
+    ]
+    for place in places:
+        put(place.owner, place.key, None)  # what guards see there is always the same
+    try:
+        ys, finals, made = _loop(cell, xs, state, kept, reverse, False, places)
+    finally:
+        for place, value in zip(places, values, strict=True):
+            put(place.owner, place.key, value)
+    for place, value, new in zip(places, values, made, strict=True):
+        if place.in_place:
+            (value.data if place.silent else value).copy_(new)
+        else:
+            put(place.owner, place.key, new)
+    return ys, finals
+
+
+def _joined(ys: Sequence[Any], reverse: bool) -> Any:
+    """The ys of the first steps and of the others, one after another."""
+    for other in ys[1:]:
+        _check_same("y", ys[0], other)
+
+    def join(*parts: Any) -> Any:
+        return None if parts[0] is None else torch.cat(parts[::-1] if reverse else parts)
+
+    return ys[0] if len(ys) == 1 else pytree.tree_map(join, *ys)
+
+
+def _as_sequence(y: Any) -> Any:
+    return None if y is None else y.unsqueeze(0)
+
+
+def _loop(
+    cell: Callable[..., Any],
+    xs: Any,
+    state: Any,
+    kept: Sequence[Any],
+    reverse: bool,
+    is_first: bool,
+    places: Sequence[Place] = (),
+) -> tuple[Any, Any, Any]:
+    """The ys, the last state, and what the cell keeps at its places after the last step."""
+    sequences, carried = pytree.tree_leaves(xs), (state, list(kept))
+    states = tensors_of(carried)
+    names = [f"state {i}" for i in range(len(tensors_of(state)))]
+    for place, value in zip(places, kept, strict=True):
+        names += [str(place)] * len(tensors_of(value))
+    device = _device(sequences, states)
     row_types = _row_types(sequences)
     kinds = [*row_types, *((x.shape, x.dtype) for x in states)]
 
     def run(loop: TorchNet, held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         return apply(loop, [*sequences, *states, *held])
 
-    def attempt(batches: frozenset[int]) -> tuple[Any, Any]:
+    def attempt(batches: frozenset[int]) -> tuple[Any, Any, Any]:
         stand_ins = _stand_ins(kinds, batches, device)
         rows, starts = stand_ins[: len(sequences)], stand_ins[len(sequences) :]
-        reading = Reading(rows, starts, reverse, run)
-        given = pytree.tree_unflatten(rows, row_spec), pytree.tree_unflatten(starts, state_spec)
-        return read(cell, *given, reading, bool(batches))
+        reading = Reading(rows, starts, names, is_first, reverse, run)
+        given = _in_place_of(rows, xs), *_in_place_of(starts, carried)
+        return read(cell, given[0], given[1], places, given[2], reading, bool(batches))
 
-    ys, finals = _open_or_fixed(cell, attempt, _batches(row_types))
-    after = pytree.tree_structure(finals)
-    if after != state_spec:
-        raise CompileError("", f"the state is {state_spec} before a step and {after} after it")
-    return ys, finals
+    ys, finals, after = _open_or_fixed(cell, attempt, _batches(row_types))
+    _check_same("the state", state, finals)
+    for place, old, new in zip(places, kept, after, strict=True):
+        _check_same(f"what is kept in {place}", old, new)
+    return ys, finals, after
+
+
+def _in_place_of(tensors: Sequence[torch.Tensor], tree: Any) -> Any:
+    """A tree with other tensors in the place of its own."""
+    left = iter(tensors)
+    return pytree.tree_map(lambda x: next(left) if isinstance(x, torch.Tensor) else x, tree)
+
+
+def _check_same(name: str, before: Any, after: Any) -> None:
+    """Refuse what is another nest after a step, or has tensors elsewhere."""
+    (old, old_spec), (new, new_spec) = map(pytree.tree_flatten, (before, after))
+    if old_spec != new_spec or not all(map(_alike, old, new)):
+        texts = [pytree.tree_map(_shown, x) for x in (before, after)]
+        raise CompileError("", f"{name} is {texts[0]} before a step and {texts[1]} after it")
+
+
+def _alike(old: Any, new: Any) -> bool:
+    """Whether both are tensors, or the same that is none."""
+    tensors = isinstance(old, torch.Tensor), isinstance(new, torch.Tensor)
+    return all(tensors) or (not any(tensors) and (old is new or old == new))
+
+
+def _shown(x: Any) -> Any:
+    return torch.Tensor if isinstance(x, torch.Tensor) else x
 
 
 def _open_or_fixed(
@@ -82,6 +229,8 @@ def _open_or_fixed(
     if batches and code not in _fixed:
         try:
             return attempt(batches)
+        except KeepsTensors:
+            raise
         except CompileError:
             pass  # what is wrong is said without symbols
     results = attempt(frozenset())
@@ -90,13 +239,15 @@ def _open_or_fixed(
     return results
 
 
-def _leaves(tree: Any, name: str) -> tuple[list[torch.Tensor], pytree.TreeSpec]:
-    leaves, spec = pytree.tree_flatten(tree)
+def _leaves(tree: Any, name: str, optional: bool = False) -> list[torch.Tensor]:
+    """The tensors in a tree; `optional`: None may stand in the place of some."""
+    found: list[Any] = pytree.tree_leaves(tree)
+    leaves: list[Any] = [x for x in found if x is not None or not optional]
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):
             raise CompileError("", f"{name}: a {type(leaf).__name__} stands where a tensor should")
         check_tensor(leaf)
-    return leaves, spec
+    return leaves
 
 
 def _device(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> torch.device:

@@ -8,9 +8,8 @@ reads again.
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -21,13 +20,12 @@ from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.torch.site import LINE
+from rnncc.frontends.torch.site import reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
+from rnncc.torch.kept import Place, get, put
 from rnncc.torch.versions import compile_often
 
-_RAISED = re.compile(r"raised exception (.+)")
-_GOT = re.compile(r"got (\w+\(.+\))")
 _HOOKS: list[dict[int, Any]] = [
     getattr(torch.nn.modules.module, f"_global_{kind}_hooks")
     for kind in ("forward", "forward_pre", "backward", "backward_pre")
@@ -38,26 +36,35 @@ _lock = threading.Lock()
 
 
 def read(
-    cell: Callable[..., Any], rows: Any, states: Any, reading: Reading, is_open: bool
-) -> tuple[Any, Any]:
+    cell: Callable[..., Any],
+    rows: Any,
+    states: Any,
+    places: Sequence[Place],
+    kept: Sequence[Any],
+    reading: Reading,
+    is_open: bool,
+) -> tuple[Any, Any, Any]:
     """What the cell returns for rows and states, with results of `reading.run` as its tensors.
 
     Args:
+        places: where the cell keeps tensors besides, which are None after the call.
+        kept: what it finds there; what it leaves there is returned, too.
         is_open: whether stand-ins leave sizes open; others never meet what was read so.
 
     Raises:
         CompileError: the cell cannot be read.
     """
     readings.stack.append(reading)
+    given = cell, rows, states, [(place.owner, place.key) for place in places], kept
     try:
         with watching(guarded=True):
             try:
-                return _reader(cell, is_open)(cell, rows, states)
+                return _reader(cell, is_open)(*given)
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
-                return _reader(cell, is_open, anew=True)(cell, rows, states)
+                return _reader(cell, is_open, anew=True)(*given)
     except TorchDynamoException as error:
         text = str(error)
-        raise CompileError(_where(cell, text), _reason(text)) from error
+        raise CompileError(_where(cell, text), reason_of(text)) from error
     finally:
         readings.stack.pop()
 
@@ -66,9 +73,25 @@ def _row_or_none(x: Any) -> Any:
     return None if x is None else row(x)
 
 
-def _step(cell: Callable[..., Any], rows: Any, states: Any) -> tuple[Any, Any]:
+def _state_or_constant(x: Any) -> Any:
+    return state(x) if isinstance(x, torch.Tensor) else x
+
+
+def _copy_or_constant(x: Any) -> Any:
+    return x.clone() if isinstance(x, torch.Tensor) else x
+
+
+def _step(
+    cell: Callable[..., Any], rows: Any, states: Any, places: Sequence[Any], kept: Sequence[Any]
+) -> tuple[Any, Any, Any]:
+    for (owner, key), value in zip(places, kept, strict=True):
+        put(owner, key, pytree.tree_map(_copy_or_constant, value))  # it may change that in place
     y, new = cell(rows, states)
-    return pytree.tree_map(_row_or_none, y), pytree.tree_map(state, new)
+    after = [pytree.tree_map(_state_or_constant, get(owner, key)) for owner, key in places]
+    for owner, key in places:
+        put(owner, key, None)
+    new = pytree.tree_map(_state_or_constant, new)
+    return pytree.tree_map(_row_or_none, y), new, after
 
 
 def _reader(cell: Callable[..., Any], is_open: bool, anew: bool = False) -> Callable[..., Any]:
@@ -94,15 +117,4 @@ def _name(cell: Any) -> str:
 
 def _where(cell: Any, text: str) -> Location:
     """The user's line in Dynamo's message, or the cell's name."""
-    lines = [(file, line) for file, line in LINE.findall(text) if file != __file__]
-    return Location(":".join(lines[-1]) if lines else "", _name(cell))
-
-
-def _reason(text: str) -> str:
-    """What Dynamo's message says is wrong, without its advice."""
-    for pattern in (_RAISED, _GOT):
-        if found := pattern.search(text):
-            return found.group(1)
-    head, _, rest = text.partition("\n")
-    explained = rest.strip().split("\n")[0]
-    return f"{head}: {explained.removeprefix('Explanation: ')}" if explained else head
+    return user_line(text, _name(cell))

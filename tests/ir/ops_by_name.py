@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import Block, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -27,6 +27,13 @@ FLOATS: dict[str, Callable[..., SSAValue]] = {
 
 def index(b: Builder, *dims: Dim | int) -> SSAValue:
     return b.input("index", dims, "i32")
+
+
+def scaled(b: Builder, x: SSAValue, source: SSAValue) -> SSAValue:
+    """x, which is three times as steep along a source."""
+    inner = Builder(Block(arg_types=[x.type]))
+    grad = inner.reduce("sum", inner.mul(inner.block.args[0], inner.full_like(x, 3.0)), range(3))
+    return b.with_gradient(x, [source], [], inner, [grad])
 
 
 MOVES: dict[str, Callable[[Builder, SSAValue], SSAValue]] = {
@@ -61,6 +68,7 @@ MOVES: dict[str, Callable[[Builder, SSAValue], SSAValue]] = {
     "contract": lambda b, x: b.contract(
         b.input("i", [4, 3]), b.input("x", ["T", 4]), b.input("y", ["T", 3])
     ),
+    "with_gradient": lambda b, x: scaled(b, x, b.input("s", [])),
     "sum_rows": lambda b, x: b.sum_rows(b.input("i", ["T", "N"]), x, True),
 }
 

@@ -77,7 +77,7 @@ def keeps(x: Any, h: Any) -> Any:
 
 
 CELLS = {
-    keeps: "a tensor leaves the cell by other ways than its result",
+    keeps: "a step appends tensors to a list that it keeps",
     unsupported: r"test_errors.py:\d+: aten._linalg_svd.default: operator is not supported",
     branches: r"test_errors.py:\d+: branches: Data-dependent branching",
     drops: r"test_errors.py:\d+: .*draw the numbers outside and give them as inputs",
@@ -103,7 +103,7 @@ def test_cell(cell: Any) -> None:
 
 GIVEN = {
     "xs: a int stands where a tensor should": (3, H),
-    "the state: a NoneType stands": (X, None),
+    "the state: a str stands": (X, "h"),
     "xs holds no tensor": ((), H),
     "the first sizes must be one T": ((X, X[:2]), H),
     "bfloat16 is not supported": (X.bfloat16(), H),

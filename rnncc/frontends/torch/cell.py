@@ -46,6 +46,7 @@ class Step:
         inputs: what it takes: fake tensors, and PyTorch's symbols of sizes.
         places: what its inputs are.
         row_types, state_types: shape and dtype of all rows and states.
+        names: what the states are called, in messages.
         ys: how many of its outputs are rows of ys.
     """
 
@@ -54,6 +55,7 @@ class Step:
     places: Places
     row_types: Sequence[torch.Tensor]
     state_types: Sequence[torch.Tensor]
+    names: Sequence[str]
     ys: int
 
 
@@ -95,7 +97,7 @@ def scan_program(step: Step, reverse: bool) -> tuple[Program, frozenset[str]]:
             values |= {at: v for at, v in zip(places, found, strict=True) if at is not None}
         inputs = [values[i] for i in range(len(step.inputs))]
         made = lower_graph(step.graph, inner, inputs, sizes, random)
-        _check_states(made[step.ys :], carry)
+        _check_states(step.names, made[step.ys :], carry)
         return made[step.ys :], made[: step.ys]
 
     finals, ys = scan(b, Random(b), step.graph, body, held, inits, xs, reverse)
@@ -111,11 +113,11 @@ def _names(inputs: Sequence[Any]) -> dict[str, str]:
     return {text: f"N{i + 1 if i else ''}" for i, text in enumerate(dict.fromkeys(texts))}
 
 
-def _check_states(new: Tensors, old: Tensors) -> None:
-    for number, pair in enumerate(zip(new, old, strict=True)):
+def _check_states(names: Sequence[str], new: Tensors, old: Tensors) -> None:
+    for name, *pair in zip(names, new, old, strict=True):
         after, before = map(_text, pair)
         if after != before:
-            what = f"state {number} is {before} before a step and {after} after it"
+            what = f"{name} is {before} before a step and {after} after it"
             raise CompileError("", what)
 
 

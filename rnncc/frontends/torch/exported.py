@@ -14,7 +14,7 @@ import torch
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
 from torch.fx import GraphModule
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.interface import complex_ones, declared, given_out
@@ -28,9 +28,8 @@ from rnncc.frontends.torch.types import type_name
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
-from rnncc.ir.ops.elementwise import StopGradient
 from rnncc.ir.program import Program
-from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.passes.activity import sources_of
 
 MOST_REPEATS = 16
 """Repeats that are compiled one after another without a warning."""
@@ -129,7 +128,7 @@ def _import(
     leaving = given_out(b, outputs)
     program = b.finish(leaving, {target: _array(exported, target) for target in fixed}, name)
     kept = [target for target in held.values() if target not in fixed]
-    sources = [_sources(program, leaving[f"new_{target}"]) for target in changed]
+    sources = [sources_of(program, f"new_{target}") for target in changed]
     found_tensors = list(tensors.values())
     return Exported(
         program, complex_ones(outputs), count, kept, list(changed), sources, results, found_tensors
@@ -179,22 +178,6 @@ def _check_type(target: str, old: torch.Tensor, new: torch.Tensor) -> None:
     if old.dtype != new.dtype or old.shape != new.shape:
         texts = (f"{type_name(x.dtype)} {list(x.shape)}" for x in (old, new))
         raise CompileError(target, "a buffer is {} before a call and {} after it".format(*texts))
-
-
-def _sources(program: Program, new: SSAValue) -> frozenset[str]:
-    """The inputs that a value has gradients for."""
-    names = {value: name for name, value in program.net.inputs.items()}
-    found, seen, waiting = set[str](), set[SSAValue](), [new]
-    while waiting:
-        value = waiting.pop()
-        if value in seen or dtype_of(value) not in FLOATS:
-            continue
-        seen.add(value)
-        if value in names:
-            found.add(names[value])
-        elif isinstance(value.owner, Operation) and not isinstance(value.owner, StopGradient):
-            waiting += value.owner.operands
-    return frozenset(found)
 
 
 def _outputs(

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,6 +16,8 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.aten import COMPLEX, COMPLEX_FROM_FLOATS, OPERATORS
 from rnncc.frontends.torch.aten.complex_numbers import is_complex
+from rnncc.frontends.torch.function_body import Environment, backward_nodes, lower_function
+from rnncc.frontends.torch.function_op import WITH_GRADIENT
 from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.site import Site, Translation, Value, location
@@ -63,10 +65,12 @@ def lower_graph(
     Raises:
         CompileError: an operator, or a form of it, is not supported; it names the user's line.
     """
-    lowering = _Lowering(b, size, random or Random())
+    lowering = _Lowering(b, size, random or Random(), backward_nodes(module.graph))
     placeholders = module.graph.find_nodes(op="placeholder")
     lowering.env.update(zip(placeholders, inputs, strict=True))
     for node in module.graph.nodes:
+        if node in lowering.backward:
+            continue
         match node.op:
             case "get_attr":
                 held = getattr(module, str(node.target))
@@ -107,11 +111,16 @@ def _named(table: Mapping[str, Translation], target: Any) -> Callable[..., Any] 
 class _Lowering:
     """The values of a graph's nodes."""
 
-    def __init__(self, b: Builder, size: Callable[[Any], Dim], random: Random) -> None:
-        self.b, self.size, self.random = b, size, random
-        self.env: dict[Node, Any] = {}
+    def __init__(
+        self, b: Builder, size: Callable[[Any], Dim], random: Random, backward: set[Node]
+    ) -> None:
+        self.b, self.size, self.random, self.backward = b, size, random, backward
+        self.env = Environment()
 
     def call(self, node: Node) -> Any:
+        if node.target is WITH_GRADIENT:
+            self.b.loc = location(node)
+            return lower_function(self.b, node, self.env, self.backward, self._lower_backward)
         values: Any = map_arg((node.args, node.kwargs), lambda n: self.env[n])
         args, kwargs = values
         if node.target is operator.getitem:
@@ -136,6 +145,12 @@ class _Lowering:
         if isinstance(made, SSAValue):
             made.name_hint = made.name_hint or node.name
         return made
+
+    def _lower_backward(self, b: Builder, known: Environment, nodes: Iterable[Node]) -> None:
+        inner = _Lowering(b, self.size, Random(), set())
+        inner.env = known
+        for node in nodes:
+            known[node] = inner.call(node)
 
     def _scan(
         self, step: GraphModule, inits: Tensors, xs: Tensors, held: Sequence[Any]

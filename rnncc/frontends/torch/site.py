@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from inspect import signature
+from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
@@ -26,6 +27,10 @@ Operand = SSAValue | Number | Dim
 Dims = tuple[Dim, ...]
 LINE = re.compile(r'File "([^"]+)", line (\d+), in ')
 """A line of a traceback: the file and the number."""
+_PYTORCH = str(Path(torch.__file__).parent) + "/"
+_OURS = str(Path(__file__).parents[2]) + "/"
+_RAISED = re.compile(r"raised exception (.+)")
+_GOT = re.compile(r"got (\w+\(.+\))")
 
 
 class Site:
@@ -110,8 +115,25 @@ class Site:
 def location(node: Node) -> Location:
     """The user's line, where PyTorch knows it, and the operator."""
     lines = LINE.findall(node.meta.get("stack_trace") or "")
+    lines = [line for line in lines if not line[0].startswith(_OURS)]
     target = node.target if isinstance(node.target, str) else str(node.target)
     return Location(":".join(lines[-1]) if lines else "", target)
+
+
+def reason_of(text: str) -> str:
+    """What a message of TorchDynamo says is wrong, without its advice."""
+    for pattern in (_RAISED, _GOT):
+        if found := pattern.search(text):
+            return found.group(1)
+    head, _, rest = text.partition("\n")
+    explained = rest.strip().split("\n")[0]
+    return f"{head}: {explained.removeprefix('Explanation: ')}" if explained else head
+
+
+def user_line(text: str, name: str) -> Location:
+    """The innermost line of the user's in a traceback, and a name."""
+    lines = [line for line in LINE.findall(text) if not line[0].startswith((_PYTORCH, _OURS))]
+    return Location(":".join(lines[-1]) if lines else "", name)
 
 
 def rank_of(x: Value) -> int:

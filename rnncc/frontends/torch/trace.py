@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch._decomp
+from torch._functorch.autograd_function import autograd_function_apply
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
@@ -18,10 +19,23 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.detached import refuse_hidden_changes
+from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.watch import watching
+
+
+class KeepsTensors(CompileError):
+    """A step leaves tensors elsewhere than in its result.
+
+    Attributes:
+        changed: the numbers of the inputs that it changes in place, if that is how.
+        tensors: these inputs, where they are known.
+    """
+
+    changed: Sequence[int] = ()
+    tensors: Sequence[Any] = ()
 
 
 def aten_graph(
@@ -101,7 +115,24 @@ def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:
 def decompositions() -> dict[Any, Any]:
     """How PyTorch takes operators apart, of those that have no translation."""
     known = torch._decomp.core_aten_decompositions().items()
-    return {op: function for op, function in known if translation_of(op) is None}
+    found = {op: function for op, function in known if translation_of(op) is None}
+    return {**found, torch.ops.aten.native_batch_norm.default: _batch_norm}
+
+
+def _batch_norm(
+    x: Any, w: Any, b: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float
+) -> Any:
+    """PyTorch's own changes the statistics without saying so."""
+    ops = torch.ops.aten
+    if mean is None:
+        return ops._native_batch_norm_legit.no_stats(x, w, b, training, momentum, eps)
+    if not training:
+        return ops._native_batch_norm_legit_no_training(x, w, b, mean, var, momentum, eps)
+    functional = ops._native_batch_norm_legit_functional
+    *made, new_mean, new_var = functional(x, w, b, mean, var, training, momentum, eps)
+    mean.copy_(new_mean)
+    var.copy_(new_var)
+    return tuple(made)
 
 
 class _Whole(Interpreter):
@@ -117,6 +148,10 @@ class _Whole(Interpreter):
             x, weight, bias = args  # in one piece, functionalization would fix the sizes of x
             made = target(x, weight)
             return made if bias is None else made + bias
+        if target is autograd_function_apply:
+            return with_graphs(lambda part, *given: _Whole(part).run(*given), *args, **kwargs)
+        if target is torch._C._set_grad_enabled:  # within one of these, where it means nothing
+            return None
         return super().call_function(target, args, kwargs)
 
 
@@ -138,7 +173,6 @@ _FORGOTTEN = {
     "autocast": _SWITCHED,
     "inference_mode": ("torch.inference_mode() is not supported here", "x.detach()"),
     "increment_nesting": ("torch.func is not supported here", None),
-    "autograd_function_apply": ("the backward of a torch.autograd.Function is not supported", None),
     "requires_grad_": ("requires_grad_() is not supported here", None),
     "register_hook": ("hooks within compiled code are not supported", None),
     "bw_hooks": ("hooks within compiled code are not supported", None),
@@ -148,9 +182,14 @@ _FORGOTTEN = {
 
 
 def _refuse_forgotten(module: GraphModule) -> None:
-    for part in _graphs(module):
+    parts = _graphs(module)
+    functions = [_called_graphs(part, node) for part in parts for node in _applications(part)]
+    inside = {inner for called in functions for part in called for inner in _graphs(part)}
+    for part in parts:
         for node in part.graph.nodes:
             reason = next((r for word, r in _FORGOTTEN.items() if word in _called(node)), None)
+            if part in inside and node.target is torch._C._set_grad_enabled:
+                continue
             if node.target is tag_activation_checkpoint and node.kwargs.get("use_reentrant", True):
                 reason = "a checkpoint with use_reentrant is not supported", "use_reentrant=False"
             if reason is not None:
@@ -162,6 +201,17 @@ def _refuse_forgotten(module: GraphModule) -> None:
 def _graphs(module: GraphModule) -> list[GraphModule]:
     """A graph, and those within it."""
     return [part for part in module.modules() if isinstance(part, GraphModule)]
+
+
+def _applications(module: GraphModule) -> list[Node]:
+    """Where a torch.autograd.Function is applied."""
+    return module.graph.find_nodes(op="call_function", target=autograd_function_apply)
+
+
+def _called_graphs(module: GraphModule, node: Node) -> list[GraphModule]:
+    """Its forward and its backward."""
+    graphs: Any = node.args[:2]
+    return [module.get_submodule(str(graph.target)) for graph in graphs]  # pyright: ignore
 
 
 def _called(node: Node) -> str:
@@ -178,8 +228,11 @@ def _changes(node: Node) -> bool:
 
 def _refuse_changes(module: GraphModule) -> None:
     """What was changed in place has become a copy to an input, at the end."""
-    for node in module.graph.nodes:
-        if node.target is torch.ops.aten.copy_.default:
-            what = "a tensor that is given from outside is changed in place"
-            hint = "return it as part of the state"
-            raise CompileError(location(node.args[1]), what, hint)
+    inputs = module.graph.find_nodes(op="placeholder")
+    copies = module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+    found = [node for node in copies if node.args[0] in inputs]
+    if found:
+        what = "a tensor that is given from outside is changed in place"
+        error = KeepsTensors(location(found[0].args[1]), what, "return it as part of the state")
+        error.changed = [inputs.index(node.args[0]) for node in found]
+        raise error

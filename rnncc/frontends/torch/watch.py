@@ -19,11 +19,14 @@ from types import CodeType
 from typing import Any, NoReturn
 
 import torch
-from torch._dynamo.exc import unimplemented
+from torch._dynamo.exc import ObservedException, TorchRuntimeError, Unsupported, unimplemented
 from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.source import AttrSource
 from torch._dynamo.trace_rules import get_torch_obj_rule_map
+from torch._dynamo.variables.base import VariableTracker
 from torch._dynamo.variables.ctx_manager import InferenceModeVariable
 from torch._dynamo.variables.distributed import BackwardHookVariable
+from torch._dynamo.variables.lists import TupleVariable
 from torch._dynamo.variables.misc import AutogradFunctionVariable
 from torch._dynamo.variables.tensor import TensorVariable
 from torch.autograd.function import _SingleLevelFunction
@@ -33,14 +36,19 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import BackwardHook
 
 from rnncc.errors import CompileError, Location
+from rnncc.frontends.torch.function_op import applied, in_order, methods_of
+from rnncc.frontends.torch.site import reason_of
 
-STAND_INS = ("rows", "states")
+STAND_INS = ("rows", "states", "kept")
 """The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""
 _HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad"}
 _STATUS = {"requires_grad", "is_leaf", "grad_fn", "grad", "_version", "is_inference"}
+_SWITCH: Any = torch._C._set_grad_enabled
 _CHANGES = {"requires_grad_", "requires_grad =", "data", "data =", "backward", "detach_"}
 _PYTORCH = str(Path(torch.__file__).parent) + "/"
 _RNNCC = str(Path(__file__).parents[2]) + "/"
+_UNREAD = (Unsupported, ObservedException, TorchRuntimeError)
+"""What TorchDynamo raises where it cannot go on."""
 _TRACERS = tuple(_PYTORCH + name for name in ("_", "export/", "fx/", "utils/"))
 """Where PyTorch reads users' code; what these ask of tensors is no question of users."""
 _SHOWN = ("torch._higher_order_ops", "torch._library", "rnncc.torch.")
@@ -55,11 +63,13 @@ class _Reading:
         differentiable: tells whether what is read now gets gradients.
         guarded: whether tensors that stand-ins are not are those of the real run.
         refusal: what was refused first.
+        inside: whether it is what a custom Function does, where nothing gets gradients.
     """
 
     differentiable: Callable[[], bool]
     guarded: bool
     refusal: CompileError | None = None
+    inside: bool = False
 
 
 class _Readings(threading.local):
@@ -155,7 +165,8 @@ def _asked(own: Callable[[], bool]) -> Callable[[], bool]:
     @wraps(own)
     def ask() -> bool:
         frame = sys._getframe(1)
-        if _readings.stack and _is_users(frame.f_code.co_filename):
+        known = not _readings.stack or _readings.stack[-1].inside
+        if not known and _is_users(frame.f_code.co_filename):
             _refuse(_location(own.__name__), "is not known here", "decide it outside")
         return own()
 
@@ -212,11 +223,86 @@ def _refuse_inference(where: Callable[[str], Location]) -> NoReturn:
     _refuse(where("inference_mode"), "is not supported here", "torch.no_grad()")
 
 
-def _check_function(function: type, where: Callable[[str], Location]) -> None:
-    """Refuse a custom Function whose backward would be lost."""
-    if _is_differentiable() and not function.__module__.startswith(_SHOWN):
+def _is_read(function: Any, where: Callable[[str], Location]) -> bool:
+    """Whether a custom Function's backward is to be read too; those of PyTorch are refused."""
+    name = function.__module__
+    if not _is_differentiable() or name.startswith(_SHOWN):
+        return False
+    if name.startswith("torch."):
         what = "the backward of a torch.autograd.Function is not supported"
         _refuse(where(function.__qualname__), what, "torch.no_grad() for inference")
+    return True
+
+
+@contextmanager
+def _inside() -> Generator[None]:
+    """Within a Function, where nothing gets gradients; what records switches does not see it."""
+    _readings.stack.append(_Reading(lambda: False, _readings.stack[-1].guarded, inside=True))
+    before = torch.is_grad_enabled()
+    _set_gradients(False)
+    try:
+        yield
+    finally:
+        _set_gradients(before)
+        _readings.stack.pop()
+
+
+class _Unrecorded(TorchFunctionMode):
+    """Switches of gradients, which mean nothing within a Function, leave no mark in a graph."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call a function of PyTorch."""
+        if func is _SWITCH:
+            return _set_gradients(*args)
+        return func(*args, **(kwargs or {}))
+
+
+def _set_gradients(enabled: bool) -> None:
+    with torch._C.DisableTorchFunction():
+        _SWITCH(enabled)
+
+
+def _applied(function: Any, args: Any, kwargs: Any) -> Any:
+    """A Function's results, with its backward read too."""
+    methods: list[Any] = [name and getattr(function, name) for name in methods_of(function)]
+    forward, setup_context, backward = methods
+    with _inside(), _Unrecorded():
+        try:
+            return applied(forward, setup_context, backward, in_order(function, args, kwargs))
+        except CompileError:
+            raise
+        except Exception as error:
+            _refuse_function(function, _location, str(error))
+
+
+def _applied_in_dynamo(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """The same where TorchDynamo reads, which takes our part of it for the user's."""
+    function, source = variable.fn_cls, variable.source
+
+    def built(name: str | None) -> Any:
+        if name is None:
+            return VariableTracker.build(tx, None)
+        own = AttrSource(source, name) if source else None
+        return VariableTracker.build(tx, getattr(function, name), own)
+
+    methods = [built(name) for name in methods_of(function)]
+    before = set(tx.output.graph.nodes)
+    try:
+        with _inside():
+            given = TupleVariable(in_order(function, args, kwargs))
+            made = VariableTracker.build(tx, applied).call_function(tx, [*methods, given], {})
+    except _UNREAD as error:
+        reason = reason_of(str(error))
+        _in_dynamo(tx, lambda where: _refuse_function(function, where, reason))
+    for node in tx.output.graph.find_nodes(op="call_function", target=_SWITCH):
+        if node not in before:  # within a Function there are no gradients to be switched on
+            tx.output.graph.erase_node(node)
+    return made
+
+
+def _refuse_function(function: Any, where: Callable[[str], Location], reason: str) -> NoReturn:
+    what = f"this torch.autograd.Function cannot be read: {reason.strip().splitlines()[0]}"
+    _refuse(where(function.__qualname__), what, "torch.no_grad() for inference")
 
 
 def _check_backward_hook(where: Callable[[str], Location] | None = None) -> None:
@@ -262,8 +348,8 @@ def _patch_pytorch() -> None:
     own: Any = torch._C._FunctionBase.__dict__["apply"]
 
     def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        if _readings.stack:
-            _check_function(cls, _location)
+        if _readings.stack and _is_read(cls, _location):
+            return _applied(cls, args, kwargs)
         return own.__get__(None, cls)(*args, **kwargs)
 
     # not Function.apply, which calls this one: users keep that, as in `spike = Spike.apply`
@@ -275,9 +361,15 @@ def _patch_pytorch() -> None:
 def _patch_dynamo() -> None:
     """The same where TorchDynamo takes apart, or answers, what it does not run."""
 
-    def check_apply(variable: Any, tx: Any, name: str, *_: Any) -> None:
-        if name == "apply":
-            _in_dynamo(tx, lambda where: _check_function(variable.fn_cls, where))
+    own = AutogradFunctionVariable.call_method
+
+    def call_method(variable: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        applies = bool(_readings.stack) and name == "apply"
+        if applies and _in_dynamo(tx, lambda where: _is_read(variable.fn_cls, where)):
+            return _applied_in_dynamo(variable, tx, args, kwargs)
+        return own(variable, tx, name, args, kwargs)
+
+    setattr(AutogradFunctionVariable, "call_method", call_method)  # noqa: B010
 
     def check_hook(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, _check_backward_hook)
@@ -285,7 +377,6 @@ def _patch_dynamo() -> None:
     def check_mode(tx: Any, *_: Any) -> None:
         _in_dynamo(tx, _refuse_inference)
 
-    _before(AutogradFunctionVariable, "call_method", check_apply)
     _before(BackwardHookVariable, "create", check_hook)
     _before(InferenceModeVariable, "create", check_mode)
     for method in ("var_getattr", "call_method"):
@@ -310,15 +401,20 @@ def _is_true(variable: Any, name: str) -> bool:
     """
     if name not in _STATUS or name == "_version" or not _readings.stack[-1].guarded:
         return False
-    source = variable.source
-    while hasattr(source, "base"):
-        source = source.base
-    held = source is not None and getattr(source, "local_name", "") not in STAND_INS
+    held = variable.source is not None and not is_stand_in(variable)
     return held or (name == "requires_grad" and variable.requires_grad)
 
 
-def _in_dynamo(tx: Any, check: Callable[[Callable[[str], Location]], None]) -> None:
-    """Check, and make Dynamo stop where something is refused."""
+def is_stand_in(variable: Any) -> bool:
+    """Whether what Dynamo knows of a tensor is that it stands for others."""
+    source = variable.source
+    while hasattr(source, "base"):
+        source = source.base
+    return getattr(source, "local_name", "") in STAND_INS
+
+
+def _in_dynamo(tx: Any, check: Callable[[Callable[[str], Location]], Any]) -> Any:
+    """What a check says; Dynamo stops where something is refused."""
 
     def where(name: str) -> Location:
         frame = tx
@@ -327,6 +423,6 @@ def _in_dynamo(tx: Any, check: Callable[[Callable[[str], Location]], None]) -> N
         return Location(f"{frame.f_code.co_filename}:{frame.lineno}", name)
 
     try:
-        check(where)
+        return check(where)
     except CompileError as error:
         unimplemented(gb_type="rnncc", context="", explanation=str(error), hints=[])

@@ -147,6 +147,16 @@ class RnnOp(Sized, ABC):
         None where there is none (integers, conditions). Only float results have gradients.
         """
 
+    @property
+    def differentiable(self) -> Sequence[SSAValue]:
+        """The operands that gradients may flow to; of these the floats have some."""
+        return self.operands
+
+    @property
+    def splits(self) -> bool:
+        """Whether done twice, each for some of the readers, it has the same gradients in sum."""
+        return True
+
     @abstractmethod
     def operand_axes(self, axis: int) -> Axes | None:
         """Where an axis of the result is in each operand, if it has rows that stand alone.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -381,6 +381,10 @@ class Cast(Unary):
 @elementwise("stop_gradient", np.asarray, code="")
 class StopGradient(Unary):
     """y = x, and no gradient flows back to x"""
+
+    @property
+    def differentiable(self) -> Sequence[SSAValue]:
+        return ()
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [None]

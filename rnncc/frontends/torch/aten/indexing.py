@@ -70,8 +70,15 @@ def index(at: Site, x: Value, indices: list[Value | None]) -> Value:
 def index_put(
     at: Site, x: Value, indices: list[Value | None], new: Value, accumulate: bool = False
 ) -> Value:
-    """x with new elements at places of some axes, or added there; of several for one, the last"""
-    b, axes = at.b, _numbered(at, indices)
+    """x with new elements at places of some axes, or added there; of several for one, the last
+
+    A mask may choose rows, where all get the same.
+    """
+    mask, b = indices[0], at.b
+    if mask is not None and dtype_of(mask) == "i1" and rank_of(mask) + rank_of(new) <= rank_of(x):
+        new = at.widened(b.add(x, new) if accumulate else new)
+        return b.select(b.broadcast(mask, dims_of(x), range(rank_of(mask))), new, x)
+    axes = _numbered(at, indices)
     place, shape = _place(at, x, indices, axes)
     rows, order = _in_front(b, x, axes), _layout(rank_of(x), axes, len(shape))
     behind = dims_of(rows)[1:]

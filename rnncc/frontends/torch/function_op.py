@@ -1,0 +1,210 @@
+# pyright: basic, reportMissingImports=false
+"""`rnncc::with_gradient`: a torch.autograd.Function, its forward and backward in one graph.
+
+    values = forward(inputs)
+    grads = gradient_of(values)           stands for what will come from outside
+    given = backward(grads)
+    results = with_gradient(values, inputs, grads, given)
+
+The results are the values, and `given` is to be the gradient of the inputs. So whatever traces
+operators, in whatever way, reads both; `function_body.py` takes them apart again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
+from typing import Any
+
+import torch
+
+_library = torch.library.Library("rnncc", "FRAGMENT")
+_library.define("gradient_of(Tensor x) -> Tensor")
+_library.define(
+    "with_gradient(Tensor[] values, Tensor[] inputs, Tensor[] grads, Tensor[] given) -> Tensor[]"
+)
+GRADIENT_OF = torch.ops.rnncc.gradient_of.default
+WITH_GRADIENT = torch.ops.rnncc.with_gradient.default
+
+
+@torch.library.register_fake("rnncc::gradient_of", lib=_library)
+def _gradient(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.register_fake("rnncc::with_gradient", lib=_library)
+def _values(values: Sequence[torch.Tensor], *_: Any) -> list[torch.Tensor]:
+    return [torch.empty_like(value) for value in values]
+
+
+class Context:
+    """What a Function's methods know as `ctx`; they may put anything else there."""
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.materialize_grads = True
+        self.to_save: tuple[Any, ...] = ()
+        self.non_differentiable: tuple[Any, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Keep tensors."""
+        self.to_save = tensors
+
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Forward-mode gradients are refused elsewhere."""
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """The tensors kept."""
+        return self.to_save
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Results that have no gradient."""
+        self.non_differentiable = tensors
+
+    def mark_dirty(self, *_: Any) -> None:
+        """Inputs that are changed in place."""
+        raise NotImplementedError("ctx.mark_dirty is not supported")
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether gradients that are not there are zeros."""
+        self.materialize_grads = value
+
+
+def applied(
+    forward: Callable[..., Any],
+    setup_context: Callable[..., Any] | None,
+    backward: Callable[..., Any],
+    args: Sequence[Any],
+) -> Any:
+    """What a Function gives; TorchDynamo reads this too.
+
+    Args:
+        forward, backward: its methods.
+        setup_context: its method, where forward does not take the context.
+        args: what it is applied to.
+
+    Raises:
+        NotImplementedError, RuntimeError: it does what is not supported, or what PyTorch refuses.
+    """
+    context = Context(tuple([_has_gradient(x) for x in args]))
+    if setup_context is None:
+        made = forward(context, *args)
+    else:
+        made = forward(*args)
+        setup_context(context, tuple(args), made)
+    outputs = made if isinstance(made, tuple) else (made,)
+    unmarked = [all(y is not x for x in context.non_differentiable) for y in outputs]
+    live = [_has_gradient(y) and free for y, free in zip(outputs, unmarked, strict=True)]
+    if not context.materialize_grads and live.count(True) > 1:
+        raise NotImplementedError("ctx.set_materialize_grads(False) is not supported")
+    grads = [
+        _gradient_given(y, open, context.materialize_grads)
+        for y, open in zip(outputs, live, strict=True)
+    ]
+    given = backward(context, *grads)
+    results = _results(outputs, live, args, grads, given if isinstance(given, tuple) else (given,))
+    return results if isinstance(made, tuple) else results[0]
+
+
+def with_graphs(
+    run: Callable[..., Any],
+    forward: Any,
+    backward: Any,
+    *args: Any,
+    non_differentiable_idx: Sequence[int] = (),
+    dirty_idx: Sequence[int] = (),
+    **_: Any,
+) -> Any:
+    """The same of the graphs that TorchDynamo makes of a Function, by itself.
+
+    Args:
+        run: calls a graph.
+        forward: (args...) -> what it gives, and what backward takes besides gradients.
+    """
+    if dirty_idx:
+        raise NotImplementedError("ctx.mark_dirty is not supported")
+    made, saved = run(forward, *args)
+    outputs = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+    live = [_has_gradient(y) and i not in non_differentiable_idx for i, y in enumerate(outputs)]
+    grads = [_gradient_given(y, open, True) for y, open in zip(outputs, live, strict=True)]
+    given = run(backward, *grads, *saved)
+    given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+    results = _results(outputs, live, args, grads, given)
+    return results if isinstance(made, (tuple, list)) else results[0]
+
+
+def methods_of(function: Any) -> tuple[str, str | None, str]:
+    """The names of a Function's forward, of setup_context where it has one, and of backward."""
+    own = function.setup_context is not torch.autograd.Function.setup_context
+    by_vjp = function.vjp is not torch.autograd.Function.vjp
+    return "forward", "setup_context" if own else None, "vjp" if by_vjp else "backward"
+
+
+def in_order(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Arguments by their places, as PyTorch has them.
+
+    Raises:
+        TypeError: a name is not known, or one is left out before it.
+    """
+    if not kwargs:
+        return list(args)
+    names = list(signature(function.forward).parameters)
+    names = names if methods_of(function)[1] else names[1:]
+    last = max(names.index(name) if name in names else len(names) for name in kwargs)
+    missing = [name for name in names[len(args) : last + 1] if name not in kwargs]
+    if last == len(names) or missing or any(name in kwargs for name in names[: len(args)]):
+        raise TypeError(f"arguments {', '.join(kwargs)} do not fit forward's")
+    return [*args, *(kwargs[name] for name in names[len(args) : last + 1])]
+
+
+def _has_gradient(x: Any) -> bool:
+    return isinstance(x, torch.Tensor) and x.is_floating_point()
+
+
+def _gradient_given(y: Any, live: bool, materialize: bool) -> Any:
+    """What backward gets for one result."""
+    if live:
+        return torch.ops.rnncc.gradient_of(y)
+    return torch.zeros_like(y) if isinstance(y, torch.Tensor) and materialize else None
+
+
+def _results(
+    outputs: Sequence[Any],
+    live: Sequence[bool],
+    args: Sequence[Any],
+    grads: Sequence[Any],
+    given: Sequence[Any],
+) -> tuple[Any, ...]:
+    """The results, which have the gradients that backward has given."""
+    if any(isinstance(x, torch.Tensor) and x.is_complex() for x in (*args, *outputs)):
+        raise NotImplementedError("it takes or gives complex numbers")
+    if len(given) < len(args) or any(extra is not None for extra in given[len(args) :]):
+        raise RuntimeError(f"backward gives {len(given)} gradients of {len(args)} inputs")
+    inputs, parts = [], []
+    for x, part in zip(args, given, strict=False):
+        if part is not None and not isinstance(x, torch.Tensor):
+            raise RuntimeError("backward gives a gradient of what is no tensor")
+        if part is not None and _has_gradient(x):
+            inputs.append(x)
+            parts.append(_fitting(part, x))
+    values = [y for y, open in zip(outputs, live, strict=True) if open]
+    own = [grad for grad, open in zip(grads, live, strict=True) if open]
+    if not inputs:
+        own, parts = [], []
+    made = iter(torch.ops.rnncc.with_gradient(values, inputs, own, parts) if values else [])
+    return tuple(
+        [next(made) if open else _constant(y) for y, open in zip(outputs, live, strict=True)]
+    )
+
+
+def _fitting(part: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """A gradient as large as its input, as PyTorch makes it."""
+    if part.shape != x.shape:
+        part = part.sum_to_size(x.shape)
+    return part.to(x.dtype)
+
+
+def _constant(y: Any) -> Any:
+    """A result without a gradient."""
+    return torch.ops.rnncc.with_gradient([y], [], [], [])[0] if _has_gradient(y) else y

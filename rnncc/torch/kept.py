@@ -1,0 +1,213 @@
+# pyright: basic, reportMissingImports=false
+"""Tensors that a cell keeps in objects of its own from one step to the next.
+
+A snapshot before a step and one after it tell where they are: attributes and buffers of modules,
+entries of dicts and lists, attributes of other objects, wherever the cell's code leads to them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from rnncc.errors import CompileError
+
+_PLAIN = (str, bytes, int, float, complex, type(None), type, ModuleType, BuiltinFunctionType)
+_OWN = ("_parameters", "_buffers", "_modules")
+"""Attributes of modules that stand for others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """An attribute of an object, or an entry of a dict or list.
+
+    Attributes:
+        in_place: whether a step changes the tensor that is there.
+        silent: whether PyTorch does so without counting it as a change, as batch norm does.
+    """
+
+    owner: Any
+    key: Any
+    in_place: bool = False
+    silent: bool = False
+
+    @property
+    def value(self) -> Any:
+        """What is there."""
+        return get(self.owner, self.key)
+
+    def __str__(self) -> str:
+        if isinstance(self.owner, (dict, list)):
+            return f"[{self.key!r}]"
+        return f"{type(self.owner).__name__}.{self.key}"
+
+
+def get(owner: Any, key: Any) -> Any:
+    """What is at a place; TorchDynamo reads this too."""
+    if isinstance(owner, (dict, list)):
+        return owner[key]
+    return getattr(owner, key)
+
+
+def put(owner: Any, key: Any, value: Any) -> None:
+    """Put something at a place; TorchDynamo reads this too."""
+    if isinstance(owner, (dict, list)):
+        owner[key] = value
+    else:
+        setattr(owner, key, value)
+
+
+class Snapshot:
+    """What all objects that a cell leads to hold at a moment."""
+
+    def __init__(self, cell: Callable[..., Any]) -> None:
+        self._held = {id(owner): (owner, _entries(owner)) for owner in _owners(cell)}
+
+    def changed(self) -> list[Place]:
+        """Where tensors are that were put there, or have been changed in place, since then.
+
+        Raises:
+            CompileError: a list has grown, a parameter was changed, or a tensor that is in several
+                places was changed in place.
+        """
+        places = list[Place]()
+        for owner, before in self._held.values():
+            for key, (value, version) in _entries(owner).items():
+                old, old_version = before.get(key, (None, 0))
+                in_place = value is old and version != old_version
+                if (in_place or value is not old) and tensors_of(value):
+                    _check(owner, key, value, key not in before)
+                    places.append(Place(owner, key, in_place))
+        _check_shared(places)
+        return places
+
+    def places_of(self, tensors: Iterable[torch.Tensor]) -> list[Place]:
+        """Where tensors are that are changed in place, though no version of theirs tells."""
+        wanted = {id(tensor) for tensor in tensors}
+        found = list[Place]()
+        for owner, _ in self._held.values():
+            for key, (value, _) in _entries(owner).items():
+                if id(value) in wanted:
+                    _check(owner, key, value, is_new=False)
+                    found.append(Place(owner, key, in_place=True, silent=True))
+        _check_shared(found)
+        return found
+
+    def restore(self) -> None:
+        """Put back what was replaced."""
+        for owner, before in self._held.values():
+            now = _entries(owner)
+            for key, (value, _) in before.items():
+                if key not in now or now[key][0] is not value:
+                    put(owner, key, value)
+
+
+def together(known: Iterable[Place], more: Iterable[Place]) -> list[Place]:
+    """The places of both."""
+    found = {(id(place.owner), place.key): place for place in known}
+    for place in more:
+        old = found.get((id(place.owner), place.key), place)
+        flags = place.in_place and old.in_place, place.silent and old.silent
+        found[id(place.owner), place.key] = Place(place.owner, place.key, *flags)
+    return list(found.values())
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors in a nest of tuples, lists and dicts."""
+    return [x for x in pytree.tree_leaves(value) if isinstance(x, torch.Tensor)]
+
+
+def _check(owner: Any, key: Any, value: Any, is_new: bool) -> None:
+    if isinstance(owner, list) and is_new:
+        what = "a step appends tensors to a list that it keeps"
+        raise CompileError("", what, "return them as part of y")
+    if isinstance(value, torch.nn.Parameter):
+        raise CompileError("", f"a step changes the parameter {key}", "keep a buffer instead")
+
+
+def _check_shared(places: Iterable[Place]) -> None:
+    """Refuse a change in place that other places would see."""
+    held = [(place, x.untyped_storage()) for place in places for x in tensors_of(place.value)]
+    count = Counter(memory._cdata for _, memory in held)
+    for place, memory in held:
+        if place.in_place and count[memory._cdata] > 1:
+            what = f"{place} is changed in place, and its memory is kept elsewhere too"
+            raise CompileError("", what)
+
+
+def _owners(cell: Any) -> Iterator[Any]:
+    """The objects, dicts and lists that a cell leads to."""
+    seen, waiting = dict[int, Any](), [cell]
+    while waiting:
+        x = waiting.pop()
+        if id(x) in seen or isinstance(x, (*_PLAIN, torch.Tensor)):
+            continue
+        seen[id(x)] = x
+        if not isinstance(x, (FunctionType, MethodType, partial)) and _is_owner(x):
+            yield x
+        waiting += _within(x)
+
+
+def _is_owner(x: Any) -> bool:
+    return isinstance(x, (dict, list)) or hasattr(x, "__dict__")
+
+
+def _within(x: Any) -> Iterable[Any]:
+    """What one leads to."""
+    if isinstance(x, FunctionType):
+        return () if x.__module__.startswith("torch.") else _of_function(x)
+    if isinstance(x, MethodType):
+        return x.__self__, x.__func__
+    if isinstance(x, partial):
+        return x.func, *x.args, *x.keywords.values()
+    if isinstance(x, dict):
+        return x.values()
+    if isinstance(x, (list, tuple, set, frozenset)):
+        return x
+    return _attributes(x).values()
+
+
+def _of_function(function: Any) -> list[Any]:
+    """What a function closes over, its defaults, and the globals that it names."""
+    found = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    for cell in function.__closure__ or ():
+        try:
+            found.append(cell.cell_contents)
+        except ValueError:  # not there yet
+            continue
+    names = _names(function.__code__)
+    return [*found, *(function.__globals__[n] for n in names if n in function.__globals__)]
+
+
+def _names(code: Any) -> set[str]:
+    inner = (const for const in code.co_consts if hasattr(const, "co_names"))
+    return set(code.co_names).union(*map(_names, inner))
+
+
+def _attributes(x: Any) -> dict[str, Any]:
+    held = dict(getattr(x, "__dict__", {}))
+    if isinstance(x, torch.nn.Module):
+        for name in _OWN:
+            held |= held.pop(name, {})
+    return held
+
+
+def _entries(owner: Any) -> dict[Any, tuple[Any, int]]:
+    """What an owner holds by key, with the version of tensors."""
+    if isinstance(owner, list):
+        items: Any = enumerate(owner)
+    else:
+        items = (owner if isinstance(owner, dict) else _attributes(owner)).items()
+    return {key: (value, _version(value)) for key, value in items}
+
+
+def _version(value: Any) -> int:
+    is_tensor = isinstance(value, torch.Tensor) and not value.is_inference()
+    return value._version if is_tensor else 0

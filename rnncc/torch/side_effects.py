@@ -1,0 +1,63 @@
+# pyright: basic, reportMissingImports=false
+"""What TorchDynamo would leave in objects that were there before a call.
+
+What a graph has computed shows among its results. A tensor that came in does not: Dynamo would put
+what stands for it in its place.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.variables.base import (
+    AttributeMutationExisting,
+    ValueMutationExisting,
+    VariableTracker,
+)
+from torch._dynamo.variables.tensor import TensorVariable
+
+from rnncc.frontends.torch.watch import is_stand_in
+
+_EXISTING = (AttributeMutationExisting, ValueMutationExisting)
+
+
+def leaves_given_tensors(also_held: bool) -> bool:
+    """Whether the code that is being compiled now puts tensors somewhere that it was given.
+
+    Args:
+        also_held: whether those that the cell holds count, too.
+    """
+    found = _assigned(_output_graph())
+    return any(x.source is not None and (also_held or is_stand_in(x)) for x in found)
+
+
+def _output_graph() -> Any:
+    """Dynamo's, which calls the back end."""
+    frame: Any = sys._getframe(1)
+    while not isinstance(frame.f_locals.get("self"), OutputGraph):
+        frame = frame.f_back
+    return frame.f_locals["self"]
+
+
+def _assigned(output: Any) -> Iterator[Any]:
+    """The tensors in what is changed."""
+    effects, found = output.side_effects, list[Any]()
+    seen = set[int]()
+
+    def visit(variable: Any) -> None:
+        if isinstance(variable, TensorVariable):
+            found.append(variable)
+        elif variable in effects.store_attr_mutations and id(variable) not in seen:
+            seen.add(id(variable))
+            for value in effects.store_attr_mutations[variable].values():
+                VariableTracker.visit(visit, value)
+
+    for variable in list(effects.id_to_variable.values()):
+        if isinstance(variable.mutation_type, _EXISTING) and effects.is_modified(variable):
+            parts = effects.store_attr_mutations.get(variable)
+            for part in [variable] if parts is None else parts.values():
+                VariableTracker.visit(visit, part)
+    return iter(found)

@@ -1,0 +1,215 @@
+"""Cells of published packages, compiled by `scan` and as loops in Python.
+
+`python -m tests.torch.published [NAME...]` prints a table, of those packages that are installed:
+snntorch, spikingjelly, norse and ncps.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.util import find_spec
+from statistics import median
+from typing import Any
+
+from tests.torch.cells import loop, nn, torch
+
+T, N, WIDTH, UNITS = 100, 16, 16, 32
+
+
+@dataclass
+class Case:
+    """A cell with what belongs to it.
+
+    Attributes:
+        module: whose parameters it has.
+        cell: (x, state) -> (y, state).
+        state: what it starts from.
+        reset: makes what it keeps what that was.
+    """
+
+    module: Any
+    cell: Callable[[Any, Any], Any]
+    state: Any = ()
+    reset: Callable[[], Any] = lambda: None
+
+
+class Around(nn.Module):
+    """A neuron behind a linear layer, and a readout."""
+
+    def __init__(self, neuron: Any, width: int = UNITS) -> None:
+        super().__init__()
+        self.first, self.neuron, self.last = nn.Linear(WIDTH, width), neuron, nn.Linear(UNITS, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(self.neuron(self.first(x)))
+
+    def with_state(self, x: Any, state: Any) -> Any:
+        spikes, state = self.neuron(self.first(x), state)
+        return self.last(spikes), state
+
+
+def snntorch_case(name: str, surrogate: str = "atan", count: int = 0, **options: Any) -> Case:
+    """A neuron of snntorch; it keeps its state, or is given a `count` of tensors."""
+    snn, surrogates = import_module("snntorch"), import_module("snntorch.surrogate")
+    spikes = getattr(surrogates, surrogate)()
+    neuron = getattr(snn, name)(spike_grad=spikes, init_hidden=not count, **options)
+    net = Around(neuron)
+    if count:
+        return Case(net, partial(_spelled_out, net), (torch.zeros(N, UNITS),) * count)
+    start = dict(neuron.named_buffers())
+    start = {key: x for key, x in start.items() if key.startswith(("mem", "syn", "spk"))}
+    return Case(net, lambda x, s: (net(x), s), (), partial(_restore, neuron, start))
+
+
+def _spelled_out(net: Any, x: Any, state: Any) -> Any:
+    spikes, *state = net.neuron(net.first(x), *state)
+    return net.last(spikes), tuple(state)
+
+
+def _restore(neuron: Any, start: dict[str, Any]) -> None:
+    for key, value in start.items():
+        setattr(neuron, key, value)
+
+
+def spikingjelly_case(name: str, surrogate: str = "Sigmoid", **options: Any) -> Case:
+    neurons = import_module("spikingjelly.activation_based.neuron")
+    surrogates = import_module("spikingjelly.activation_based.surrogate")
+    functional = import_module("spikingjelly.activation_based.functional")
+    neuron = getattr(neurons, name)(surrogate_function=getattr(surrogates, surrogate)(), **options)
+    net = Around(neuron)
+    return Case(net, lambda x, s: (net(x), s), (), lambda: functional.reset_net(net))
+
+
+def norse_case(name: str, **options: Any) -> Case:
+    """A cell of norse, which makes its first state of None."""
+    module = import_module("norse.torch")
+    own = (UNITS, UNITS) if "Recurrent" in name or name == "LILinearCell" else ()
+    net = Around(getattr(module, name)(*own, **options))
+    return Case(net, net.with_state, None)
+
+
+def ncps_case(name: str) -> Case:
+    cells, wirings = import_module("ncps.torch"), import_module("ncps.wirings")
+    if name == "LTCCell":
+        neuron = cells.LTCCell(wirings.FullyConnected(UNITS, UNITS), UNITS)
+    else:
+        neuron = cells.CfCCell(UNITS, UNITS)
+    net = Around(neuron)
+    if name == "LTCCell":
+        return Case(net, net.with_state, torch.zeros(N, UNITS))
+    return Case(net, lambda x, h: _timed(net, x, h), torch.zeros(N, UNITS))
+
+
+def _timed(net: Any, x: Any, h: Any) -> Any:
+    y, h = net.neuron(net.first(x), h, 1.0)
+    return net.last(y), h
+
+
+SURROGATES = ("fast_sigmoid", "sigmoid", "triangular", "spike_rate_escape", "SFS", "SSO")
+CASES: dict[str, Callable[[], Case]] = {
+    "snntorch Leaky": partial(snntorch_case, "Leaky", beta=0.9, learn_beta=True),
+    "snntorch Leaky, to zero": partial(
+        snntorch_case, "Leaky", beta=0.9, reset_mechanism="zero", learn_threshold=True
+    ),
+    "snntorch Leaky, at once": partial(snntorch_case, "Leaky", beta=0.9, reset_delay=False),
+    "snntorch Leaky, given": partial(snntorch_case, "Leaky", count=1, beta=0.9, learn_beta=True),
+    "snntorch Synaptic": partial(snntorch_case, "Synaptic", alpha=0.8, beta=0.9),
+    "snntorch Synaptic, given": partial(
+        snntorch_case, "Synaptic", count=2, alpha=0.8, beta=0.9, learn_alpha=True
+    ),
+    "snntorch Alpha": partial(snntorch_case, "Alpha", alpha=0.9, beta=0.8),
+    "snntorch Lapicque": partial(snntorch_case, "Lapicque", beta=0.9),
+    "snntorch RLeaky": partial(snntorch_case, "RLeaky", beta=0.9, linear_features=UNITS),
+    "snntorch RSynaptic": partial(
+        snntorch_case, "RSynaptic", alpha=0.8, beta=0.9, linear_features=UNITS
+    ),
+    "snntorch SLSTM": partial(snntorch_case, "SLSTM", input_size=UNITS, hidden_size=UNITS),
+    **{f"snntorch {name}": partial(snntorch_case, "Leaky", name, beta=0.9) for name in SURROGATES},
+    **{
+        f"spikingjelly {name}": partial(spikingjelly_case, name)
+        for name in (
+            *("IFNode", "LIFNode", "ParametricLIFNode", "QIFNode", "EIFNode", "IzhikevichNode"),
+            *("KLIFNode", "CUBALIFNode", "ComplementaryLIFNode", "SimpleLIFNode", "TernaryLIFNode"),
+        )
+    },
+    "spikingjelly LIFNode, detached": partial(spikingjelly_case, "LIFNode", detach_reset=True),
+    **{
+        f"spikingjelly {name}": partial(spikingjelly_case, "LIFNode", name)
+        for name in ("ATan", "PiecewiseQuadratic", "SoftSign", "Erf", "LeakyKReLU", "SuperSpike")
+    },
+    **{
+        f"norse {name}": partial(norse_case, name)
+        for name in (
+            *("LIFCell", "LIFRecurrentCell", "LSNNCell", "LSNNRecurrentCell", "LIFAdExCell"),
+            *("LIFAdExRecurrentCell", "LIFRefracCell", "LIFRefracRecurrentCell", "IAFCell"),
+            *("LICell", "LIFBoxCell", "LIFExCell", "LILinearCell", "LIFExRecurrentCell"),
+        )
+    },
+    "ncps CfCCell": partial(ncps_case, "CfCCell"),
+    "ncps LTCCell": partial(ncps_case, "LTCCell"),
+}
+
+
+def is_installed(name: str) -> bool:
+    """Whether the package of a case is there."""
+    return find_spec(name.partition(" ")[0]) is not None
+
+
+def results(case: Case, run: Callable[..., Any], xs: Any) -> list[Any]:
+    """The ys, the last state, and all gradients of a weighted sum."""
+    case.reset()
+    case.module.zero_grad()
+    xs = xs.clone().requires_grad_()
+    ys, last = run(case.cell, xs, case.state)
+    weights = torch.linspace(-1, 2, ys.numel()).view(ys.shape)
+    (ys * weights).sum().backward()
+    grads = [x.grad for x in (xs, *case.module.parameters())]
+    states = [x.detach() for x in torch.utils._pytree.tree_leaves(last) if x is not None]
+    return [ys.detach(), *states, *(g for g in grads if g is not None)]
+
+
+def inputs(steps: int) -> Any:
+    torch.manual_seed(0)
+    return torch.randn(steps, N, WIDTH) * 2
+
+
+def difference(ours: list[Any], theirs: list[Any]) -> float:
+    """The largest, in parts of each tensor's largest number."""
+    assert len(ours) == len(theirs)
+    pairs = zip(ours, theirs, strict=True)
+    return max(float((a - b).abs().max() / b.abs().max().clamp(min=1e-6)) for a, b in pairs)
+
+
+def _row(name: str) -> str:
+    scan: Any = import_module("rnncc.torch").scan
+    torch.manual_seed(1)
+    case, xs = CASES[name](), inputs(T)
+    theirs = results(case, loop, xs)
+    try:
+        start = time.perf_counter()
+        ours = results(case, scan, xs)
+        reading = time.perf_counter() - start
+    except Exception as error:
+        return f"| {name} | no: {type(error).__name__}: {str(error)[:150]} |"
+    times: dict[Any, list[float]] = {scan: [], loop: []}
+    for _ in range(5):
+        for run, taken in times.items():
+            start = time.perf_counter()
+            results(case, run, xs)
+            taken.append(time.perf_counter() - start)
+    fast, slow = median(times[scan]), median(times[loop])
+    told = f"{difference(ours, theirs):.0e} | {1e3 * slow:.1f} | {1e3 * fast:.1f}"
+    return f"| {name} | yes | {told} | {slow / fast:.1f} | {reading:.1f} |"
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    print("| cell | compiled | differs | loop, ms | scan, ms | times | reading, s |")
+    print("|---|---|---|---|---|---|---|")
+    for case_name in sys.argv[1:] or [name for name in CASES if is_installed(name)]:
+        print(_row(case_name), flush=True)

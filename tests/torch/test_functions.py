@@ -1,0 +1,102 @@
+"""A user's own backward is the gradient: in cells, modules and graphs of torch.compile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.torch.cells import CLOSE, loop, nn, torch
+from tests.torch.functions import FACTORS, FUNCTIONS, WEIGHTS
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+XS, H = torch.randn(5, 3, 4), torch.randn(3, 4) * 0.5
+
+
+def gradients(run: Any, *tensors: Any) -> list[Any]:
+    """The result, and the gradients of what was given and of what the Functions hold."""
+    held = [WEIGHTS, FACTORS]
+    for x in held:
+        x.grad = None
+    leaves = [t.clone().requires_grad_() for t in tensors]
+    y = run(*leaves)
+    y.backward(torch.linspace(-1, 1, y.numel()).view(y.shape))
+    grads = [x.grad if x.grad is None else x.grad.clone() for x in (*leaves, *held)]
+    return [y.detach(), *(torch.zeros(()) if g is None or not g.any() else g for g in grads)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_in_cells(name: str) -> None:
+    def cell(x: Any, h: Any) -> Any:
+        h = torch.tanh(x + FUNCTIONS[name](h)) + 0.3 * h
+        return FUNCTIONS[name](x) + h, h
+
+    ours = gradients(lambda x, h: rt.scan(cell, x, h)[0], XS, H)
+    torch.testing.assert_close(ours, gradients(lambda x, h: loop(cell, x, h)[0], XS, H), **CLOSE)
+
+
+class Applied(nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function, self.layer = function, nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return self.function(self.layer(x)) * 2.0
+
+
+def of_module(module: Any, run: Any) -> list[Any]:
+    """The result, and the gradients of what is given and of the module's parameters."""
+    module.zero_grad()
+    x = XS[0].clone().requires_grad_()
+    y = run(x)
+    y.backward(torch.linspace(-1, 1, y.numel()).view(y.shape))
+    grads = [x.grad, *(p.grad for p in module.parameters())]
+    return [y.detach(), *(torch.zeros(()) if g is None or not g.any() else g for g in grads)]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_in_modules(name: str) -> None:
+    module = Applied(FUNCTIONS[name])
+    compiled = rt.compile(module, (XS[0],))
+    ours, theirs = of_module(module, compiled), of_module(module, module)
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+class Looped(nn.Module):
+    """The Function on the state of a loop."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function, self.layer = function, nn.Linear(4, 4)
+        self.run = loop
+
+    def forward(self, xs: Any) -> Any:
+        def cell(x: Any, h: Any) -> Any:
+            h = self.function(self.layer(h)) * 0.5 + x
+            return h, h
+
+        return self.run(cell, xs, xs[0])[0]
+
+
+@pytest.mark.parametrize("name", ["alias", "two results", "clipped", "switching", "integers"])
+def test_in_cells_within_modules(name: str) -> None:
+    module = Looped(FUNCTIONS[name])
+    theirs = of_module(module, lambda x: module(x.unsqueeze(0).repeat(4, 1, 1)))
+    module.run = rt.scan
+    compiled = rt.compile(module, (XS[:4],))
+    ours = of_module(module, lambda x: compiled(x.unsqueeze(0).repeat(4, 1, 1)))
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_in_graphs_of_torch_compile(name: str) -> None:
+    cell, module = nn.GRUCell(4, 4), Applied(FUNCTIONS[name])
+
+    def net(x: Any) -> Any:
+        return cell(module(x), x)
+
+    torch._dynamo.reset()
+    backend: Any = pytest.importorskip("rnncc.torch.backend").backend
+    ours = of_module(module, torch.compile(net, backend=backend))
+    torch.testing.assert_close(ours, of_module(module, net), **CLOSE)

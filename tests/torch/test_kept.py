@@ -1,0 +1,368 @@
+"""What a cell keeps in objects of its own: as a loop in Python leaves it, with its gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+from rnncc import CompileError
+from tests.torch.cells import CLOSE, leaves_of, loop, nn, torch
+from tests.torch.functions import spike
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+XS = torch.randn(6, 3, 4)
+
+
+class Membrane(nn.Module):
+    """A buffer that is empty before the first step, and what is written before it is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.beta, self.layer = nn.Parameter(torch.tensor(0.8)), nn.Linear(4, 4)
+        self.register_buffer("mem", torch.zeros(0), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        if self.mem.shape != x.shape:
+            self.mem = torch.zeros_like(x)
+        self.reset = spike(self.mem - 1).detach()
+        self.mem = self.beta * self.mem + self.layer(x) - self.reset
+        return spike(self.mem - 1)
+
+    def clear(self) -> None:
+        self.mem = torch.zeros(0)
+
+
+class Memories(nn.Module):
+    """A dict in a submodule, of a float before the first step; attributes that lead to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.layer = nn.Module(), nn.Linear(4, 4)
+        self.clear()
+
+    def clear(self) -> None:
+        self.inner.held = {"v": 0.0, "count": 3}
+
+    def forward(self, x: Any) -> Any:
+        held = self.inner.held
+        if isinstance(held["v"], float):
+            held["v"] = torch.full_like(x, held["v"])
+        held["v"] = torch.tanh(0.5 * held["v"] + self.layer(x))
+        return held["v"] * held["count"]
+
+
+class Hidden(nn.Module):
+    """None, then a tuple; the input of the step before; an entry of a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.parts = nn.LSTMCell(4, 4), [torch.zeros(3, 4), "name"]
+        self.clear()
+
+    def clear(self) -> None:
+        self.hidden, self.before = None, torch.ones(3, 4)
+        self.parts[0] = torch.zeros(3, 4)
+
+    def forward(self, x: Any) -> Any:
+        self.hidden = self.cell(x - self.before, self.hidden)
+        self.before = x
+        self.parts[0] = self.parts[0] * 0.5 + self.hidden[1]
+        return self.parts[0].sin()
+
+
+class Statistics(nn.Module):
+    """A running mean, changed in place, and a count of steps that is a tensor."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+        self.mean: Any
+        self.steps: Any
+        self.register_buffer("mean", torch.zeros(4))
+        self.register_buffer("steps", torch.zeros((), dtype=torch.int64))
+
+    def clear(self) -> None:
+        self.mean.zero_()
+        self.steps.zero_()
+
+    def forward(self, x: Any) -> Any:
+        y = self.layer(x)
+        self.mean.mul_(0.9).add_(0.1 * y.detach().mean(0))
+        self.steps += 1
+        return y - self.mean * (self.steps % 2)
+
+
+class Learnt(nn.Module):
+    """What is kept starts from a parameter, by way of an alias of another attribute."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.start, self.layer = nn.Parameter(torch.randn(3, 4)), nn.Linear(4, 4)
+        self.clear()
+
+    def clear(self) -> None:
+        self.state = self.start * 1.0
+        self.older = self.state
+
+    def forward(self, x: Any) -> Any:
+        self.older, self.state = self.state, torch.tanh(self.layer(self.state) + x + self.older)
+        return self.state
+
+
+class Normed(nn.Module):
+    """Statistics that PyTorch changes without a trace, and a state of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+        self.clear()
+
+    def clear(self) -> None:
+        self.norm.reset_running_stats()
+        self.state = torch.zeros(3, 4)
+
+    def forward(self, x: Any) -> Any:
+        self.state = torch.tanh(self.norm(x + self.state))
+        return self.state
+
+
+MODULES: dict[str, Callable[[], Any]] = {
+    "membrane": Membrane,
+    "memories": Memories,
+    "hidden": Hidden,
+    "statistics": Statistics,
+    "learnt": Learnt,
+    "normed": Normed,
+    "batch norm alone": lambda: nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4)),
+    "several": lambda: nn.Sequential(Membrane(), Memories(), Statistics()),
+}
+
+
+def clear(module: Any) -> None:
+    for part in module.modules():
+        getattr(part, "clear", getattr(part, "reset_running_stats", lambda: None))()
+
+
+def tensors_kept(module: Any) -> dict[str, Any]:
+    """All tensors in attributes, wherever they are, but for parameters."""
+    found = dict[str, Any]()
+    for name, part in module.named_modules():
+        for key, value in {**part.__dict__, **part._buffers}.items():
+            if key not in ("_parameters", "_buffers", "_modules"):
+                leaves = [x for x in leaves_of(value) if isinstance(x, torch.Tensor)]
+                found |= {f"{name}.{key}.{i}": x for i, x in enumerate(leaves)}
+    return found
+
+
+def trained(module: Any, run: Callable[..., Any], xs: Any, **options: Any) -> dict[str, Any]:
+    """Outputs, gradients, and what is kept after two runs without clearing in between."""
+    clear(module)
+    module.zero_grad()
+    xs = xs.clone().requires_grad_()
+    ys, last = run(lambda x, s: (module(x), s), xs, (), **options)
+    again, _ = run(lambda x, s: (module(x), s), xs[:4], (), **options)
+    loss = (ys * torch.linspace(-1, 2, ys.numel()).view(ys.shape)).sum() + again.sum()
+    kept = tensors_kept(module)
+    loss = loss + sum(x.square().sum() for x in kept.values() if x.requires_grad)
+    loss.backward()
+    assert last == ()
+    grads = {name: p.grad for name, p in module.named_parameters()}
+    needs = {f"{name} needs": torch.tensor(x.requires_grad) for name, x in kept.items()}
+    told = {"ys": ys, "again": again, "xs": xs.grad, **kept, **needs, **grads}
+    return {name: x.detach().clone() for name, x in told.items() if x is not None}
+
+
+def reversed_loop(cell: Any, xs: Any, state: Any) -> Any:
+    ys, last = loop(cell, xs.flip(0), state)
+    return ys.flip(0), last
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_as_a_loop(name: str) -> None:
+    module = MODULES[name]()
+    ours, theirs = trained(module, rt.scan, XS), trained(module, loop, XS)
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+    assert len([key for key in ours if key.endswith("needs")]) > 0
+
+
+@pytest.mark.parametrize("name", ["membrane", "hidden"])
+def test_backwards_and_one_step(name: str) -> None:
+    module = MODULES[name]()
+    ours, theirs = trained(module, rt.scan, XS, reverse=True), trained(module, reversed_loop, XS)
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+    for steps in (1, 2):
+        ours, theirs = trained(module, rt.scan, XS[:steps]), trained(module, loop, XS[:steps])
+        torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_without_gradients(name: str) -> None:
+    module, cell = MODULES[name](), lambda x, s: (module(x), s)
+    found = list[Any]()
+    for run in (rt.scan, loop):
+        clear(module)
+        with torch.no_grad():
+            found.append([run(cell, XS, ())[0], *tensors_kept(module).values()])
+    torch.testing.assert_close(*found, **CLOSE)
+
+
+def test_a_buffer_that_is_changed_stays_the_same_tensor() -> None:
+    module = Statistics()
+    mean = module.mean
+    rt.scan(lambda x, s: (module(x), s), XS, ())
+    assert module.mean is mean and not mean.requires_grad and int(module.steps) == len(XS)
+
+
+def test_batch_norm_that_is_not_trained() -> None:
+    module = Normed().eval()
+    cell = lambda x, h: (module.norm(x + h), h * 0.5)  # noqa: E731
+    ours, theirs = (run(cell, XS, torch.ones(3, 4)) for run in (rt.scan, loop))
+    torch.testing.assert_close(ours, theirs, **CLOSE)
+
+
+def test_a_state_that_the_first_step_makes() -> None:
+    """From None, as cells that make their own zeros have it."""
+    cell, xs = nn.LSTMCell(4, 4), XS.clone().requires_grad_()
+
+    def step(x: Any, state: Any) -> Any:
+        state = cell(x, state)
+        return {"h": state[0], "none": None}, state
+
+    ys, last = rt.scan(step, xs, None)
+    want, end = loop(lambda x, s: (step(x, s)[0]["h"], step(x, s)[1]), xs, None)
+    torch.testing.assert_close((ys["h"], last), (want, end), **CLOSE)
+    assert ys["none"] is None
+
+
+class Plain:
+    """No module."""
+
+    def __init__(self) -> None:
+        self.total = torch.zeros(3, 4)
+
+    def step(self, x: Any, scale: Any) -> Any:
+        self.total = self.total * scale + x
+        return torch.sin(self.total), scale
+
+
+def test_objects_that_are_no_modules() -> None:
+    found = list[Any]()
+    for run in (rt.scan, loop):
+        plain, scale = Plain(), torch.tensor(0.5, requires_grad=True)
+        for cell in (plain.step, partial(Plain.step, plain), lambda x, s, p=plain: p.step(x, s)):
+            ys, _ = run(cell, XS, scale)
+            ys.sum().backward(retain_graph=True)
+        found.append([ys, plain.total, scale.grad])
+    torch.testing.assert_close(*found, **CLOSE)
+
+
+def test_alias_of_what_is_held_elsewhere() -> None:
+    """The first step reads one tensor, and all others another."""
+    module = nn.Module()
+    module.first, module.others = torch.ones(3, 4), torch.zeros(3, 4)
+
+    def cell(x: Any, h: Any) -> Any:
+        h = h * 0.5 + x + module.first
+        module.first = module.others
+        return h, h
+
+    ours = rt.scan(cell, XS, torch.zeros(3, 4))
+    assert not module.first.any()
+    module.first = torch.ones(3, 4)
+    torch.testing.assert_close(ours, loop(cell, XS, torch.zeros(3, 4)), **CLOSE)
+
+
+GATHERED: list[Any] = []
+OUTSIDE = torch.zeros(3, 4)
+
+
+def appends(x: Any, h: Any) -> Any:
+    GATHERED.append(x * 2)
+    return h, h
+
+
+def keeps_globally(x: Any, h: Any) -> Any:
+    global OUTSIDE
+    h, OUTSIDE = h + OUTSIDE, x
+    return h, h
+
+
+def keeps_in_a_closure() -> Any:
+    before = torch.zeros(3, 4)
+
+    def cell(x: Any, h: Any) -> Any:
+        nonlocal before
+        h, before = h + before, x
+        return h, h
+
+    return cell
+
+
+class Growing(Plain):
+    def step(self, x: Any, scale: Any) -> Any:
+        self.total = torch.cat([self.total, x])
+        return x, scale
+
+
+class Parameters(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(3, 4))
+
+    def forward(self, x: Any, h: Any) -> Any:
+        with torch.no_grad():
+            self.weight.add_(x)
+        return h * self.weight, h
+
+
+class Shared(nn.Module):
+    """Two names of one buffer, which is changed in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("one", torch.zeros(3, 4))
+        self.other = self.one
+
+    def forward(self, x: Any, h: Any) -> Any:
+        self.one.add_(x)
+        self.other = self.one
+        return h + self.other, h
+
+
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "appends": (lambda: appends, "a step appends tensors to a list"),
+    "a global": (lambda: keeps_globally, "a tensor leaves the cell by other ways"),
+    "a closure": (keeps_in_a_closure, "a tensor leaves the cell by other ways"),
+    "growing": (
+        lambda: Growing().step,
+        "Growing.total is f32 6 x 4 before a step and f32 9",
+    ),
+    "a parameter": (Parameters, "changes the parameter weight|switched on or off"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    make, message = REFUSED[name]
+    cell = make()
+    with pytest.raises(CompileError, match=message) as caught:
+        rt.scan(cell, XS, torch.zeros(3, 4))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_refused_leaves_attributes_as_they_were() -> None:
+    grows = Growing()
+    before = grows.total
+    with pytest.raises(CompileError):
+        rt.scan(grows.step, XS, torch.zeros(()))
+    assert grows.total is before
+
+
+def test_no_step_at_all() -> None:
+    module = Membrane()
+    with pytest.raises(CompileError, match="needs a step"):
+        rt.scan(lambda x, s: (module(x), s), XS[:0], None)
