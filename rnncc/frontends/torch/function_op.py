@@ -114,6 +114,7 @@ def with_graphs(
     *args: Any,
     non_differentiable_idx: Sequence[int] = (),
     dirty_idx: Sequence[int] = (),
+    args_tensor_mask: Sequence[bool] | None = None,
     **_: Any,
 ) -> Any:
     """The same of the graphs that TorchDynamo makes of a Function, by itself.
@@ -124,6 +125,8 @@ def with_graphs(
     """
     if dirty_idx:
         raise NotImplementedError("ctx.mark_dirty is not supported")
+    if args_tensor_mask is not None:  # its graphs take a context
+        raise NotImplementedError("a torch.autograd.Function in the form of an older PyTorch")
     made, saved = run(forward, *args)
     outputs = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     live = [_has_gradient(y) and i not in non_differentiable_idx for i, y in enumerate(outputs)]
