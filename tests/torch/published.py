@@ -110,7 +110,7 @@ def _timed(net: Any, x: Any, h: Any) -> Any:
     return net.last(y), h
 
 
-SURROGATES = ("fast_sigmoid", "sigmoid", "triangular", "spike_rate_escape", "SFS", "SSO")
+SURROGATES = ("fast_sigmoid", "sigmoid", "triangular", "spike_rate_escape", "SFS")
 CASES: dict[str, Callable[[], Case]] = {
     "snntorch Leaky": partial(snntorch_case, "Leaky", beta=0.9, learn_beta=True),
     "snntorch Leaky, to zero": partial(
@@ -134,7 +134,7 @@ CASES: dict[str, Callable[[], Case]] = {
         f"spikingjelly {name}": partial(spikingjelly_case, name)
         for name in (
             *("IFNode", "LIFNode", "ParametricLIFNode", "QIFNode", "EIFNode", "IzhikevichNode"),
-            *("KLIFNode", "CUBALIFNode", "ComplementaryLIFNode", "SimpleLIFNode", "TernaryLIFNode"),
+            *("KLIFNode", "CUBALIFNode", "ComplementaryLIFNode", "TernaryLIFNode"),
         )
     },
     "spikingjelly LIFNode, detached": partial(spikingjelly_case, "LIFNode", detach_reset=True),

@@ -82,6 +82,14 @@ class Differentiating(Spike):
             return torch.autograd.grad(torch.tanh(x).sum(), x)[0] * grads[0]
 
 
+class Hooking(Spike):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        W.register_hook(lambda grad: grad * 2)
+        ctx.save_for_backward(x)
+        return x * 2
+
+
 class Factorising(Spike):
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -181,6 +189,7 @@ REFUSED: dict[str, tuple[Function, str]] = {
         FUNCTION.format("Miscounted", ".*backward gives 2 gradients of 1 inputs"),
     ),
     "without backward": (lambda x: Missing.apply(x), FUNCTION.format("Missing", "")),
+    "hooking": (lambda x: Hooking.apply(x), "register_hook: hooks within"),
     "factorising": (lambda x: Factorising.apply(x), "linalg_qr.default: operator is not"),
     "leaking": (leaking, "a gradient is read outside|leaves the cell by other ways"),
     "differentiating": (lambda x: Differentiating.apply(x), "requires_grad_: is not supported"),

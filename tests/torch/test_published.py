@@ -15,7 +15,6 @@ pytestmark = pytest.mark.peers
 REFUSED = {
     "snntorch Leaky, at once": "Data-dependent branching",
     "snntorch triangular": "indexing with a mask is not supported",
-    "snntorch SSO": "draw random numbers outside",
 }
 
 

@@ -204,12 +204,17 @@ def _check(name: str, where: Callable[[], Location]) -> None:
     if name in _CHANGES:
         hint = "x = x.detach()" if name in ("data", "detach_") else None
         _refuse(where(), "is not supported here", hint)
-    if _is_differentiable():
+    if _is_hooked():
         _refuse(where(), "hooks within compiled code are not supported", "register it outside")
 
 
 def _is_differentiable() -> bool:
     return bool(_readings.stack) and _readings.stack[-1].differentiable()
+
+
+def _is_hooked() -> bool:
+    """Whether a hook would do anything: within a Function it might, on what that was given."""
+    return bool(_readings.stack) and (_readings.stack[-1].inside or _is_differentiable())
 
 
 def _refuse(where: Location, what: str, hint: str | None = None) -> NoReturn:
@@ -306,14 +311,14 @@ def _refuse_function(function: Any, where: Callable[[str], Location], reason: st
 
 
 def _check_backward_hook(where: Callable[[str], Location] | None = None) -> None:
-    if _is_differentiable():
+    if _is_hooked():
         place = (where or _location)("backward hook")
         _refuse(place, "hooks within compiled code are not supported", "remove it")
 
 
 def _check_saved_tensors_hooks(hooks: Any) -> None:
     own = type(hooks) is not saved_tensors_hooks and type(hooks).__module__.startswith("torch.")
-    if _is_differentiable() and not own:  # PyTorch's own keep the gradients as they are
+    if _is_hooked() and not own:  # PyTorch's own keep the gradients as they are
         _refuse(_location(type(hooks).__name__), "is not supported here")
 
 
