@@ -252,6 +252,25 @@ class Switching(Function):
             return grad * ctx.factor
 
 
+class Telling(Function):
+    """Leaves a tensor elsewhere, which has no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, told: list[Any]) -> Any:
+        told.append(x * 2)
+        return x * 3
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad * 0.5, None
+
+
+def telling(x: Any) -> Any:
+    told: list[Any] = []
+    y = Telling.apply(x, told)
+    return y + told[0]
+
+
 torch.compiler.allow_in_graph(allowed := type("Allowed", (FastSigmoid,), {}))
 spike = FastSigmoid.apply
 FACTORS = torch.linspace(0.5, 1.5, 4).requires_grad_()
@@ -297,6 +316,7 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "switching": lambda x: Switching.apply(x),
     "of each other": lambda x: Reversal.apply(Clipped.apply(FastSigmoid.apply(x) + x, 0.2), 0.5),
     "of a list": lambda x: torch.cat([Clipped.apply(part, 0.1) for part in x.split(2, -1)], -1),
+    "telling": telling,
     "allowed in graphs": lambda x: allowed.apply(x),
     "composite": lambda x: torch.ops.rnncc_functions.composite(x),
     "overridden": lambda x: torch.ops.rnncc_functions.overridden(x),

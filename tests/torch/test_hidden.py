@@ -82,6 +82,22 @@ class Differentiating(Spike):
             return torch.autograd.grad(torch.tanh(x).sum(), x)[0] * grads[0]
 
 
+class Listing(Spike):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return [x * 2]
+
+
+class Changing(Spike):
+    """Changes its input without saying so."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x.mul_(2) + 1
+
+
 class Hooking(Spike):
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -104,6 +120,10 @@ class Missing(torch.autograd.Function):
 
 def leaking(x: Any) -> Any:
     return Leaking.apply(x) + LEAKED[0]
+
+
+def changing(x: Any) -> Any:
+    return Changing.apply(x) + x
 
 
 LEAKED = [torch.zeros(())]
@@ -189,6 +209,8 @@ REFUSED: dict[str, tuple[Function, str]] = {
         FUNCTION.format("Miscounted", ".*backward gives 2 gradients of 1 inputs"),
     ),
     "without backward": (lambda x: Missing.apply(x), FUNCTION.format("Missing", "")),
+    "listing": (lambda x: Listing.apply(x)[0], FUNCTION.format("Listing", ".*lists or dicts")),
+    "changing": (lambda x: changing(x * 1.0), "by way of its detached self|without gradients"),
     "hooking": (lambda x: Hooking.apply(x), "register_hook: hooks within"),
     "factorising": (lambda x: Factorising.apply(x), "linalg_qr.default: operator is not"),
     "leaking": (leaking, "a gradient is read outside|leaves the cell by other ways"),

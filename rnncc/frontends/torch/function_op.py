@@ -88,12 +88,14 @@ def applied(
         NotImplementedError, RuntimeError: it does what is not supported, or what PyTorch refuses.
     """
     context = Context(tuple([_has_gradient(x) for x in args]))
+    inside = tuple([_detached(x) for x in args])
     if setup_context is None:
-        made = forward(context, *args)
+        made = forward(context, *inside)
     else:
-        made = forward(*args)
-        setup_context(context, tuple(args), made)
+        made = forward(*inside)
+        setup_context(context, inside, made)
     outputs = made if isinstance(made, tuple) else (made,)
+    _check(args, outputs)
     unmarked = [all(y is not x for x in context.non_differentiable) for y in outputs]
     live = [_has_gradient(y) and free for y, free in zip(outputs, unmarked, strict=True)]
     if not context.materialize_grads and live.count(True) > 1:
@@ -127,8 +129,9 @@ def with_graphs(
         raise NotImplementedError("ctx.mark_dirty is not supported")
     if args_tensor_mask is not None:  # its graphs take a context
         raise NotImplementedError("a torch.autograd.Function in the form of an older PyTorch")
-    made, saved = run(forward, *args)
+    made, saved = run(forward, *[_detached(x) for x in args])
     outputs = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+    _check(args, outputs)
     live = [_has_gradient(y) and i not in non_differentiable_idx for i, y in enumerate(outputs)]
     grads = [_gradient_given(y, open, True) for y, open in zip(outputs, live, strict=True)]
     given = run(backward, *grads, *saved)
@@ -161,8 +164,21 @@ def in_order(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> l
     return [*args, *(kwargs[name] for name in names[len(args) : last + 1])]
 
 
+def _check(args: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """Refuse what is not supported of what a Function takes and gives."""
+    if any(isinstance(y, (list, dict)) for y in outputs):
+        raise NotImplementedError("it gives lists or dicts")
+    if any(isinstance(x, torch.Tensor) and x.is_complex() for x in (*args, *outputs)):
+        raise NotImplementedError("it takes or gives complex numbers")
+
+
 def _has_gradient(x: Any) -> bool:
     return isinstance(x, torch.Tensor) and x.is_floating_point()
+
+
+def _detached(x: Any) -> Any:
+    """What forward gets: whatever it leaves elsewhere than in its results has no gradient."""
+    return x.detach() if _has_gradient(x) else x
 
 
 def _gradient_given(y: Any, live: bool, materialize: bool) -> Any:
@@ -180,8 +196,6 @@ def _results(
     given: Sequence[Any],
 ) -> tuple[Any, ...]:
     """The results, which have the gradients that backward has given."""
-    if any(isinstance(x, torch.Tensor) and x.is_complex() for x in (*args, *outputs)):
-        raise NotImplementedError("it takes or gives complex numbers")
     if len(given) < len(args) or any(extra is not None for extra in given[len(args) :]):
         raise RuntimeError(f"backward gives {len(given)} gradients of {len(args)} inputs")
     inputs, parts = [], []

@@ -277,7 +277,7 @@ def _applied(function: Any, args: Any, kwargs: Any) -> Any:
         except CompileError:
             raise
         except Exception as error:
-            _refuse_function(function, _location, str(error))
+            _refuse_function(function, _location, str(error) or type(error).__name__)
 
 
 def _applied_in_dynamo(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
