@@ -90,13 +90,21 @@ def captured(module: GraphModule, _: Any) -> Callable[..., Tensors]:
 def _refusal(error: CompileError) -> Callable[..., Tensors]:
     def refuse(*given: Any) -> Tensors:
         if isinstance(error, KeepsTensors):
-            reading, error.tensors = readings.stack[-1], [given[i] for i in error.changed]
-            stand_ins = {id(x) for x in (*reading.rows, *reading.states)}
-            if not stand_ins.isdisjoint(map(id, error.tensors)):
-                raise CompileError(error.location, error.what, error.hint)
+            raise _of_call(error, [given[i] for i in error.changed])
         raise error
 
     return refuse
+
+
+def _of_call(error: KeepsTensors, changed: Tensors) -> CompileError:
+    """The error for a call, whose rows and states no step may change."""
+    reading = readings.stack[-1]
+    stand_ins = {id(x) for x in (*reading.rows, *reading.states)}
+    if not stand_ins.isdisjoint(map(id, changed)):
+        return CompileError(error.location, error.what, error.hint)
+    made = KeepsTensors(error.location, error.what, error.hint)
+    made.tensors = changed
+    return made
 
 
 def _places(given: Sequence[Any], reading: Reading) -> Places:

@@ -55,13 +55,14 @@ def read(
         CompileError: the cell cannot be read.
     """
     readings.stack.append(reading)
+    kind = is_open, reading.is_first
     given = cell, rows, states, [(place.owner, place.key) for place in places], kept
     try:
         with watching(guarded=True):
             try:
-                return _reader(cell, is_open)(*given)
+                return _reader(cell, kind)(*given)
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
-                return _reader(cell, is_open, anew=True)(*given)
+                return _reader(cell, kind, anew=True)(*given)
     except TorchDynamoException as error:
         text = str(error)
         raise CompileError(_where(cell, text), reason_of(text)) from error
@@ -94,9 +95,11 @@ def _step(
     return pytree.tree_map(_row_or_none, y), new, after
 
 
-def _reader(cell: Callable[..., Any], is_open: bool, anew: bool = False) -> Callable[..., Any]:
-    """`_step` with guards of its own for each cell."""
-    key = is_open, tuple(number for hooks in _HOOKS for number in hooks)
+def _reader(
+    cell: Callable[..., Any], kind: tuple[bool, bool], anew: bool = False
+) -> Callable[..., Any]:
+    """`_step` with guards of its own for each cell, and each kind of reading."""
+    key = kind, tuple(number for hooks in _HOOKS for number in hooks)
     with _lock:
         known = _readers.setdefault(code_of(cell), {})
         if anew or key not in known:

@@ -276,6 +276,30 @@ def test_alias_of_what_is_held_elsewhere() -> None:
     torch.testing.assert_close(ours, loop(cell, XS, torch.zeros(3, 4)), **CLOSE)
 
 
+class Caching(nn.Module):
+    """Keeps what it holds by another name, which is no change after the first step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.full((4,), 0.5, requires_grad=True)
+        self.cache: Any = torch.zeros(4)
+
+    def forward(self, x: Any, h: Any) -> Any:
+        h = h * self.cache + x
+        self.cache = self.weight
+        return h, h
+
+
+def test_what_is_held_by_another_name() -> None:
+    found = list[Any]()
+    for run in (rt.scan, loop):
+        module = Caching()
+        ys = [run(module, XS, torch.ones(3, 4))[0] for _ in range(2)]
+        torch.stack(ys).sum().backward()
+        found.append([*ys, module.weight.grad])
+    torch.testing.assert_close(*found, **CLOSE)
+
+
 GATHERED: list[Any] = []
 OUTSIDE = torch.zeros(3, 4)
 
@@ -333,6 +357,12 @@ class Shared(nn.Module):
         return h + self.other, h
 
 
+class Naming(Caching):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "appends": (lambda: appends, "a step appends tensors to a list"),
     "a global": (lambda: keeps_globally, "a tensor leaves the cell by other ways"),
@@ -341,6 +371,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Growing().step,
         "Growing.total is f32 6 x 4 before a step and f32 9",
     ),
+    "a name for a parameter": (Naming, "a step changes the parameter cache"),
     "a parameter": (Parameters, "changes the parameter weight|switched on or off"),
 }
 
