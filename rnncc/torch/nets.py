@@ -6,6 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -79,6 +80,11 @@ class TorchNet:
         outputs = [Output(n, dims_of(v), _DTYPES[dtype_of(v)], n in pairs) for n, v in made]
         sources = [frozenset(numbers[n] for n in sources_of(program, o.name)) for o in outputs]
         return TorchNet(code, list(net.inputs), outputs, sources, _places(net.inputs.values()))
+
+    @cached_property
+    def differentiated(self) -> frozenset[int]:
+        """The numbers of the inputs that some output has gradients for."""
+        return frozenset().union(*self.sources)
 
     def infer(self, tensors: Tensors) -> list[torch.Tensor]:
         """The outputs alone."""

@@ -419,3 +419,56 @@ def test_layers_are_no_loop() -> None:
         warnings.simplefilter("error")
         made = rnncc.torch.compile(net, (X,))(X)
     torch.testing.assert_close(made, net(X), **CLOSE)
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).float()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad / (1 + ctx.saved_tensors[0].abs()) ** 2
+
+
+class Spiking(nn.Module):
+    """As libraries of spiking nets do it: a potential that the module keeps, made anew from itself.
+
+    The first step differs from the others: what it starts with has no gradient.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.register_buffer("potential", torch.zeros(2, 4), False)
+
+    potential: Any
+
+    def forward(self, x: Any) -> Any:
+        self.potential = torch.zeros_like(self.potential)
+        spikes = []
+        for step in range(len(x)):
+            known = self.potential
+            if not known == None:  # noqa: E711, SIM201  as they ask it
+                reset = Spike.apply(self.potential - 1).detach()
+                self.potential = 0.9 * self.potential + self.linear(x[step]) - reset
+            spikes.append(Spike.apply(self.potential - 1))
+        return torch.stack(spikes)
+
+
+def test_spiking_nets_train() -> None:
+    """A buffer that keeps a graph from call to call, and of which the next call reads the shape."""
+    ours, theirs = Spiking(), Spiking()
+    theirs.load_state_dict(ours.state_dict())
+    run = torch.compile(ours, backend="rnncc")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "rnncc leaves")
+        for _ in range(3):
+            x = 3 * torch.randn(20, 2, 4)
+            for net, module in ((run, ours), (theirs, theirs)):
+                module.zero_grad()
+                (net(x) * torch.linspace(0, 1, 20)[:, None, None]).sum().backward()
+            for one, other in zip(ours.parameters(), theirs.parameters(), strict=True):
+                torch.testing.assert_close(one.grad, other.grad, **CLOSE)
+            torch.testing.assert_close(ours.potential, theirs.potential, **CLOSE)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -32,6 +33,7 @@ from rnncc.frontends.torch.unrolled.view import (
 
 LEAST = 4
 """Repeats that make a loop."""
+COMPARISONS = {operator.eq, operator.ne, operator.is_, operator.is_not}
 MOST_LAYERS = 8
 """Nodes of one kind that a body may have in a row."""
 
@@ -118,6 +120,7 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
     """
     if plain:
         _drop_copies(module)
+    _drop_unread(module)
     nodes = _calls(module)
     done, editor = Rolled(), None
     free = [True] * len(nodes)
@@ -146,6 +149,13 @@ def _drop_unused(module: GraphModule) -> None:
     for name, part in list(module.named_children()):
         if isinstance(part, GraphModule) and name not in used:
             delattr(module, name)
+
+
+def _drop_unread(module: GraphModule) -> None:
+    """Take away what is left of questions that were answered, as whether a tensor is None."""
+    for node in reversed(module.graph.nodes):
+        if node.target in COMPARISONS and not node.users:
+            module.graph.erase_node(node)
 
 
 def _drop_copies(module: GraphModule) -> None:
