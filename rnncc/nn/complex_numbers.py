@@ -103,6 +103,8 @@ def power(b: Builder, z: Complex, exponent: Complex | float) -> Complex:
     """z^exponent: by products for a small whole exponent, else e^(exponent · ln z)."""
     if isinstance(exponent, Complex):
         return exp(b, multiply(b, exponent, log(b, z)))
+    if exponent == 0:
+        return one_like(b, z)
     if exponent == int(exponent) and 0 < abs(exponent) <= 64:
         made = _whole_power(b, z, int(abs(exponent)))
         return made if exponent > 0 else divide(b, one_like(b, z), made)

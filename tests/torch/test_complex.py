@@ -64,6 +64,15 @@ FUNCTIONS = {
     "chosen": lambda x, z, w: z[:, torch.tensor([2, 0])].flip(0),
     "eq": lambda x, z, w: (z == z) & (z != z.conj()),
     "made": lambda x, z, w: torch.zeros_like(z) + torch.full((4,), 1 - 2j) + z,
+    "full": lambda x, z, w: torch.full((4,), 2, dtype=torch.complex64) + z + torch.ones_like(z),
+    "padded": lambda x, z, w: torch.nn.functional.pad(z, (1, 2), value=1.5),
+    "zeroth_power": lambda x, z, w: (z * 0) ** 0 + z,
+    "index_add": lambda x, z, w: z.index_add(0, torch.tensor([0, 2, 0]), x.to(z.dtype), alpha=2),
+    "scatter_add": lambda x, z, w: z.scatter_add(1, torch.ones(3, 4).long(), z * 2),
+    "index_put": lambda x, z, w: z.index_put((torch.tensor([1]),), x[:1] * 1j),
+    "eq_of_float": lambda x, z, w: (x.to(z.dtype) == x) & (z != 1),
+    "double": lambda x, z, w: (z.to(torch.complex128) * 1j + x.double()).abs(),
+    "eq_of_doubles": lambda x, z, w: z.to(torch.complex128) == z,
     "fft": lambda x, z, w: F.fft(x) + F.fft(z, norm="ortho"),
     "fft_of_first_axis": lambda x, z, w: F.ifft(z, dim=0),
     "rfft": lambda x, z, w: F.rfft(x.repeat(1, 3), n=11),
@@ -207,6 +216,7 @@ def test_the_back_end() -> None:
 
 REFUSED = {
     "aten.cumprod.default: operator of complex numbers": lambda z: z.cumprod(0),
+    "a complex factor": lambda z: torch.add(z, z, alpha=1j),
     "Fourier transform of 300 numbers": lambda z: F.fft(z.repeat(1, 75)),
 }
 

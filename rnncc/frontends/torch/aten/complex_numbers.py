@@ -45,6 +45,8 @@ class Parts:
 
     def __call__(self, translation: Translation, at: Site, *args: Any, **kwargs: Any) -> Any:
         """What it gives for the real parts, and for the imaginary ones."""
+        if is_complex(kwargs):
+            at.refuse("a complex factor here is not supported", "multiply by it before")
         promoted = [_promoted(at, x) if i in self.data else x for i, x in enumerate(args)]
         parts = (
             pytree.tree_map(lambda x, k=k: _part(x, k), (promoted, kwargs), is_leaf=_is_pair)
@@ -197,10 +199,19 @@ def widened_to_complex(at: Site, x: Any, **_: Any) -> Complex:
     return _complex(at, x)
 
 
-def filled_with(at: Site, *args: Any, **_: Any) -> Complex:
+def filled(number: complex) -> Callable[..., Complex]:
     """One number everywhere"""
-    number = complex(next((x for x in reversed(args) if isinstance(x, (complex, float))), 0))
-    return Complex(*(at.b.fill(x, at.dims, at.dtype) for x in (number.real, number.imag)))
+    return lambda at, *_, **__: full(at, (), number)
+
+
+def full(at: Site, size: Any, value: Any, **_: Any) -> Complex:
+    """A given number everywhere"""
+    return _each(Site.widened, at, _complex(at, value))
+
+
+def scalar_tensor(at: Site, value: Any, **_: Any) -> Complex:
+    """A number as a tensor of rank 0"""
+    return _complex(at, value)
 
 
 def complex_transform(
@@ -264,9 +275,7 @@ PARTWISE = (
     "alias clone contiguous detach expand view _unsafe_view reshape permute transpose t squeeze "
     "unsqueeze select slice narrow index index_select gather flip roll repeat unfold split "
     "split_with_sizes chunk unbind diagonal cat stack sum mean cumsum neg lift_fresh_copy tril "
-    "triu "
-    "constant_pad_nd diag_embed zeros_like _unsafe_index lift_fresh lift index_add scatter_add "
-    "squeeze_copy unsqueeze_copy"
+    "triu diag_embed _unsafe_index lift_fresh lift squeeze_copy unsqueeze_copy"
 )
 OPERATORS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(PARTWISE.split(), Parts()),
@@ -275,7 +284,8 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "masked_fill": Parts((0, 2)),
     "select_scatter": Parts((0, 1)),
     "slice_scatter": Parts((0, 1)),
-    "index_put": Parts((0, 2)),
+    **dict.fromkeys(("index_put", "constant_pad_nd"), Parts((0, 2))),
+    **dict.fromkeys(("index_add", "scatter_add"), Parts((0, 3))),
     **dict.fromkeys("mul mm bmm matmul mv dot".split(), product),
     **dict.fromkeys("addmm baddbmm".split(), added_product),
     "div": divided,
@@ -296,15 +306,15 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     **{f.__name__: unary(f) for f in (cn.tanh, cn.sigmoid)},
 }
 """Operator -> function of the translation for floats, the site and the operands."""
-FILLED = "zeros empty full scalar_tensor new_zeros empty_like full_like"
 MAKING: Table = {
     "complex": joined,
     "polar": of_polar,
     "view_as_complex": from_pairs,
     "_to_copy": widened_to_complex,
     "_fft_r2c": real_transform,
-    **dict.fromkeys(
-        "zeros empty full scalar_tensor new_zeros empty_like full_like".split(), filled_with
-    ),
+    **dict.fromkeys("zeros zeros_like new_zeros empty empty_like new_empty".split(), filled(0)),
+    **dict.fromkeys("ones ones_like new_ones".split(), filled(1)),
+    **dict.fromkeys("full full_like fill".split(), full),
+    "scalar_tensor": scalar_tensor,
 }
 """What makes complex numbers of floats."""
