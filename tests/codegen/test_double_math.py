@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from rnncc.codegen.llvm.vector import Vector
-from tests.codegen.test_math import (
+from tests.codegen.elementary import (
     EDGES,
     TARGETS,
     compiled,

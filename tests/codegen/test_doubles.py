@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from rnncc_runtime import Pool
 
 import rnncc
@@ -14,30 +14,15 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir import kern_interpreter
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
-from rnncc.ir.ops.random import Uniform
 from rnncc.ir.program import Program
 from tests.codegen.compiled import Bare
+from tests.codegen.doubled import assert_near, in_doubles
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import PROGRAMS, SIZES, after_passes, examples
 from tests.codegen.reference.built import COMPILER, built
 from tests.doubles import doubled
 from tests.golden import Arrays
 from tests.strategies import make_inputs
-
-NEAR = 1e-12
-
-
-def in_doubles(program: Program) -> Program:
-    assume(not any(isinstance(op, Uniform) for op in program.net.walk()))
-    return doubled(program)
-
-
-def assert_near(got: Arrays, want: Arrays, message: str) -> None:
-    assert got.keys() == want.keys()
-    for name, array in want.items():
-        assert got[name].dtype == array.dtype
-        scale = max(1.0, float(np.abs(array).max(initial=0.0)))
-        np.testing.assert_allclose(got[name], array, NEAR, NEAR * scale, err_msg=message + name)
 
 
 @examples(15)

@@ -70,4 +70,4 @@ def test_unpack_inverts_pack(group: int, data: st.DataObject) -> None:
 def test_groups_of_k_stand_side_by_side() -> None:
     matrix = np.arange(6).reshape(2, 3)  # [units, k]
     assert pack([matrix], 2, 0, 2).tolist() == [0, 1, 3, 4, 2, 0, 5, 0]
-    assert GROUP == {"f32": 1, "bf16": 2, "i8": 2, "u8": 4}
+    assert GROUP == {"f32": 1, "f64": 1, "bf16": 2, "i8": 2, "u8": 4}

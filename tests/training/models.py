@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hypothesis import strategies as st
 from rnncc_runtime import TensorSpec, TrainableModel
 
 import rnncc
@@ -17,6 +18,9 @@ from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.differentiate import differentiate
 from tests.codegen.guarded import Guards, address, table
 from tests.golden import Arrays, arrays_of
+
+SIZES = [{"T": 0, "N": 3}, {"T": 1, "N": 1}, {"T": 4, "N": 3}]
+RECOMPUTE = st.sampled_from(["auto", "all"])
 
 RULES = ("none", "auto", "all")
 

@@ -10,24 +10,23 @@ import rnncc
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
+from tests.codegen.doubled import assert_near, in_doubles
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import PROGRAMS, examples
-from tests.codegen.test_doubles import assert_near, in_doubles
 from tests.golden import Arrays
 from tests.strategies import make_inputs
-from tests.training.models import assert_same_bits, run_guarded, with_gradients
-from tests.training.test_random import RULES, SIZES
+from tests.training.models import RECOMPUTE, SIZES, assert_same_bits, run_guarded, with_gradients
 
 
 @examples(6)
-@given(PROGRAMS, RULES)
+@given(PROGRAMS, RECOMPUTE)
 def test_gradients(program: Program, recompute: str) -> None:
     check(in_doubles(program), recompute)
 
 
 @pytest.mark.slow
 @examples(150)
-@given(PROGRAMS, RULES)
+@given(PROGRAMS, RECOMPUTE)
 def test_many(program: Program, recompute: str) -> None:
     check(in_doubles(program), recompute)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
-from hypothesis import strategies as st
 from rnncc_runtime import TrainableModel
 
 import rnncc
@@ -16,21 +15,25 @@ from tests.codegen.guarded import guards
 from tests.codegen.random_programs import PROGRAMS, examples, single
 from tests.golden import Arrays
 from tests.strategies import make_inputs
-from tests.training.models import assert_same_bits, check_close, run_guarded, with_gradients
-
-SIZES = [{"T": 0, "N": 3}, {"T": 1, "N": 1}, {"T": 4, "N": 3}]
-RULES = st.sampled_from(["auto", "all"])
+from tests.training.models import (
+    RECOMPUTE,
+    SIZES,
+    assert_same_bits,
+    check_close,
+    run_guarded,
+    with_gradients,
+)
 
 
 @examples(12)
-@given(PROGRAMS, RULES)
+@given(PROGRAMS, RECOMPUTE)
 def test_gradients(program: Program, recompute: str) -> None:
     check(program, recompute)
 
 
 @pytest.mark.slow
 @examples(1000)
-@given(PROGRAMS, RULES)
+@given(PROGRAMS, RECOMPUTE)
 def test_many(program: Program, recompute: str) -> None:
     check(program, recompute)
 
