@@ -7,6 +7,8 @@ import json
 import os
 import pickle
 import random
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,52 @@ def test_from_python(tagger: Any) -> None:
     assert all(np.array_equal(outputs[0], y) for y in outputs)
     trained = rnncc.compile(tagger[0], train=True)
     assert set(trained.parameters) == {name for name, _ in tagger[1].named_parameters()}
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).float()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return 3 * grad
+
+
+class Spiking(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return Spike.apply(self.linear(x))
+
+
+SAVED = """
+import sys, torch, rnncc.torch
+from tests.torch.test_files import Spiking
+made = rnncc.torch.elementwise(lambda x: x - 7)
+class Applied(torch.nn.Module):
+    def forward(self, x):
+        return made(x)
+for module, file in ((Spiking(), sys.argv[1]), (Applied(), sys.argv[2])):
+    torch.export.save(rnncc.torch.export(module, (torch.zeros(2, 4),)), file)
+"""
+
+
+def test_operators_of_ours_in_files(tmp_path: Path) -> None:
+    """Another process wrote them, whose functions of numbers are not the ones known here."""
+    files = tmp_path / "spiking.pt2", tmp_path / "applied.pt2"
+    subprocess.run([sys.executable, "-c", SAVED, *map(str, files)], check=True)
+    rnncc.torch.elementwise(lambda x: x + 1)
+    read = "import sys, rnncc; print(rnncc.compile(sys.argv[1], train=True).parameters.keys())"
+    told = subprocess.run(
+        [sys.executable, "-c", read, str(files[0])], check=True, text=True, capture_output=True
+    )
+    assert "linear.weight" in told.stdout
+    with pytest.raises(CompileError, match="a function of numbers in Python"):
+        rnncc.compile(files[1])
 
 
 SHAPES = {

@@ -49,16 +49,23 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
         raise CompileError(where, what, "pip install 'rnncc[torch]'") from error
     import torch.export
 
-    from rnncc.frontends.torch import recurrent_op, scalar_op  # noqa: F401  operators in files
+    from rnncc.frontends.torch import function_op, recurrent_op  # noqa: F401  operators in files
+    from rnncc.frontends.torch.scalar_op import ELEMENTWISE
 
     data = source if isinstance(source, bytes) else read_bytes(Path(source))
     _check_archive(data, where)
     with _without_code():
         try:
-            return torch.export.load(io.BytesIO(data))
+            exported = torch.export.load(io.BytesIO(data))
         except Exception as error:  # PyTorch's reader raises whatever damage leads to
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise CompileError(where, f"PyTorch cannot read it: {lines[0]}") from error
+    modules = exported.graph_module.modules()
+    parts = (part for part in modules if isinstance(part, torch.fx.GraphModule))
+    if any(node.target is ELEMENTWISE for part in parts for node in part.graph.nodes):
+        what = "it applies a function of numbers in Python, which is not in the file"
+        raise CompileError(where, what, "rnncc.torch.build(module, args)")
+    return exported
 
 
 def _head(path: Path) -> bytes:

@@ -17,6 +17,7 @@ from rnncc.scalar import Scalar
 
 _library = torch.library.Library("rnncc", "FRAGMENT")
 _library.define("elementwise(Tensor[] xs, int function) -> Tensor")
+ELEMENTWISE = torch.ops.rnncc.elementwise.default
 _lock = threading.Lock()
 _functions: list[Scalar] = []
 
