@@ -140,6 +140,17 @@ def is_regular(path: Path) -> bool:
         return False
 
 
+def head(path: Path, count: int) -> bytes:
+    """The first bytes of a regular file that can be read; nothing of others."""
+    if not is_regular(path):
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(count)
+    except OSError:
+        return b""
+
+
 def settled(source: Any) -> Any:
     """A pipe's or a device's path as its content, which can be read only once; else the source.
 

@@ -29,7 +29,10 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     tensors = [_parts(x.to(device) if is_number(x) else x) for x in tensors]
     if len(tensors) < len(net.inputs):
         tensors.append(drawn_seed(device))
-    tensors = [x if i in net.differentiated else x.detach() for i, x in enumerate(tensors)]
+    tensors = [
+        x.detach() if x.requires_grad and i not in net.differentiated else x
+        for i, x in enumerate(tensors)
+    ]
     if forward_ad._current_level >= 0 and any(map(_is_dual, tensors)):
         raise CompileError("", "forward-mode gradients are not supported", "backward()")
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)

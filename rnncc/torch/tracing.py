@@ -19,7 +19,7 @@ import torch._dynamo
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
 from torch.utils import _pytree as pytree
 
-from rnncc.errors import CompileError, Location
+from rnncc.errors import CompileError
 from rnncc.frontends.torch.site import reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
@@ -65,7 +65,7 @@ def read(
                 return _reader(cell, kind, anew=True)(*given)
     except TorchDynamoException as error:
         text = str(error)
-        raise CompileError(_where(cell, text), reason_of(text)) from error
+        raise CompileError(user_line(text, _name(cell)), reason_of(text)) from error
     finally:
         readings.stack.pop()
 
@@ -116,8 +116,3 @@ def code_of(cell: Any) -> Any:
 
 def _name(cell: Any) -> str:
     return getattr(cell, "__qualname__", None) or type(cell).__qualname__
-
-
-def _where(cell: Any, text: str) -> Location:
-    """The user's line in Dynamo's message, or the cell's name."""
-    return user_line(text, _name(cell))

@@ -22,6 +22,7 @@ from rnncc.sources import (
     called,
     check_message,
     check_name,
+    head,
     is_regular,
     limit,
     read_bytes,
@@ -57,13 +58,7 @@ def is_onnx(source: object) -> bool:
 
 def _head(path: Path) -> bytes:
     """The first bytes of a file without a suffix that tells; nothing of others."""
-    if path.suffix not in ("", ".bin", ".model") or not is_regular(path):
-        return b""
-    try:
-        with path.open("rb") as file:
-            return file.read(64)
-    except OSError:
-        return b""
+    return head(path, 64) if path.suffix in ("", ".bin", ".model") else b""
 
 
 def _starts_as_model(data: bytes) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError
-from rnncc.sources import is_regular, limit, read_bytes, too_large
+from rnncc.sources import head, limit, read_bytes, too_large
 
 if TYPE_CHECKING:
     from torch.export import ExportedProgram
@@ -30,7 +30,8 @@ def is_exported(source: object) -> bool:
     """Whether something is an `ExportedProgram`, its file, or another archive of PyTorch's kind."""
     if isinstance(source, (str, Path)):
         path = Path(source)
-        return path.suffix == SUFFIX or _head(path) == _ZIP
+        zipped = path.suffix != ".npz" and head(path, len(_ZIP)) == _ZIP
+        return zipped or path.suffix == SUFFIX
     if isinstance(source, bytes):
         return source.startswith(_ZIP)
     return type(source).__module__ == "torch.export.exported_program"
@@ -66,16 +67,6 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
         what = "it applies a function of numbers in Python, which is not in the file"
         raise CompileError(where, what, "rnncc.torch.build(module, args)")
     return exported
-
-
-def _head(path: Path) -> bytes:
-    if path.suffix == ".npz" or not is_regular(path):
-        return b""
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_ZIP))
-    except OSError:
-        return b""
 
 
 def _check_archive(data: bytes, where: str) -> None:

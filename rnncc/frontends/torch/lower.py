@@ -156,14 +156,13 @@ class _Lowering:
         self, step: GraphModule, inits: Tensors, xs: Tensors, held: Sequence[Any]
     ) -> list[Tensor]:
         """PyTorch's loop: (state..., rows..., what it holds...) -> (state..., rows of ys...)."""
-        consts = [value for value in held if isinstance(value, (SSAValue, Complex))]
+        consts = _values_of(held)
 
         def body(
             b: Builder, random: Random, given: Tensors, carry: Tensors, rows: Tensors
         ) -> tuple[Tensors, Tensors]:
-            left = iter(given)
-            kept = [next(left) if isinstance(x, (SSAValue, Complex)) else x for x in held]
-            made = lower_graph(step, b, [*carry, *rows, *kept], self.size, random)
+            inputs = [*carry, *rows, *_refilled(held, given)]
+            made = lower_graph(step, b, inputs, self.size, random)
             return made[: len(inits)], made[len(inits) :]
 
         finals, ys = scan(self.b, self.random, step, body, consts, inits, xs)
@@ -176,13 +175,11 @@ class _Lowering:
         site = Site(self.b, node, self.size, self.random)
         if is_complex((given, {})) or not isinstance(gate, SSAValue):
             site.refuse("complex numbers and conditions on sizes are not supported here")
-        consts = [value for value in given if isinstance(value, SSAValue)]
+        consts = _values_of(given)
 
         def branch(graph: GraphModule) -> Branch:
             def body(b: Builder, held: Values, _: Values) -> list[Value]:
-                left = iter(held)
-                kept = [next(left) if isinstance(x, SSAValue) else x for x in given]
-                return lower_graph(graph, b, kept, self.size)
+                return lower_graph(graph, b, _refilled(given, held), self.size)
 
             return body
 
@@ -190,6 +187,17 @@ class _Lowering:
         flag, nothing = self.b.reshape(gate, ()), [self.b.fill(0, *kind) for kind in kinds]
         made = when(self.b, flag, consts, nothing, branch(one))
         return when(self.b, self.b.logical_not(flag), consts, made, branch(other))
+
+
+def _values_of(held: Sequence[Any]) -> list[Any]:
+    """What a graph within this one holds, without its sizes."""
+    return [x for x in held if isinstance(x, (SSAValue, Complex))]
+
+
+def _refilled(held: Sequence[Any], values: Tensors) -> list[Any]:
+    """What it holds, with other values in the place of those, and the same sizes."""
+    left = iter(values)
+    return [next(left) if isinstance(x, (SSAValue, Complex)) else x for x in held]
 
 
 def _size_of(node: Node, args: Sequence[Dim | int]) -> Dim | int:

@@ -75,8 +75,7 @@ def _promoted(at: Site, x: Any) -> Any:
     if isinstance(x, (tuple, list)):
         return type(x)(_promoted(at, one) for one in x)
     if isinstance(x, SSAValue):
-        held = at.b.cast(x, at.dtype)
-        return Complex(held, at.b.full_like(held, 0.0))
+        return _complex(at, x)
     return complex(x) if isinstance(x, (int, float)) else x
 
 
@@ -117,7 +116,7 @@ def added_product(
 ) -> Complex:
     """beta · c + alpha · z · w"""
     made = _bilinear(lambda at, a, b: at.b.matmul(a, b), at, z, w)
-    scaled = cn.multiply(at.b, _complex(at, made), _complex(at, complex(alpha)))
+    scaled = cn.multiply(at.b, made, _complex(at, complex(alpha)))
     kept = cn.multiply(at.b, _complex(at, c), _complex(at, complex(beta)))
     return Complex(at.b.add(kept.re, scaled.re), at.b.add(kept.im, scaled.im))
 

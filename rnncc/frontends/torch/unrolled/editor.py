@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
 import torch
@@ -62,22 +63,21 @@ class Editor:
 
     def part(self, module: torch.nn.Module, name: str) -> Node:
         """A graph within this one, under a name like the given one."""
-        number = 0
-        while hasattr(self.module, f"{name}_{number}"):
-            number += 1
-        self.module.register_module(f"{name}_{number}", module)
-        return self.graph.get_attr(f"{name}_{number}")
+        own = self._free_name(name)
+        self.module.register_module(own, module)
+        return self.graph.get_attr(own)
+
+    def _free_name(self, stem: str) -> str:
+        """A name that the module has not."""
+        return next(name for i in count() if not hasattr(self.module, name := f"{stem}_{i}"))
 
     def constant(self, values: Sequence[int | float], dtype: torch.dtype, device: Any) -> Node:
         """A tensor of one axis."""
         if not self.plain:
             return self.new(torch.tensor, list(values), dtype=dtype, device=device)
-        number = 0
-        while hasattr(self.module, f"numbers_{number}"):
-            number += 1
-        made = torch.tensor(values, dtype=dtype, device=device)
-        self.module.register_buffer(f"numbers_{number}", made)
-        node = self.graph.get_attr(f"numbers_{number}")
+        own = self._free_name("numbers")
+        self.module.register_buffer(own, torch.tensor(values, dtype=dtype, device=device))
+        node = self.graph.get_attr(own)
         node.meta[self.key] = self.fake(torch.empty, len(values), dtype=dtype, device=device)
         return node
 
