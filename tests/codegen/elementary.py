@@ -130,3 +130,26 @@ def undefined_symbols(elf: bytes) -> list[str]:
             if start and section == 0:
                 names.append(elf[strings + start : elf.index(b"\0", strings + start)].decode())
     return names
+
+
+def normal_results(name: str, x: NDArray[Any], got: NDArray[Any], exact: NDArray[Any]) -> Any:
+    """Assert NaN, inf and small results where they belong; the other results, and the exact ones.
+
+    Args:
+        x: what a function was given.
+        exact: its results in wider floats, which both are returned in.
+    """
+    tiny = np.finfo(got.dtype).smallest_normal
+    with np.errstate(all="ignore"):
+        wanted = exact.astype(got.dtype)
+    nan = np.isnan(wanted)
+    if name in ("sin", "cos"):
+        nan |= np.abs(x) > 2.0**23
+    np.testing.assert_array_equal(np.isnan(got), nan)
+    infinite = np.isinf(wanted) & ~nan
+    np.testing.assert_array_equal(got[infinite], wanted[infinite])
+    finite = ~nan & ~infinite
+    got, exact = got[finite].astype(exact.dtype), exact[finite]
+    small = np.abs(exact) < tiny
+    assert np.all(np.abs(got[small] - exact[small]) <= tiny)
+    return got[~small], exact[~small]
