@@ -21,6 +21,7 @@ from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.recurrent_op import CELLS, recurrent_kind
 from rnncc.frontends.torch.sizes import Sizes
+from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.trace import aten_graph, fake_mode
 from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import Rolled, copied, may_roll, roll_loops, unrolled
@@ -98,7 +99,9 @@ def _rolled(module: GraphModule, inputs: Sequence[Any]) -> tuple[GraphModule, Ro
 
 
 def _copy(module: GraphModule) -> GraphModule:
-    return GraphModule(module, copied(module.graph))
+    made = GraphModule(module, copied(module.graph))
+    without_switches(made)
+    return made
 
 
 def _check_worth(graph: GraphModule, found: Rolled) -> None:

@@ -339,10 +339,30 @@ def detaching(x: Any) -> Any:
     return y - z + x.detach()
 
 
+def without(x: Any) -> Any:
+    """Without gradients: a scale, what comes back as it was given, and gradients on again."""
+    with torch.no_grad():
+        scale = x.abs().mean(-1, keepdim=True) + 1
+        same = x.contiguous()
+        fresh = x * 2
+        fresh.mul_(0.5)
+        with torch.enable_grad():
+            both = x * fresh
+        scale = checkpoint(torch.sqrt, scale, use_reentrant=False)
+    return torch.tanh(x / scale + same + both)
+
+
+@torch.no_grad()
+def mask(x: Any) -> Any:
+    return torch.distributions.Bernoulli(probs=(x > 0).float()).sample()
+
+
 halved = nn.Sequential(nn.Tanh())
 halved[0].register_forward_hook(lambda module, x, y: y * 0.5)
 KEPT: dict[str, Function] = {
     "detached": detaching,
+    "without": without,
+    "sampled": lambda x: mask(x) * torch.sigmoid(x),
     "checkpoint": lambda x: checkpoint(torch.tanh, x, use_reentrant=False),
     "forward hook": halved,
     "grad mode": lambda x: torch.tanh(x) if torch.is_grad_enabled() else x,
@@ -358,6 +378,26 @@ def test_what_is_right_in_cells(name: str) -> None:
 
     ours = gradients(lambda x, h: rt.scan(cell, x, h)[0], XS, H)
     torch.testing.assert_close(ours, gradients(lambda x, h: loop(cell, x, h)[0], XS, H), **CLOSE)
+
+
+def enabling(x: Any) -> Any:
+    with torch.enable_grad():
+        return x * 2
+
+
+def switched(x: Any) -> Any:
+    with torch.no_grad():
+        return checkpoint(enabling, x, use_reentrant=False)
+
+
+def test_gradients_are_not_switched_on_in_parts() -> None:
+    with pytest.raises(CompileError, match="gradients are switched within a graph that has none"):
+        rt.scan(lambda x, h: (switched(h), x + h), XS, H)
+
+
+def test_gradients_are_not_switched_on_where_the_call_has_none() -> None:
+    with torch.no_grad(), pytest.raises(CompileError, match="where gradients are off"):
+        rt.scan(lambda x, h: (h, enabling(h) + x), XS, H)
 
 
 def test_hooks_that_come_later() -> None:

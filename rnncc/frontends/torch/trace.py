@@ -23,6 +23,7 @@ from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.watch import watching
 
 
@@ -50,6 +51,7 @@ def aten_graph(
     Raises:
         CompileError: an input is changed in place, or something acts on gradients.
     """
+    without_switches(module)
     _refuse_forgotten(module)
     _keep_cells_whole(module)
     if any(node.target in _DETACHING for part in _graphs(module) for node in part.graph.nodes):
@@ -150,8 +152,6 @@ class _Whole(Interpreter):
             return made if bias is None else made + bias
         if target is autograd_function_apply:
             return with_graphs(lambda part, *given: _Whole(part).run(*given), *args, **kwargs)
-        if target is torch._C._set_grad_enabled:  # within one of these, where it means nothing
-            return None
         return super().call_function(target, args, kwargs)
 
 
@@ -164,13 +164,8 @@ def _keep_cells_whole(module: GraphModule) -> None:
 
 
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach)
-_SWITCHED = (
-    "gradients or autocast must not be switched on or off here",
-    "x.detach() stops a gradient",
-)
 _FORGOTTEN = {
-    "set_grad_enabled": _SWITCHED,
-    "autocast": _SWITCHED,
+    "autocast": ("autocast must not be switched on or off here", None),
     "inference_mode": ("torch.inference_mode() is not supported here", "x.detach()"),
     "increment_nesting": ("torch.func is not supported here", None),
     "requires_grad_": ("requires_grad_() is not supported here", None),
@@ -182,14 +177,9 @@ _FORGOTTEN = {
 
 
 def _refuse_forgotten(module: GraphModule) -> None:
-    parts = _graphs(module)
-    functions = [_called_graphs(part, node) for part in parts for node in _applications(part)]
-    inside = {inner for called in functions for part in called for inner in _graphs(part)}
-    for part in parts:
+    for part in _graphs(module):
         for node in part.graph.nodes:
             reason = next((r for word, r in _FORGOTTEN.items() if word in _called(node)), None)
-            if part in inside and node.target is torch._C._set_grad_enabled:
-                continue
             if node.target is tag_activation_checkpoint and node.kwargs.get("use_reentrant", True):
                 reason = "a checkpoint with use_reentrant is not supported", "use_reentrant=False"
             if reason is not None:
@@ -201,17 +191,6 @@ def _refuse_forgotten(module: GraphModule) -> None:
 def _graphs(module: GraphModule) -> list[GraphModule]:
     """A graph, and those within it."""
     return [part for part in module.modules() if isinstance(part, GraphModule)]
-
-
-def _applications(module: GraphModule) -> list[Node]:
-    """Where a torch.autograd.Function is applied."""
-    return module.graph.find_nodes(op="call_function", target=autograd_function_apply)
-
-
-def _called_graphs(module: GraphModule, node: Node) -> list[GraphModule]:
-    """Its forward and its backward."""
-    graphs: Any = node.args[:2]
-    return [module.get_submodule(str(graph.target)) for graph in graphs]  # pyright: ignore
 
 
 def _called(node: Node) -> str:

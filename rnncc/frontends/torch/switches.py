@@ -1,0 +1,116 @@
+# pyright: basic, reportMissingImports=false
+"""Takes the switches of gradients out of a graph that TorchDynamo made.
+
+Such a graph holds a call of `torch._C._set_grad_enabled` wherever the user's code switched. Where
+gradients are off, calls are given detached tensors instead, which is the same: autograd sees
+nothing of what is done to them. In place of
+
+    with torch.no_grad():
+        scale = h.abs().mean()
+
+stands `scale = h.detach().abs().mean()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch._functorch.autograd_function import autograd_function_apply
+from torch.fx import GraphModule, Node
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.site import location
+
+SWITCH: Any = torch._C._set_grad_enabled
+
+
+def without_switches(module: GraphModule) -> None:
+    """Replace switches, in the graph and those within it, which are changed.
+
+    Gradients are on or off at its start as they are now. Within a `torch.autograd.Function`
+    switches mean nothing.
+
+    Raises:
+        CompileError: gradients are switched on where they are off for the whole graph, or within a
+            graph (a branch, a loop's body, a checkpoint) that is used where they are off.
+    """
+    parts = [part for part in module.modules() if isinstance(part, GraphModule)]
+    called = {g for part in parts for node in _applications(part) for g in function_graphs(node)}
+    inside = {inner for part in called for inner in part.modules()}
+    switching = {part for part in parts if part not in inside and _switches(part)}
+    for part in parts:
+        if part in inside:
+            _erase(part)
+        else:
+            _cut(part, switching - {part}, on=part is not module or torch.is_grad_enabled())
+
+
+def _applications(module: GraphModule) -> list[Node]:
+    """Where a torch.autograd.Function is applied."""
+    return module.graph.find_nodes(op="call_function", target=autograd_function_apply)
+
+
+def function_graphs(node: Node) -> list[GraphModule]:
+    """The forward and the backward of a Function that is applied."""
+    return [found for x in node.args[:2] if (found := _graph_of(x)) is not None]
+
+
+def _graph_of(held: Any) -> GraphModule | None:
+    if not isinstance(held, Node) or held.op != "get_attr":
+        return None
+    found = held.graph.owning_module.get_submodule(str(held.target))  # pyright: ignore
+    return found if isinstance(found, GraphModule) else None
+
+
+def _switches(module: GraphModule) -> list[Node]:
+    return module.graph.find_nodes(op="call_function", target=SWITCH)
+
+
+def _erase(module: GraphModule) -> None:
+    for node in _switches(module):
+        module.graph.erase_node(node)
+    module.recompile()
+
+
+def _cut(module: GraphModule, switching: Collection[GraphModule], on: bool) -> None:
+    """Detach what is given to calls where gradients are off, which they are at first if not `on`.
+
+    Args:
+        module: the graph.
+        switching: graphs that switch gradients themselves.
+        on: whether gradients are on at its start.
+    """
+    if not _switches(module):
+        return
+    was_on = on
+    for node in module.graph.nodes:
+        if node.target is SWITCH:
+            on = bool(node.args[0])
+            if on and not was_on:
+                _refuse(node.next, "torch.enable_grad() where gradients are off")
+        elif not on and node.op.startswith("call"):
+            if any(_graph_of(x) in switching for x in node.all_input_nodes):
+                _refuse(node, "gradients are switched within a graph that has none")
+            _detach_inputs(node)
+    _erase(module)
+
+
+def _refuse(node: Node, what: str) -> None:
+    raise CompileError(location(node), what)
+
+
+def _detach_inputs(node: Node) -> None:
+    """What gives back what it was given, as `contiguous` may, leaves it as it was."""
+    value = node.meta.get("example_value")
+    for given in node.all_input_nodes:
+        fake = given.meta.get("example_value")
+        if not isinstance(fake, torch.Tensor):
+            continue
+        with node.graph.inserting_before(node):
+            made = node.graph.call_method("detach", (given,))
+        made.meta = {**node.meta, "example_value": fake.detach()}
+        node.replace_input_with(given, made)
+        if value is fake:
+            node.replace_all_uses_with(given)
