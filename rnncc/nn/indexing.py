@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xdsl.ir import SSAValue
 
-from rnncc.ir.builder import Builder
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.source import Constant, Iota
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
@@ -33,6 +33,28 @@ def extremum_place(b: Builder, x: SSAValue, kind: str, axis: int, last: bool = F
     none = b.fill(-1, (), "i32") if last else b.size(dims_of(x)[axis], "i32")
     place = b.reduce("max" if last else "min", b.select(here, number, none), [axis])
     return b.cast(place, "i64")
+
+
+def running_place(b: Builder, x: SSAValue, kind: str, axis: int) -> SSAValue:
+    """Where the largest (`max`) or smallest (`min`) element so far stands along an axis, as int64.
+
+    Of equal ones the last. NaN is an extremum.
+    """
+    rows = move_axis(b, b.stop_gradient(x) if dtype_of(x) in FLOATS else x, axis, 0)
+    number = b.iota(dims_of(rows), 0, "i64")
+    first = [b.reshape(b.slice(one, 0, 0, 1), dims_of(rows)[1:]) for one in (rows, number)]
+
+    def step(inner: Builder, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        (best, place), (new, here) = carry, row
+        beyond = inner.compare("ge" if kind == "max" else "le", new, best)
+        if dtype_of(x) in FLOATS:
+            beyond = inner.logical("and", beyond, inner.compare("eq", best, best))
+            beyond = inner.logical("or", beyond, inner.compare("ne", new, new))
+        made = [inner.select(beyond, new, best), inner.select(beyond, here, place)]
+        return made, made[1:]
+
+    _, (places,) = b.scan([], first, [rows, number], step)
+    return move_axis(b, places, 0, axis)
 
 
 def ranks(b: Builder, x: SSAValue, largest: bool) -> SSAValue:

@@ -14,7 +14,7 @@ from rnncc.nn.reduction import (
     count,
     mean,
     reduce_keepdims,
-    root_of_squares,
+    root_of_powers,
     total,
 )
 
@@ -120,7 +120,7 @@ def batch_norm(
 
 def lp_normalise(b: Builder, x: SSAValue, p: int, axis: int) -> SSAValue:
     """X / (Σ |x|^p)^(1/p) along an axis, p 1 or 2; zeros stay, and are flat."""
-    size = total(b, b.abs(x), [axis]) if p == 1 else root_of_squares(b, x, [axis])
+    size = total(b, b.abs(x), [axis]) if p == 1 else root_of_powers(b, x, [axis])
     size = b.reshape(size, kept_dims(x, [axis]))
     none = b.compare("eq", size, b.full_like(size, 0.0))
     return b.div(x, b.select(none, b.full_like(size, 1.0), size))

@@ -10,6 +10,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.arithmetic import power
 from rnncc.nn.axes import kept_dims, move_axis
 
 
@@ -86,12 +87,12 @@ def log_sum_exp(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
     return b.add(b.log(total(b, b.exp(centred), axes)), held)
 
 
-def root_of_squares(b: Builder, x: SSAValue, axes: Sequence[int]) -> SSAValue:
-    """√ Σ x², flat at 0, where the root itself has no slope."""
-    squares = total(b, b.mul(x, x), axes)
-    none = b.compare("eq", squares, b.full_like(squares, 0.0))
-    root = b.sqrt(b.select(none, b.full_like(squares, 1.0), squares))
-    return b.select(none, b.full_like(squares, 0.0), root)
+def root_of_powers(b: Builder, x: SSAValue, axes: Sequence[int], order: float = 2) -> SSAValue:
+    """(Σ |x|ᵖ)^(1/p) for p > 1, flat at 0, where the root itself has no slope."""
+    powers = total(b, power(b, x if order == 2 else b.abs(x), order), axes)
+    none = b.compare("eq", powers, b.full_like(powers, 0.0))
+    root = power(b, b.select(none, b.full_like(powers, 1.0), powers), 1 / order)
+    return b.select(none, b.full_like(powers, 0.0), root)
 
 
 def log_add_exp(b: Builder, x: SSAValue, y: SSAValue) -> SSAValue:

@@ -46,7 +46,8 @@ class Phases:
 
 def split_phases(program: Program, choice: Choice) -> Phases:
     """Split a net with gradients; the net itself is used up."""
-    sequences = {pair.forward: _Sequences(pair.forward, choice) for pair in choice.pairs}
+    forwards = dict.fromkeys(pair.forward for pair in choice.pairs)  # several may read one
+    sequences = {forward: _Sequences(forward, choice) for forward in forwards}
     for pair in choice.pairs:
         _read_saved(pair, sequences[pair.forward], choice)
 

@@ -129,7 +129,7 @@ def test_zeros_have_a_norm_without_a_slope(p: int) -> None:
     assert not slopes(lambda b, x: normalisation.lp_normalise(b, x, p, 1), zeros)[:, :0].any()
     assert np.isfinite(slopes(lambda b, x: normalisation.lp_normalise(b, x, p, 1), zeros)).all()
     np.testing.assert_array_equal(
-        slopes(lambda b, x: reduction.root_of_squares(b, x, [1]), zeros), zeros
+        slopes(lambda b, x: reduction.root_of_powers(b, x, [1]), zeros), zeros
     )
 
 

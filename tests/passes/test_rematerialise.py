@@ -24,6 +24,7 @@ from tests.passes.nets import gated
 from tests.strategies import SIZES, make_inputs, programs
 
 RULES = ["none", "auto", "all"]
+Body = tuple[list, list]
 
 
 def phases_of(program: Program, rule: str | Collection[str]) -> Phases:
@@ -69,6 +70,21 @@ def test_random_programs(rule: str, program: Program) -> None:
 @pytest.mark.parametrize("output", ["h", "c"])
 def test_halves_mean_what_the_whole_means(rule: str, output: str) -> None:
     check(gated(output), rule)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_two_loops_back_over_what_one_yields(rule: str) -> None:
+    """The gradient of the product reads as much of the first loop's rows as of its own."""
+    b = Builder.net("product")
+    x, none = b.input("x", ["T", "N", 3]), b.fill(0.5, ["N", 3])
+    for kind in ("add", "mul"):
+
+        def body(inner: Builder, _: list, carry: list, rows: list, kind: str = kind) -> Body:
+            made = getattr(inner, kind)(carry[0], rows[0])
+            return [made], [inner.tanh(made)]
+
+        finals, (x,) = b.scan([], [none], [x], body)
+    check(b.finish({"y": finals[0]}), rule)
 
 
 @pytest.mark.parametrize("rule", RULES)

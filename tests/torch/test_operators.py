@@ -95,6 +95,43 @@ OPERATORS: dict[str, Operator] = {
     ),
     "inverse": lambda x, y, n: torch.linalg.inv_ex(x[:, :4] + 3 * (n[:4, None] == n[:4]))[0],
     "solution": lambda x, y, n: torch.linalg.solve_ex(x[:, :4] + 3 * (n[:4, None] == n[:4]), y)[0],
+    "checked inverse": lambda x, y, n: square(x).inverse() @ torch.linalg.solve(square(y), x),
+    "solution from the right": lambda x, y, n: torch.linalg.solve(square(x), y.T, left=False),
+    "a vector's solution": lambda x, y, n: torch.linalg.solve(square(x), y[:, 0]),
+    "singular": lambda x, y, n: torch.linalg.inv_ex(x[:3, :3] * (n[:3, None] > 0))[1] + n,
+    "determinant": lambda x, y, n: x[:, :4].det() * square(y).det(),
+    "determinants of a stack": lambda x, y, n: torch.stack([square(x), square(-y)]).slogdet()[1],
+    "signs of determinants": lambda x, y, n: torch.stack([x[:, :4], y[:, 2:]]).slogdet()[0],
+    "cholesky": lambda x, y, n: torch.linalg.cholesky(x @ x.T + square(y)),
+    "upper cholesky": lambda x, y, n: torch.linalg.cholesky(y @ y.T + square(x), upper=True),
+    "not positive": lambda x, y, n: torch.linalg.cholesky_ex(-(x @ x.T))[1] + n,
+    "solutions by a factor": lambda x, y, n: (
+        torch.cholesky_solve(y, square(x).tril())
+        + torch.cholesky_solve(x, square(y).triu(), upper=True)
+    ),
+    "inverse by a factor": lambda x, y, n: torch.cholesky_inverse(square(x).tril()),
+    "triangle from the left": lambda x, y, n: (
+        torch.linalg.solve_triangular(square(x), y, upper=True)
+        + torch.triangular_solve(y, square(x), upper=False, transpose=True)[0]
+    ),
+    "triangles from the right": lambda x, y, n: torch.linalg.solve_triangular(
+        torch.stack([square(x), x[:, 2:]]), y.T, upper=False, left=False, unitriangular=True
+    ),
+    "matrix exponential": lambda x, y, n: torch.matrix_exp(x[:, :4] - y[:, 2:]),
+    "gamma": lambda x, y, n: (3 * x).lgamma() + (3 * y.detach()).digamma() + y.abs().lgamma(),
+    "error functions": lambda x, y, n: (
+        (3 * x).erfc() + torch.erfinv(y / 4) + torch.special.log_ndtr(3 * y)
+    ),
+    "norms of other orders": lambda x, y, n: (
+        x.norm(3) + torch.linalg.vector_norm(y, 1.5, 0) + torch.dist(x, y, 3) + y.norm(-torch.inf)
+    ),
+    "count as a norm": lambda x, y, n: torch.linalg.vector_norm(x.relu(), 0, 1) + (x - x).norm(3),
+    "largest so far": lambda x, y, n: x.cummax(1)[0] * y.cummin(0)[1] + n.cummax(0)[0],
+    "masked scatter": lambda x, y, n: x.masked_scatter(n > 2, y),
+    "bilinear form": lambda x, y, n: F.bilinear(x, y, x[:3, :, None] * y[0], y[0, :3]),
+    "sign bits": lambda x, y, n: (x * 0).signbit() ^ (n < 2).signbit() | (n - 2).signbit(),
+    "part of a range": lambda x, y, n: torch.arange(0.5, 2.1, 0.3) * x,
+    "places of a triangle": lambda x, y, n: x[*torch.tril_indices(4, 6, 1)] * 2,
     "medians": lambda x, y, n: x.median(1)[0] + y.kthvalue(2, 0)[0][:4],
     "diagonals": lambda x, y, n: x.diagonal(1) @ y[:, 1:5].diag_embed().diagonal(-1, 1, 2)[:, :3],
     "distances": lambda x, y, n: torch.cdist(x, y) + torch.cdist(x, y, 1),
@@ -127,6 +164,11 @@ OPERATORS: dict[str, Operator] = {
     "triangles": lambda x, y, n: x.tril(-1) + y.triu(1),
     "batch norm": lambda x, y, n: F.batch_norm(x, n + 0.5, n + 1.0, y[2], y[3]),
 }
+
+
+def square(x: Any) -> Any:
+    """A matrix that is well conditioned."""
+    return x[:, :4] + 4 * torch.eye(4)
 
 
 class All(nn.Module):
@@ -183,12 +225,13 @@ def test_operators(dtype: Any) -> None:
 
 
 REFUSED: dict[str, Operator] = {
-    "norm of order 3 is not supported": lambda x, y, n: x.norm(3),
+    "norm of order 0.5 is not supported": lambda x, y, n: x.norm(0.5),
     "bits of whole numbers": lambda x, y, n: n & 1,
     "ranking 6 elements of i1": lambda x, y, n: (x > 0).sort()[0],
     "cannot be replaced": lambda x, y, n: x.slice_scatter(x[:, ::2], 1, step=2),
     "indexing with a mask": lambda x, y, n: x[torch.tensor([True, False, True, True])],
-    "numbers that are not whole": lambda x, y, n: torch.arange(0, 1, 0.25) + x[0, 0],
+    "a table of 5000 numbers": lambda x, y, n: torch.arange(0, 1250, 0.25) + x[0, 0],
+    "its factors are not supported": lambda x, y, n: torch.ops.aten._linalg_det(x[:, :4])[1],
 }
 
 

@@ -22,7 +22,7 @@ from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.site import Site, Translation, Value, location
 from rnncc.frontends.torch.sizes import floor_divide, remainder
-from rnncc.frontends.torch.types import DTYPES, element_type, fixed_size
+from rnncc.frontends.torch.types import DTYPES, LARGEST_CONSTANT, element_type, fixed_size
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import Branch, when
@@ -30,8 +30,6 @@ from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.complex_numbers import Complex
 
-LARGEST_CONSTANT = 4096
-"""Elements of a tensor that is written into the program."""
 SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
     operator.add: Dim.__add__,
     operator.sub: Dim.__sub__,

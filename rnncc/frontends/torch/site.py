@@ -69,6 +69,15 @@ class Site:
         found = self.node.meta["val"]
         return found[0] if isinstance(found, (tuple, list)) else found
 
+    @property
+    def parts(self) -> int:
+        """How many results there are."""
+        return len(self.node.meta["val"])
+
+    def is_read(self, part: int) -> bool:
+        """Whether anything reads a result of several."""
+        return any(user.args[1:] == (part,) for user in self.node.users)
+
     def shape(self, tensor: torch.Tensor) -> Dims:
         """A fake tensor's shape."""
         return tuple(self.size(size) for size in tensor.shape)

@@ -19,6 +19,8 @@ DTYPES = {
 }
 """Element types."""
 
+LARGEST_CONSTANT = 4096
+"""Elements of a tensor that is written into the program."""
 ORDER = ("i1", "i32", "i64", "f32", "f64")
 """Each may become any that follows it."""
 

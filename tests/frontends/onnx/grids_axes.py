@@ -196,6 +196,11 @@ def _einsum() -> Iterator[Case]:
         yield Case("Einsum", inputs, {"equation": equation})
 
 
+def _determinants() -> Iterator[Case]:
+    for shape in ((1, 1), (5, 5), (2, 3, 3), (2, 1, 4, 4)):
+        yield Case("Det", {"x": floats(*shape)})
+
+
 def _fourier() -> Iterator[Case]:
     for axis, onesided, parts, length in product(
         (-3, -2, -1, 0, 1, 2), (0, 1), (1, 2), (None, 2, 6)
@@ -226,5 +231,6 @@ GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
     "Reshape, Squeeze, Flatten, Transpose": _reshape,
     "Expand, Tile, DepthToSpace, Range, Shape": _grow,
     "Einsum": _einsum,
+    "Det": _determinants,
     "DFT, STFT": _fourier,
 }

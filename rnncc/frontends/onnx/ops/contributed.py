@@ -14,14 +14,15 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, INTEGERS, Function, Node, Operator, Result
 from rnncc.frontends.onnx.ops.conv import convolved
 from rnncc.frontends.onnx.ops.gate_functions import FUNCTIONS
-from rnncc.frontends.onnx.ops.linear import general_product
+from rnncc.frontends.onnx.ops.linear import general_product, square_matrices
 from rnncc.frontends.onnx.ops.normal import layer_norm_outputs, rms_normalised
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn import activations as act
 from rnncc.nn.arithmetic import clamp, reciprocal, times
 from rnncc.nn.attention import attention
-from rnncc.nn.linear import MAX_INVERTED, inverse, matmul
+from rnncc.nn.factors import inverse
+from rnncc.nn.linear import matmul
 from rnncc.nn.normalisation import layer_norm, rms_norm
 
 LOWEST = -3.4028234663852886e38
@@ -304,16 +305,9 @@ def _held(n: Node, mask: int, shape: tuple[Dim, Dim]) -> SSAValue:
 def _inverse(n: Node) -> SSAValue:
     """The inverses of the matrices along the last two axes.
 
-    Refused: elements other than floats; matrices of open sizes or of more than 32 rows.
+    Refused: elements other than floats; matrices that are not known to be square.
     """
-    x, dims = n.x(0, FLOATS), n.dims()
-    if len(dims) < 2 or dims[-1] != dims[-2]:
-        raise n.error(f"inverts {shape_text(dims)}")
-    if not dims[-1].is_static or int(dims[-1]) > MAX_INVERTED:
-        raise n.unsupported(
-            f"inverts {shape_text(dims)}, at most {MAX_INVERTED} rows are supported"
-        )
-    return inverse(n.b, x)
+    return inverse(n.b, square_matrices(n))
 
 
 _CONV = "auto_pad dilations group kernel_shape pads strides activation activation_params"

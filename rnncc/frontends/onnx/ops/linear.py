@@ -1,4 +1,4 @@
-"""Products: MatMul, Gemm, Einsum."""
+"""Matrices: MatMul, Gemm, Einsum, Det."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.arithmetic import times
+from rnncc.nn.factors import determinant
 from rnncc.nn.linear import matmul
 
 
@@ -150,7 +151,24 @@ def _arranged(
     )
 
 
+def _determinant(n: Node) -> SSAValue:
+    """The determinants of the matrices along the last two axes, by elimination of rows.
+
+    Refused: elements other than floats; matrices that are not known to be square.
+    """
+    return determinant(n.b, square_matrices(n))
+
+
+def square_matrices(n: Node) -> SSAValue:
+    """The first input, of which the last two axes are equal."""
+    x, dims = n.x(0, FLOATS), n.dims()
+    if len(dims) < 2 or dims[-1] != dims[-2]:
+        raise n.error(f"is given {shape_text(dims)}, expected square matrices")
+    return x
+
+
 OPERATORS: dict[str, Operator] = {
+    "Det": Operator(_determinant),
     "MatMul": Operator(_matmul),
     "Gemm": Operator(general_product),
     "Einsum": Operator(_einsum),

@@ -22,7 +22,7 @@ from rnncc.nn.reduction import (
     log_sum_exp,
     mean,
     multiplied,
-    root_of_squares,
+    root_of_powers,
     smallest,
     total,
 )
@@ -102,7 +102,7 @@ OPERATORS: dict[str, Operator] = {
     "ReduceL1": Operator(
         _reduction(lambda b, x, axes: total(b, absolute(b, x), axes), "The sum of |X|")
     ),
-    "ReduceL2": Operator(_reduction(root_of_squares, "√ of the sum of X²", FLOATS)),
+    "ReduceL2": Operator(_reduction(root_of_powers, "√ of the sum of X²", FLOATS)),
     "ReduceSumSquare": Operator(_reduction(_squares, "The sum of X²")),
     "ReduceLogSum": Operator(
         _reduction(lambda b, x, axes: b.log(total(b, x, axes)), "ln of the sum", FLOATS)

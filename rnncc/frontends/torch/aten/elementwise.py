@@ -8,8 +8,8 @@ from typing import Any
 
 from rnncc.frontends.torch.site import Number, Operand, Site, Table, Value
 from rnncc.ir.builder import Builder
-from rnncc.ir.types import FLOATS
-from rnncc.nn import arithmetic
+from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.nn import arithmetic, special
 from rnncc.nn.angles import acos, acosh, asin, asinh, atan, atan2, atanh, cosh, sinh, tan
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
@@ -68,6 +68,13 @@ def hypot(at: Site, x: Value, y: Value) -> Value:
 def copysign(at: Site, x: Operand, y: Operand) -> Value:
     """|x| with the sign of y, zeros and their signs too"""
     return arithmetic.with_sign(at.b, at.value(x), at.value(y))
+
+
+def signbit(at: Site, x: Value) -> Value:
+    """Whether a number is below 0, or -0"""
+    if dtype_of(x) in FLOATS:
+        return arithmetic.has_sign(at.b, x)
+    return at.b.compare("lt", x, at.b.full_like(x, 0))
 
 
 def xlogy(at: Site, x: Operand, y: Operand) -> Value:
@@ -151,7 +158,6 @@ OPERATORS: Table = {
     "log2": log_to(2),
     "log10": log_to(10),
     "exp2": unary(lambda b, x: b.exp(arithmetic.times(b, x, math.log(2)))),
-    "erfc": unary(lambda b, x: arithmetic.plus(b, b.neg(b.erf(x)), 1.0)),
     "neg": neg,
     "abs": abs_of,
     "reciprocal": unary(reciprocal),
@@ -170,6 +176,12 @@ OPERATORS: Table = {
     "log1p": unary(Builder.log1p),
     "sqrt": unary(Builder.sqrt),
     "erf": unary(Builder.erf),
+    "erfc": unary(special.erfc),
+    "erfinv": unary(special.erfinv),
+    "special_erfcx": unary(special.scaled_erfc),
+    "lgamma": unary(special.log_gamma),
+    "digamma": unary(special.digamma),
+    "signbit": signbit,
     "tanh": unary(Builder.tanh),
     "sigmoid": unary(Builder.sigmoid),
     "_to_copy": to_copy,

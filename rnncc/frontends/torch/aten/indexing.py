@@ -26,10 +26,11 @@ from rnncc.nn.indexing import (
     one_hot,
     put,
     put_elements,
+    running_place,
     top_k,
     triangle,
 )
-from rnncc.nn.reduction import total
+from rnncc.nn.reduction import cumulate, total
 
 MAX_RANKED = 4096
 """Elements of an axis that are compared each with each."""
@@ -296,6 +297,31 @@ def gather(at: Site, x: Value, dim: int, index: Value, *, sparse_grad: bool = Fa
     return gather_elements(at.b, x, index, at.axis(dim, rank_of(x)))
 
 
+def running_extreme(kind: str) -> Translation:
+    """The largest or smallest element of an axis so far, and where it stands, the last of equals"""
+
+    def translate(at: Site, x: Value, dim: int) -> tuple[Value, Value]:
+        if rank_of(x) == 0:
+            return x, at.b.fill(0, (), "i64")
+        axis, number = at.axis(dim, rank_of(x)), at.b.cast(x, _number(x))
+        places = running_place(at.b, number, kind, axis)
+        values = gather_elements(at.b, number, places, axis)
+        return at.b.cast(values, dtype_of(x)), places
+
+    return translate
+
+
+def masked_scatter(at: Site, x: Value, mask: Value, new: Value) -> Value:
+    """x with the next element of another tensor wherever a mask is set"""
+    b = at.b
+    x, mask = b.broadcast_together(x, mask)
+    count = (product(dims_of(x)),)
+    number = cumulate(b, b.cast(b.reshape(mask, count), "i64"), 0)
+    place = b.maximum(b.sub(number, b.fill(1, (), "i64")), b.fill(0, (), "i64"))
+    taken = b.gather(b.reshape(new, (product(dims_of(new)),)), place, 0)
+    return b.select(mask, b.reshape(taken, dims_of(x)), x)
+
+
 def triangular(upper: bool) -> Translation:
     """The upper or lower triangle of the last two axes, zeros elsewhere"""
 
@@ -357,6 +383,9 @@ OPERATORS: Table = {
     "nll_loss_nd": negative_log_likelihood,
     "argmax": place_of("max"),
     "argmin": place_of("min"),
+    "cummax": running_extreme("max"),
+    "cummin": running_extreme("min"),
+    "masked_scatter": masked_scatter,
     "max.dim": extreme_and_place("max"),
     "min.dim": extreme_and_place("min"),
     "gather": gather,

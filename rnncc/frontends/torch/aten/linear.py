@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from rnncc.frontends.torch.site import Number, Site, Table, Value, rank_of
+from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, rank_of
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn import factors
 from rnncc.nn.attention import attend
-from rnncc.nn.linear import MAX_INVERTED, inverse
+from rnncc.nn.linear import common_lead
 from rnncc.nn.linear import matmul as nn_matmul
+
+Parts = tuple[Value | None, ...]
+"""Results, None for those that nobody reads."""
 
 
 def mm(at: Site, a: Value, b: Value) -> Value:
@@ -44,6 +52,34 @@ def dot(at: Site, x: Value, y: Value) -> Value:
     return at.b.reduce("sum", at.b.mul(x, y), [0])
 
 
+def trilinear(
+    at: Site,
+    x: Value,
+    weight: Value,
+    y: Value,
+    expand1: Sequence[int],
+    expand2: Sequence[int],
+    expand3: Sequence[int],
+    sumdim: Sequence[int],
+    unroll_dim: int = 1,
+) -> Value:
+    """The sum of x · weight · y along axes, each with new axes of size 1 first"""
+    b = at.b
+    wide = [
+        _with_axes(b, one, axes)
+        for one, axes in zip((x, weight, y), (expand1, expand2, expand3), strict=True)
+    ]
+    product = b.mul(b.mul(wide[0], wide[1]), wide[2])
+    return b.reduce("sum", product, list(sumdim))
+
+
+def _with_axes(b: Builder, x: Value, axes: Sequence[int]) -> Value:
+    dims = list(dims_of(x))
+    for axis in sorted(axes):
+        dims.insert(axis, Dim.of(1))
+    return b.reshape(x, dims)
+
+
 def scaled_attention(
     at: Site,
     query: Value,
@@ -70,31 +106,171 @@ def scaled_attention(
     return attend(b, query, key, value, None if scale is None else float(scale), mask)
 
 
-def inverted(at: Site, x: Value, *_: object, **__: object) -> tuple[Value, Value]:
-    """The inverses of square matrices of known sizes; and 0, as PyTorch's code of a success"""
-    _check_square(at, x)
-    return inverse(at.b, x), at.b.fill(0, dims_of(x)[:-2], "i32")
+def checked(at: Site, *_: object, **__: object) -> None:
+    """PyTorch's errors of singular matrices: their results are infinite or NaN"""
+    return
 
 
-def solved(at: Site, a: Value, y: Value, *, left: bool = True, **_: object) -> tuple[Value, Value]:
-    """The x of a x = y, or of x a = y, by the inverse of a; and 0 for success"""
+def inverted(at: Site, a: Value) -> Value:
+    """The inverses of square matrices"""
+    _check_square(at, a)
+    return factors.inverse(at.b, a)
+
+
+def solved(at: Site, a: Value, y: Value, *, left: bool = True) -> Value:
+    """The x of a x = y, or of x a = y"""
     _check_square(at, a)
     b, vector = at.b, rank_of(y) == rank_of(a) - 1
     y = b.reshape(y, (*dims_of(y), 1)) if vector else y
-    made = nn_matmul(b, inverse(b, a), y) if left else nn_matmul(b, y, inverse(b, a))
-    return b.reshape(made, at.dims), b.fill(0, dims_of(a)[:-2], "i32")
+    return b.reshape(_from_a_side(b, factors.solve, a, y, left), at.dims)
+
+
+def with_failures(function: Callable[..., Value]) -> Translation:
+    """The same; and which pivot of the first operand is 0"""
+
+    def translate(
+        at: Site, a: Value, *others: Value, check_errors: bool = False, **how: Any
+    ) -> Parts:
+        made, last = function(at, a, *others, **how), at.parts - 1
+        _only(at, 0, last)
+        failed = factors.singular_at(at.b, a) if at.is_read(last) else None
+        return (made, *[None] * (last - 1), failed)
+
+    return translate
+
+
+def _from_a_side(
+    b: Builder, solve: Callable[[Builder, Value, Value], Value], a: Value, y: Value, left: bool
+) -> Value:
+    """The x of a x = y, or of x a = y; stacks are made alike."""
+    if not left:
+        a, y = factors.transposed(b, a), factors.transposed(b, y)
+    lead = common_lead(b, dims_of(a), dims_of(y))
+    made = solve(b, *(_stacked(b, x, lead) for x in (a, y)))
+    return made if left else factors.transposed(b, made)
+
+
+def _stacked(b: Builder, x: Value, lead: Sequence[Dim]) -> Value:
+    own = dims_of(x)
+    x = b.reshape(x, (*[1] * (len(lead) + 2 - len(own)), *own))
+    return b.broadcast(x, (*lead, *own[-2:]), range(len(lead) + 2))
+
+
+def determinant(at: Site, a: Value) -> Value:
+    """The determinants of square matrices"""
+    _check_square(at, a)
+    return factors.determinant(at.b, a)
+
+
+def log_determinant(at: Site, a: Value) -> tuple[Value, Value]:
+    """The signs of determinants, and the logarithms of their sizes"""
+    _check_square(at, a)
+    return factors.log_determinant(at.b, a)
+
+
+def with_factors(function: Callable[[Site, Value], Value | tuple[Value, ...]]) -> Translation:
+    """The same, with two factors that PyTorch keeps for its own backward pass"""
+
+    def translate(at: Site, a: Value) -> Parts:
+        made = function(at, a)
+        results = made if isinstance(made, tuple) else (made,)
+        _only(at, *range(len(results)))
+        return (*results, None, None)
+
+    return translate
+
+
+def cholesky_and_failures(
+    at: Site, a: Value, *, upper: bool = False, check_errors: bool = False
+) -> tuple[Value, Value]:
+    """Cholesky's factors of symmetric matrices; and which leading minor is not positive"""
+    _check_square(at, a)
+    made, failed = factors.cholesky(at.b, factors.transposed(at.b, a) if upper else a)
+    return factors.transposed(at.b, made) if upper else made, failed
+
+
+def cholesky(at: Site, a: Value, upper: bool = False) -> Value:
+    """Cholesky's factors of symmetric matrices"""
+    return cholesky_and_failures(at, a, upper=upper)[0]
+
+
+def solved_triangular(
+    at: Site, a: Value, y: Value, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Value:
+    """The x of a x = y, or of x a = y, of triangles"""
+    _check_square(at, a)
+    upper = upper == left
+
+    def solve(b: Builder, a: Value, y: Value) -> Value:
+        return factors.solve_triangular(b, a, y, upper, unitriangular)
+
+    return _from_a_side(at.b, solve, a, y, left)
+
+
+def solved_triangular_of(
+    at: Site,
+    y: Value,
+    a: Value,
+    upper: bool = True,
+    transpose: bool = False,
+    unitriangular: bool = False,
+) -> tuple[Value, Value]:
+    """The x of a x = y, or of aᵀ x = y, of triangles; and a"""
+    own = factors.transposed(at.b, a) if transpose else a
+    made = solved_triangular(at, own, y, upper=upper != transpose, unitriangular=unitriangular)
+    return made, a
+
+
+def solved_by_cholesky(at: Site, y: Value, factor: Value, upper: bool = False) -> Value:
+    """The x of a x = y, by Cholesky's factor of a"""
+    other = factors.transposed(at.b, factor)
+    lower, higher = (other, factor) if upper else (factor, other)
+    half = solved_triangular(at, lower, y, upper=False)
+    return solved_triangular(at, higher, half, upper=True)
+
+
+def inverted_by_cholesky(at: Site, factor: Value, upper: bool = False) -> Value:
+    """The inverse of a, by Cholesky's factor of a"""
+    return solved_by_cholesky(at, factors.identity_like(at.b, factor), factor, upper)
+
+
+def exponential(at: Site, a: Value) -> Value:
+    """The exponentials of square matrices; NaN where ‖a‖ is beyond 5986 (float64: 1227)"""
+    return factors.exponential(at.b, a)
+
+
+def _only(at: Site, *parts: int) -> None:
+    """What PyTorch keeps for its own backward passes is not made."""
+    if any(at.is_read(part) for part in set(range(at.parts)) - set(parts)):
+        at.refuse("its factors are not supported, its results are")
 
 
 def _check_square(at: Site, x: Value) -> None:
     rows, columns = dims_of(x)[-2:]
-    if rows != columns or not rows.is_static or int(rows) > MAX_INVERTED:
-        at.refuse(f"inverting {rows} x {columns} is not supported", f"{MAX_INVERTED} rows are")
+    if rows != columns:
+        at.refuse(f"a matrix of {rows} x {columns} is not known to be square")
 
 
 OPERATORS: Table = {
     "_scaled_dot_product_attention_math": scaled_attention,
-    "linalg_inv_ex": inverted,
-    "linalg_solve_ex": solved,
+    "_linalg_check_errors": checked,
+    "_linalg_det": with_factors(determinant),
+    "_linalg_slogdet": with_factors(log_determinant),
+    "linalg_det": determinant,
+    "linalg_slogdet": log_determinant,
+    "_linalg_solve_ex": with_failures(solved),
+    **dict.fromkeys(("cholesky", "linalg_cholesky"), cholesky),
+    **dict.fromkeys(("inverse", "linalg_inv"), inverted),
+    "linalg_solve": solved,
+    "cholesky_inverse": inverted_by_cholesky,
+    "cholesky_solve": solved_by_cholesky,
+    "linalg_cholesky_ex": cholesky_and_failures,
+    "linalg_inv_ex": with_failures(inverted),
+    "linalg_matrix_exp": exponential,
+    "linalg_solve_ex": with_failures(solved),
+    "linalg_solve_triangular": solved_triangular,
+    "triangular_solve": solved_triangular_of,
+    "_trilinear": trilinear,
     "mm": mm,
     "bmm": mm,
     "addmm": addmm,

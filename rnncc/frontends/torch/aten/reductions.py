@@ -18,7 +18,7 @@ from rnncc.nn.reduction import (
     log_add_exp,
     log_sum_exp,
     multiplied,
-    root_of_squares,
+    root_of_powers,
     smallest,
 )
 
@@ -114,7 +114,7 @@ def distances(at: Site, x: Value, y: Value, p: Number, mode: object = None) -> V
     )
     if p not in (1, 2):
         at.refuse(f"distances of order {p} are not supported", "1 or 2")
-    return b.reduce("sum", b.abs(apart), [axis]) if p == 1 else root_of_squares(b, apart, [axis])
+    return b.reduce("sum", b.abs(apart), [axis]) if p == 1 else root_of_powers(b, apart, [axis])
 
 
 def norm(
@@ -125,15 +125,24 @@ def norm(
     keepdim: bool = False,
     **_: object,
 ) -> Value:
-    """√(sum x²), sum |x| or max |x|; flat at 0"""
+    """(sum |x|ᵖ)^(1/p) from order 1 on, max |x|, min |x|, or how many are not 0; flat at 0"""
     x = at.value(x)
+    if ord == 0:
+        given = at.b.compare("ne", x, at.b.full_like(x, 0.0))
+        return reduce(at, "sum", at.b.cast(given, at.dtype), dim)
     if ord == 1:
         return reduce(at, "sum", at.b.abs(x), dim)
-    if ord == math.inf:
-        return reduce(at, "max", at.b.abs(x), dim)
-    if ord != 2:
-        at.refuse(f"the norm of order {ord} is not supported", "1, 2 or inf")
-    return at.b.reshape(root_of_squares(at.b, x, _axes(at, x, dim)), at.dims)
+    if abs(ord) == math.inf:
+        return reduce(at, "max" if ord > 0 else "min", at.b.abs(x), dim)
+    if ord < 1:
+        at.refuse(f"the norm of order {ord} is not supported", "0, 1 or more, or infinite")
+    return at.b.reshape(root_of_powers(at.b, x, _axes(at, x, dim), ord), at.dims)
+
+
+def distance(at: Site, x: Value, y: Value, p: Number = 2) -> Value:
+    """The norm of x - y"""
+    apart = at.b.sub(*at.b.broadcast_together(x, y))
+    return norm(at, apart, p)
 
 
 def softmax(at: Site, x: Value, dim: int, dtype: object = None) -> Value:
@@ -176,6 +185,7 @@ OPERATORS: Table = {
     "prod": of_axes(multiplied),
     "logsumexp": of_axes(log_sum_exp),
     "linalg_vector_norm": norm,
+    "dist": distance,
     "cumsum": running(Builder.add, 0.0),
     "cumprod": running(Builder.mul, 1.0),
     "logcumsumexp": running(log_add_exp, -math.inf),

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rnncc.frontends.torch.site import Number, Operand, Site, Table, Translation, Value
+from rnncc.frontends.torch.types import LARGEST_CONSTANT
 from rnncc.ir.dims import Dim
+from rnncc.ir.types import NUMPY
 
 
 def filled(number: Number) -> Translation:
@@ -38,12 +42,44 @@ def scalar_tensor(at: Site, value: Operand, **_: Any) -> Value:
 
 
 def arange(at: Site, *bounds: Any, **_: Any) -> Value:
-    """start, start + step, ... as whole numbers"""
+    """start, start + step, ...; a known number of them where they are not whole"""
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
     if not all(isinstance(n, (int, Dim)) for n in (start, step)):
-        at.refuse("a range of numbers that are not whole is not supported")
+        return _known_range(at, start, step)
     count = at.value(at.b.iota(at.dims, 0, "i64"))
     return at.b.add(at.b.mul(count, at.value(step)), at.value(start))
+
+
+def _known_range(at: Site, start: Number, step: Number) -> Value:
+    """PyTorch computes them in double precision."""
+    (size,) = at.dims
+    if not size.is_static or isinstance(start, Dim):
+        at.refuse("an open range of numbers that are not whole is not supported")
+    _check_written(at, int(size))
+    numbers = float(start) + float(step) * np.arange(int(size))
+    return at.b.constant(numbers.astype(NUMPY[at.dtype]))
+
+
+def eye(at: Site, *_: Any, **__: Any) -> Value:
+    """1 along the diagonal, 0 elsewhere"""
+    row, column = (at.b.iota(at.dims, axis) for axis in (0, 1))
+    return at.b.cast(at.b.compare("eq", row, column), at.dtype)
+
+
+def _check_written(at: Site, count: int) -> None:
+    if count > LARGEST_CONSTANT:
+        at.refuse(f"a table of {count} numbers is not supported", f"{LARGEST_CONSTANT} are")
+
+
+def triangle_places(upper: bool) -> Translation:
+    """The rows and columns of the elements of a triangle"""
+
+    def translate(at: Site, row: int, column: int, offset: int = 0, **_: Any) -> Value:
+        _check_written(at, row * column)
+        places = np.triu_indices if upper else np.tril_indices
+        return at.b.constant(np.stack(places(row, offset, column)).astype(NUMPY[at.dtype]))
+
+    return translate
 
 
 OPERATORS: Table = {
@@ -54,4 +90,7 @@ OPERATORS: Table = {
     "copy": copy,
     "scalar_tensor": scalar_tensor,
     "arange": arange,
+    "eye": eye,
+    "tril_indices": triangle_places(upper=False),
+    "triu_indices": triangle_places(upper=True),
 }

@@ -1,0 +1,240 @@
+"""Matrices, stacks of them: solving, determinants, Cholesky's factor, the exponential.
+
+A matrix stands along the last two axes. Rows are eliminated one after another by a loop.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.builder import Builder, Values
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.arithmetic import sign, times
+from rnncc.nn.axes import move_axis
+from rnncc.nn.indexing import extremum_place
+from rnncc.nn.linear import matmul
+from rnncc.nn.reduction import multiplied, reduce_keepdims
+
+_DEGREE = 12
+_REACH = 1.4616615
+"""‖A‖ up to which Taylor's polynomial of degree 12 gives exp(A) to float32's last bit (Bader,
+Blanes, Casas 2019, "Computing the matrix exponential with an optimized Taylor polynomial
+approximation", table 2)."""
+_REACH_OF_DOUBLES = 0.2996158914
+"""The same for double precision."""
+_SQUARINGS = 12
+"""Halvings of A: beyond 2¹² times the reach there is no digit left, and the result is NaN."""
+
+
+def solve(b: Builder, a: SSAValue, y: SSAValue) -> SSAValue:
+    """The x of a x = y, by elimination; infinite or NaN where a is singular."""
+    return _eliminated(b, a, y).solution
+
+
+def inverse(b: Builder, a: SSAValue) -> SSAValue:
+    """The inverses of square matrices; elements of a singular one's are infinite or NaN."""
+    return solve(b, a, identity_like(b, a))
+
+
+def singular_at(b: Builder, a: SSAValue) -> SSAValue:
+    """i32, one for each matrix: the number of the first pivot that is 0, from 1; 0 if none is."""
+    pivots = _eliminated(b, a, a).pivots
+    zero = b.compare("eq", pivots, b.full_like(pivots, 0.0))
+    return _first(b, zero)
+
+
+def determinant(b: Builder, a: SSAValue) -> SSAValue:
+    """One for each matrix."""
+    made = _eliminated(b, a, a)
+    return b.mul(made.parity, multiplied(b, made.pivots, [len(dims_of(a)) - 2]))
+
+
+def log_determinant(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The sign and ln |det a|, one each for each matrix: 0 and -inf of a singular one."""
+    made, axes = _eliminated(b, a, a), [len(dims_of(a)) - 2]
+    signs = multiplied(b, sign(b, b.stop_gradient(made.pivots)), axes)
+    return b.mul(made.parity, signs), b.reduce("sum", b.log(b.abs(made.pivots)), axes)
+
+
+@dataclass(frozen=True)
+class _Elimination:
+    """What elimination leaves.
+
+    Attributes:
+        solution: the x of a x = y.
+        pivots: [..., rows], the elements that rows were divided by.
+        parity: [...], 1 or -1: the sign of the order of rows.
+    """
+
+    solution: SSAValue
+    pivots: SSAValue
+    parity: SSAValue
+
+
+def _eliminated(b: Builder, a: SSAValue, y: SSAValue) -> _Elimination:
+    """Gauss and Jordan's, with the largest element of what is left of a column as its pivot."""
+    *lead, rows, _ = dims_of(a)
+    axis = len(lead)
+
+    def step(b: Builder, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        (both, parity), k = carry, row[0]
+        column = _picked(b, both, k, axis + 1)
+        left = b.compare("ge", b.iota(dims_of(column), axis), k)
+        size = b.select(left, b.abs(column), b.full_like(column, -1.0))
+        place = b.cast(extremum_place(b, size, "max", axis), "i32")
+        chosen = b.compare("eq", b.iota(dims_of(both), axis), b.reshape(place, (*lead, 1, 1)))
+        pivot_row = b.select(chosen, both, b.full_like(both, 0.0))
+        pivot_row = reduce_keepdims(b, "sum", pivot_row, [axis])
+        swapped = b.select(chosen, _picked(b, both, k, axis), both)
+        pivot = _picked(b, pivot_row, k, axis + 1)
+        pivot_row = b.div(pivot_row, pivot)
+        rest = b.sub(swapped, b.mul(_picked(b, swapped, k, axis + 1), pivot_row))
+        here = b.compare("eq", b.iota(dims_of(both), axis), k)
+        moved = b.compare("ne", b.reshape(place, lead), k)
+        parity = b.select(moved, b.neg(parity), parity)
+        return [b.select(here, pivot_row, rest), parity], [b.reshape(pivot, lead)]
+
+    first = [b.concat([a, y], axis + 1), b.fill(1.0, lead, dtype_of(a))]
+    (both, parity), (pivots,) = b.scan([], first, [b.iota((rows,), 0)], step)
+    solution = b.slice(both, axis + 1, rows, dims_of(y)[-1])
+    return _Elimination(solution, move_axis(b, pivots, 0, axis), parity)
+
+
+def _picked(b: Builder, x: SSAValue, k: SSAValue, axis: int) -> SSAValue:
+    """x at place k of an axis, which keeps one place; k is known at run time."""
+    here = b.compare("eq", b.iota(dims_of(x), axis), k)
+    return reduce_keepdims(b, "sum", b.select(here, x, b.full_like(x, 0.0)), [axis])
+
+
+def cholesky(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The lower l of l lᵀ = a, of symmetric a, and where that failed.
+
+    Only the lower triangle is read; the gradient is spread over both, as that of a symmetric
+    matrix. Columns from the failure on are NaN.
+
+    Returns:
+        The factor, and i32, one for each matrix: the number of the first leading minor that is not
+        positive, from 1; 0 if there is none.
+    """
+    *lead, rows, _ = dims_of(a)
+    axis = len(lead)
+
+    def step(b: Builder, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        rest, k = carry[0], row[0]
+        column = _picked(b, rest, k, axis + 1)
+        square = _picked(b, column, k, axis)
+        positive = b.compare("gt", square, b.full_like(square, 0.0))
+        root = b.sqrt(b.select(positive, square, b.full_like(square, math.nan)))
+        own = b.compare("ge", b.iota(dims_of(column), axis), k)
+        made = b.select(own, b.div(column, root), b.full_like(column, 0.0))
+        left = b.sub(rest, b.mul(made, transposed(b, made)))
+        failed = b.logical_not(b.reshape(positive, lead))
+        return [left], [b.reshape(made, (*lead, rows)), failed]
+
+    _, (columns, failed) = b.scan([], [_symmetric(b, a)], [b.iota((rows,), 0)], step)
+    return move_axis(b, columns, 0, axis + 1), _first(b, move_axis(b, failed, 0, axis))
+
+
+def _symmetric(b: Builder, a: SSAValue) -> SSAValue:
+    """The lower triangle and its mirror; gradients go to both alike."""
+    value = b.stop_gradient(a)
+    mirrored = b.select(_below(b, a), value, transposed(b, value))
+    mean = times(b, b.add(a, transposed(b, a)), 0.5)
+    return b.add(mirrored, b.sub(mean, b.stop_gradient(mean)))
+
+
+def solve_triangular(
+    b: Builder, a: SSAValue, y: SSAValue, upper: bool = False, unit: bool = False
+) -> SSAValue:
+    """The x of a x = y by substitution; the other triangle is not read.
+
+    Args:
+        a: [..., n, n].
+        y: [..., n, k].
+        upper: whether a is an upper triangle.
+        unit: whether its diagonal is taken as ones.
+    """
+    *lead, rows, _ = dims_of(a)
+    axis, count = len(lead), dims_of(y)[-1]
+
+    def step(b: Builder, held: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        (a,), left, k = held, carry[0], row[0]
+        column, made = _picked(b, a, k, axis + 1), _picked(b, left, k, axis)
+        if not unit:
+            made = b.div(made, _picked(b, column, k, axis))
+        rest = b.compare("lt" if upper else "gt", b.iota(dims_of(column), axis), k)
+        factor = b.select(rest, column, b.full_like(column, 0.0))
+        return [b.sub(left, b.mul(factor, made))], [b.reshape(made, (*lead, count))]
+
+    _, (solved,) = b.scan([a], [y], [b.iota((rows,), 0)], step, reverse=upper)
+    return move_axis(b, solved, 0, axis)
+
+
+def exponential(b: Builder, a: SSAValue) -> SSAValue:
+    """exp(a) = exp(a / 2ˢ)^(2ˢ): Taylor's polynomial, squared as often as a's norm asks for."""
+    doubles = dtype_of(a) == "f64"
+    norm = b.reduce("max", b.reduce("sum", b.abs(a), [len(dims_of(a)) - 2]), [len(dims_of(a)) - 2])
+    norm = b.stop_gradient(b.reshape(norm, (*dims_of(norm), 1, 1)))
+    left, scale, squared = norm, b.full_like(norm, 1.0), list[SSAValue]()
+    for _ in range(_SQUARINGS):
+        squared.append(_beyond(b, left, doubles))
+        half = b.select(squared[-1], b.full_like(left, 0.5), b.full_like(left, 1.0))
+        left, scale = b.mul(left, half), b.mul(scale, half)
+
+    def step(b: Builder, _: Values, carry: Values, again: Values) -> tuple[Values, Values]:
+        made = carry[0]
+        return [b.select(again[0], matmul(b, made, made), made)], []
+
+    flags = b.concat([b.reshape(one, (1, *dims_of(one))) for one in reversed(squared)], 0)
+    (made,), _ = b.scan([], [_taylor(b, b.mul(a, scale))], [flags], step)
+    return b.select(_beyond(b, left, doubles), b.fill(math.nan, (), dtype_of(a)), made)
+
+
+def _beyond(b: Builder, norm: SSAValue, doubles: bool) -> SSAValue:
+    return b.compare("gt", norm, b.full_like(norm, _REACH_OF_DOUBLES if doubles else _REACH))
+
+
+def _taylor(b: Builder, a: SSAValue) -> SSAValue:
+    """Σ aⁱ / i! by Paterson and Stockmeyer: polynomials of degree 3 in powers of a⁴."""
+    one = identity_like(b, a)
+    a2 = matmul(b, a, a)
+    a3 = matmul(b, a2, a)
+    powers, a4 = [one, a, a2, a3], matmul(b, a2, a2)
+    made = times(b, a4, 1 / math.factorial(_DEGREE))
+    for start in range(_DEGREE - 4, -1, -4):
+        for i, power in enumerate(powers):
+            made = b.add(made, times(b, power, 1 / math.factorial(start + i)))
+        made = matmul(b, a4, made) if start else made
+    return made
+
+
+def identity_like(b: Builder, a: SSAValue) -> SSAValue:
+    """The unit matrix, as often as a is one."""
+    rank = len(dims_of(a))
+    ones = b.compare("eq", b.iota(dims_of(a), rank - 1), b.iota(dims_of(a), rank - 2))
+    return b.cast(ones, dtype_of(a))
+
+
+def _below(b: Builder, a: SSAValue) -> SSAValue:
+    """Where a matrix is on its diagonal or below it."""
+    rank = len(dims_of(a))
+    columns = b.iota(dims_of(a), rank - 1)
+    return b.compare("le", columns, b.iota(dims_of(a), rank - 2))
+
+
+def transposed(b: Builder, a: SSAValue) -> SSAValue:
+    """The last two axes swapped."""
+    rank = len(dims_of(a))
+    return b.transpose(a, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def _first(b: Builder, flags: SSAValue) -> SSAValue:
+    """The number, from 1, of the first flag along the last axis; 0 where none is set."""
+    axis, count = len(dims_of(flags)) - 1, dims_of(flags)[-1]
+    none = b.size(count, "i32")
+    place = b.reduce("min", b.select(flags, b.iota(dims_of(flags), axis), none), [axis])
+    found = b.compare("lt", place, none)
+    return b.select(found, b.add(place, b.full_like(place, 1)), b.full_like(place, 0))

@@ -1,0 +1,133 @@
+"""Functions of gamma and of the error function: digits, edges, slopes; exponentials of matrices."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from xdsl.ir import SSAValue
+
+import rnncc
+from rnncc.ir.builder import Builder
+from rnncc.nn import factors, special
+from rnncc.passes.differentiate import differentiate
+
+Array = np.ndarray[Any, Any]
+Formula = Callable[[Builder, SSAValue], SSAValue]
+RNG = np.random.default_rng(0)
+NEAR = RNG.uniform(-12, 12, 500)
+SMALL = 10 ** RNG.uniform(-20, -1, 100)
+INSIDE = np.concatenate([RNG.uniform(-1, 1, 300), 1 - 10 ** RNG.uniform(-6, -1, 100)])
+
+
+def compiled(formula: Formula, x: Array) -> tuple[Array, Array]:
+    """Values and slopes, of x's dtype."""
+    b = Builder.net("m")
+    kind = {"float32": "f32", "float64": "f64"}[x.dtype.name]
+    net = b.finish({"y": formula(b, b.input("x", x.shape, kind))})
+    slope = rnncc.compile(differentiate(net, ["y"], ["x"]))
+    grads = slope.run({"x": x, "grad:y": np.ones_like(x)})
+    return rnncc.compile(net).run({"x": x})["y"], grads["grad:x"]
+
+
+def psi(x: float) -> float:
+    """The derivative of ln |Γ|, by the recurrence far out to its series."""
+    if x < 40:
+        return psi(x + 1) - 1 / x
+    return math.log(x) - 1 / (2 * x) - 1 / (12 * x**2) + 1 / (120 * x**4) - 1 / (252 * x**6)
+
+
+def inverse_erf(y: float) -> float:
+    low, high = -8.0, 8.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        low, high = (middle, high) if math.erf(middle) < y else (low, middle)
+    return low
+
+
+def bell(x: float) -> float:
+    return 2 / math.sqrt(math.pi) * math.exp(-x * x)
+
+
+CASES: dict[str, tuple[Formula, Callable[[float], float], Callable[[float], float], Array]] = {
+    "log gamma": (special.log_gamma, math.lgamma, psi, np.concatenate([NEAR, SMALL, 1e10 * SMALL])),
+    "erfc": (special.erfc, math.erfc, lambda x: -bell(x), np.concatenate([NEAR / 1.5, SMALL])),
+    "erfinv": (
+        special.erfinv,
+        inverse_erf,
+        lambda y: 1 / bell(inverse_erf(y)),
+        np.concatenate([INSIDE, SMALL]),
+    ),
+    "scaled erfc": (
+        special.scaled_erfc,
+        lambda x: math.exp(x * x) * math.erfc(x),
+        lambda x: 2 * x * math.exp(x * x) * math.erfc(x) - 2 / math.sqrt(math.pi),
+        RNG.uniform(-3, 5, 200),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_digits(name: str) -> None:
+    formula, value, slope, points = CASES[name]
+    x = points.astype(np.float32)
+    (y, dy), exact = compiled(formula, x), x.astype(np.float64)
+    np.testing.assert_allclose(y, [value(p) for p in exact], rtol=4e-7, atol=1e-38)
+    slack = 2e-6 if name == "scaled erfc" else 1e-38  # whose slope is a difference
+    np.testing.assert_allclose(dy, [slope(p) for p in exact], rtol=2e-6, atol=slack)
+
+
+@pytest.mark.parametrize("name", ["log gamma", "erfc"])
+def test_digits_of_doubles(name: str) -> None:
+    formula, value, slope, points = CASES[name]
+    y, dy = compiled(formula, points)
+    np.testing.assert_allclose(y, [value(p) for p in points], rtol=2e-14, atol=1e-14)
+    np.testing.assert_allclose(dy, [slope(p) for p in points], rtol=1e-12, atol=1e-12)
+
+
+def test_digamma_is_the_slope_of_log_gamma() -> None:
+    x = np.concatenate([NEAR, SMALL]).astype(np.float32)
+    y, dy = compiled(special.digamma, x)
+    np.testing.assert_allclose(y, [psi(p) for p in x.astype(np.float64)], rtol=1e-6)
+    step = 1e-4
+    ends = [[psi(p + d) for p in NEAR[:100]] for d in (step, -step)]
+    away = np.abs(NEAR[:100] - np.round(NEAR[:100])) > 0.1
+    np.testing.assert_allclose(
+        dy[:100][away], ((np.array(ends[0]) - ends[1]) / (2 * step))[away], rtol=1e-3
+    )
+
+
+def test_edges() -> None:
+    edges = np.array([0.0, -1.0, -3.0, np.inf, np.nan, 1.0, 2.0], np.float32)
+    y, _ = compiled(special.log_gamma, edges)
+    np.testing.assert_allclose(y, [np.inf] * 4 + [np.nan, 0, 0], atol=1e-14)
+    y, _ = compiled(special.erfc, np.array([np.inf, -np.inf, np.nan, 11, -11], np.float32))
+    np.testing.assert_array_equal(y, np.array([0, 2, np.nan, 0, 2], np.float32))
+    y, _ = compiled(special.erfinv, np.array([1, -1, 1.5, np.nan, 0], np.float32))
+    np.testing.assert_array_equal(y, np.array([np.inf, -np.inf, np.nan, np.nan, 0], np.float32))
+
+
+@pytest.mark.parametrize("angle", [0.1, 3.0, 100.0, 3000.0, 1e5])
+def test_exponentials_of_matrices(angle: float) -> None:
+    """A turn by an angle; beyond the reach it is NaN."""
+    a = np.array([[0, -angle], [angle, 0]])
+    y, _ = compiled(factors.exponential, a)
+    cos, sin = math.cos(angle), math.sin(angle)
+    want = [[cos, -sin], [sin, cos]] if angle < 1000 else np.full((2, 2), np.nan)
+    np.testing.assert_allclose(y, want, atol=1e-14 * max(angle, 1))
+
+
+def test_failures_have_numbers() -> None:
+    b = Builder.net("m")
+    a = b.input("a", [3, 3, 3])
+    factor, failed = factors.cholesky(b, a)
+    net = b.finish({"singular": factors.singular_at(b, a), "failed": failed, "l": factor})
+    one = np.eye(3, dtype=np.float32)
+    diagonals = np.array([[1, 1, 1], [1, 0, 1], [1, 1, -1]], np.float32)
+    made = rnncc.compile(net).run({"a": one * diagonals[:, None]})
+    assert list(made["singular"]) == [0, 2, 0]
+    assert list(made["failed"]) == [0, 2, 3]
+    np.testing.assert_array_equal(made["l"][0], one)
