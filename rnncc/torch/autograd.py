@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from rnncc_runtime.errors import ArrayError
 from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.types import NARROW, type_name
 from rnncc.torch.devices import is_number
 from rnncc.torch.nets import TorchNet, drawn_seed
 
@@ -26,6 +28,7 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """
     device = net.device(tensors)
     check_mode(device)
+    _check_narrow(net, tensors)
     tensors = [_parts(x.to(device) if is_number(x) else x) for x in tensors]
     if len(tensors) < len(net.inputs):
         tensors.append(drawn_seed(device))
@@ -38,12 +41,28 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     made: Iterable[torch.Tensor] = _Net.apply(net, *tensors) if wanted else net.infer(tensors)
     pairs = zip(made, net.outputs, strict=True)
-    return [torch.view_as_complex(x) if output.is_complex else x for x, output in pairs]
+    return [_whole(x, output.kind) for x, output in pairs]
+
+
+def _check_narrow(net: TorchNet, tensors: list[torch.Tensor]) -> None:
+    """Refuse 16 bits in the place of others, and the opposite: all are float32 to the code."""
+    for number, x in enumerate(tensors):
+        expected = net.narrow.get(number)
+        if x.dtype != expected and (expected is not None or x.dtype in NARROW):
+            want = "float32" if expected is None else type_name(expected)
+            raise ArrayError(f"{net.inputs[number]} is {type_name(x.dtype)}, expected {want}")
 
 
 def _parts(x: torch.Tensor) -> torch.Tensor:
-    """A complex tensor as floats."""
+    """A tensor as the net takes it: a complex one as its parts, 16 bits as float32."""
+    if x.dtype in NARROW:
+        return x.float()
     return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
+def _whole(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
+    """The opposite."""
+    return torch.view_as_complex(x) if kind.is_complex else x.to(kind)
 
 
 def _is_dual(x: torch.Tensor) -> bool:

@@ -16,7 +16,7 @@ from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.interface import complex_ones, declared, given_out
+from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.recurrent_op import CELLS, recurrent_kind
@@ -132,7 +132,10 @@ def _lowered(graph: GraphModule, fakes: Sequence[Any], names: dict[str, str]) ->
     if not all(isinstance(value, (SSAValue, Complex)) for value in made):
         raise CompileError("", "a graph gives what is no tensor")
     outputs = {f"y{i}": value for i, value in enumerate(made)}
-    net = TorchNet.of(b.finish(given_out(b, outputs)), complex_ones(outputs))
+    results: Any = graph.graph.output_node().args[0]
+    taken = [x for x in fakes if isinstance(x, torch.Tensor)]
+    dtypes = Dtypes.of(taken, outputs, results)
+    net = TorchNet.of(b.finish(given_out(b, outputs)), dtypes)
 
     def run(*given: Any) -> list[torch.Tensor]:
         return apply(net, [x for x in given if isinstance(x, torch.Tensor)])

@@ -102,7 +102,7 @@ class CompiledModule(torch.nn.Module):
         self.module = module
         self.train(module.training)
         self._frozen, self._net = frozen, net
-        self._code = TorchNet.of(net.program, net.pairs)
+        self._code = TorchNet.of(net.program, net.dtypes)
         self._owners = [_owner(module, exported, target) for target in net.held]
         self._device, self._follow = _devices(exported, self._owners)
         self._changed = [_owner(module, exported, target) for target in net.changed]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 import torch
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.torch.types import DTYPES
+from rnncc.frontends.torch.interface import Dtypes
+from rnncc.frontends.torch.types import DTYPES, NARROW
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
@@ -31,13 +32,16 @@ Tensors = Sequence[torch.Tensor]
 class Output:
     """A tensor that a net makes; the shape's sizes are formulas.
 
-    A complex one is made as floats, with a last axis of the two parts.
+    Attributes:
+        dtype: what the net makes.
+        kind: what it is in PyTorch: a complex tensor is made as floats, with a last axis of the two
+            parts, one of 16 bits as float32.
     """
 
     name: str
     dims: tuple[Dim, ...]
     dtype: torch.dtype
-    is_complex: bool = False
+    kind: torch.dtype
 
 
 _Place = tuple[int, int, int, int]
@@ -54,6 +58,7 @@ class TorchNet:
         outputs: what it makes, in order.
         sources: for each output the numbers of the inputs that it has gradients for.
         sizes: symbol -> an input and its axis whose size is factor · symbol + summand.
+        narrow: the inputs' numbers that are of 16 bits in PyTorch, and what they are.
     """
 
     code: Codes
@@ -61,13 +66,14 @@ class TorchNet:
     outputs: Sequence[Output]
     sources: Sequence[frozenset[int]]
     sizes: Mapping[str, _Place]
+    narrow: Mapping[int, torch.dtype]
 
     @staticmethod
-    def of(program: Program, pairs: Collection[str] = ()) -> TorchNet:
+    def of(program: Program, dtypes: Dtypes) -> TorchNet:
         """The net of a program; equal ones without parameters inside share their code.
 
         Args:
-            pairs: which outputs are complex.
+            dtypes: what inputs and outputs are in PyTorch.
         """
         key = str(program.module)
         with _lock:
@@ -77,9 +83,13 @@ class TorchNet:
         net = program.net
         numbers = {name: number for number, name in enumerate(net.inputs)}
         made = net.outputs.items()
-        outputs = [Output(n, dims_of(v), _DTYPES[dtype_of(v)], n in pairs) for n, v in made]
+        own = {n: _DTYPES[dtype_of(v)] for n, v in made}
+        kinds = {**own, **dtypes.outputs}
+        outputs = [Output(n, dims_of(v), own[n], kinds[n]) for n, v in made]
         sources = [frozenset(numbers[n] for n in sources_of(program, o.name)) for o in outputs]
-        return TorchNet(code, list(net.inputs), outputs, sources, _places(net.inputs.values()))
+        narrow = {number: dtype for number, dtype in enumerate(dtypes.inputs) if dtype in NARROW}
+        places = _places(net.inputs.values())
+        return TorchNet(code, list(net.inputs), outputs, sources, places, narrow)
 
     @cached_property
     def differentiated(self) -> frozenset[int]:

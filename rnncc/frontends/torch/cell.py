@@ -11,11 +11,12 @@ import torch
 from torch.fx import GraphModule
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.interface import complex_ones, declared, given_out
+from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor, Tensors, scan
 from rnncc.frontends.torch.lower import lower_graph
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes, symbols_of
+from rnncc.frontends.torch.types import NARROW, type_name
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
@@ -59,7 +60,7 @@ class Step:
     ys: int
 
 
-def scan_program(step: Step, reverse: bool) -> tuple[Program, frozenset[str]]:
+def scan_program(step: Step, reverse: bool) -> tuple[Program, Dtypes]:
     """The net of all steps: inputs x0.., s0.., p0.., seed; outputs y0.., final0...
 
     Xs have T rows; p are the tensors that the cell holds; the seed, i32 of rank 0, is there where
@@ -67,7 +68,7 @@ def scan_program(step: Step, reverse: bool) -> tuple[Program, frozenset[str]]:
     N, N2, ... in the order in which they occur; rows that are not read may be of any size.
 
     Returns:
-        The net, and which of its outputs are complex.
+        The net, and what its inputs and outputs are in PyTorch.
 
     Raises:
         CompileError: an operator is not supported; a state changes its shape or type.
@@ -97,13 +98,16 @@ def scan_program(step: Step, reverse: bool) -> tuple[Program, frozenset[str]]:
             values |= {at: v for at, v in zip(places, found, strict=True) if at is not None}
         inputs = [values[i] for i in range(len(step.inputs))]
         made = lower_graph(step.graph, inner, inputs, sizes, random)
+        _check_dtypes(step)
         _check_states(step.names, made[step.ys :], carry)
         return made[step.ys :], made[: step.ys]
 
     finals, ys = scan(b, Random(b), step.graph, body, held, inits, xs, reverse)
     outputs = {f"y{i}": y for i, y in enumerate(ys)}
     outputs |= {f"final{i}": final for i, final in enumerate(finals)}
-    return b.finish(given_out(b, outputs)), complex_ones(outputs)
+    nodes: Any = step.graph.graph.output_node().args[0]
+    taken = (*step.row_types, *step.state_types, *tensors)
+    return b.finish(given_out(b, outputs)), Dtypes.of(taken, outputs, nodes)
 
 
 def _names(inputs: Sequence[Any]) -> dict[str, str]:
@@ -111,6 +115,16 @@ def _names(inputs: Sequence[Any]) -> dict[str, str]:
     sizes = (size for x in inputs if isinstance(x, torch.Tensor) for size in x.shape)
     texts = (text for size in sizes for text in sorted(symbols_of(size)))
     return {text: f"N{i + 1 if i else ''}" for i, text in enumerate(dict.fromkeys(texts))}
+
+
+def _check_dtypes(step: Step) -> None:
+    """Two that are computed in one type are not one: after the step another would follow."""
+    nodes: Any = step.graph.graph.output_node().args[0]
+    for name, old, node in zip(step.names, step.state_types, nodes[step.ys :], strict=True):
+        new = node.meta["val"].dtype
+        if new != old.dtype and not {new, old.dtype}.isdisjoint(NARROW):
+            what = f"{name} is {type_name(old.dtype)} before a step and {type_name(new)} after it"
+            raise CompileError("", what)
 
 
 def _check_states(names: Sequence[str], new: Tensors, old: Tensors) -> None:

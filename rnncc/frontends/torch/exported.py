@@ -17,14 +17,14 @@ from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.interface import complex_ones, declared, given_out
+from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
 from rnncc.frontends.torch.lower import lower_graph, translation_of
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import refused_by
-from rnncc.frontends.torch.types import type_name
+from rnncc.frontends.torch.types import NARROW, type_name
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
@@ -43,7 +43,7 @@ class Exported:
     Attributes:
         program: inputs are the tensors that the user gives, then those that the module holds, then
             the seed of random numbers, if there are any.
-        pairs: the names of outputs that are complex.
+        dtypes: what inputs and outputs are in PyTorch.
         given: how many tensors the user gives.
         held: the names of the module's tensors, in the order of the inputs.
         changed: the names of buffers that the first outputs are written back to.
@@ -53,7 +53,7 @@ class Exported:
     """
 
     program: Program
-    pairs: frozenset[str]
+    dtypes: Dtypes
     given: int
     held: Sequence[str]
     changed: Sequence[str]
@@ -129,10 +129,12 @@ def _import(
     program = b.finish(leaving, {target: _array(exported, target) for target in fixed}, name)
     kept = [target for target in held.values() if target not in fixed]
     sources = [sources_of(program, f"new_{target}") for target in changed]
+    leaves = (s.arg.name for s in specs if isinstance(s.arg, TensorArgument))
+    made_as = {name: tensors[leaf].dtype for name, leaf in zip(outputs, leaves, strict=True)}
+    taken = [tensors[key].dtype for key in values if held.get(key) not in fixed]
     found_tensors = list(tensors.values())
-    return Exported(
-        program, complex_ones(outputs), count, kept, list(changed), sources, results, found_tensors
-    )
+    dtypes = Dtypes(taken, made_as)
+    return Exported(program, dtypes, count, kept, list(changed), sources, results, found_tensors)
 
 
 def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
@@ -144,6 +146,7 @@ def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
 def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
     """Its values now."""
     tensor = held_tensor(exported, target).detach().cpu()
+    tensor = tensor.float() if tensor.dtype in NARROW else tensor
     real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     return real.numpy().copy()
 

@@ -1,11 +1,17 @@
 # pyright: basic, reportMissingImports=false
-"""Inputs and outputs of nets: a complex tensor has a last axis of its two parts."""
+"""Inputs and outputs of nets.
+
+A complex tensor has a last axis of its two parts there, one of float16 or bfloat16 is of float32.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch.fx import Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import Location
@@ -29,7 +35,7 @@ def declared(
     Raises:
         CompileError: its dtype is not supported.
     """
-    kind = element_type(tensor.dtype.to_real(), where)
+    kind = element_type(tensor.dtype, where)
     if not tensor.is_complex():
         return add(name, list(dims), kind)
     return unpacked(b, add(name, [*dims, 2], kind))
@@ -40,6 +46,21 @@ def given_out(b: Builder, outputs: Mapping[str, Tensor]) -> dict[str, SSAValue]:
     return {n: packed(b, x) if isinstance(x, Complex) else x for n, x in outputs.items()}
 
 
-def complex_ones(outputs: Mapping[str, Tensor]) -> frozenset[str]:
-    """The names of outputs that are pairs."""
-    return frozenset(name for name, x in outputs.items() if isinstance(x, Complex))
+@dataclass(frozen=True)
+class Dtypes:
+    """What a net's inputs and outputs are in PyTorch.
+
+    Attributes:
+        inputs: in their order; the seed of random numbers is not among them.
+        outputs: by name; those that are left out are what the net makes.
+    """
+
+    inputs: Sequence[torch.dtype]
+    outputs: Mapping[str, torch.dtype]
+
+    @staticmethod
+    def of(inputs: Iterable[torch.Tensor], names: Iterable[str], results: Iterable[Any]) -> Dtypes:
+        """Those of a graph that takes some tensors, given the nodes that make its outputs."""
+        pairs = zip(names, results, strict=True)
+        outputs = {name: node.meta["val"].dtype for name, node in pairs if isinstance(node, Node)}
+        return Dtypes([x.dtype for x in inputs], outputs)

@@ -22,13 +22,20 @@ from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.site import Site, Translation, Value, location
 from rnncc.frontends.torch.sizes import floor_divide, remainder
-from rnncc.frontends.torch.types import DTYPES, LARGEST_CONSTANT, element_type, fixed_size
+from rnncc.frontends.torch.types import (
+    DTYPES,
+    LARGEST_CONSTANT,
+    NARROW,
+    element_type,
+    fixed_size,
+)
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.gates import Branch, when
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.complex_numbers import Complex
+from rnncc.nn.narrow import rounded
 
 SIZES: dict[Any, Callable[[Dim, Dim], Dim]] = {
     operator.add: Dim.__add__,
@@ -139,7 +146,7 @@ class _Lowering:
         if translation is None:
             of = " of complex numbers" if translation_of(node.target) is not None else ""
             site.refuse(f"operator{of} is not supported", _hint(node))
-        made = site.call(translation, *args, **kwargs)
+        made = _rounded(self.b, node, site.call(translation, *args, **kwargs))
         if isinstance(made, SSAValue):
             made.name_hint = made.name_hint or node.name
         return made
@@ -187,6 +194,21 @@ class _Lowering:
         return when(self.b, self.b.logical_not(flag), consts, made, branch(other))
 
 
+def _rounded(b: Builder, node: Node, made: Any) -> Any:
+    """An operator's results, those of 16 bits rounded; views have been already."""
+    if node.target.is_view:  # pyright: ignore
+        return made
+    found = node.meta.get("val")
+    if isinstance(made, tuple) and isinstance(found, (tuple, list)):
+        return tuple(_rounded_to(b, *pair) for pair in zip(made, found, strict=False))
+    return _rounded_to(b, made, found)
+
+
+def _rounded_to(b: Builder, made: Any, fake: Any) -> Any:
+    narrow = isinstance(fake, torch.Tensor) and isinstance(made, SSAValue) and fake.dtype in NARROW
+    return rounded(b, made, NARROW[fake.dtype]) if narrow else made
+
+
 def _values_of(held: Sequence[Any]) -> list[Any]:
     """What a graph within this one holds, without its sizes."""
     return [x for x in held if isinstance(x, (SSAValue, Complex))]
@@ -221,6 +243,8 @@ def _constant(b: Builder, node: Node, tensor: torch.Tensor) -> Tensor:
     if tensor.is_complex():
         re, im = (_constant(b, node, part.contiguous()) for part in (tensor.real, tensor.imag))
         return Complex(*flat((re, im)))
+    if tensor.dtype in NARROW:
+        tensor = tensor.float()
     if tensor.dtype not in DTYPES or tensor.numel() > LARGEST_CONSTANT:
         what = f"a constant of {tensor.numel()} elements of {tensor.dtype}"
         raise CompileError(b.loc, f"{what} is made here", "make it outside")

@@ -55,7 +55,7 @@ class Site:
     @property
     def dtype(self) -> str:
         """The element type of the result, or of its parts; the first one's, of several."""
-        return element_type(self._result.dtype.to_real(), self.b.loc)
+        return element_type(self._result.dtype, self.b.loc)
 
     @property
     def is_complex(self) -> bool:

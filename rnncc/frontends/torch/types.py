@@ -18,6 +18,8 @@ DTYPES = {
     torch.bool: "i1",
 }
 """Element types."""
+NARROW = {torch.bfloat16: "bf16", torch.float16: "f16"}
+"""Those that are computed in float32 and rounded after each operator."""
 
 LARGEST_CONSTANT = 4096
 """Elements of a tensor that is written into the program."""
@@ -31,10 +33,15 @@ def type_name(dtype: torch.dtype) -> str:
 
 
 def element_type(dtype: torch.dtype, where: Location | str = "") -> str:
-    """What a dtype is called in `rnn`; raises `CompileError` where it has no name there."""
-    if dtype not in DTYPES:
+    """The type in `rnn` that elements, or the parts of complex ones, are computed in.
+
+    Raises:
+        CompileError: there is none.
+    """
+    real = dtype.to_real()
+    if dtype == torch.complex32 or real not in (*DTYPES, *NARROW):
         raise CompileError(where, f"{type_name(dtype)} is not supported", "use float32")
-    return DTYPES[dtype]
+    return DTYPES.get(real, "f32")
 
 
 def fixed_size(size: Any) -> Dim:

@@ -1,0 +1,154 @@
+"""Tensors of 16 bits: computed in float32, rounded where PyTorch rounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from rnncc_runtime.errors import ArrayError
+
+from rnncc import CompileError
+from tests.torch.cells import F, loop, nn, torch
+from tests.torch.emulated_gpu import EmulatedGpu, gpu
+
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
+__all__ = ["gpu"]
+DTYPES = [torch.bfloat16, torch.float16]
+UNITS = 8
+
+
+class Cell(nn.Module):
+    """Products, functions, a norm, a reduction, a constant, and a choice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_input, self.of_state = nn.Linear(UNITS, UNITS), nn.Linear(UNITS, UNITS, bias=False)
+        self.norm = nn.LayerNorm(UNITS)
+
+    def forward(self, x: Any, h: Any) -> Any:
+        gate = torch.sigmoid(self.of_input(x) + self.of_state(h))
+        h = self.norm(gate * h + (1 - gate) * torch.tanh(x))
+        y = torch.where(h > 0, h, 0.3 * h) / (1 + h.abs().sum(-1, keepdim=True))
+        return F.softmax(y, -1), h
+
+
+def case(dtype: Any) -> tuple[Any, Any, Any]:
+    torch.manual_seed(0)
+    cell, xs = Cell().to(dtype), torch.randn(9, 3, UNITS).to(dtype)
+    return cell, xs, torch.zeros(3, UNITS, dtype=dtype)
+
+
+def gradients(run: Any, cell: Any, xs: Any, start: Any) -> list[Any]:
+    xs = xs.detach().requires_grad_()
+    y, last = run(cell, xs, start)
+    weights = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view(y.shape)
+    return list(torch.autograd.grad([y, last], [xs, *cell.parameters()], [weights, last.detach()]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_cells_have_the_bits_of_pytorch(dtype: Any) -> None:
+    cell, xs, start = case(dtype)
+    with torch.no_grad():
+        ours, theirs = rt.scan(cell, xs, start), loop(cell, xs, start)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one.dtype == dtype
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gradients_are_at_least_as_near(dtype: Any) -> None:
+    """Within the loop PyTorch rounds them at each operator, rnncc does not."""
+    cell, xs, start = case(dtype)
+    ours, theirs = gradients(rt.scan, cell, xs, start), gradients(loop, cell, xs, start)
+    exact = gradients(loop, cell.double(), xs.double(), start.double())
+    for one, other, true in zip(ours, theirs, exact, strict=True):
+        assert one.dtype == dtype
+        errors = [(g.double() - true).norm() for g in (one, other)]
+        assert errors[0] <= 1.1 * errors[1] + 1e-3 * true.norm()
+
+
+def test_on_a_gpu(gpu: EmulatedGpu) -> None:
+    cell, xs, start = case(torch.bfloat16)
+    for one, other in zip(rt.scan(cell, xs, start), loop(cell, xs, start), strict=True):
+        torch.testing.assert_close(one, other, rtol=2e-2, atol=2e-2)
+    assert gpu.calls
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_modules(dtype: Any) -> None:
+    torch.manual_seed(0)
+    layer, x = nn.LSTM(5, 6).to(dtype), torch.randn(7, 2, 5).to(dtype)
+    exact = layer.double()(x.double())[0]
+    layer.to(dtype)
+    for compiled in (rt.compile(layer, (x,)), torch.compile(layer, backend="rnncc")):
+        y = compiled(x)[0]
+        assert y.dtype == dtype
+        assert (y - exact).norm() <= 1.1 * (layer(x)[0] - exact).norm()
+        y.sum().backward()
+        assert all(p.grad.dtype == dtype and p.grad.any() for p in layer.parameters())
+        layer.zero_grad()
+
+
+def test_other_bits_than_compiled_for() -> None:
+    net, x = nn.Linear(4, 3), torch.zeros(2, 4)
+    wide, narrow = rt.compile(net, (x,)), rt.compile(nn.Linear(4, 3).half(), (x.half(),))
+    for compiled, given, message in (
+        (wide, x.half(), "input is float16, expected float32"),
+        (narrow, x, "input is float32, expected float16"),
+        (narrow, x.bfloat16(), "input is bfloat16, expected float16"),
+    ):
+        with pytest.raises(ArrayError, match=message):
+            compiled(given)
+    net.half()
+    with pytest.raises(ArrayError, match="weight is float16, expected float32"):
+        wide(x)
+
+
+@pytest.mark.parametrize("kind", ["compared", "scaled", "widened"])
+def test_constants_and_other_types(kind: str) -> None:
+    """What is made within the step, and what float32 makes of it."""
+
+    def cell(x: Any, h: Any) -> Any:
+        wide = (x.float() + torch.tensor([0.1, 0.2, 0.3])).to(torch.float16)
+        made = {"compared": wide > x, "scaled": wide * 3.0, "widened": wide + x.double()}
+        return made[kind], torch.full_like(h, 0.1) + x
+
+    xs, start = torch.randn(4, 3).half(), torch.zeros(3).half()
+    for one, other in zip(rt.scan(cell, xs, start), loop(cell, xs, start), strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+
+
+def test_a_frozen_module_and_its_library(tmp_path: Any) -> None:
+    """A library takes and gives float32."""
+    torch.manual_seed(0)
+    net, x = nn.Sequential(nn.Linear(4, 3), nn.Tanh()).bfloat16(), torch.randn(2, 4).bfloat16()
+    with torch.no_grad():
+        assert torch.equal(rt.compile(net, (x,), frozen=True)(x), net(x))
+        rt.build(net, (x,), out=tmp_path, name="narrow")
+        import rnncc_runtime
+
+        library = rnncc_runtime.load(tmp_path / "libnarrow.so")
+        (y,) = library.run({"input": x.float().numpy()}).values()
+        assert torch.equal(torch.from_numpy(y), net(x).float())
+
+
+REFUSED = {
+    "state 0 is bfloat16 before a step and float32 after it": (
+        lambda x, h: (h, h.float() * 2),
+        torch.bfloat16,
+    ),
+    "state 0 is float16 before a step and bfloat16 after it": (
+        lambda x, h: (h, h.bfloat16()),
+        torch.float16,
+    ),
+    "complex32 is not supported": (lambda x, h: (h, h * x), torch.complex32),
+}
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refused(message: str) -> None:
+    cell, dtype = REFUSED[message]
+    with pytest.raises(CompileError, match=message):
+        rt.scan(cell, torch.zeros(3, 2).to(dtype), torch.zeros(2).to(dtype))
