@@ -6,7 +6,7 @@ BIN := .venv/bin
 .PHONY: demo test onnx lint clean
 
 demo: .venv/installed
-	$(BIN)/rnncc demo
+	$(BIN)/rnncc demo -o build/demo
 
 test: .venv/installed-test
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"

@@ -20,11 +20,13 @@ from rnncc.commands.help import example
 from rnncc.commands.netdef import netdef
 from rnncc.commands.options import (
     GPU,
+    INIT_NET,
     JSON,
     MEMORY_BUDGET,
     NET,
     RECOMPUTE,
     NetCommand,
+    only_init,
     options_of,
     settle,
     source_options,
@@ -54,9 +56,10 @@ cli.add_command(bench)
 
 @cli.command(
     cls=NetCommand,
-    epilog=example("rnncc compile examples/lstm.pbtxt --init examples/lstm_init.pbtxt -o build"),
+    epilog=example("rnncc compile examples/lstm.pbtxt examples/lstm_init.pbtxt -o build"),
 )
 @NET
+@INIT_NET
 @source_options
 @GPU
 @click.option("-o", "--out", type=click.Path(path_type=Path), help="Folder; with --emit a file.")
@@ -95,6 +98,7 @@ cli.add_command(bench)
 @click.option("--plan-for", metavar="T,N", help="Sizes for budget and tuning, or T=100,N=4.")
 def compile(
     net: NetFile,
+    init_net: NetFile | None,
     init: NetFile | None,
     out: Path | None,
     products: str | None,
@@ -106,6 +110,7 @@ def compile(
     """Compile NET to a shared library, a C header and a Python module."""
     if options["stop_after"] and emit not in ("rnn", "kern"):
         raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
+    init = only_init(init_net, init)
     options["outputs_with_grads"] = _words(outputs_with_grads) or None
     if emit in (*TEXTS, "obj"):
         _emit(net, init, out, emit, options)
@@ -172,6 +177,7 @@ def _made_for(metadata: dict[str, Any]) -> str:
     ),
 )
 @click.argument("net_or_library", type=click.Path(path_type=Path), callback=settle)
+@INIT_NET
 @source_options
 @GPU
 @click.option(
@@ -181,6 +187,7 @@ def _made_for(metadata: dict[str, Any]) -> str:
 @click.option("--threads", type=click.IntRange(1), default=1, help="How many compute; 1 without.")
 def run(
     net_or_library: NetFile,
+    init_net: NetFile | None,
     init: NetFile | None,
     inputs: Sequence[str],
     out: Path | None,
@@ -191,6 +198,7 @@ def run(
     from rnncc import arrays
     from rnncc.commands import running
 
+    init = only_init(init_net, init)
     given = running.read_arrays(inputs)
     if (library := running.library_in(net_or_library)) is not None:
         model = running.load(library)
@@ -208,12 +216,20 @@ def run(
 
 @cli.command(epilog=example("rnncc inspect examples/lstm.pbtxt --init examples/lstm_init.pbtxt"))
 @NET
+@INIT_NET
 @source_options
 @JSON
-def inspect(net: NetFile, init: NetFile | None, as_json: bool, **options: Any) -> None:
+def inspect(
+    net: NetFile,
+    init_net: NetFile | None,
+    init: NetFile | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Show a net's operators, blobs, versions, shapes and parameters."""
     from rnncc.commands import inspection
 
+    init = only_init(init_net, init)
     report = inspection.inspect(net, init, options_of(net, options))
     if as_json:
         click.echo(json.dumps(report, indent=2))
@@ -229,6 +245,7 @@ def inspect(net: NetFile, init: NetFile | None, as_json: bool, **options: Any) -
     ),
 )
 @NET
+@INIT_NET
 @source_options
 @GPU
 @click.option("--train", is_flag=True, help="Plan forward and backward.")
@@ -239,6 +256,7 @@ def inspect(net: NetFile, init: NetFile | None, as_json: bool, **options: Any) -
 @JSON
 def plan(
     net: NetFile,
+    init_net: NetFile | None,
     init: NetFile | None,
     plan_for: str | None,
     html: Path | None,
@@ -248,6 +266,7 @@ def plan(
     """Show where every buffer of the compiled net lies, when it lives, and what that takes."""
     from rnncc.commands import planning
 
+    init = only_init(init_net, init)
     options["plan_for"] = plan_for
     report = planning.report_of(net, init, options_of(net, options), plan_for)
     if html is not None:
@@ -268,13 +287,7 @@ def plan(
     ),
 )
 @NET
-@click.argument(
-    "init_net",
-    metavar="[INIT]",
-    required=False,
-    type=click.Path(path_type=Path),
-    callback=settle,
-)
+@INIT_NET
 @source_options
 @GPU
 @click.option("--for", "at", metavar="T,N", help="The sizes, or T=7,N=3; 7,3 without it.")
@@ -300,8 +313,7 @@ def check(
     """Compare the compiled NET, forward and backward, with the interpreter, and the gradients with
     finite differences; with a --precision, its outputs with those of fp32. The exit status is 1 if
     anything is further off than rounding explains."""
-    if init_net is not None and init is not None:
-        raise CompileError("--init", "the init net is given twice")
+    init = only_init(init_net, init)
     from rnncc.commands import checking
     from rnncc.commands.running import read_arrays
     from rnncc.commands.tables import working
@@ -309,7 +321,7 @@ def check(
     given = read_arrays(inputs)
     with working(f"checking {net}"):
         chosen = options_of(net, {**options, "train": options["precision"] in (None, "fp32")})
-        report = checking.check(net, init_net or init, chosen, at, given)
+        report = checking.check(net, init, chosen, at, given)
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     else:

@@ -6,14 +6,17 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from rnncc.cli import cli
 from tests.sanitizers import sanitizers
 
 ROOT = Path(__file__).parents[1]
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
 
 
 def blocks(language: str) -> list[str]:
@@ -22,10 +25,10 @@ def blocks(language: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Like a clone in which the first commands were given."""
+    """Like a clone in which the two commands were given."""
     folder = tmp_path_factory.mktemp("readme")
     (folder / "examples").symlink_to(ROOT / "examples")
-    demo, compile_net = blocks("sh")[0].splitlines()
+    demo, compile_net = blocks("sh")[1].splitlines()
     assert demo == "make demo"
     shell(compile_net.removeprefix(".venv/bin/"), folder)
     return folder
@@ -47,27 +50,50 @@ def shell(command: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_python(folder: Path) -> None:
-    (folder / "program.py").write_text("".join(blocks("python")[:3]))
-    assert shell(f"{sys.executable} program.py", folder) == "".join(blocks("text")[:3])
+CALL, SCAN, STREAM, *CAFFE2 = blocks("python")
+CALLED, SCANNED, STREAMED, *COMPUTED = blocks("text")
 
 
-def test_c(folder: Path) -> None:
-    (folder / "main.c").write_text(blocks("c")[0])
-    assert shell(blocks("sh")[1], folder) == blocks("text")[3]
+def test_two_commands(folder: Path) -> None:
+    assert {"liblstm.so", "lstm.h", "lstm.py"} <= {
+        path.name for path in (folder / "build").iterdir()
+    }
 
 
-def test_onnx(folder: Path) -> None:
-    pytest.importorskip("onnx")
-    shell(blocks("sh")[2], folder)
-    assert {"libgru.so", "gru.h", "gru.py"} <= {path.name for path in (folder / "build").iterdir()}
+def test_caffe2(folder: Path) -> None:
+    (folder / "program.py").write_text("".join(CAFFE2))
+    assert shell(f"{sys.executable} program.py", folder) == "".join(COMPUTED)
 
 
 @pytest.mark.peers
+@pytest.mark.skipif(find_spec("torch") is None, reason="no PyTorch")
+def test_from_a_cell_to_a_call(folder: Path) -> None:
+    (folder / "gate.py").write_text(CALL)
+    (folder / "main.c").write_text(blocks("c")[0])
+    assert shell(blocks("sh")[0], folder).split() == CALLED.split()
+
+
+@pytest.mark.peers
+@pytest.mark.skipif(find_spec("torch") is None, reason="no PyTorch")
 def test_torch(folder: Path) -> None:
-    pytest.importorskip("torch")
-    (folder / "cell.py").write_text(blocks("python")[3])
-    assert shell(f"{sys.executable} cell.py", folder) == blocks("text")[4]
+    (folder / "cell.py").write_text(SCAN)
+    assert shell(f"{sys.executable} cell.py", folder) == SCANNED
+
+
+@pytest.mark.skipif(find_spec("onnx") is None, reason="no onnx")
+def test_onnx(folder: Path) -> None:
+    (folder / "stream.py").write_text(STREAM)
+    assert shell(f"{sys.executable} stream.py", folder) == STREAMED
+    (command,) = re.findall(r"`(rnncc compile examples/onnx\S+ [^`]*)`", README)
+    shell(command, folder)
+    assert {"libgru.so", "gru.h", "gru.py"} <= {path.name for path in (folder / "build").iterdir()}
+
+
+def test_commands_named() -> None:
+    """All that the page names are there."""
+    (line,) = re.findall(r"^(`rnncc compile`, .*?);", README, re.MULTILINE)
+    named = {name.removeprefix("rnncc ") for name in re.findall(r"`([\w ]+)`", line)}
+    assert named | {"netdef"} == set(cli.commands)
 
 
 def test_example_in_c(folder: Path) -> None:
@@ -79,10 +105,11 @@ def test_example_in_c(folder: Path) -> None:
 
 
 def test_links() -> None:
-    text = (ROOT / "README.md").read_text()
-    links = [link.partition("#") for link in re.findall(r"\]\((\S+?)\)", text)]
+    links = [link.partition("#") for link in re.findall(r"\]\((\S+?)\)", README)]
     assert not [file for file, _, _ in links if not (ROOT / file).exists()]
     for file, _, place in links:
-        titles = re.findall(r"^#+ (.*)", (ROOT / file).read_text(), re.MULTILINE)
+        titles = re.findall(
+            r"^#+ (.*)", "" if file.endswith(".svg") else (ROOT / file).read_text(), re.MULTILINE
+        )
         known = {title.lower().replace(" ", "-") for title in titles}
         assert place in {*known, ""}, f"{file} has no section {place}"

@@ -14,6 +14,10 @@ NET = "net"
 ENCODED = 32
 """Rows of the sequence that a decoder attends to."""
 WORDS = {"run": "", "train": " forward and backward", "step": " one step"}
+TITLES = {
+    **{"lstm": "LSTM", "gru": "GRU", "milstm": "MI-LSTM", "layernorm_lstm": "layer-norm LSTM"},
+    **{"peephole_lstm": "peephole LSTM", "attention_lstm": "attention LSTM"},
+}
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,16 @@ class Case:
             return size + WORDS["step"]
         lengths = " ragged" if self.ragged else " lengths" if self.lengths else ""
         return f"{size} T={self.steps}{self._training}{lengths}"
+
+    @property
+    def title(self) -> str:
+        """As a picture says it: `LSTM 128, batch 32, training`."""
+        if self.cell == NET:
+            return self.name.removeprefix(self.net.rpartition("/")[0] + "/")
+        batch = f", batch {self.batch}" if self.batch > 1 else ""
+        how = {"run": "", "train": ", training", "step": ", a step"}[self.mode]
+        ragged = ", ragged" if self.ragged else ""
+        return f"{TITLES[self.cell]} {self.units}{batch}{how}{ragged}"
 
     @property
     def _training(self) -> str:
@@ -108,6 +122,15 @@ def _training() -> list[Case]:
     return [*made, *_cases(own, (128,), (1,), (100,), "train"), *_batched_custom(own)]
 
 
+def _overview() -> list[Case]:
+    """A few of all kinds."""
+    single = _cases(("lstm",), (64, 256), (1,), (100,)) + _cases(("gru",), (128,), (1,), (100,))
+    batched = _cases(STANDARD, (256,), (32,), (50,))
+    own = _cases(("milstm", "layernorm_lstm"), (128,), (1,), (100,))
+    trained = _cases(("lstm", "milstm"), (256,), (32,), (50,), "train")
+    return [*single, *batched, *own, *trained]
+
+
 def _batched_custom(cells: tuple[str, ...]) -> list[Case]:
     return _cases(cells, (256,), (32,), (50,), "train")
 
@@ -129,6 +152,7 @@ def _deepbench() -> list[Case]:
 
 
 SUITES = {
+    "overview": ("a few cells of all kinds, alone, in batches and trained", _overview),
     "standard": ("LSTM and GRU over sequences, alone and in batches", _standard),
     "streaming": (
         "one step of one sequence, called from C",

@@ -1,82 +1,200 @@
-"""A picture of results: bars, each as the best peer's time over the contender's."""
+"""A picture of results: for each case every contender's time, relative to rnncc's."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
+from math import log
 
+from rnncc.bench.cases import NET
 from rnncc.bench.running import Result
+from rnncc.driver.timing import time_text
 
-LABELS, PLOT, FIGURES = 250, 420, 110
-BAR, GAP, LINE = 13, 12, 18
-FIRST_HUE, NEXT_HUE = 205, 137.5
-"""Degrees; steps by the golden angle keep any number of hues apart."""
+WIDTH, PLOT, RIGHT = 880, 270, 690
+"""The picture's; where the plot begins and ends: names stand left of it, figures right."""
+LONGEST = 36
+"""Letters of a name."""
+ROW, DOT, EDGE = 34, 6, 24
+TICKS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+TIMES = "\N{MULTIPLICATION SIGN}"
+MARGIN = 1.15
+"""Room beyond the first and the last dot."""
+LETTER = 8.6
+"""Width of a letter of the legend, on average."""
+
+LIGHT = "#ffffff #1f2328 #59636e #d8dee4 #d1440c".split()
+DARK = "#0d1117 #f0f6fc #9198a1 #30363d #ff8a4c".split()
+"""Paper, ink, faint ink, lines, rnncc."""
+PEERS = "#0969da #1a7f37 #8250df #b08800 #0e7c86 #bf3989 #6e7781".split()
+PEERS_DARK = "#58a6ff #3fb950 #bc8cff #e3b341 #39c5cf #f778ba #9198a1".split()
+_ROLES = ("paper", "ink", "faint", "line", "own")
 
 
-def draw(results: Sequence[Result], title: str) -> str:
-    """SVG; longer bars are faster, the line is the best peer."""
+def draw(results: Sequence[Result], title: str, subtitle: str = "") -> str:
+    """SVG in the reader's colours, light or dark: dots left of the line are faster than rnncc."""
     names = list(dict.fromkeys(name for result in results for name in result.times))
-    hues = {name: (FIRST_HUE + place * NEXT_HUE) % 360 for place, name in enumerate(names)}
-    colours = {name: f"hsl({hue:.0f},50%,45%)" for name, hue in hues.items()}
-    values = {id(r): {name: speed(r, name) for name in r.times} for r in results}
-    most = max(1.0, *(value for each in values.values() for value in each.values()))
-    scale = PLOT / most
-    legend, top = _legend(title, names, colours)
-    parts, y = [legend], top
-    for result in results:
-        parts.append(_text(LABELS - 8, y + BAR - 3, result.case.name, "end"))
-        for name, value in values[id(result)].items():
-            parts.append(_bar(y, value, scale, colours[name], result, name))
-            y += BAR
-        y += GAP
-    line = LABELS + scale
-    parts.append(
-        f'<line x1="{line:.1f}" y1="{top - 6:.1f}" x2="{line:.1f}" y2="{y - GAP + 4:.1f}"'
-        ' stroke="#222" stroke-dasharray="3 3"/>'
-    )
-    width, height = LABELS + PLOT + FIGURES, y + 6
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height:.0f}"'
-        f' viewBox="0 0 {width} {height:.0f}" font-family="sans-serif" font-size="11">\n'
-        f'<rect width="100%" height="100%" fill="#fff"/>\n' + "\n".join(parts) + "\n</svg>\n"
-    )
+    own = {name for result in results for name in result.own}
+    marks = _marks(names, own)
+    values = [relative(result) for result in results]
+    axis = _Axis.of([value for row in values for value in row.values()])
+    legend, top = _legend(names, own, marks)
+    bottom = top + ROW * len(results)
+    parts = [
+        f'<rect class="paper" width="{WIDTH}" height="{bottom + 58}" rx="8"/>',
+        _text(EDGE, 34, title, "ink title"),
+        _text(EDGE, 54, subtitle, "faint"),
+        *legend,
+        *_ticks(axis, top, bottom),
+        _text(PLOT - 18, top - 10, _names(results), "faint", "end"),
+        *_texts(top - 10, *_heading(results), kind="faint"),
+    ]
+    for place, (result, row) in enumerate(zip(results, values, strict=True)):
+        parts += _row(result, row, axis, top + ROW * place + ROW / 2, marks, own)
+    return _document(parts, bottom + 58)
 
 
-def speed(result: Result, name: str) -> float:
-    """The best peer's time over this one's; over rnncc's own where there is no peer."""
-    ratio = result.ratio(name)
-    if ratio is not None:
-        return ratio
-    first = next(iter(result.times.values()))
-    return first.median / result.times[name].median
+def relative(result: Result) -> dict[str, float]:
+    """Every contender's time over that of rnncc; of the first one where rnncc has none."""
+    first = next(iter(result.own), next(iter(result.times)))
+    return {name: times.median / result.times[first].median for name, times in result.times.items()}
 
 
-def _bar(y: float, value: float, scale: float, colour: str, result: Result, name: str) -> str:
-    median = result.times[name].median * 1e6
-    told = f"{value:.2f}  {median:,.1f} us"
-    length = max(value * scale, 1.0)
-    return (
-        f"<g><title>{escape(f'{result.case.name}: {name}, {median:,.2f} us')}</title>"
-        f'<rect x="{LABELS}" y="{y:.1f}" width="{length:.1f}" height="{BAR - 2}" fill="{colour}"/>'
-        + _text(LABELS + length + 4, y + BAR - 4, told, "start")
-        + "</g>"
-    )
+class _Axis:
+    """Places of ratios, on a logarithmic scale."""
+
+    def __init__(self, least: float, most: float) -> None:
+        self.least, self.most = least, most
+
+    @staticmethod
+    def of(values: Sequence[float]) -> _Axis:
+        return _Axis(min(1.0, *values) / MARGIN, max(2.0, *values) * MARGIN)
+
+    def place(self, value: float) -> float:
+        share = log(value / self.least) / log(self.most / self.least)
+        return PLOT + share * (RIGHT - PLOT)
+
+    @property
+    def ticks(self) -> list[float]:
+        return [tick for tick in TICKS if self.least <= tick <= self.most]
 
 
-def _legend(title: str, names: Sequence[str], colours: dict[str, str]) -> tuple[str, float]:
-    """The names' colours, on as many lines as they take, and where these end."""
-    parts, x, y = [_text(8, 14, f"{title}: best peer's time / own time", "start")], 8.0, 32.0
-    for name in names:
-        width = 26 + 6.5 * len(name)
-        if x + width > LABELS + PLOT + FIGURES:
-            x, y = 8.0, y + LINE
+def _marks(names: Sequence[str], own: set[str]) -> dict[str, str]:
+    """The class of each contender's dots; ours have one colour."""
+    peers = [name for name in names if name not in own]
+    return {
+        name: "own" if name in own else f"peer{peers.index(name) % len(PEERS)}" for name in names
+    }
+
+
+def _row(
+    result: Result,
+    row: Mapping[str, float],
+    axis: _Axis,
+    y: float,
+    marks: Mapping[str, str],
+    own: set[str],
+) -> list[str]:
+    ends = axis.place(min(row.values())), axis.place(max(row.values()))
+    parts = [
+        _text(PLOT - 18, y + 4, _short(result.case.title), "ink", "end"),
+        _line(ends[0], y, ends[1], y),
+        *_texts(y + 4, *_figures(result), kind="ink"),
+    ]
+    for name, value in sorted(row.items(), key=lambda entry: entry[0] in own):
+        told = f"{result.case.title}: {name}, {time_text(result.times[name].median)}"
         parts.append(
-            f'<rect x="{x:.1f}" y="{y - 9:.1f}" width="10" height="10" fill="{colours[name]}"/>'
+            f"<g><title>{escape(told)} ({value:.2f})</title>"
+            f"{_mark(axis.place(value), y, name, marks, own)}</g>"
         )
-        parts.append(_text(x + 14, y, name, "start"))
+    return parts
+
+
+def _mark(x: float, y: float, name: str, marks: Mapping[str, str], own: set[str]) -> str:
+    """A dot; ours a bar, of lower precision or with more threads a diamond."""
+    if name == next(iter(n for n in marks if n in own), ""):
+        return f'<rect class="own" x="{x - 3:.1f}" y="{y - 10}" width="6" height="20" rx="2"/>'
+    if name in own:
+        points = f"{x:.1f},{y - 8} {x + 8:.1f},{y} {x:.1f},{y + 8} {x - 8:.1f},{y}"
+        return f'<polygon class="own" points="{points}"/>'
+    return f'<circle class="{marks[name]}" cx="{x:.1f}" cy="{y}" r="{DOT}"/>'
+
+
+def _names(results: Sequence[Result]) -> str:
+    return "" if any(result.case.cell == NET for result in results) else "cell and units"
+
+
+def _heading(results: Sequence[Result]) -> tuple[str, str]:
+    own = "rnncc" if any(result.own for result in results) else "time"
+    return own, "best peer" if any(result.best() for result in results) else ""
+
+
+def _figures(result: Result) -> tuple[str, str]:
+    """Rnncc's time, and how many times it the best peer takes."""
+    first = next(iter(result.own), next(iter(result.times)))
+    ratio = result.ratio(first) if first in result.own else None
+    return time_text(result.times[first].median), "" if ratio is None else f"{ratio:.2f}{TIMES}"
+
+
+def _texts(y: float, left: str, right: str, kind: str) -> list[str]:
+    """Two columns at the right edge."""
+    return [
+        _text(WIDTH - EDGE - 76, y, left, kind, "end"),
+        _text(WIDTH - EDGE, y, right, kind, "end"),
+    ]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST else f"…{text[1 - LONGEST :]}"
+
+
+def _ticks(axis: _Axis, top: float, bottom: float) -> list[str]:
+    parts = list[str]()
+    for tick in axis.ticks:
+        x = axis.place(tick)
+        parts.append(_line(x, top, x, bottom, "ink-line" if tick == 1 else "line"))
+        parts.append(_text(x, bottom + 18, f"{tick:g}{TIMES}", "faint", "middle"))
+    told = "time relative to rnncc: further right is slower"
+    return [*parts, _text((PLOT + RIGHT) / 2, bottom + 40, told, "faint", "middle")]
+
+
+def _legend(
+    names: Sequence[str], own: set[str], marks: Mapping[str, str]
+) -> tuple[list[str], float]:
+    """The contenders' marks, on as many lines as they take, and where the plot begins."""
+    parts, x, y = list[str](), float(EDGE + DOT), 84.0
+    for name in names:
+        width = 34 + LETTER * len(name)
+        if x + width > WIDTH - EDGE:
+            x, y = float(EDGE + DOT), y + 26
+        parts.append(_mark(x, y - 4, name, marks, own))
+        parts.append(_text(x + 14, y, name, "ink"))
         x += width
-    return "\n".join(parts), y + LINE - 2
+    return parts, y + 38
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str = "line") -> str:
+    ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line class="{kind}" {ends}/>'
+
+
+def _text(x: float, y: float, text: str, kind: str, anchor: str = "start") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" {place}>{escape(text)}</text>'
+
+
+def _document(parts: Sequence[str], height: float) -> str:
+    size = f'width="{WIDTH}" height="{height:.0f}" viewBox="0 0 {WIDTH} {height:.0f}"'
+    font = 'font-family="system-ui, -apple-system, Segoe UI, sans-serif" font-size="14"'
+    dark = f"@media (prefers-color-scheme: dark) {{\n{_colours(DARK, PEERS_DARK)}\n}}"
+    style = f"<style>\n{_colours(LIGHT, PEERS)}\n.title{{font-size:20px;font-weight:600}}\n{dark}\n"
+    root = f'<svg xmlns="http://www.w3.org/2000/svg" {size} {font}>'
+    return "\n".join([root, f"{style}</style>", *parts, "</svg>\n"])
+
+
+def _colours(roles: Sequence[str], peers: Sequence[str]) -> str:
+    named = dict(zip(_ROLES, roles, strict=True))
+    named |= {f"peer{number}": colour for number, colour in enumerate(peers)}
+    fills = [f".{name}{{fill:{colour}}}" for name, colour in named.items()]
+    edge = f"circle,polygon{{stroke:{roles[0]};stroke-width:1.5}}"
+    lines = [f".line{{stroke:{roles[3]}}}", f".ink-line{{stroke:{roles[2]}}}"]
+    return "\n".join([*fills, edge, *lines])

@@ -165,3 +165,14 @@ def _seconds(work: Callable[[int], object], turns: int) -> float:
     begun = time.perf_counter()
     work(turns)
     return time.perf_counter() - begun
+
+
+def cpu_name() -> str:
+    """What the system calls the CPU, and what LLVM does: `AMD EPYC (znver4)`."""
+    kind = resolve_target().cpu
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return kind
+    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{models[0]} ({kind})" if models else kind

@@ -13,6 +13,7 @@ from rnncc.bench.machine import Ceilings
 from rnncc.bench.running import Effort, Result
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands.tables import bytes_text, print_table, printable
+from rnncc.driver.timing import time_text
 
 Cell = Callable[[Result, str], str]
 """The text of a case's cell for one of ours."""
@@ -34,7 +35,7 @@ def print_ceilings(several: Sequence[Ceilings]) -> None:
 
 
 def print_results(results: Sequence[Result], ceilings: Sequence[Ceilings] = ()) -> None:
-    """A row a case; times in microseconds, with half of the quartiles' distance in percent."""
+    """A row a case; times with half of the quartiles' distance in percent."""
     if ceilings:
         print_ceilings(ceilings)
     names = list(dict.fromkeys(name for result in results for name in result.times))
@@ -42,7 +43,7 @@ def print_results(results: Sequence[Result], ceilings: Sequence[Ceilings] = ()) 
     compared = any(result.ratio(name) for result in results for name in result.own)
     heads = ["case"]
     for name in names:
-        heads += [f"{name} us", *(_figures(compared, bool(ceilings)) if name in own else [])]
+        heads += [name, *(_figures(compared, bool(ceilings)) if name in own else [])]
     rows: list[list[str]] = []
     for result in results:
         rows.append([result.case.name])
@@ -59,7 +60,7 @@ def _figures(compared: bool, bounded: bool) -> dict[str, Cell]:
     """What stands beside a time of ours, by heading."""
     ratio: dict[str, Cell] = {"ratio": lambda result, name: _number(result.ratio(name))}
     least: dict[str, Cell] = {
-        "least": lambda result, name: _number(result.least.get(name), 1e6),
+        "least": lambda result, name: _seconds(result.least.get(name)),
         "part": lambda result, name: _number(result.fraction(name)),
     }
     return (ratio if compared else {}) | (least if bounded else {})
@@ -67,11 +68,15 @@ def _figures(compared: bool, bounded: bool) -> dict[str, Cell]:
 
 def _time(result: Result, name: str) -> str:
     times = result.times.get(name)
-    return "" if times is None else f"{times.median * 1e6:,.2f} ±{times.spread / 2:.0%}"
+    return "" if times is None else f"{time_text(times.median)} ±{times.spread / 2:.0%}"
 
 
-def _number(value: float | None, scale: float = 1.0) -> str:
-    return "" if value is None else f"{value * scale:,.2f}"
+def _seconds(value: float | None) -> str:
+    return "" if value is None else time_text(value)
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.2f}"
 
 
 def _print_notes(results: Sequence[Result], compared: bool, bounded: bool) -> None:
@@ -79,7 +84,7 @@ def _print_notes(results: Sequence[Result], compared: bool, bounded: bool) -> No
     if compared:
         click.echo("ratio: the best fp32 peer's time over ours")
     if bounded:
-        click.echo("least: us that arithmetic and bytes allow here; part: least over our time")
+        click.echo("least: what arithmetic and bytes allow here; part: least over our time")
     told = {f"{name}: {why}" for result in results for name, why in result.left.items() if why}
     for line in sorted(told):
         print(f"left out: {printable(line)}", file=sys.stderr)

@@ -17,7 +17,7 @@ from rnncc.bench.chart import draw
 from rnncc.bench.explain import Offer
 from rnncc.bench.explain import explain as in_words
 from rnncc.bench.least import bounds, least, library_of
-from rnncc.bench.machine import Ceilings, Measuring, measure
+from rnncc.bench.machine import Ceilings, Measuring, cpu_name, measure
 from rnncc.bench.running import Effort, Result, run
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
@@ -85,11 +85,19 @@ def bench(
                 add_least(result, one, told)
             results.append(result)
     if svg is not None:
-        write_file(svg, draw(results, what))
+        write_file(svg, draw(results, *_headings(what, effort, several)))
     if as_json:
         print_json(results, effort, ceilings)
     else:
         print_results(results, ceilings)
+
+
+def _headings(what: str, effort: Effort, threads: Sequence[int]) -> tuple[str, str]:
+    """The title of a picture, and how its figures were measured."""
+    title = f"{SUITES[what][0]}" if what in SUITES else Path(what).name
+    cores = "one core" if max(threads) == 1 else f"{max(threads)} cores"
+    told = f"{cores} of {cpu_name()}, medians of {effort.rounds} rounds in which all took turns"
+    return title[:1].upper() + title[1:], told
 
 
 def _no_net_options(chosen: Chosen) -> None:

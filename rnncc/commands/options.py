@@ -41,6 +41,14 @@ INIT = click.option(
     callback=settle,
     help="The net of parameters; of a net in .mlir the .npz beside it.",
 )
+INIT_NET = click.argument(
+    "init_net",
+    metavar="[INIT]",
+    required=False,
+    type=click.Path(path_type=Path),
+    callback=settle,
+)
+"""The same, after the net."""
 MEMORY_BUDGET = click.option(
     "--memory-budget",
     metavar="BYTES",
@@ -72,6 +80,17 @@ GPU = click.option(
     help="For NVIDIA GPUs, as PTX; and as machine code of chips such as sm_80,sm_90a.",
 )
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def only_init(placed: NetFile | None, named: NetFile | None) -> NetFile | None:
+    """The net of parameters, which may stand after the net or behind `--init`.
+
+    Raises:
+        CompileError: it is there twice.
+    """
+    if placed is not None and named is not None:
+        raise CompileError("--init", "the init net is given twice")
+    return placed if named is None else named
 
 
 def source_options(function: Callable[..., None]) -> Callable[..., None]:

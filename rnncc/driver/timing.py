@@ -62,3 +62,17 @@ def _count(timer: Timer, seconds: float) -> int:
         count = min(MOST_CALLS, max(2 * count, int(count * seconds / max(taken, 1e-7) / 2)))
         taken = timer(count)
     return max(1, min(MOST_CALLS, round(count * seconds / max(taken, 1e-9))))
+
+
+def time_text(seconds: float) -> str:
+    """`418 µs`, `1.15 s`: three digits, as more are seldom measured."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= 0.9995 * scale:
+            return f"{_three(seconds / scale)} {unit}"
+    return f"{_three(seconds * 1e9)} ns"
+
+
+def _three(value: float) -> str:
+    """Three significant digits, without an exponent."""
+    digits = 0 if value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{value:.{digits}f}"

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ET
+from math import log
 from pathlib import Path
 
 import pytest
 
 from rnncc.bench.cases import Case
-from rnncc.bench.chart import draw
+from rnncc.bench.chart import TIMES, draw
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.peers import Contender
 from rnncc.bench.running import Effort, Result
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
-from rnncc.driver.timing import Times
+from rnncc.driver.timing import Times, time_text
 
 Capture = pytest.CaptureFixture[str]
 CEILINGS = Ceilings(16, {"L1": 32768}, {"f32": 1e11}, [(8192, 4e11), (1 << 25, 2e10)])
@@ -67,7 +68,7 @@ def test_table(capsys: Capture) -> None:
     print_results([made_up({"D": "not there", "E": ""})], [CEILINGS])
     told = capsys.readouterr()
     row = next(line for line in told.out.splitlines() if line.lstrip().startswith("lstm"))
-    for cell in ("100.00 ±10%", "1.50", "80.00", "0.80", "50.00", "3.00", "400.00"):
+    for cell in ("100 µs ±10%", "1.50", "80.0 µs", "0.80", "50.0 µs", "3.00", "400 µs"):
         assert cell in row
     assert "memory" in told.out and "20 GB/s" in told.out
     assert told.err == "left out: D: not there\n"
@@ -104,21 +105,37 @@ def test_picture() -> None:
         {"rnncc": microseconds(5)},
         {"rnncc": contender("rnncc")},
     )
-    svg = ET.fromstring(draw([made_up(), odd], "standard"))
+    svg = ET.fromstring(draw([made_up(), odd], "standard", "one core"))
     space = "{http://www.w3.org/2000/svg}"
-    bars = svg.findall(f"{space}g")
-    widths = [float(bar.find(f"{space}rect").get("width", 0)) for bar in bars]  # pyright: ignore
-    assert len(bars) == 6
-    rnncc, bf16, a, b = widths[:4]
-    assert rnncc / a == pytest.approx(1.5, abs=0.01)
-    assert bf16 / a == pytest.approx(3, abs=0.01)
-    assert b / a == pytest.approx(150 / 400, abs=0.01)
-    (line,) = svg.findall(f"{space}line")
-    assert float(line.get("x1", 0)) == pytest.approx(250 + a, abs=0.2)
-    assert "a<b>.pb T=3: rnncc, 5.00 us" in [t.text for t in svg.iter(f"{space}title")]
+    texts = [text.text for text in svg.iter(f"{space}text")]
+    assert {"standard", "one core", "LSTM 64", "100 µs", f"1.50{TIMES}"} <= set(texts)
+    marks = {title.text or "": mark for title, mark in svg.findall(f"{space}g")}
+    assert len(marks) == 6
+    assert "a<b>.pb T=3: rnncc, 5.00 µs (1.00)" in marks
+    told = {name.split(": ")[1].split(",")[0]: mark for name, mark in marks.items()}
+    a, b = (float(told[name].get("cx", 0)) for name in "AB")
+    one = float(told["rnncc"].get("x", 0)) + 3
+    assert (a - one) / (b - one) == pytest.approx(log(1.5) / log(4), abs=0.01)
+    assert "prefers-color-scheme: dark" in (svg.findtext(f"{space}style") or "")
 
 
 def test_picture_is_written(tmp_path: Path) -> None:
     path = tmp_path / "a.svg"
     path.write_text(draw([made_up()], "x"), encoding="utf-8")
     assert ET.parse(path).getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (1.1523524, "1.15 s"),
+        (0.9996, "1.00 s"),
+        (0.0123456, "12.3 ms"),
+        (417.9e-6, "418 µs"),
+        (1e-6, "1.00 µs"),
+        (42.3e-9, "42.3 ns"),
+        (1234.5, "1234 s"),
+    ],
+)
+def test_times_have_three_digits(seconds: float, told: str) -> None:
+    assert time_text(seconds) == told

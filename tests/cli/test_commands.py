@@ -13,7 +13,12 @@ import pytest
 import rnncc_runtime
 from click.testing import CliRunner
 
+import rnncc
 from rnncc.cli import cli, main
+from rnncc.commands import demo
+from rnncc.commands.charnet import char_lstm
+from rnncc.commands.demo import CHARACTERS, UNITS
+from rnncc.netdef import parameters
 from rnncc.packaging.products import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -197,6 +202,17 @@ def test_demo(tmp_path: Path, capsys: Capture) -> None:
     told = capsys.readouterr().out
     assert "off the interpreter" in told
     assert (tmp_path / "liblstm.so").is_file()
+    assert "<svg" in (tmp_path / "plan.html").read_text()
+    assert f"look at   {tmp_path}/plan.html" in told and "next      rnncc compile" in told
+
+
+def test_demo_compares_equals() -> None:
+    """Its loop in NumPy computes what the compiled net does."""
+    net, init = char_lstm(CHARACTERS, UNITS)
+    inputs = demo.drawn()
+    found = rnncc.compile(net, init).run(inputs)["probabilities"][:, 0]
+    expected = demo.loop(parameters(init), inputs["x"][:, 0])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(
