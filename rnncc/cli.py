@@ -16,7 +16,7 @@ import click
 from rnncc import CompileError, __version__
 from rnncc.commands import console
 from rnncc.commands.bench import bench
-from rnncc.commands.help import example
+from rnncc.commands.help import Commands, example
 from rnncc.commands.netdef import netdef
 from rnncc.commands.options import (
     GPU,
@@ -44,7 +44,9 @@ GC_THRESHOLD = 500_000
 """New objects before Python looks for garbage."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+)
 @click.version_option(__version__, prog_name="rnncc", message="%(prog)s %(version)s")
 def cli() -> None:
     """Compile recurrent nets to small libraries that need nothing but libc."""
@@ -181,9 +183,22 @@ def _made_for(metadata: dict[str, Any]) -> str:
 @source_options
 @GPU
 @click.option(
-    "-i", "--input", "inputs", multiple=True, metavar="FILE", help="x.npz, or NAME=x.npy."
+    "-i",
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="FILE",
+    help="x.npz, NAME=x.npy, NAME=x.csv; or a table x.parquet, a row a sequence.",
 )
-@click.option("-o", "--out", type=click.Path(path_type=Path), help="y.npz, or y.npy for one.")
+@click.option(
+    "-o",
+    "--out",
+    type=click.Path(path_type=Path),
+    help="y.npz, or y.npy for one output; of a table also y.parquet.",
+)
+@click.option(
+    "--batch", type=click.IntRange(1), default=256, help="Rows of a table at a time; 256 without."
+)
 @click.option("--threads", type=click.IntRange(1), default=1, help="How many compute; 1 without.")
 def run(
     net_or_library: NetFile,
@@ -191,22 +206,29 @@ def run(
     init: NetFile | None,
     inputs: Sequence[str],
     out: Path | None,
+    batch: int,
     threads: int,
     **options: Any,
 ) -> None:
     """Run a net or a compiled library on arrays; without -o, print a summary of the outputs."""
     from rnncc import arrays
-    from rnncc.commands import running
+    from rnncc.commands import libraries, running
+    from rnncc.commands.scoring import score
 
     init = only_init(init_net, init)
-    given = running.read_arrays(inputs)
-    if (library := running.library_in(net_or_library)) is not None:
-        model = running.load(library)
+    table = running.scoring_of(inputs, batch, threads)
+    given = running.read_arrays(inputs) if table is None else {}
+    if (library := libraries.library_in(net_or_library)) is not None:
+        libraries.refuse(library, {"init": init, **options})
+        model = libraries.open_library(library)
     else:
         from rnncc.driver import in_memory
 
         chosen = options_of(net_or_library, {**options, "threads": threads > 1})
         model = in_memory.compile_in_memory(net_or_library, init, chosen)
+    if table is not None:
+        click.echo(f"{score(model, table, out)} rows", err=True)
+        return
     results = running.compute(model, given, threads)
     if out is None:
         running.print_arrays(results)
@@ -227,10 +249,14 @@ def inspect(
     **options: Any,
 ) -> None:
     """Show a net's operators, blobs, versions, shapes and parameters."""
-    from rnncc.commands import inspection
+    from rnncc.commands import inspection, libraries
 
     init = only_init(init_net, init)
-    report = inspection.inspect(net, init, options_of(net, options))
+    if (library := libraries.library_in(net)) is not None:
+        libraries.refuse(library, {"init": init, **options})
+        report = libraries.inspect(library)
+    else:
+        report = inspection.inspect(net, init, options_of(net, options))
     if as_json:
         click.echo(json.dumps(report, indent=2))
     else:
@@ -264,9 +290,17 @@ def plan(
     **options: Any,
 ) -> None:
     """Show where every buffer of the compiled net lies, when it lives, and what that takes."""
-    from rnncc.commands import planning
+    from rnncc.commands import libraries, planning
 
     init = only_init(init_net, init)
+    if (library := libraries.library_in(net)) is not None:
+        libraries.refuse(library, {"init": init, "html": html, **options})
+        blocks = libraries.plan(library, plan_for)
+        if as_json:
+            click.echo(json.dumps(blocks, indent=2))
+        else:
+            libraries.print_plan(blocks)
+        return
     options["plan_for"] = plan_for
     report = planning.report_of(net, init, options_of(net, options), plan_for)
     if html is not None:
@@ -310,9 +344,10 @@ def check(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Compare the compiled NET, forward and backward, with the interpreter, and the gradients with
-    finite differences; with a --precision, its outputs with those of fp32. The exit status is 1 if
-    anything is further off than rounding explains."""
+    """Compare the compiled NET, forward and backward, with the interpreter.
+
+    The gradients are compared with finite differences too; with a --precision, the outputs with
+    those of fp32. The exit status is 1 if anything is further off than rounding explains."""
     init = only_init(init_net, init)
     from rnncc.commands import checking
     from rnncc.commands.running import read_arrays

@@ -26,9 +26,9 @@ def parse_sizes(
         name, equals, value = (word.strip() for word in part.rpartition("="))
         if not equals:
             name = symbols[place] if place < len(symbols) else f"size number {place + 1}"
-        known = ", ".join(symbols) or "none"
         if name not in symbols:
-            raise CompileError(option, f"the net has no {name}", f"its sizes are {known}")
+            known = f"its sizes are {', '.join(symbols)}" if symbols else "its shapes are numbers"
+            raise CompileError(option, f"the net has no {name}", known)
         if not (value.isascii() and value.isdigit()):
             raise CompileError(option, f"{value!r} is not a number from 0 up")
         sizes[name] = int(value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Any, Literal
@@ -32,6 +33,7 @@ class Case:
         net, init, sizes, seed: of a net from files: paths, a value for each size, of random fills.
         ragged: lengths are uniform in 1..T, not all T.
         lengths: whether a cell's sequences have lengths.
+        options: of a net from files: further options of `rnncc.compile`, as JSON.
     """
 
     cell: str
@@ -45,6 +47,12 @@ class Case:
     seed: int = 0
     ragged: bool = False
     lengths: bool = False
+    options: str = "{}"
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options with which the net is compiled."""
+        return {"seed": self.seed, **json.loads(self.options)}
 
     @property
     def name(self) -> str:

@@ -51,7 +51,7 @@ def library_of(case: Case, precision: str = "fp32") -> Library:
     from rnncc.driver import compiling
 
     net, init = nets.source(case)
-    given: dict[str, Any] = {"train": case.mode == "train", "seed": case.seed}
+    given: dict[str, Any] = {**case.given, "train": case.mode == "train"}
     if precision != "fp32":
         given["precision"] = precision
     options = Options.of(net, given)

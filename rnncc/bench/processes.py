@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
@@ -46,6 +47,7 @@ class Process:
     def __init__(self, contender: Contender, cores: Sequence[int]) -> None:
         self.contender, self.cores = contender, cores[: contender.threads]
         self._process: subprocess.Popen[str] | None = None
+        self._told = tempfile.TemporaryFile()  # noqa: SIM115, closed with the process's object
 
     @property
     def alive(self) -> bool:
@@ -88,9 +90,19 @@ class Process:
         except BrokenPipeError:
             line = ""
         if not line:
-            self.close()
-            raise Left("its process ended")
+            raise Left(self._why(process))
         return json.loads(line)
+
+    def _why(self, process: subprocess.Popen[str]) -> str:
+        """Why the process has ended: its last words, else how."""
+        status = process.wait()
+        self._told.seek(0)
+        lines = self._told.read().decode(errors="replace").strip().splitlines()
+        self.close()
+        if status < 0:
+            name = signal.Signals(-status).name
+            return f"ended by {name}{' (out of memory?)' if name == 'SIGKILL' else ''}"
+        return lines[-1] if lines else f"ended with status {status}"
 
     def _start(self) -> subprocess.Popen[str]:
         contender = self.contender
@@ -100,7 +112,7 @@ class Process:
             [*command, contender.precision, *map(str, self.cores)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=None if os.environ.get("RNNCC_DEBUG") else subprocess.DEVNULL,
+            stderr=None if os.environ.get("RNNCC_DEBUG") else self._told,
             env={**os.environ, **settings(contender.threads), "PYTHONPATH": paths},
             text=True,
         )

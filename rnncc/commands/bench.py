@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from rnncc.commands.help import example
-from rnncc.commands.options import JSON, MAX_INPUT
+from rnncc.commands.options import BIND, JSON, MAX_INPUT, SHAPE, STATE, only_init
 from rnncc.errors import CompileError
 
 
 @click.command(
-    epilog=example(
-        "rnncc bench examples/lstm.pbtxt --init examples/lstm_init.pbtxt --for 20,1 --rounds 3"
-    )
+    epilog=example("rnncc bench examples/lstm.pbtxt examples/lstm_init.pbtxt --for 20,1 --rounds 3")
 )
-@click.argument("what", metavar="[NET|SUITE]", required=False)
+@click.argument("what", metavar="[NET|LIBRARY|SUITE]", required=False)
+@click.argument("init_net", metavar="[INIT]", required=False, type=click.Path(path_type=Path))
 @click.option("--init", type=click.Path(path_type=Path), help="The net of parameters.")
+@SHAPE
+@STATE
+@BIND
 @click.option("--seed", type=click.IntRange(min=0), default=0, help="Of random fills.")
 @click.option("--for", "at", metavar="T,N", help="A net's sizes, or T=100,N=1; 100 and 1 if not.")
 @click.option("--train", is_flag=True, help="Of a net: time forward and backward.")
@@ -54,10 +57,16 @@ from rnncc.errors import CompileError
 @click.option("--explain", is_flag=True, help="Say what bounds NET, and what would help.")
 @MAX_INPUT
 @JSON
-@click.option("--svg", type=click.Path(path_type=Path), help="A picture: ratios to the best peer.")
+@click.option(
+    "--svg", type=click.Path(path_type=Path), help="A picture: times relative to rnncc's."
+)
 def bench(
     what: str | None,
+    init_net: Path | None,
     init: Path | None,
+    shapes: Sequence[str],
+    state: Sequence[str],
+    bind: Sequence[str],
     seed: int,
     at: str | None,
     train: bool,
@@ -92,7 +101,10 @@ def bench(
     if device != "cpu" and (roofline or explain or threads != "1"):
         what = "--roofline, --explain and --threads are about the CPU"
         raise CompileError("--device", what)
-    chosen = benching.Chosen(init, seed, at, train, ragged, only, peers, precision, threads, device)
+    given = only_init(init_net, init)
+    kinds = only, peers, precision, threads, device
+    options = {"shapes": shapes, "state": state, "bind": bind}
+    chosen = benching.Chosen(given, seed, at, train, ragged, *kinds, options)
     if explain:
         if roofline or svg or only or peers:
             raise CompileError("--explain", "goes with a net, its sizes and --train alone")

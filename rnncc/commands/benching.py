@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import click
+from rnncc_runtime import describe
 
 from rnncc.bench import peers
 from rnncc.bench.cases import NET, SUITES, Case, cases_of
@@ -20,11 +22,13 @@ from rnncc.bench.least import bounds, least, library_of
 from rnncc.bench.machine import Ceilings, Measuring, cpu_name, measure
 from rnncc.bench.running import Effort, Result, run
 from rnncc.codegen.cpu.machines import resolve_target
+from rnncc.commands import libraries
 from rnncc.commands.bench_reports import print_ceilings, print_json, print_results
+from rnncc.commands.options import options_of
 from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError
 from rnncc.ir.library import Library
-from rnncc.options import PRECISIONS, Options
+from rnncc.options import PRECISIONS
 from rnncc.planning.teamwork import Teamwork
 from rnncc.sizes import parse_sizes
 from rnncc.stages.reading import import_source
@@ -49,6 +53,7 @@ class Chosen:
     precision: str = "fp32"
     threads: str = "1"
     device: str = "cpu"
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
 def bench(
@@ -73,6 +78,8 @@ def bench(
         else:
             _no_suite_options(chosen)
             cases = [net_case(what, chosen)]
+            if roofline and libraries.library_in(Path(what)):
+                raise CompileError("--roofline", "counts the work of a net, and a library has none")
         if any(case.ragged for case in cases) and chosen.device == "cpu":
             own = [one for one in contenders if one.own]
             contenders = [*own, *peers.padded(own), *contenders[len(own) :]]
@@ -101,8 +108,9 @@ def _headings(what: str, effort: Effort, threads: Sequence[int]) -> tuple[str, s
 
 
 def _no_net_options(chosen: Chosen) -> None:
-    if chosen.init or chosen.at or chosen.train or chosen.seed or chosen.ragged:
-        what = "--init, --seed, --for, --train and --ragged go with a net, not a suite"
+    given = any(chosen.options.values())
+    if given or chosen.init or chosen.at or chosen.train or chosen.seed or chosen.ragged:
+        what = "INIT, --seed, --shape, --state, --bind, --for, --train and --ragged go with a net"
         raise CompileError("bench", what)
 
 
@@ -112,7 +120,7 @@ def _no_suite_options(chosen: Chosen) -> None:
 
 
 def net_case(path: str, chosen: Chosen) -> Case:
-    """A net from a file, at the sizes given.
+    """A net or a library from a file, at the sizes given.
 
     Raises:
         CompileError: the net cannot be compiled, or has no such size.
@@ -120,8 +128,34 @@ def net_case(path: str, chosen: Chosen) -> Case:
     mode = "train" if chosen.train else "run"
     init = None if chosen.init is None else str(chosen.init)
     case = Case(NET, mode=mode, net=path, init=init, seed=chosen.seed, ragged=chosen.ragged)
-    program = import_source(path, init, Options.of(path, {"seed": chosen.seed}))
-    symbols = program.symbols
+    if (library := libraries.library_in(Path(path))) is not None:
+        return _of_library(library, case, chosen)
+    options = options_of(Path(path), {"seed": chosen.seed, **chosen.options})
+    given = {"shapes": options.shapes, "bind": options.bind, "state": options.state}
+    case = replace(case, options=json.dumps({k: dict(v) for k, v in given.items() if v}))
+    return _sized(case, import_source(path, init, options).open_symbols, chosen)
+
+
+def _of_library(path: Path, case: Case, chosen: Chosen) -> Case:
+    """A library as a case: trained if it was compiled so.
+
+    Raises:
+        CompileError: something is chosen that needs the net.
+        LoadError: rnncc did not make it.
+    """
+    held = describe(path)
+    trains = "trained" in held
+    precision = chosen.precision if chosen.precision != "fp32" else None
+    several = chosen.threads != "1" and "threads" not in held.get("sizes", ())
+    asked = {"init": chosen.init, "precision": precision, "seed": chosen.seed, **chosen.options}
+    asked |= {"train": chosen.train and not trains, "threads": several}
+    libraries.refuse(path, asked)
+    case = replace(case, mode="train" if trains else "run")
+    return _sized(case, libraries.symbols_of(held), chosen)
+
+
+def _sized(case: Case, symbols: Sequence[str], chosen: Chosen) -> Case:
+    """With a value for every size that the inputs have."""
     sizes = parse_sizes(chosen.at, symbols, "--for")
     return replace(case, sizes=tuple((s, sizes.get(s, USUAL.get(s, 1))) for s in symbols))
 
@@ -162,6 +196,8 @@ def explain(what: str, chosen: Chosen, effort: Effort, as_json: bool) -> None:
     """
     if not Path(what).is_file():
         raise CompileError(what, "no such file: --explain takes a net")
+    if libraries.library_in(Path(what)):
+        raise CompileError("--explain", "counts the work of a net, and a library has none")
     with _progress() as told:
         case = net_case(what, chosen)
         ceilings = measure(effort.cores[:1], Measuring(told=told))

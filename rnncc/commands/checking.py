@@ -191,18 +191,18 @@ def print_report(report: Report) -> None:
         for r in report.rows
     ]
     print_table("", COLUMNS, rows)
-    where = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
-    agree = len(report.rows) - report.failures
-    print(f"{agree} of {len(report.rows)} comparisons within their tolerance at {where}")
+    at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
+    agree, where = len(report.rows) - report.failures, f" at {at}" if at else ""
+    print(f"{agree} of {len(report.rows)} comparisons within their tolerance{where}")
 
 
 def _sizes(program: Program, at: str | None, given: Arrays) -> dict[str, int]:
     """What the user names, then what the given arrays show, then the defaults."""
-    sizes = {symbol: SIZES.get(symbol, OTHER_SIZE) for symbol in program.symbols}
+    sizes = {symbol: SIZES.get(symbol, OTHER_SIZE) for symbol in program.open_symbols}
     for name, array in given.items():
         dims = dims_of(program.net.inputs[name]) if name in program.net.inputs else ()
         sizes |= {str(d): n for d, n in zip(dims, array.shape, strict=False) if str(d) in sizes}
-    return sizes | parse_sizes(at, program.symbols, "--for")
+    return sizes | parse_sizes(at, program.open_symbols, "--for")
 
 
 def _draw(program: Program, sizes: Mapping[str, int], given: Collection[str]) -> Arrays:
@@ -211,7 +211,7 @@ def _draw(program: Program, sizes: Mapping[str, int], given: Collection[str]) ->
     Optional inputs are left out.
     """
     rng, arrays = np.random.default_rng(0), dict[str, Array]()
-    most = min(size for symbol, size in sizes.items() if symbol != "N")
+    most = min(size for symbol, size in {**SIZES, **sizes}.items() if symbol != "N")
     known = {*given, *program.arrays}
     params = {name: op.y for name, op in program.params.items()}
     for name, value in (program.net.inputs | params).items():

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import click
+
+_NO_LIMIT = 1000
+
 
 def example(command: str) -> str:
     """Closes a --help text with a command that works in a clone."""
     return f"\b\nExample:\n  {command}"
+
+
+class Commands(click.Group):
+    """A group whose help has the first sentence of every command, uncut."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, one.get_short_help_str(_NO_LIMIT)) for name, one in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))

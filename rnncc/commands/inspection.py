@@ -71,11 +71,16 @@ def described(file: NetFile, options: Options, operators: list[Report]) -> Repor
 
 def print_report(report: Report) -> None:
     """Print the tables of a report."""
+    if "library" in report:
+        from rnncc.commands.libraries import print_inspection
+
+        print_inspection(report["library"])
     rows = [
         (row["index"] if depth == 0 else "", "  " * depth + row["type"], *_blobs(row))
         for depth, row in _flat(report["operators"])
     ]
-    print_table("operators", ["op", "type", "inputs", "outputs"], rows)
+    if rows:
+        print_table("operators", ["op", "type", "inputs", "outputs"], rows)
     for group in ("inputs", "outputs", "parameters"):
         if report[group]:
             rows = [(e["name"], e["dtype"], shape_text(e["shape"])) for e in report[group]]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from rnncc.commands.help import example
+from rnncc.commands.help import Commands, example
 from rnncc.commands.options import JSON, MAX_INPUT
 from rnncc.errors import CompileError
 
@@ -36,7 +36,7 @@ def writes_net(function: Callable[..., None]) -> Callable[..., None]:
     return OUT(FORM(function))
 
 
-@click.group(epilog=example("rnncc netdef show examples/lstm.pbtxt"))
+@click.group(cls=Commands, epilog=example("rnncc netdef show examples/lstm.pbtxt"))
 def netdef() -> None:
     """Show, compare, draw and change Caffe2 nets.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -12,6 +12,8 @@ from rnncc.errors import CompileError
 from rnncc.options import Options
 from rnncc.sizes import parse_bytes
 from rnncc.sources import VARIABLE, NetFile, limited, read_stdin, settled
+
+Init = TypeVar("Init")
 
 
 def settle(ctx: click.Context, param: click.Parameter, value: Path | None) -> NetFile | None:
@@ -79,10 +81,25 @@ GPU = click.option(
     metavar="[CHIPS]",
     help="For NVIDIA GPUs, as PTX; and as machine code of chips such as sm_80,sm_90a.",
 )
+STATE = click.option(
+    "--state",
+    multiple=True,
+    metavar="INPUT=OUTPUT",
+    help="An input that keeps what an output gave in the call before, as in a stream.",
+)
+SHAPE = click.option(
+    "--shape", "shapes", multiple=True, metavar="BLOB=T,N,40", help="An input's shape."
+)
+BIND = click.option(
+    "--bind",
+    multiple=True,
+    metavar="INPUT=VALUE",
+    help="A constant in the place of an input, such as sr=16000, x=[1,2,3] or x=x.npy.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
-def only_init(placed: NetFile | None, named: NetFile | None) -> NetFile | None:
+def only_init(placed: Init | None, named: Init | None) -> Init | None:
     """The net of parameters, which may stand after the net or behind `--init`.
 
     Raises:
@@ -104,23 +121,11 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="K",
             help="The most turns of a While loop whose number of turns the net does not show.",
         ),
-        click.option(
-            "--state",
-            multiple=True,
-            metavar="INPUT=OUTPUT",
-            help="An input that keeps what an output gave in the call before, as in a stream.",
-        ),
+        STATE,
         click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
         click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
-        click.option(
-            "--shape", "shapes", multiple=True, metavar="BLOB=T,N,40", help="An input's shape."
-        ),
-        click.option(
-            "--bind",
-            multiple=True,
-            metavar="INPUT=VALUE",
-            help="A constant in the place of an input, such as sr=16000, x=[1,2,3] or x=x.npy.",
-        ),
+        SHAPE,
+        BIND,
         click.option("--name", help="NAME; the file's stem without it."),
         INIT,
         MAX_INPUT,

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LAUNCHES = ("program", "kernel", "blocks", "at most", "threads", "shared", "registers", "spills")
 COLUMNS = ("name", "role", "size", "first", "last", "offset", "at", "bytes", "takes over")
+SPARE = ("offset", "takes over", "first", "last")
+"""Columns that a narrow terminal does without."""
 
 
 def report_of(
@@ -39,10 +41,12 @@ def report_of(
 
     library = compiling.build_library(net, init, options)
     programs = [(title, one, make_plan(one)) for title, one in library.programs.items()]
-    sizes = parse_sizes(plan_for, library.symbols)
+    sizes = parse_sizes(plan_for, library.open_symbols)
     report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)
     told = "" if library.training is None else library.training.checkpoints
-    return replace(report, checkpoints=told, launches=_launches(library, options, report.sizes))
+    launches = _launches(library, options, report.sizes)
+    shown = {s: n for s, n in report.sizes.items() if s in library.open_symbols}
+    return replace(report, sizes=shown, checkpoints=told, launches=launches)
 
 
 def _launches(library: Library, options: Options, sizes: dict[str, int]) -> list[LaunchRow]:
@@ -87,13 +91,13 @@ def print_report(report: PlanReport) -> None:
     at = ", ".join(f"{name}={value}" for name, value in report.sizes.items())
     where = f" at {at}" if at else ""
     for program in report.programs:
-        print_table(program.title, COLUMNS, [_cells(row) for row in program.buffers])
+        print_table(program.title, COLUMNS, [_cells(row) for row in program.buffers], SPARE)
         print(f"workspace: {program.workspace} bytes")
         print(f"weights: {program.weights} bytes")
         print(_figures(program, where) + "\n")
     for block in report.shared:
         rows = [(s.name, s.role, s.size, s.offset, s.start, s.bytes) for s in block.slots]
-        print_table(block.title, ["name", "role", "size", "offset", "at", "bytes"], rows)
+        print_table(block.title, ["name", "role", "size", "offset", "at", "bytes"], rows, SPARE)
         print(f"{printable(block.title)}: {block.size} bytes")
         print(f"size{where}: {block.bytes} bytes\n")
     if len(report.programs) > 1:

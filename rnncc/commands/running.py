@@ -1,41 +1,52 @@
-"""What `rnncc run` needs: arrays from files and back, and a library told from a net."""
+"""What `rnncc run` needs: arrays from files and back."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from rnncc_runtime import Model, Pool, TrainableModel, load
+from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
 
 from rnncc import arrays
 from rnncc.arrays import Array, Arrays
+from rnncc.commands.scoring import SUFFIX, Scoring
 from rnncc.commands.tables import print_table, shape_text
 from rnncc.errors import CompileError
-from rnncc.sources import NetFile
+from rnncc.sources import read_bytes
 
-__all__ = ["compute", "library_in", "load", "print_arrays", "read_arrays"]
-
-_ELF = b"\x7fELF"
+CSV = ".csv"
 
 
-def library_in(source: NetFile) -> Path | None:
-    """The path of a shared library; None of a net.
+def scoring_of(inputs: Sequence[str], rows: int, threads: int) -> Scoring | None:
+    """How a table among the inputs is computed; None where there is none.
 
     Raises:
-        CompileError: a library does not come from a regular file.
+        CompileError: another input is neither a table's nor a number.
     """
-    if isinstance(source, bytes):
-        if source.startswith(_ELF):
-            raise CompileError(str(source), "is a library, which is loaded from a file alone")
+    parted = [text.rpartition("=") for text in inputs]
+    tables = [(name, Path(rest)) for name, _, rest in parted if rest.endswith(SUFFIX)]
+    if not tables:
         return None
-    with source.open("rb") as file:
-        return source if file.read(len(_ELF)) == _ELF else None
+    constants = dict[str, float]()
+    for text, (name, _, rest) in zip(inputs, parted, strict=True):
+        if rest.endswith(SUFFIX):
+            continue
+        try:
+            constants[name] = float(rest)
+        except ValueError:
+            what = "beside a table an input is a number, for all rows: NAME=0"
+            raise CompileError("--input", f"{text!r}: {what}") from None
+    if len(tables) > 1:
+        raise CompileError("--input", "there is more than one table")
+    ((column, path),) = tables
+    return Scoring(path, column, constants, rows, threads)
 
 
 def read_arrays(files: Sequence[str]) -> Arrays:
-    """Arrays by name from `x.npz`, `NAME=x.npy` or `x.npy`, which gets the empty name.
+    """Arrays by name from `x.npz`, `NAME=x.npy`, `NAME=x.csv`, or without a name, which is empty.
 
     Raises:
         CompileError: a file is no such thing, or two arrays have one name.
@@ -43,7 +54,8 @@ def read_arrays(files: Sequence[str]) -> Arrays:
     found: Arrays = {}
     for text in files:
         name, _, file = text.rpartition("=") if not _exists(text) else ("", "", text)
-        content = arrays.read(Path(file))
+        path = Path(file)
+        content = read_csv(path) if path.suffix == CSV else arrays.read(path)
         if isinstance(content, np.ndarray):
             content = {name: content}
         for key, array in content.items():
@@ -51,6 +63,55 @@ def read_arrays(files: Sequence[str]) -> Arrays:
                 raise CompileError(file, f"a second array is named {key!r}")
             found[key] = array
     return found
+
+
+def read_csv(path: Path) -> Array:
+    """The numbers of a file with commas: float64 [rows, columns]; a first line may name columns.
+
+    Raises:
+        CompileError: it cannot be read, or is no such file.
+    """
+    try:
+        lines = read_bytes(path).decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise CompileError(str(path), "is no text in UTF-8") from error
+    rows = list[list[float]]()
+    for number, line in enumerate(lines, 1):
+        try:
+            values = [float(word) for word in line.split(",")] if line.strip() else []
+        except ValueError:
+            if number == 1:
+                continue
+            what = f"line {number} is not of numbers with commas between them"
+            raise CompileError(str(path), what) from None
+        if values and rows and len(values) != len(rows[0]):
+            what = f"line {number} has {len(values)} numbers, those before {len(rows[0])}"
+            raise CompileError(str(path), what)
+        rows += [values] if values else []
+    if not rows:
+        raise CompileError(str(path), "holds no numbers")
+    return np.array(rows).view(_Table)
+
+
+class _Table(np.ndarray[Any, Any]):
+    """Numbers of a text, which have neither a dtype nor more than two axes."""
+
+
+def fitted(given: Arrays, model: Model | TrainableModel) -> Arrays:
+    """Tables of text in the dtypes of their inputs, and as batches of one where these have one."""
+    return {
+        name: _fit(array, model.inputs[name])
+        if isinstance(array, _Table) and name in model.inputs
+        else array
+        for name, array in given.items()
+    }
+
+
+def _fit(table: Array, spec: TensorSpec) -> Array:
+    array = np.asarray(table).astype(spec.dtype)
+    if array.ndim == len(spec.shape) - 1 and "N" in spec.shape:
+        array = np.expand_dims(array, spec.shape.index("N"))
+    return array[:, 0] if len(spec.shape) == 1 and array.shape[1] == 1 else array
 
 
 def _exists(text: str) -> bool:
@@ -74,7 +135,7 @@ def name_arrays(given: Arrays, model: Model | TrainableModel) -> Arrays:
 
 def compute(model: Model | TrainableModel, given: Arrays, threads: int) -> Arrays:
     """The outputs for arrays that a user gave."""
-    inputs = name_arrays(given, model)
+    inputs = fitted(name_arrays(given, model), model)
     if "device" in model.metadata:
         if threads > 1:
             raise CompileError("--threads", "a GPU has threads of its own", "leave it out")

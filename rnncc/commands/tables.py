@@ -3,31 +3,67 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 
-PIPE_WIDTH = 1000
-"""Columns of a table that no terminal cuts off."""
+GAP = 3
+"""Columns between cells."""
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under headings; on a terminal in its width, in a pipe uncut."""
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    spare: Sequence[str] = (),
+) -> None:
+    """Print rows under headings: on a terminal in its width, in a pipe whole.
+
+    Args:
+        spare: columns that a terminal may do without, the first of them first.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
 
     sys.stdout.flush()  # else rich does it, which ends the process where nobody reads
-    width = None if sys.stdout.isatty() else PIPE_WIDTH
-    console = Console(markup=False, highlight=False, emoji=False, width=width)
-    table = Table(
-        *columns, title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False
-    )
-    for row in rows:
-        table.add_row(*(printable(str(cell)) for cell in row))
+    cells = [[printable(str(cell)) for cell in row] for row in rows]
+    widths = {
+        head: max([len(head), *(len(row[place]) for row in cells)])
+        for place, head in enumerate(columns)
+    }
+    whole = sum(widths.values()) + GAP * len(columns)
+    console = Console(markup=False, highlight=False, emoji=False)
+    left = list[str]()
+    if sys.stdout.isatty():
+        left = _left_out(widths, spare, console.width)
+    else:
+        console.width = max(whole, 1)
+    table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    shown = [place for place, head in enumerate(columns) if head not in left]
+    for place in shown:
+        table.add_column(columns[place], overflow="fold")
+    for row in cells:
+        table.add_row(*(row[place] for place in shown))
     with console.capture() as printed:
         console.print(table)
     for line in printed.get().splitlines():
         print(line.rstrip())
+    if left:
+        print(
+            f"columns left out: {', '.join(left)} (a wider terminal, a pipe and --json have them)"
+        )
+
+
+def _left_out(widths: Mapping[str, int], spare: Sequence[str], room: int) -> list[str]:
+    """The columns without which a table fits, or all that may be left out."""
+    taken = sum(widths.values()) + GAP * len(widths)
+    left = list[str]()
+    for head in spare:
+        if taken <= room:
+            break
+        taken -= widths.get(head, 0) + GAP
+        left.append(head)
+    return left
 
 
 def print_bytes(data: bytes) -> None:
@@ -65,3 +101,17 @@ def working(what: str) -> Generator[None]:
 
     with Console(stderr=True).status(printable(what)):
         yield
+
+
+@contextmanager
+def terminal_bar(total: int) -> Generator[Callable[[int], None]]:
+    """A bar of how much is done, on a terminal only; the function adds to it."""
+    if not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("rows", total=total)
+        yield lambda count: progress.advance(task, count)

@@ -100,6 +100,12 @@ class Library:
         """The sizes that every function takes: T, N, then the others."""
         return list(dict.fromkeys(s for p in self.programs.values() for s in p.symbols))
 
+    @property
+    def open_symbols(self) -> list[str]:
+        """The symbols whose values a call decides: those that the inputs' shapes have."""
+        dims = [dim for port in self.ports[0] for dim in port.dims]
+        return [symbol for symbol in self.symbols if any(symbol in dim.symbols for dim in dims)]
+
     def untimed_bounds(self, time: str) -> tuple[Dim, ...]:
         """The bounds that the symbol of time is not in."""
         return tuple(formula for formula in self.bounds if time not in formula.symbols)

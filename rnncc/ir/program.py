@@ -59,6 +59,12 @@ class Program:
         return {op.param_name.data: op for op in self.net.walk() if isinstance(op, Param)}
 
     @property
+    def open_symbols(self) -> list[str]:
+        """The symbols whose values a call decides: those that the inputs' shapes have."""
+        dims = [dim for value in self.net.inputs.values() for dim in dims_of(value)]
+        return [symbol for symbol in self.symbols if any(symbol in dim.symbols for dim in dims)]
+
+    @property
     def symbols(self) -> list[str]:
         """T, N, then the net's further size symbols in order of appearance."""
         found = ["T", "N"]

@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 from google.protobuf.message import DecodeError
 
 from rnncc.errors import CompileError, Location
+from rnncc.formats import kind_of
 from rnncc.netdef.netdef_pb2 import Argument, NetDef
 from rnncc.sources import called, check_message, check_name, read_bytes
 from rnncc.writing import write_file
@@ -114,8 +115,10 @@ def _parse(data: bytes, name: str) -> NetDef:
     try:
         return NetDef.FromString(data)
     except (DecodeError, RecursionError) as error:
-        what = unreadable or "is no NetDef: damaged, cut short, or another kind of file"
-        raise CompileError(name, what) from error
+        what, hint = unreadable or "is no NetDef: damaged, cut short, or another kind of file", None
+        if found := kind_of(data):
+            what, hint = f"is no net but {found[0]}", found[1]
+        raise CompileError(name, what, hint) from error
 
 
 def _check_nesting(text: str, location: Location | str) -> None:

@@ -156,7 +156,8 @@ class _Captured:
         before, after = len(reading.states), len(results) - self.ys
         if before != after:
             what = f"the state has {before} tensors before a step and {after} after it"
-            raise CompileError("", what)
+            hint = "what a cell returns second is the whole state: `return h, (h, c)`"
+            raise CompileError("", what, hint)
         row_types, state_types = (
             [x if at is None else self.inputs[at] for x, at in zip(kind, found, strict=True)]
             for kind, found in ((reading.rows, places.rows), (reading.states, places.states))

@@ -60,6 +60,15 @@ def scan(
     if any(is_fake(tensor) for tensor in (*sequences, *states)):
         return exported_scan(cell, xs, state, reverse)
     _row_types(sequences)
+    try:
+        return _scanned(cell, xs, state, reverse)
+    except CompileError as error:
+        if error.hint is None and (hint := _batch_first(sequences, states)):
+            raise CompileError(error.location, error.what, hint) from error
+        raise
+
+
+def _scanned(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> tuple[Any, Any]:
     code = code_of(cell)
     if code not in _keeping and not any(x is None for x in pytree.tree_leaves(state)):
         try:
@@ -67,6 +76,16 @@ def scan(
         except KeepsTensors:
             _keeping.add(code)
     return _first_steps_apart(cell, xs, state, reverse)
+
+
+def _batch_first(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> str | None:
+    """What to do where the first axis of xs is as long as that of the states: no time."""
+    batches = {len(state) for state in states if state.dim() > 1}
+    if len(batches) != 1 or any(x.dim() < 3 or len(x) not in batches for x in xs):
+        return None
+    if all(x.shape[1] in batches for x in xs):
+        return None
+    return "the first axis of xs is time, not the batch: scan(cell, xs.transpose(0, 1), state)"
 
 
 def _all_steps(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> tuple[Any, Any]:

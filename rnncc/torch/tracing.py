@@ -24,13 +24,16 @@ from rnncc.frontends.torch.site import reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import Place, get, put
-from rnncc.torch.versions import compile_often
+from rnncc.torch.versions import compile_often, quiet
 
 _HOOKS: list[dict[int, Any]] = [
     getattr(torch.nn.modules.module, f"_global_{kind}_hooks")
     for kind in ("forward", "forward_pre", "backward", "backward_pre")
 ]
 """Hooks of all modules, of which Dynamo notices no change."""
+PAIR = (
+    "a cell returns a pair, what goes out and the next state: `return h, h`, or `return h, (h, c)`"
+)
 _readers: WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = WeakKeyDictionary()
 _lock = threading.Lock()
 
@@ -58,14 +61,15 @@ def read(
     kind = is_open, reading.is_first
     given = cell, rows, states, [(place.owner, place.key) for place in places], kept
     try:
-        with watching(guarded=True):
+        with watching(guarded=True), quiet():
             try:
                 return _reader(cell, kind)(*given)
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
                 return _reader(cell, kind, anew=True)(*given)
     except TorchDynamoException as error:
         text = str(error)
-        raise CompileError(user_line(text, _name(cell)), reason_of(text)) from error
+        reason = PAIR if PAIR in text else reason_of(text)
+        raise CompileError(user_line(text, _name(cell)), reason) from error
     finally:
         readings.stack.pop()
 
@@ -87,7 +91,10 @@ def _step(
 ) -> tuple[Any, Any, Any]:
     for (owner, key), value in zip(places, kept, strict=True):
         put(owner, key, pytree.tree_map(_copy_or_constant, value))  # it may change that in place
-    y, new = cell(rows, states)
+    result = cell(rows, states)
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise TypeError(PAIR)
+    y, new = result
     after = [pytree.tree_map(_state_or_constant, get(owner, key)) for owner, key in places]
     for owner, key in places:
         put(owner, key, None)

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import wraps
 from inspect import signature
 from typing import Any
@@ -24,6 +27,17 @@ class _Own(threading.local):
 _own = _Own()
 _lock = threading.Lock()
 _patched: list[str] = []
+
+
+@contextmanager
+def quiet() -> Generator[None]:
+    """Until the end of the block PyTorch logs no traces of what it cannot read."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, "TORCH_LOGS" not in os.environ
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 def compile_often(function: Callable[..., Any], backend: Any) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ outputs = model.run({"x": x, "seq_lengths": lengths})
 
 from rnncc_runtime.arrays import TensorSpec
 from rnncc_runtime.errors import ArrayError, LoadError, ModelError, RunError, StreamError
-from rnncc_runtime.library import load
+from rnncc_runtime.library import describe, load
 from rnncc_runtime.model import Model
 from rnncc_runtime.pool import Parallel, Parts, Pool
 from rnncc_runtime.stream import Stream
@@ -26,5 +26,6 @@ __all__ = [
     "Tape",
     "TensorSpec",
     "TrainableModel",
+    "describe",
     "load",
 ]

@@ -8,6 +8,7 @@ import os
 import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -15,6 +16,9 @@ from rnncc_runtime.elf import check_whole, machine_of
 from rnncc_runtime.errors import LoadError
 from rnncc_runtime.model import Model
 from rnncc_runtime.training import TrainableModel
+
+_METADATA = b'{"format": '
+"""How the metadata in a library begins."""
 
 
 @overload
@@ -58,6 +62,28 @@ def load(
             needs, or rnncc did not make it; or it is for inference and not for training, or the
             other way round; or there is no GPU for it.
     """
+    file, stem = _found(path, name)
+    return _loaded(file, str(path), stem, train, device)
+
+
+def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """A library's metadata (docs/abi.md), whatever machine it is for: nothing of it is run.
+
+    Raises:
+        LoadError: there is no such file, it is no library, or rnncc did not make it.
+    """
+    file, _ = _found(path, None)
+    check_whole(file)
+    with file.open("rb") as opened, mmap(opened.fileno(), 0, access=ACCESS_READ) as content:
+        start = content.find(_METADATA)
+        if start < 0:
+            raise LoadError(f"{path}: no model that rnncc compiled is in it")
+        text = content[start : content.find(b"\0", start)]
+    return _read(str(path), text)
+
+
+def _found(path: str | os.PathLike[str], name: str | None) -> tuple[Path, str]:
+    """A library's file, and the prefix of what it exports."""
     try:
         file = Path(path).resolve()
         if not file.is_file():
@@ -65,8 +91,7 @@ def load(
     except (OSError, ValueError) as error:  # a name that is too long, or with a NUL in it
         reason = getattr(error, "strerror", None) or error
         raise LoadError(f"{str(path)[:80]!r}: {reason}") from error
-    stem = name or file.name.split(".")[0].removeprefix("lib")
-    return _loaded(file, str(path), stem, train, device)
+    return file, name or file.name.split(".")[0].removeprefix("lib")
 
 
 def load_bytes(content: bytes, name: str, train: bool) -> Model | TrainableModel:

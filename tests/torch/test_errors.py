@@ -89,7 +89,7 @@ CELLS = {
     shrinks: "state 0 is f32 2 x 4 before a step and f32 1 x 4 after it",
     widens: "state 0 is f32 2 x 4 before a step and f64 2 x 4 after it",
     doubles: "the state has 1 tensors before a step and 2 after it",
-    alone: r"alone: ValueError\('not enough values to unpack",
+    alone: "alone: a cell returns a pair, what goes out and the next state: `return h, h`",
     number: "'int' object",
 }
 
@@ -127,3 +127,19 @@ def test_autocast() -> None:
 def test_another_structure() -> None:
     with pytest.raises(CompileError, match=r"before a step and .* after it"):
         rt.scan(lambda x, s: (x, {"b": s["a"]}), X, {"a": H})
+
+
+def test_batch_first_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    """In one line, without PyTorch's own traces; not where the first axis may well be time."""
+    with pytest.raises(CompileError, match="the first axis of xs is time, not the batch") as caught:
+        rt.scan(MinimalGated(4, 4, 2), torch.zeros(2, 5, 4), H)
+    assert "\n" not in str(caught.value)
+    assert "Traceback" not in capfd.readouterr().err
+    with pytest.raises(CompileError) as caught:
+        rt.scan(raises, torch.zeros(2, 2, 4), H)
+    assert "time" not in str(caught.value)
+
+
+def test_a_tensor_with_two_rows_is_no_pair() -> None:
+    with pytest.raises(CompileError, match="a cell returns a pair"):
+        rt.scan(lambda x, h: torch.tanh(x + h), X, H)

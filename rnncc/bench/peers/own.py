@@ -6,11 +6,12 @@ import ctypes
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
-from rnncc_runtime import Model, Pool, Stream, TrainableModel, load
+from rnncc_runtime import Model, Pool, Stream, TrainableModel, describe, load
 from rnncc_runtime.memory import Memory
 
 import rnncc
@@ -21,6 +22,8 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import I32, I64, POINTER, Emit, Value
 from rnncc.driver.drawn import drawn
+from rnncc.formats import ELF
+from rnncc.sources import head
 
 GRADIENT = 0.01
 """Of every element of the outputs, as training starts backward."""
@@ -34,13 +37,23 @@ def make(case: Case, setup: Setup = ALONE) -> Call | None:
     if case.mode == "train" and setup.precision != "fp32":
         return None
     pool = Pool(setup.threads) if setup.threads > 1 else None
-    chosen: dict[str, Any] = {"seed": case.seed, "threads": pool is not None}
+    if case.cell == NET and head(Path(case.net), len(ELF)) == ELF:
+        return _of_library(Path(case.net), case, pool)
+    chosen: dict[str, Any] = {**case.given, "threads": pool is not None}
     if case.mode == "train":
         return _training(rnncc.compile(net, init, train=True, **chosen), case, pool)
     chosen["precision"] = setup.precision
     if case.mode == "step":
         return _step(_library(net, init, chosen), case)
     return _run(cast(Model, rnncc.compile(net, init, **chosen)), case, pool)
+
+
+def _of_library(path: Path, case: Case, pool: Pool | None) -> Call:
+    """A library that was compiled before, whatever its file is called."""
+    name = describe(path)["name"]
+    if case.mode == "train":
+        return _training(load(path, name, train=True), case, pool)
+    return _run(load(path, name), case, pool)
 
 
 def _library(net: Any, init: Any, options: dict[str, Any]) -> Model:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rnncc.errors import CompileError
+from rnncc.formats import kind_of
 from rnncc.sources import head, limit, read_bytes, too_large
 
 if TYPE_CHECKING:
@@ -80,8 +81,8 @@ def _check_archive(data: bytes, where: str) -> None:
         raise too_large(where, limit())
     names = [entry.filename.rpartition("/")[2] for entry in entries]
     if _MARK not in names:
-        what = "an archive, but no program that torch.export.save wrote"
-        raise CompileError(where, what, "torch.export.save(rnncc.torch.export(module, args), file)")
+        what, hint = kind_of(data) or ("an archive", None)
+        raise CompileError(where, f"is {what}, no program of torch.export.save", hint)
     if any(name.startswith(_CUSTOM) for name in names):
         raise CompileError(where, "it holds objects of classes of its own")
 

@@ -1,0 +1,137 @@
+"""What commands tell of compiled libraries, by what these hold themselves: their metadata."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rnncc_runtime import Model, TrainableModel, describe, load
+from rnncc_runtime.sizes import Size, parse_largest
+
+from rnncc.commands.tables import bytes_text, print_table, printable
+from rnncc.errors import CompileError
+from rnncc.formats import ELF
+from rnncc.sizes import parse_sizes
+from rnncc.sources import NetFile, head
+
+Report = dict[str, Any]
+
+USUAL, OTHER = {"T": 50, "N": 8}, 50
+"""Sizes that are not given, as `rnncc plan` has them for nets."""
+BLOCKS = ("workspace", "state", "tape", "weights")
+GROUPS = ("inputs", "outputs", "parameters")
+
+
+def library_in(source: NetFile) -> Path | None:
+    """The path of a shared library; None of a net.
+
+    Raises:
+        CompileError: a library does not come from a regular file.
+    """
+    if isinstance(source, bytes):
+        if source.startswith(ELF):
+            raise CompileError(str(source), "is a library, which is loaded from a file alone")
+        return None
+    return source if head(source, len(ELF)) == ELF else None
+
+
+def open_library(path: Path) -> Model | TrainableModel:
+    """The model of a library, trainable or not, whatever its file is called; raises `LoadError`."""
+    held = describe(path)
+    if "trained" in held:
+        return load(path, held["name"], train=True)
+    return load(path, held["name"])
+
+
+def inspect(path: Path) -> Report:
+    """A library in the form of a net's report, with what it says of itself.
+
+    Raises:
+        LoadError: rnncc did not make it.
+    """
+    held = describe(path)
+    facts = ("rnncc", "target", "cpu", "features", "precision", "device", "functions")
+    return {
+        "name": held["name"],
+        "file": str(path),
+        "library": {key: held[key] for key in facts if key in held}
+        | {"bytes": path.stat().st_size, **blocks_of(held)},
+        "symbols": symbols_of(held),
+        "operators": [],
+        **{group: [_entry(e) for e in held.get(group, [])] for group in GROUPS},
+        "blobs": [],
+    }
+
+
+def plan(path: Path, at: str | None) -> Report:
+    """What the caller of a library needs to keep, at sizes.
+
+    Raises:
+        CompileError: `at` names no sizes of it.
+        LoadError: as for `inspect`.
+    """
+    held = describe(path)
+    symbols = symbols_of(held)
+    sizes = {symbol: USUAL.get(symbol, OTHER) for symbol in symbols}
+    sizes |= parse_sizes(at, symbols)
+    blocks = {
+        block: {"size": str(formula), "bytes": _value(formula, sizes)}
+        for block, formula in blocks_of(held).items()
+    }
+    return {"name": held["name"], "file": str(path), "sizes": sizes, "blocks": blocks}
+
+
+def blocks_of(held: Mapping[str, Any]) -> dict[str, Any]:
+    """The blocks of memory of a library, formulas or numbers of bytes."""
+    found = {**held, "state": held.get("stream", {}).get("state")}
+    return {block: found[block] for block in BLOCKS if found.get(block) is not None}
+
+
+def symbols_of(held: Mapping[str, Any]) -> list[str]:
+    """The sizes that a call decides: those of the inputs' shapes."""
+    dims = [d for entry in held["inputs"] for d in entry["shape"] if isinstance(d, str)]
+    used = set[str]().union(*(Size.parse(dim).symbols for dim in dims))
+    return [symbol for symbol in held["symbols"] if symbol in used]
+
+
+def print_inspection(library: Report) -> None:
+    """What a library says of itself."""
+    features = ", ".join(library.get("features", ())) or "none"
+    lines = {
+        "made by": f"rnncc {library['rnncc']}",
+        "for": f"{library['cpu']}, {library['target']}",
+        "needs": features if "device" not in library else f"an NVIDIA GPU; {features}",
+        "weights": f"{library['weights']} bytes, {library.get('precision', 'fp32')}",
+        "file": bytes_text(library["bytes"]),
+        "functions": ", ".join(library["functions"]),
+        **{block: f"{library[block]} bytes" for block in BLOCKS[:3] if block in library},
+    }
+    for name, text in lines.items():
+        print(f"{name:<10} {printable(text)}")
+    print()
+
+
+def print_plan(report: Report) -> None:
+    """The blocks, one a row."""
+    at = ", ".join(f"{name}={value}" for name, value in report["sizes"].items())
+    rows = [(name, each["size"], each["bytes"]) for name, each in report["blocks"].items()]
+    print_table("", ["block", "bytes", f"at {at}" if at else "in all"], rows)
+    print("a library holds no plan of its buffers: rnncc plan NET shows that")
+
+
+def _value(formula: Any, sizes: Mapping[str, int]) -> int:
+    return max(size.evaluate(sizes) for size in parse_largest(str(formula)))
+
+
+def _entry(entry: Mapping[str, Any]) -> Report:
+    return {key: entry[key] for key in ("name", "dtype", "shape")}
+
+
+def refuse(path: Path, options: Mapping[str, Any]) -> None:
+    """Raise `CompileError` for options that a net is compiled with."""
+    for name, value in options.items():
+        if value not in (None, (), 0, False):
+            shown = f"--{name.removesuffix('s') if name == 'shapes' else name.replace('_', '-')}"
+            raise CompileError(os.fspath(path), f"is a library: {shown} goes with a net")

@@ -1,0 +1,300 @@
+"""`rnncc run` on a table in Parquet: a row is a sequence, a column an input; in batches.
+
+Sequences of a batch are padded to the longest; where the model has an input of lengths, it gets
+them. Outputs are cut to each row's length again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
+
+from rnncc import arrays
+from rnncc.arrays import Array, Arrays
+from rnncc.commands.tables import terminal_bar
+from rnncc.errors import CompileError
+from rnncc.writing import writing
+
+SUFFIX = ".parquet"
+TIME, BATCH = "T", "N"
+Columns = dict[str, list[Array]]
+"""A name -> an array a row."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How a table is computed.
+
+    Attributes:
+        path: the table.
+        column: the input that its only column is, where they have different names.
+        constants: input -> the number that all its elements are.
+        rows: of a batch.
+        threads: that compute one.
+    """
+
+    path: Path
+    column: str
+    constants: Mapping[str, float]
+    rows: int
+    threads: int
+
+
+def score(model: Model | TrainableModel, how: Scoring, out: Path | None) -> int:
+    """Compute all rows, and write them where `out` says; the number of rows.
+
+    Raises:
+        CompileError: the table cannot be read, or does not fit the model; or pyarrow is missing.
+        ModelError: as for `Model.run`.
+    """
+    parquet = _pyarrow(how.path)
+    file = _opened(parquet, how.path)
+    total: int = file.metadata.num_rows
+    names = _inputs_of(list(file.schema_arrow.names), model, how)
+    with _writer(out) as write, Pool(how.threads) as pool, terminal_bar(total) as done:
+        for table in file.iter_batches(batch_size=how.rows):
+            columns = {name: cells(table.column(column)) for name, column in names.items()}
+            inputs, lengths = batch_of(model.inputs, columns, how)
+            outputs = rows_of(model.outputs, model.run(inputs, pool=pool), lengths)
+            kept = [name for name in table.schema.names if name not in names.values()]
+            write(outputs, {name: table.column(name) for name in kept})
+            done(table.num_rows)
+    return total
+
+
+def batch_of(
+    specs: Mapping[str, TensorSpec], columns: Columns, how: Scoring
+) -> tuple[Arrays, list[int]]:
+    """The inputs of a batch, and each row's steps; none where no input has time.
+
+    Raises:
+        CompileError: a row does not fit its input, or lengths differ where they may not.
+    """
+    inputs, lengths = dict[str, Array](), list[int]()
+    for name, rows in columns.items():
+        inputs[name], found = _stacked(rows, specs[name], how.path)
+        if lengths and found and found != lengths:
+            raise CompileError(str(how.path), f"{name} has other lengths than its neighbours")
+        lengths = found or lengths
+    sizes = {TIME: max(lengths, default=0), BATCH: len(next(iter(columns.values())))}
+    for name, spec in specs.items():
+        if name not in inputs and name in how.constants:
+            shape = [size.evaluate(sizes) for size in spec.sizes]
+            inputs[name] = np.full(shape, how.constants[name], spec.dtype)
+        elif name not in inputs and is_lengths(spec) and lengths:
+            inputs[name] = np.asarray(lengths, spec.dtype)
+    if len(set(lengths)) > 1 and not any(is_lengths(specs[name]) for name in inputs):
+        what = "its sequences have different lengths, and the model has no input for them"
+        raise CompileError(str(how.path), what, "--batch 1 computes each alone")
+    return inputs, lengths
+
+
+def rows_of(
+    specs: Mapping[str, TensorSpec], outputs: Mapping[str, Array], lengths: Sequence[int]
+) -> Columns:
+    """Each row's part of the outputs that have a batch, without its padding."""
+    found: Columns = {}
+    for name, array in outputs.items():
+        shape = specs[name].shape
+        if BATCH not in shape:
+            continue
+        rest = [size for size in shape if size != BATCH]
+        rows = list(np.moveaxis(array, shape.index(BATCH), 0))
+        if lengths and TIME in rest:
+            rows = [
+                np.take(row, range(length), rest.index(TIME))
+                for row, length in zip(rows, lengths, strict=True)
+            ]
+        found[name] = rows
+    return found
+
+
+def cells(column: Any) -> list[Array]:
+    """An array a row: of numbers, lists, or lists of lists of equal lengths.
+
+    Raises:
+        CompileError: something else, or nothing.
+    """
+    _check_no_nulls(column)
+    if not _is_list(column.type):
+        return list(_numbers(column))
+    counts = _lengths(column)
+    return np.split(_dense(column.flatten()), np.cumsum(counts)[:-1])
+
+
+def _dense(column: Any) -> Array:
+    """The rows as one array."""
+    _check_no_nulls(column)
+    if not _is_list(column.type):
+        return _numbers(column)
+    widths = set(_lengths(column).tolist())
+    if len(widths) > 1:
+        raise CompileError("--input", f"a column has inner lists of {sorted(widths)[:3]} numbers")
+    inner = _dense(column.flatten())
+    return inner.reshape(len(column), max(widths, default=0), *inner.shape[1:])
+
+
+def _numbers(column: Any) -> Array:
+    array = column.to_numpy(zero_copy_only=False)
+    if array.dtype.kind not in "biuf":
+        raise CompileError("--input", f"a column of {column.type} is none of numbers")
+    return array
+
+
+def _lengths(column: Any) -> Array:
+    compute: Any = import_module("pyarrow.compute")
+    return compute.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _is_list(kind: Any) -> bool:
+    types: Any = import_module("pyarrow.types")
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def _check_no_nulls(column: Any) -> None:
+    if column.null_count:
+        raise CompileError("--input", f"a column of {column.type} has {column.null_count} nulls")
+
+
+def _stacked(rows: Sequence[Array], spec: TensorSpec, path: Path) -> tuple[Array, list[int]]:
+    """Rows as one array with a batch, padded along time, and how many steps each has."""
+    rest = [size for size in spec.shape if size != BATCH]
+    shaped = [_shaped(row, rest, spec, path) for row in rows]
+    lengths = list[int]()
+    if TIME in rest:
+        at = rest.index(TIME)
+        lengths = [row.shape[at] for row in shaped]
+        most = max(lengths, default=0)
+        shaped = [np.pad(row, _ahead(row, at, most)) for row in shaped]
+    stacked = np.stack(shaped).astype(spec.dtype)
+    return np.ascontiguousarray(np.moveaxis(stacked, 0, spec.shape.index(BATCH))), lengths
+
+
+def _ahead(row: Array, axis: int, most: int) -> list[tuple[int, int]]:
+    return [(0, most - size if at == axis else 0) for at, size in enumerate(row.shape)]
+
+
+def _shaped(row: Array, rest: Sequence[int | str], spec: TensorSpec, path: Path) -> Array:
+    """A row in the input's shape without the batch; a flat list is cut at its width."""
+    if row.ndim == 1 and len(rest) > 1 and all(isinstance(size, int) for size in rest[1:]):
+        width = int(np.prod([size for size in rest[1:] if isinstance(size, int)]))
+        if width and row.size % width == 0:
+            row = row.reshape(-1, *(size for size in rest[1:] if isinstance(size, int)))
+    known = [size for size in rest if isinstance(size, int)]
+    given = [n for n, size in zip(row.shape, rest, strict=False) if isinstance(size, int)]
+    if row.ndim != len(rest) or known != given:
+        shown = ", ".join(map(str, rest))
+        what = f"{spec.name} has a row of shape {list(row.shape)}, expected [{shown}]"
+        raise CompileError(str(path), what, "a row is one sequence, without the batch")
+    return row
+
+
+def is_lengths(spec: TensorSpec) -> bool:
+    """Whether an input is a length for each sequence."""
+    return spec.dtype.kind in "iu" and spec.shape == (BATCH,)
+
+
+def _inputs_of(names: Sequence[str], model: Model | TrainableModel, how: Scoring) -> dict[str, str]:
+    """Input -> its column.
+
+    Raises:
+        CompileError: an input has none, or has no batch.
+    """
+    specs = {name: spec for name, spec in model.inputs.items() if name not in how.constants}
+    needed = [name for name, spec in specs.items() if not is_lengths(spec)]
+    found = {name: name for name in specs if name in names}
+    left = [name for name in needed if name not in found]
+    others = [name for name in names if name not in found]
+    if len(left) == 1 and (len(others) == 1 or how.column == left[0]) and others:
+        found[left.pop()] = others[0]
+    if left or not found:
+        hint = f"columns: {', '.join(names)}; -i {(left or ['NAME'])[0]}=0 fills an input"
+        raise CompileError(str(how.path), f"has no column for {', '.join(left)}", hint)
+    for name in found:
+        if BATCH not in specs[name].shape:
+            shown = ", ".join(map(str, specs[name].shape))
+            what = f"input {name} [{shown}] has no batch N, which rows would be"
+            raise CompileError(str(how.path), what, f"--shape {name}=T,N,...")
+    return found
+
+
+@contextmanager
+def _writer(out: Path | None) -> Generator[Callable[[Columns, Mapping[str, Any]], None]]:
+    """Takes batches of rows, and writes them: a table as they come, arrays at the end."""
+    if out is not None and out.suffix == SUFFIX:
+        with _table(out) as write:
+            yield write
+        return
+    held: Columns = {}
+
+    def keep(outputs: Columns, others: Mapping[str, Any]) -> None:
+        for name, rows in outputs.items():
+            held.setdefault(name, []).extend(rows)
+
+    yield keep
+    if out is None:
+        from rnncc.commands.running import print_arrays
+
+        print_arrays(
+            {name: np.concatenate([r.ravel() for r in rows]) for name, rows in held.items()}
+        )
+        return
+    for name, rows in held.items():
+        if len({row.shape for row in rows}) > 1:
+            what = f"{name} has rows of different shapes"
+            raise CompileError(str(out), what, f"write them as a table: -o {out.stem}{SUFFIX}")
+    arrays.write({name: np.stack(rows) for name, rows in held.items()}, out)
+
+
+@contextmanager
+def _table(out: Path) -> Generator[Callable[[Columns, Mapping[str, Any]], None]]:
+    """Writes a table: columns that are no inputs, then the outputs."""
+    pyarrow: Any = import_module("pyarrow")
+    parquet: Any = import_module("pyarrow.parquet")
+    with writing(out) as file:
+        opened: list[Any] = []
+
+        def write(outputs: Columns, others: Mapping[str, Any]) -> None:
+            made = {
+                name: pyarrow.array([row.tolist() for row in rows], _type(pyarrow, rows[0]))
+                for name, rows in outputs.items()
+            }
+            table = pyarrow.table({**others, **made})
+            if not opened:
+                opened.append(parquet.ParquetWriter(file, table.schema))
+            opened[0].write_table(table)
+
+        yield write
+        if opened:
+            opened[0].close()
+
+
+def _type(pyarrow: Any, row: Array) -> Any:
+    """Lists in lists, as many as a row has axes."""
+    kind = pyarrow.from_numpy_dtype(row.dtype)
+    for _ in range(row.ndim):
+        kind = pyarrow.list_(kind)
+    return kind
+
+
+def _pyarrow(path: Path) -> Any:
+    try:
+        return import_module("pyarrow.parquet")
+    except ImportError as error:
+        raise CompileError(str(path), "Parquet needs pyarrow", "pip install pyarrow") from error
+
+
+def _opened(parquet: Any, path: Path) -> Any:
+    try:
+        return parquet.ParquetFile(path)
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
+        if isinstance(error, OSError) and error.strerror:
+            raise CompileError(str(path), error.strerror) from error
+        raise CompileError(str(path), f"is no table in Parquet: {str(error)[:100]}") from error

@@ -1,0 +1,74 @@
+"""What a file is that is no net, for messages: its first bytes in, its kind and a way out."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+
+ELF = b"\x7fELF"
+
+_ENTRY, _MOST = b"PK\x01\x02", 10_000
+"""Begins each entry of a zip file's table; how many are looked at."""
+
+_LIBRARY = "`rnncc run`, `inspect`, `plan` and `bench` take libraries; this needs the net"
+_ARRAYS = "arrays go behind `rnncc run NET --input`"
+_EXPORT = "torch.export.save(rnncc.torch.export(module, args), file) writes the graph too"
+_BY_ONNX = "export it as ONNX"
+_UNPACK = "unpack it first"
+
+_BEGINS = (
+    (ELF, "a compiled library or program (ELF)", _LIBRARY),
+    (b"!<arch>\n", "a static library (ar)", _LIBRARY),
+    (b"\x93NUMPY", "an array of NumPy (.npy)", _ARRAYS),
+    (b"PAR1", "a table in Parquet", _ARRAYS),
+    (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras writes", _BY_ONNX),
+    (b"GGUF", "weights without a graph (GGUF)", _BY_ONNX),
+    (b"RIFF", "audio or video (RIFF)", None),
+    (b"\x1f\x8b", "packed by gzip", _UNPACK),
+    (b"BZh", "packed by bzip2", _UNPACK),
+    (b"\xfd7zXZ", "packed by xz", _UNPACK),
+    (b"\x28\xb5\x2f\xfd", "packed by zstd", _UNPACK),
+    (b"\x89PNG", "a picture (PNG)", None),
+    (b"%PDF", "a PDF", None),
+    (b"<", "XML or HTML", None),
+    (b"{", "JSON", None),
+    (b"\x80\x02", "a pickle of Python, which is not read: it may run code", _EXPORT),
+    (b"\x80\x03", "a pickle of Python, which is not read: it may run code", _EXPORT),
+    (b"\x80\x04", "a pickle of Python, which is not read: it may run code", _EXPORT),
+    (b"\x80\x05", "a pickle of Python, which is not read: it may run code", _EXPORT),
+)
+"""First bytes, kind, what to do."""
+
+_HOLDS = (
+    ("constants.pkl", "a program of TorchScript", _EXPORT),
+    ("data.pkl", "a pickle of torch.save, which holds weights and no graph", _EXPORT),
+    ("config.json", "a model of Keras", "model.export(file, format='onnx') writes ONNX"),
+    (".npy", "arrays of NumPy (.npz)", _ARRAYS),
+)
+"""How the name of a zip file's member ends, kind, what to do."""
+
+
+def kind_of(data: bytes) -> tuple[str, str | None] | None:
+    """What a file is, and what to do about it; None where nothing shows it."""
+    if data.startswith(b"PK"):
+        return _kind_of_zip(data)
+    if data[4:8] == b"TFL3":
+        return "a model of TensorFlow Lite", _BY_ONNX
+    if data[8:9] == b"{" and int.from_bytes(data[:8], "little") < len(data):
+        return "weights without a graph (safetensors)", _BY_ONNX
+    return next(((kind, hint) for begin, kind, hint in _BEGINS if data.startswith(begin)), None)
+
+
+def _kind_of_zip(data: bytes) -> tuple[str, str | None] | None:
+    if data.count(_ENTRY) > _MOST:  # before each becomes an object
+        return "a zip file", _UNPACK
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names: Sequence[str] = archive.namelist()
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
+        return None
+    for ending, kind, hint in _HOLDS:
+        if any(name.endswith(ending) for name in names):
+            return kind, hint
+    return "a zip file", _UNPACK

@@ -1,0 +1,126 @@
+"""`rnncc run` on tables: Parquet in batches of rows, text with commas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rnncc_runtime import Model
+
+import rnncc
+from rnncc.cli import main
+from rnncc.commands.running import fitted, read_csv, scoring_of
+from rnncc.commands.scoring import Scoring, batch_of, rows_of
+from rnncc.errors import CompileError
+
+ROOT = Path(__file__).parents[2]
+NET = [str(ROOT / "examples/lstm.pbtxt"), str(ROOT / "examples/lstm_init.pbtxt")]
+HOW = Scoring(Path("t.parquet"), "", {"h0": 0.0, "c0": 0.0}, 4, 1)
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def model() -> Model:
+    return rnncc.compile(*NET)
+
+
+def sequences(lengths: list[int]) -> list[np.ndarray[Any, Any]]:
+    rng = np.random.default_rng(0)
+    return [rng.normal(size=(length, 64)).astype(np.float32) for length in lengths]
+
+
+def alone(model: Model, x: np.ndarray[Any, Any]) -> dict[str, Any]:
+    zeros = np.zeros((1, 1, 128), np.float32)
+    lengths = np.array([len(x)], np.int32)
+    return model.run({"x": x[:, None], "seq_lengths": lengths, "h0": zeros, "c0": zeros})
+
+
+def test_each_row_has_the_bits_that_it_has_alone(model: Model) -> None:
+    rows = sequences([3, 1, 5])
+    inputs, lengths = batch_of(model.inputs, {"x": rows}, HOW)
+    assert inputs["x"].shape == (5, 3, 64) and lengths == [3, 1, 5]
+    found = rows_of(model.outputs, model.run(inputs), lengths)
+    for place, row in enumerate(rows):
+        expected = alone(model, row)
+        for name in ("probabilities", "hidden_last"):
+            axis = model.outputs[name].shape.index("N")
+            assert np.array_equal(found[name][place], expected[name].take(0, axis))
+
+
+def test_flat_rows_are_cut_at_the_width(model: Model) -> None:
+    rows = sequences([3, 2])
+    flat, _ = batch_of(model.inputs, {"x": [row.ravel() for row in rows]}, HOW)
+    whole, _ = batch_of(model.inputs, {"x": rows}, HOW)
+    assert np.array_equal(flat["x"], whole["x"])
+
+
+def test_rows_that_do_not_fit_are_refused(model: Model) -> None:
+    with pytest.raises(CompileError, match=r"x has a row of shape \[3, 5\], expected \[T, 64\]"):
+        batch_of(model.inputs, {"x": [np.zeros((3, 5), np.float32)]}, HOW)
+    plain = rnncc.compile(rnncc.cells.lstm(2, 3))
+    ragged = [np.zeros((3, 2), np.float32), np.zeros((2, 2), np.float32)]
+    with pytest.raises(CompileError, match="different lengths, and the model has no input"):
+        batch_of(plain.inputs, {"x": ragged}, HOW)
+
+
+def test_numbers_beside_a_table() -> None:
+    how = scoring_of(["t.parquet", "h0=0", "c0=1.5"], 4, 2)
+    assert how is not None and how.constants == {"h0": 0.0, "c0": 1.5}
+    assert scoring_of(["x=a.npy"], 4, 2) is None
+    with pytest.raises(CompileError, match="beside a table an input is a number"):
+        scoring_of(["t.parquet", "h0=h.npy"], 4, 2)
+
+
+def test_parquet(model: Model, tmp_path: Path, capsys: Capture) -> None:
+    pyarrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    rows = sequences([3, 1, 5, 4, 2, 7])
+    table = pyarrow.table({"id": list("abcdef"), "x": [row.tolist() for row in rows]})
+    source, out = tmp_path / "t.parquet", tmp_path / "y.parquet"
+    parquet.write_table(table, source)
+    words = ["run", *NET, "-i", str(source), "-i", "h0=0", "-i", "c0=0", "--batch", "4"]
+    assert main([*words, "-o", str(out)]) == 0
+    found = parquet.read_table(out)
+    assert found["id"].to_pylist() == list("abcdef")
+    for place, row in enumerate(rows):
+        got = np.array(found["probabilities"][place].as_py(), np.float32)
+        assert np.array_equal(got, alone(model, row)["probabilities"][:, 0])
+    assert main(words) == 0
+    printed = capsys.readouterr()
+    assert "hidden_last" in printed.out and "6 rows" in printed.err
+    assert main([*words, "-o", str(tmp_path / "y.npz")]) == 2
+    assert "probabilities has rows of different shapes" in capsys.readouterr().err
+    assert main(["run", *NET, "-i", str(source)]) == 2
+    assert "has no column for h0, c0" in capsys.readouterr().err
+    source.write_text("none")
+    assert main(words) == 2
+    assert "is no table in Parquet" in capsys.readouterr().err
+
+
+def test_text_with_commas(model: Model, tmp_path: Path) -> None:
+    (row,) = sequences([4])
+    lines = [",".join(map(repr, step)) for step in row.astype(float).tolist()]
+    for name, head in (("a.csv", []), ("b.csv", [",".join(f"c{i}" for i in range(64))])):
+        path = tmp_path / name
+        path.write_text("\n".join([*head, *lines]) + "\n")
+        found = fitted({"x": read_csv(path)}, model)["x"]
+        assert found.dtype == np.float32 and np.array_equal(found, row[:, None])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a,b\n1,2\n1\n", "line 3 has 1 numbers, those before 2"),
+        ("1,2\nx,y\n", "line 2 is not of numbers"),
+        ("a,b\n", "holds no numbers"),
+        ("", "holds no numbers"),
+    ],
+)
+def test_damaged_text(text: str, told: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    with pytest.raises(CompileError, match=told):
+        read_csv(path)
