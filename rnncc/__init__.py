@@ -3,6 +3,7 @@
     model = rnncc.compile("net.pb", init="init.pb")          # in memory
     model = rnncc.compile("net.pb", init="init.pb", train=True)  # forward, backward
     files = rnncc.build("net.pb", init="init.pb", out="build")  # libnet.so, net.h, net.py
+    rnncc.plan("net.pb", init="init.pb")  # where its memory goes
 
 Importing this package is light: the compiler itself is imported when it is first used.
 """
@@ -12,6 +13,7 @@ Importing this package is light: the compiler itself is imported when it is firs
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -20,6 +22,7 @@ from rnncc.version import __version__
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+    from typing import Unpack
 
     from onnx import ModelProto
     from rnncc_runtime import Model, TrainableModel
@@ -29,14 +32,16 @@ if TYPE_CHECKING:
     from rnncc import torch as torch
     from rnncc.errors import CompileError as CompileError
     from rnncc.ir.program import Program
+    from rnncc.keywords import BuildKeywords, NamedKeywords, Progress
     from rnncc.netdef import NetDef
     from rnncc.packaging.compiled import Artifacts
+    from rnncc.planning.report import PlanReport
     from rnncc.scalar import elementwise as elementwise
 
     Source = str | Path | bytes | NetDef | ModelProto | Program | ExportedProgram
 
 
-__all__ = ["CompileError", "__version__", "build", "cells", "compile", "elementwise"]
+__all__ = ["CompileError", "__version__", "build", "cells", "compile", "elementwise", "plan"]
 
 
 def __getattr__(name: str) -> Any:
@@ -52,13 +57,27 @@ def __getattr__(name: str) -> Any:
 
 @overload
 def compile(
-    net: Source, init: Source | None = None, *, train: Literal[True], **options: Any
+    net: Source,
+    init: Source | None = None,
+    *,
+    train: Literal[True],
+    max_input: int | str | None = None,
+    device: str | None = None,
+    progress: Progress = False,
+    **options: Unpack[NamedKeywords],
 ) -> TrainableModel: ...
 
 
 @overload
 def compile(
-    net: Source, init: Source | None = None, *, train: Literal[False] = False, **options: Any
+    net: Source,
+    init: Source | None = None,
+    *,
+    train: Literal[False] = False,
+    max_input: int | str | None = None,
+    device: str | None = None,
+    progress: Progress = False,
+    **options: Unpack[NamedKeywords],
 ) -> Model: ...
 
 
@@ -69,14 +88,22 @@ def compile(
     train: bool = False,
     max_input: int | str | None = None,
     device: str | None = None,
-    **options: Any,
+    progress: Progress = False,
+    **options: Unpack[NamedKeywords],
 ) -> Model | TrainableModel:
     """Compile a net in memory, for this machine; needs no linker.
 
     Args:
-        net: a Caffe2 net: a path, the file's bytes, or a NetDef message; what a function of
-            `rnncc.cells` built; or an `ExportedProgram` of PyTorch.
-        init: the net that fills its parameters; what it does not fill is an input of the model.
+        net: what to compile, one of
+
+            - a Caffe2 net: a path (.pb, .pbtxt), the file's bytes, or a NetDef message;
+            - an ONNX model: a path, the file's bytes, or a ModelProto;
+            - a program of PyTorch: an `ExportedProgram`, or the path of a .pt2 file
+              (`rnncc.torch.compile` and `scan` take modules and cells themselves);
+            - what a function of `rnncc.cells` built;
+            - a path that `rnncc compile --emit rnn` wrote (.rnn.mlir).
+        init: of a Caffe2 net, the net that fills its parameters; what it does not fill is an input
+            of the model.
         train: a `TrainableModel` with `forward`, `backward` and parameters to update, where
             options["recompute"] (auto, none, all or names) tells what `backward` computes again,
             and options["outputs_with_grads"] the outputs that a loss depends on.
@@ -84,7 +111,18 @@ def compile(
             without it (docs/security.md).
         device: "cpu", or "cuda" for an NVIDIA GPU, "cuda:1" for that of a number; the model is a
             `rnncc_runtime.cuda.CudaModel` then, or a `CudaTrainableModel`.
-        options: fields of `rnncc.options.Options`, such as shapes={"x": ("T", "N", 40)}.
+        progress: True prints each step of the compiler to stderr as it begins; or a function that
+            gets its name.
+        options: as `rnncc.options.Options` describes them:
+
+            - shapes={"x": ("T", "N", 40)}, bind={"sr": 16000}, state={"h": "h_next"}: what inputs
+              are; max_iterations of loops that do not tell; seed of random fills;
+            - precision="bf16" or "int8" of weights; threads=True for calls by several threads;
+            - cpu, target, tune and tuning: the machine;
+            - recompute, outputs_with_grads, memory_budget and plan_for: of training;
+            - functions: operators of an ONNX model -> what `rnncc.elementwise` made;
+            - dump_ir, time_passes, verify_each, stop_after: to look inside;
+            - name, by default the file's.
 
     Raises:
         CompileError: the net is damaged, wrong, or has what rnncc does not support.
@@ -93,10 +131,11 @@ def compile(
     from rnncc.driver import in_memory
     from rnncc.options import Options
 
-    with _limited(max_input):
-        net, init = _read(net, options), _read(init)
+    given: dict[str, Any] = {**options}
+    with _limited(max_input), _watched(progress):
+        net, init = _read(net, given), _read(init)
         kind, number = _device(device)
-        chosen = Options.of(net, {**options, "train": train, "device": kind})
+        chosen = Options.of(net, {**given, "train": train, "device": kind})
         return in_memory.compile_in_memory(net, init, chosen, number)
 
 
@@ -107,13 +146,16 @@ def build(
     name: str | None = None,
     products: Iterable[str] | None = None,
     max_input: int | str | None = None,
-    **options: Any,
+    *,
+    progress: Progress = False,
+    **options: Unpack[BuildKeywords],
 ) -> Artifacts:
     """Compile a net into files: `libNAME.so`, `NAME.h`, `NAME.py`.
 
     Args:
-        net, init, options: as for `compile`, train=True among them; device="cuda" makes a library
-            for NVIDIA GPUs, with machine code for cpu="sm_80,sm_90a" where a ptxas is found.
+        net, init, progress, options: as for `compile`, train=True among them; device="cuda" makes a
+            library for NVIDIA GPUs, with machine code for cpu="sm_80,sm_90a" where a ptxas is
+            found.
         out: the folder to write into; made if need be.
         name: NAME; without it the file's stem.
         products: which files, among so, h, py, o, a, pc, cmake; so, h and py without it. With
@@ -128,13 +170,41 @@ def build(
     from rnncc.options import Options
     from rnncc.packaging.products import check_kinds, prepare, write_products
 
-    with _limited(max_input):
-        net, init = _read(net, options), _read(init)
-        chosen = Options.of(net, {**options, "name": name})
+    given: dict[str, Any] = {**options}
+    with _limited(max_input), _watched(progress):
+        net, init = _read(net, given), _read(init)
+        chosen = Options.of(net, {**given, "name": name})
         row = targets.row_of(chosen.target)
         kinds = check_kinds(products, chosen.name, row.products, row.by_default)
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
     return write_products(compiled, Path(out), kinds)
+
+
+def plan(
+    net: Source,
+    init: Source | None = None,
+    *,
+    train: bool = False,
+    max_input: int | str | None = None,
+    **options: Unpack[NamedKeywords],
+) -> PlanReport:
+    """Where every buffer of a compiled net lies, and when: a notebook shows the plan's picture.
+
+    Args:
+        net, init, train, max_input, options: as for `compile`; the figures are for the sizes of
+            options["plan_for"], such as "T=100,N=4".
+
+    Raises:
+        CompileError: as for `compile`; or `plan_for` names no sizes of the net.
+    """
+    from rnncc.driver import planning
+    from rnncc.options import Options
+
+    given: dict[str, Any] = {**options}
+    with _limited(max_input):
+        net, init = _read(net, given), _read(init)
+        chosen = Options.of(net, {**given, "train": train})
+        return planning.report_of(net, init, chosen, chosen.plan_for)
 
 
 def _device(device: str | None) -> tuple[str | None, int | None]:
@@ -151,6 +221,15 @@ def _limited(most: int | str | None) -> AbstractContextManager[None]:
     from rnncc.sources import limited
 
     return limited(None if most is None else parse_bytes(most, "max_input"))
+
+
+def _watched(progress: Progress) -> AbstractContextManager[None]:
+    """Tells the steps of compilations until the end of the block."""
+    if not progress:
+        return nullcontext()
+    from rnncc.driver.trace import tell, watched
+
+    return watched(tell if progress is True else progress)
 
 
 def _read(net: Any, options: dict[str, Any] | None = None) -> Any:

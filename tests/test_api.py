@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 import rnncc_runtime
 
 import rnncc
+from rnncc.keywords import NamedKeywords
 from rnncc.netdef import load
+from rnncc.options import Options
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NET, INIT = EXAMPLES / "lstm.pbtxt", EXAMPLES / "lstm_init.pbtxt"
@@ -106,3 +110,35 @@ def test_compile_refuses_other_machines(option: str, value: str) -> None:
     given: dict[str, Any] = {option: value}
     with pytest.raises(rnncc.CompileError, match=value.split("-")[0]):
         rnncc.compile(NET, INIT, **given)
+
+
+def test_keywords_are_the_options() -> None:
+    """Editors and type checkers know every option, and those alone."""
+    options = {field.name for field in fields(Options)}
+    assert {*NamedKeywords.__annotations__, "train"} == options
+    with pytest.raises(rnncc.CompileError, match="no option is named presicion"):
+        rnncc.compile(NET, INIT, presicion="int8")  # pyright: ignore[reportCallIssue]
+    with pytest.raises(rnncc.CompileError, match="fp8"):
+        rnncc.compile(NET, INIT, precision="fp8")  # pyright: ignore[reportArgumentType]
+
+
+def test_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[str] = []
+    rnncc.compile(NET, INIT, progress=seen.append, verify_each=True)
+    assert seen[0] == "read" and seen[-1] == "machine-code"
+    rnncc.compile(NET, INIT, progress=True, verify_each=True)
+    assert capsys.readouterr().err.splitlines() == [f"rnncc: {step}" for step in seen]
+    rnncc.compile(NET, INIT, verify_each=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_notebooks_show_models_and_plans() -> None:
+    for model in (rnncc.compile(NET, INIT), rnncc.compile(NET, INIT, train=True)):
+        page = ElementTree.fromstring(model._repr_html_())
+        texts = [cell.text for cell in page.iter("td")]
+        assert texts[: len(model.inputs)] == [str(spec) for spec in model.inputs.values()]
+        assert f"{model.metadata['workspace']} bytes" in texts
+    plan = rnncc.plan(NET, INIT, plan_for="T=100,N=4")
+    assert plan.sizes == {"T": 100, "N": 4}
+    frame = ElementTree.fromstring(plan._repr_html_())
+    assert "Memory plan of lstm" in frame.get("srcdoc", "")

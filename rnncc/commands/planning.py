@@ -1,89 +1,18 @@
-"""What `rnncc plan` does: plan a net, and tell where its memory goes."""
+"""How `rnncc plan` prints where the memory of a net goes."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
-
 from rnncc.commands.tables import print_table, printable
+from rnncc.driver.planning import report_of
 from rnncc.ir.signatures import SYNC_BYTES
-from rnncc.options import Options
-from rnncc.planning.layout import make_plan
-from rnncc.planning.report import (
-    BufferRow,
-    LaunchRow,
-    PlanReport,
-    ProgramReport,
-    SharedBlock,
-    plan_report,
-)
-from rnncc.sizes import parse_sizes
-from rnncc.sources import NetFile
+from rnncc.planning.report import BufferRow, LaunchRow, PlanReport, ProgramReport
 
-if TYPE_CHECKING:
-    from rnncc.ir.library import Library
+__all__ = ["print_report", "report_of"]
 
 LAUNCHES = ("program", "kernel", "blocks", "at most", "threads", "shared", "registers", "spills")
 COLUMNS = ("name", "role", "size", "first", "last", "offset", "at", "bytes", "takes over")
 SPARE = ("offset", "takes over", "first", "last")
 """Columns that a narrow terminal does without."""
-
-
-def report_of(
-    net: NetFile, init: NetFile | None, options: Options, plan_for: str | None
-) -> PlanReport:
-    """Compile a net and report on all of its programs.
-
-    Raises:
-        CompileError: the net cannot be compiled, or `plan_for` names no sizes of it.
-    """
-    from rnncc.driver import compiling
-
-    library = compiling.build_library(net, init, options)
-    programs = [(title, one, make_plan(one)) for title, one in library.programs.items()]
-    sizes = parse_sizes(plan_for, library.open_symbols)
-    report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)
-    told = "" if library.training is None else library.training.checkpoints
-    launches = _launches(library, options, report.sizes)
-    shown = {s: n for s, n in report.sizes.items() if s in library.open_symbols}
-    return replace(report, sizes=shown, checkpoints=told, launches=launches)
-
-
-def _launches(library: Library, options: Options, sizes: dict[str, int]) -> list[LaunchRow]:
-    """How a GPU computes the programs, where the plan is for one."""
-    from rnncc.codegen import targets
-
-    target: Any = targets.resolve(options.target, options.cpu)
-    if target.device != "cuda":
-        return []
-    from rnncc.codegen.nvptx.device import emit_device  # only these plans need it
-    from rnncc.codegen.nvptx.ptx import ptx_of
-    from rnncc.codegen.nvptx.usage import usage
-
-    device = emit_device(library, target)
-    used = usage(ptx_of(device.text, target.machine, device.linked), target.chips)
-    return [
-        LaunchRow(
-            program,
-            kernel.symbol,
-            kernel.threads,
-            f"{kernel.points} / {kernel.per_block}",
-            max(1, -(-kernel.points.evaluate(sizes) // kernel.per_block)),
-            kernel.shared,
-            *used.get(kernel.symbol, ()),
-        )
-        for program, kernel in device.kernels.items()
-    ]
-
-
-def _shared(library: Library) -> list[SharedBlock]:
-    """What one program of a library leaves for another."""
-    found: list[SharedBlock] = []
-    if (training := library.training) is not None:
-        found.append(SharedBlock("tape", "saved", training.slots, training.tape))
-    if (streaming := library.streaming) is not None:
-        found.append(SharedBlock("state", "state", streaming.slots, streaming.bytes))
-    return found
 
 
 def print_report(report: PlanReport) -> None:

@@ -93,13 +93,19 @@ def bytes_text(size: int) -> str:
 
 @contextmanager
 def working(what: str) -> Generator[None]:
-    """Show that something is being done, on a terminal only."""
+    """Show what is being done and at which step the compiler is, on a terminal only."""
     if not sys.stderr.isatty():
         yield
         return
     from rich.console import Console
 
-    with Console(stderr=True).status(printable(what)):
+    from rnncc.driver.trace import watched
+
+    shown = printable(what)
+    with (
+        Console(stderr=True).status(shown) as status,
+        watched(lambda step: status.update(f"{shown}: {step}")),
+    ):
         yield
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from rnncc.errors import CompileError, InternalError, SizeError
@@ -14,6 +15,8 @@ from rnncc.sources import called
 from rnncc.stages import ir_text
 from rnncc.stages.compilation import Compilation, Step
 from rnncc.writing import write_file, write_new
+
+_watcher: ContextVar[Callable[[str], object]] = ContextVar("watcher", default=lambda name: None)
 
 
 def show(name: str, seconds: float) -> None:
@@ -30,6 +33,21 @@ def timed(wanted: bool, name: str) -> Generator[None]:
         show(name, time.perf_counter() - begun)
 
 
+@contextmanager
+def watched(told: Callable[[str], object]) -> Generator[None]:
+    """Until the end of the block `told` gets the name of each step as it begins."""
+    before = _watcher.set(told)
+    try:
+        yield
+    finally:
+        _watcher.reset(before)
+
+
+def tell(name: str) -> None:
+    """Print the name of a step as it begins."""
+    print(f"rnncc: {name}", file=sys.stderr, flush=True)
+
+
 def run(compilation: Compilation, steps: Sequence[Step], first: int = 1) -> None:
     """Run steps, numbered in dumps from `first` on.
 
@@ -37,8 +55,9 @@ def run(compilation: Compilation, steps: Sequence[Step], first: int = 1) -> None
         CompileError: the net has what rnncc does not support.
         InternalError: a step failed otherwise; it names the step and a file with the IR.
     """
-    options = compilation.options
+    options, told = compilation.options, _watcher.get()
     for number, step in enumerate(steps, first):
+        told(step.name)
         with timed(options.time_passes, step.name):
             _run_step(compilation, step)
         if options.verify_each:

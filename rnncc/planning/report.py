@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any, Protocol
 
 from rnncc.ir.dims import Dim, product
@@ -172,6 +173,13 @@ class PlanReport:
     shared: list[SharedReport]
     checkpoints: str = ""
     launches: list[LaunchRow] = field(default_factory=list[LaunchRow])
+
+    def _repr_html_(self) -> str:
+        """The plan's picture, for notebooks: a page of its own in a frame."""
+        from rnncc.planning.drawing import draw  # which draws reports
+
+        style = "width:100%;height:640px;border:0"
+        return f'<iframe srcdoc="{escape(draw(self))}" style="{style}"></iframe>'
 
     def to_dict(self) -> dict[str, Any]:
         """The report for JSON."""

@@ -136,6 +136,13 @@ class Compiled:
                 raise ArrayError(f"{self.name}: a size {text} would be {size} ({told})")
         raise RunError(f"{self.name}: {CODES.get(code, f'unknown error {code}')} ({told})", code)
 
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        from rnncc_runtime.html import page  # seldom needed
+
+        groups = {"inputs": list(self.inputs.values()), "outputs": list(self.outputs.values())}
+        return page(type(self).__name__, self.metadata, groups)
+
     def __repr__(self) -> str:
         kind = type(self).__name__
         return f"<{kind} {self.name}: {', '.join(self.inputs)} -> {', '.join(self.outputs)}>"

@@ -29,7 +29,8 @@ def make(case: Case, setup: Setup = ALONE) -> Call | None:
     if case.mode == "train":
         trainable: Any = rnncc.compile(net, init, train=True, **options)
         return _training(trainable, case)
-    model = cast(CudaModel, rnncc.compile(net, init, precision=setup.precision, **options))
+    options["precision"] = setup.precision
+    model = cast(CudaModel, rnncc.compile(net, init, **options))
     return _step(model, case) if case.mode == "step" else _run(model, case)
 
 

@@ -1,0 +1,69 @@
+"""Where the memory of a net goes: a net in, the report of its plan out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rnncc.options import Options
+from rnncc.planning.layout import make_plan
+from rnncc.planning.report import LaunchRow, PlanReport, SharedBlock, plan_report
+from rnncc.sizes import Given, given_sizes
+
+if TYPE_CHECKING:
+    from rnncc.ir.library import Library
+
+
+def report_of(net: Any, init: Any, options: Options, plan_for: Given) -> PlanReport:
+    """Compile a net and report on all of its programs.
+
+    Raises:
+        CompileError: the net cannot be compiled, or `plan_for` names no sizes of it.
+    """
+    from rnncc.driver import compiling
+
+    library = compiling.build_library(net, init, options)
+    programs = [(title, one, make_plan(one)) for title, one in library.programs.items()]
+    sizes = given_sizes(plan_for, library.open_symbols)
+    report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)
+    told = "" if library.training is None else library.training.checkpoints
+    launches = _launches(library, options, report.sizes)
+    shown = {s: n for s, n in report.sizes.items() if s in library.open_symbols}
+    return replace(report, sizes=shown, checkpoints=told, launches=launches)
+
+
+def _launches(library: Library, options: Options, sizes: dict[str, int]) -> list[LaunchRow]:
+    """How a GPU computes the programs, where the plan is for one."""
+    from rnncc.codegen import targets
+
+    target: Any = targets.resolve(options.target, options.cpu)
+    if target.device != "cuda":
+        return []
+    from rnncc.codegen.nvptx.device import emit_device  # only these plans need it
+    from rnncc.codegen.nvptx.ptx import ptx_of
+    from rnncc.codegen.nvptx.usage import usage
+
+    device = emit_device(library, target)
+    used = usage(ptx_of(device.text, target.machine, device.linked), target.chips)
+    return [
+        LaunchRow(
+            program,
+            kernel.symbol,
+            kernel.threads,
+            f"{kernel.points} / {kernel.per_block}",
+            max(1, -(-kernel.points.evaluate(sizes) // kernel.per_block)),
+            kernel.shared,
+            *used.get(kernel.symbol, ()),
+        )
+        for program, kernel in device.kernels.items()
+    ]
+
+
+def _shared(library: Library) -> list[SharedBlock]:
+    """What one program of a library leaves for another."""
+    found: list[SharedBlock] = []
+    if (training := library.training) is not None:
+        found.append(SharedBlock("tape", "saved", training.slots, training.tape))
+    if (streaming := library.streaming) is not None:
+        found.append(SharedBlock("state", "state", streaming.slots, streaming.bytes))
+    return found
