@@ -147,6 +147,7 @@ def build(
     products: Iterable[str] | None = None,
     max_input: int | str | None = None,
     *,
+    wheel_version: str = "0.1",
     progress: Progress = False,
     **options: Unpack[BuildKeywords],
 ) -> Artifacts:
@@ -158,9 +159,10 @@ def build(
             found.
         out: the folder to write into; made if need be.
         name: NAME; without it the file's stem.
-        products: which files, among so, h, py, o, a, pc, cmake; so, h and py without it. With
-            target="reference" among c, h: the source of a library that any C compiler takes.
+        products: which files, among so, h, py, o, a, pc, cmake, wheel; so, h and py without it.
+            With target="reference" among c, h: the source of a library that any C compiler takes.
         max_input: as for `compile`.
+        wheel_version: of the product wheel.
 
     Raises:
         CompileError: as for `compile`; or no linker is found; or a file cannot be written.
@@ -177,7 +179,7 @@ def build(
         row = targets.row_of(chosen.target)
         kinds = check_kinds(products, chosen.name, row.products, row.by_default)
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
-    return write_products(compiled, Path(out), kinds)
+    return write_products(compiled, Path(out), kinds, wheel_version)
 
 
 def plan(

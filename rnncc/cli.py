@@ -70,6 +70,7 @@ cli.add_command(bench)
     metavar="KINDS",
     help=f"Files to write, of {', '.join(KINDS)}; so,h,py without it.",
 )
+@click.option("--wheel-version", default="0.1", metavar="X.Y", help="Of a wheel; 0.1 without it.")
 @click.option("--emit", type=click.Choice(EMITTED), help="Write one form of the net instead.")
 @click.option("--stop-after", metavar="STEP", help="With --emit rnn or kern: the last step run.")
 @click.option("--dump-ir", metavar="DIR", help="Write the IR after every step.")
@@ -104,6 +105,7 @@ def compile(
     init: NetFile | None,
     out: Path | None,
     products: str | None,
+    wheel_version: str,
     emit: str | None,
     verbose: bool,
     outputs_with_grads: str | None,
@@ -135,7 +137,7 @@ def compile(
     with working(f"compiling {net}"):
         compiled = compiling.compile_object(net, init, chosen, lambda: prepare(kinds))
         with timed(chosen.time_passes, "write"):
-            written = write_products(compiled, out or Path(), kinds)
+            written = write_products(compiled, out or Path(), kinds, wheel_version)
     if chosen.time_passes:
         show("total", before + time.perf_counter() - started)
     if verbose or sys.stderr.isatty():

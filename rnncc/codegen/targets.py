@@ -30,7 +30,7 @@ class Row:
 
 CPU = Row(
     "rnncc.codegen.cpu.target",
-    products=("so", "h", "py", "o", "a", "pc", "cmake"),
+    products=("so", "h", "py", "o", "a", "pc", "cmake", "wheel"),
     by_default=("so", "h", "py"),
     knobs=("cache", "vectors", "chains"),
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-OBJECT_PRODUCTS = ("so", "h", "py", "o", "a", "pc", "cmake")
+OBJECT_PRODUCTS = ("so", "h", "py", "o", "a", "pc", "cmake", "wheel")
 """Of object code: keys of `rnncc.packaging.products.KINDS`."""
 
 
@@ -43,6 +43,7 @@ class Artifacts:
     archive: Path | None = None
     pkg_config: Path | None = None
     cmake: Path | None = None
+    wheel: Path | None = None
     source: Path | None = None
 
     def moved(self, folder: Path) -> Artifacts:
@@ -54,5 +55,5 @@ class Artifacts:
     def paths(self) -> list[Path]:
         """Those that exist."""
         every = (self.library, self.header, self.wrapper, self.object)
-        more = (self.archive, self.pkg_config, self.cmake, self.source)
+        more = (self.archive, self.pkg_config, self.cmake, self.wheel, self.source)
         return [path for path in every + more if path is not None]

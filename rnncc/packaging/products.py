@@ -11,6 +11,7 @@ from rnncc.packaging import texts
 from rnncc.packaging.ar import archive
 from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts, Compiled
 from rnncc.packaging.link import link_shared
+from rnncc.packaging.wheel import DEFAULT_VERSION, check_version, wheel
 from rnncc.writing import create, staged
 
 KINDS = {
@@ -21,6 +22,7 @@ KINDS = {
     "a": "static library",
     "pc": "pkg-config file",
     "cmake": "CMake package",
+    "wheel": "Python package for pip: library, module and types",
     "c": "C source, which includes the header (--target reference)",
 }
 """The files there are, in the order in which they are written."""
@@ -51,7 +53,7 @@ def check_kinds(
     if others := sorted(wanted - set(possible)):
         what = f"the target does not make the product {', '.join(others)}"
         raise CompileError("--products", what, f"it makes {', '.join(possible)}")
-    if "py" in wanted and hides_module(name):
+    if wanted & {"py", "wheel"} and hides_module(name):
         what = f"{name}.py would hide Python's own module {name}"
         raise CompileError("", what, "take another name, or other products")
     files = [f"lib{name}.{kind}" for kind in ("so", "a") if kind in wanted]
@@ -69,7 +71,10 @@ def prepare(kinds: Iterable[str]) -> None:
 
 
 def write_products(
-    compiled: Compiled, out: Path, kinds: Iterable[str] = DEFAULT_KINDS
+    compiled: Compiled,
+    out: Path,
+    kinds: Iterable[str] = DEFAULT_KINDS,
+    version: str = DEFAULT_VERSION,
 ) -> Artifacts:
     """Write files into a folder, which is made if need be: all of them, or none.
 
@@ -79,27 +84,34 @@ def write_products(
         compiled: the model.
         out: the folder.
         kinds: keys of `KINDS`.
+        version: of a wheel.
 
     Raises:
-        CompileError: as for `check_kinds`; or the folder cannot be written, or linking fails.
+        CompileError: as for `check_kinds`; or it is no version; or the folder cannot be written, or
+            linking fails.
     """
     wanted = check_kinds(kinds, compiled.name, compiled.products)
+    check_version(version)
     try:
         with staged(out) as folder:
-            written = _write(compiled, folder, wanted)
+            written = _write(compiled, folder, wanted, version)
         return written.moved(out)
     except OSError as error:
         raise CompileError(error.filename, f"cannot write: {error.strerror}") from error
 
 
-def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
+def _write(compiled: Compiled, out: Path, wanted: set[str], version: str) -> Artifacts:
     name, metadata, code = compiled.name, compiled.metadata, compiled.code
+    library = _library(compiled, out / f"lib{name}.so") if wanted & {"so", "wheel"} else None
+    packed = _wheel(compiled, library, version) if library and "wheel" in wanted else None
+    if library and "so" not in wanted:
+        library = library.unlink()
 
     def text(kind: str, file: str, make: Callable[[], str]) -> Path | None:
         return _put(out / file, make().encode()) if kind in wanted else None
 
     return Artifacts(
-        library=_library(compiled, out / f"lib{name}.so") if "so" in wanted else None,
+        library=library,
         header=text("h", f"{name}.h", lambda: texts.header(metadata)),
         wrapper=text("py", f"{name}.py", lambda: texts.wrapper(metadata)),
         object=_put(out / f"{name}.o", code) if "o" in wanted else None,
@@ -110,8 +122,15 @@ def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
             f"{name}Config.cmake",
             lambda: texts.cmake_package(metadata, "so" in wanted, "a" in wanted),
         ),
+        wheel=packed,
         source=_put(out / f"{name}.c", code) if "c" in wanted else None,
     )
+
+
+def _wheel(compiled: Compiled, library: Path, version: str) -> Path:
+    wrapper, content = texts.wrapper(compiled.metadata), library.read_bytes()
+    name, packed = wheel(compiled.metadata, wrapper, content, compiled.triple, version)
+    return _put(library.with_name(name), packed)
 
 
 def _library(compiled: Compiled, path: Path) -> Path:

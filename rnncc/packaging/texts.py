@@ -37,8 +37,9 @@ _NUMPY = {
 def prepare(kinds: Iterable[str]) -> None:
     """Read the templates of some kinds, which takes longer than to write the texts."""
     for kind in kinds:
-        if kind in TEMPLATES:
-            _environment().get_template(TEMPLATES[kind])
+        template = TEMPLATES.get("py" if kind == "wheel" else kind)
+        if template is not None:
+            _environment().get_template(template)
 
 
 def header(metadata: Mapping[str, Any]) -> str:

@@ -67,7 +67,9 @@ def folder(built: Artifacts) -> Path:
 
 def test_every_file_is_written(built: Artifacts, folder: Path) -> None:
     expected = "libtwice.so twice.h twice.py twice.o libtwice.a twice.pc twiceConfig.cmake"
-    assert [path.name for path in built.paths] == expected.split()
+    *others, wheel = [path.name for path in built.paths]
+    assert others == expected.split()
+    assert wheel.startswith("twice-0.1-py3-none-") and wheel.endswith(".whl")
     assert sorted(path.name for path in folder.iterdir()) == sorted(expected.split())
 
 
