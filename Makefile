@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test onnx lint clean
+.PHONY: demo test onnx lint dist site clean
 
 demo: .venv/installed
 	$(BIN)/rnncc demo -o build/demo
@@ -20,6 +20,18 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-logo
+
+# Wheels and sources of both distributions, into dist/.
+dist: .venv/bin/python
+	rm -rf dist
+	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m build --outdir dist runtime
+	$(BIN)/python -m build --outdir dist .
+
+# The documentation as a site in build/site; fails on warnings.
+site: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	$(BIN)/mkdocs build
 
 clean:
 	rm -rf .venv build dist *.egg-info .pytest_cache .ruff_cache .hypothesis

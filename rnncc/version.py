@@ -1,3 +1,3 @@
 """The version, which libraries name as their maker's."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -20,7 +20,7 @@ def metadata(name: str = "twice") -> dict[str, Any]:
         "format": 2,
         "functions": {"run": 3},
         "sizes": ["workspace_bytes"],
-        "rnncc": "0.1.0",
+        "rnncc": "0.2.0",
         "name": name,
         "symbols": ["T", "N"],
         "inputs": [

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rnncc_runtime import Model, TrainableModel, describe, load
+from rnncc_runtime import Model, describe, load
 from rnncc_runtime.sizes import Size, parse_largest
 
 from rnncc.commands.tables import bytes_text, print_table, printable
@@ -37,12 +37,9 @@ def library_in(source: NetFile) -> Path | None:
     return source if head(source, len(ELF)) == ELF else None
 
 
-def open_library(path: Path) -> Model | TrainableModel:
-    """The model of a library, trainable or not, whatever its file is called; raises `LoadError`."""
-    held = describe(path)
-    if "trained" in held:
-        return load(path, held["name"], train=True)
-    return load(path, held["name"])
+def open_library(path: Path) -> Model:
+    """The model of a library for inference, whatever its file is called; raises `LoadError`."""
+    return load(path, describe(path)["name"])
 
 
 def inspect(path: Path) -> Report:

@@ -70,7 +70,7 @@ def test_every_file_is_written(built: Artifacts, folder: Path) -> None:
     *others, wheel = [path.name for path in built.paths]
     assert others == expected.split()
     assert wheel.startswith("twice-0.1-py3-none-") and wheel.endswith(".whl")
-    assert sorted(path.name for path in folder.iterdir()) == sorted(expected.split())
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*expected.split(), wheel])
 
 
 def test_only_what_is_asked_for(tmp_path: Path) -> None:
