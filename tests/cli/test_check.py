@@ -49,7 +49,7 @@ def test_golden_nets(name: str, capsys: Capture) -> None:
     case = GOLDEN / "caffe2" / name
     assert main(["check", str(case / "net.pb"), str(case / "init.pb"), "--for", "N=2"]) == 0
     at = "N=2" if name == "lstm_unrolled" else "T=7, N=2"  # T stands in no shape of that net
-    assert f"comparisons within their tolerance at {at}\n" in capsys.readouterr().out
+    assert f"comparisons within their tolerance at {at}" in capsys.readouterr().out
 
 
 def test_a_table_for_people(capsys: Capture) -> None:
