@@ -198,6 +198,7 @@ def _made_for(metadata: dict[str, Any]) -> str:
     type=click.Path(path_type=Path),
     help="y.npz, or y.npy for one output; of a table also y.parquet.",
 )
+@click.option("--lengths", default="", metavar="INPUT", help="Of a table: gets each row's steps.")
 @click.option(
     "--batch", type=click.IntRange(1), default=256, help="Rows of a table at a time; 256 without."
 )
@@ -208,6 +209,7 @@ def run(
     init: NetFile | None,
     inputs: Sequence[str],
     out: Path | None,
+    lengths: str,
     batch: int,
     threads: int,
     **options: Any,
@@ -218,7 +220,7 @@ def run(
     from rnncc.commands.scoring import score
 
     init = only_init(init_net, init)
-    table = running.scoring_of(inputs, batch, threads)
+    table = running.scoring_of(inputs, batch, threads, lengths)
     given = running.read_arrays(inputs) if table is None else {}
     if (library := libraries.library_in(net_or_library)) is not None:
         libraries.refuse(library, {"init": init, **options})

@@ -20,7 +20,7 @@ from rnncc.sources import read_bytes
 CSV = ".csv"
 
 
-def scoring_of(inputs: Sequence[str], rows: int, threads: int) -> Scoring | None:
+def scoring_of(inputs: Sequence[str], rows: int, threads: int, lengths: str = "") -> Scoring | None:
     """How a table among the inputs is computed; None where there is none.
 
     Raises:
@@ -29,6 +29,8 @@ def scoring_of(inputs: Sequence[str], rows: int, threads: int) -> Scoring | None
     parted = [text.rpartition("=") for text in inputs]
     tables = [(name, Path(rest)) for name, _, rest in parted if rest.endswith(SUFFIX)]
     if not tables:
+        if lengths:
+            raise CompileError("--lengths", "goes with a table")
         return None
     constants = dict[str, float]()
     for text, (name, _, rest) in zip(inputs, parted, strict=True):
@@ -42,7 +44,7 @@ def scoring_of(inputs: Sequence[str], rows: int, threads: int) -> Scoring | None
     if len(tables) > 1:
         raise CompileError("--input", "there is more than one table")
     ((column, path),) = tables
-    return Scoring(path, column, constants, rows, threads)
+    return Scoring(path, column, constants, rows, threads, lengths)
 
 
 def read_arrays(files: Sequence[str]) -> Arrays:

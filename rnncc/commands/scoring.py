@@ -1,12 +1,12 @@
 """`rnncc run` on a table in Parquet: a row is a sequence, a column an input; in batches.
 
-Sequences of a batch are padded to the longest; where the model has an input of lengths, it gets
-them. Outputs are cut to each row's length again.
+Sequences of a batch are padded to the longest; the input that a user names as that of lengths gets
+these. Outputs are cut to each row's length again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -38,6 +38,7 @@ class Scoring:
         constants: input -> the number that all its elements are.
         rows: of a batch.
         threads: that compute one.
+        lengths: the input that gets the number of steps of each row; may be empty.
     """
 
     path: Path
@@ -45,6 +46,7 @@ class Scoring:
     constants: Mapping[str, float]
     rows: int
     threads: int
+    lengths: str = ""
 
 
 def score(model: Model | TrainableModel, how: Scoring, out: Path | None) -> int:
@@ -59,7 +61,7 @@ def score(model: Model | TrainableModel, how: Scoring, out: Path | None) -> int:
     total: int = file.metadata.num_rows
     names = _inputs_of(list(file.schema_arrow.names), model, how)
     with _writer(out) as write, Pool(how.threads) as pool, terminal_bar(total) as done:
-        for table in file.iter_batches(batch_size=how.rows):
+        for table in _batches(file, how):
             columns = {name: cells(table.column(column)) for name, column in names.items()}
             inputs, lengths = batch_of(model.inputs, columns, how)
             outputs = rows_of(model.outputs, model.run(inputs, pool=pool), lengths)
@@ -88,11 +90,11 @@ def batch_of(
         if name not in inputs and name in how.constants:
             shape = [size.evaluate(sizes) for size in spec.sizes]
             inputs[name] = np.full(shape, how.constants[name], spec.dtype)
-        elif name not in inputs and is_lengths(spec) and lengths:
+        elif name == how.lengths:
             inputs[name] = np.asarray(lengths, spec.dtype)
-    if len(set(lengths)) > 1 and not any(is_lengths(specs[name]) for name in inputs):
-        what = "its sequences have different lengths, and the model has no input for them"
-        raise CompileError(str(how.path), what, "--batch 1 computes each alone")
+    if len(set(lengths)) > 1 and not how.lengths:
+        what = "its sequences have different lengths, and no input is named that gets them"
+        raise CompileError(str(how.path), what, "--lengths INPUT, or --batch 1 for each alone")
     return inputs, lengths
 
 
@@ -196,9 +198,19 @@ def _shaped(row: Array, rest: Sequence[int | str], spec: TensorSpec, path: Path)
     return row
 
 
-def is_lengths(spec: TensorSpec) -> bool:
-    """Whether an input is a length for each sequence."""
-    return spec.dtype.kind in "iu" and spec.shape == (BATCH,)
+def _check_lengths(specs: Mapping[str, TensorSpec], name: str) -> None:
+    """Raise `CompileError` unless the named input is a number for each sequence."""
+    spec = specs.get(name)
+    if name and (spec is None or spec.dtype.kind not in "iu" or spec.shape != (BATCH,)):
+        what = f"{name} is no input of whole numbers [{BATCH}]"
+        raise CompileError("--lengths", what, f"inputs: {', '.join(map(str, specs.values()))}")
+
+
+def _batches(file: Any, how: Scoring) -> Iterator[Any]:
+    try:
+        yield from file.iter_batches(batch_size=how.rows)
+    except (OSError, ValueError) as error:
+        raise CompileError(str(how.path), f"is damaged: {str(error)[:100]}") from error
 
 
 def _inputs_of(names: Sequence[str], model: Model | TrainableModel, how: Scoring) -> dict[str, str]:
@@ -207,15 +219,17 @@ def _inputs_of(names: Sequence[str], model: Model | TrainableModel, how: Scoring
     Raises:
         CompileError: an input has none, or has no batch.
     """
-    specs = {name: spec for name, spec in model.inputs.items() if name not in how.constants}
-    needed = [name for name, spec in specs.items() if not is_lengths(spec)]
+    _check_lengths(model.inputs, how.lengths)
+    filled = {*how.constants, how.lengths}
+    specs = {name: spec for name, spec in model.inputs.items() if name not in filled}
     found = {name: name for name in specs if name in names}
-    left = [name for name in needed if name not in found]
+    left = [name for name in specs if name not in found]
     others = [name for name in names if name not in found]
     if len(left) == 1 and (len(others) == 1 or how.column == left[0]) and others:
         found[left.pop()] = others[0]
     if left or not found:
-        hint = f"columns: {', '.join(names)}; -i {(left or ['NAME'])[0]}=0 fills an input"
+        fill = f"-i {(left or ['NAME'])[0]}=0 fills an input, --lengths names that of lengths"
+        hint = f"columns: {', '.join(names)}; {fill}"
         raise CompileError(str(how.path), f"has no column for {', '.join(left)}", hint)
     for name in found:
         if BATCH not in specs[name].shape:

@@ -79,7 +79,10 @@ def describe(path: str | os.PathLike[str]) -> dict[str, Any]:
         if start < 0:
             raise LoadError(f"{path}: no model that rnncc compiled is in it")
         text = content[start : content.find(b"\0", start)]
-    return _read(str(path), text)
+    described = _read(str(path), text)
+    if missing := {"name", "inputs", "outputs", "functions"} - described.keys():
+        raise LoadError(f"{path}: its metadata has no {', '.join(sorted(missing))}")
+    return described
 
 
 def _found(path: str | os.PathLike[str], name: str | None) -> tuple[Path, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from rnncc.errors import CompileError
 
 ROOT = Path(__file__).parents[2]
 NET = [str(ROOT / "examples/lstm.pbtxt"), str(ROOT / "examples/lstm_init.pbtxt")]
-HOW = Scoring(Path("t.parquet"), "", {"h0": 0.0, "c0": 0.0}, 4, 1)
+HOW = Scoring(Path("t.parquet"), "", {"h0": 0.0, "c0": 0.0}, 4, 1, "seq_lengths")
+PLAIN = replace(HOW, lengths="")
 
 Capture = pytest.CaptureFixture[str]
 
@@ -62,8 +64,9 @@ def test_rows_that_do_not_fit_are_refused(model: Model) -> None:
         batch_of(model.inputs, {"x": [np.zeros((3, 5), np.float32)]}, HOW)
     plain = rnncc.compile(rnncc.cells.lstm(2, 3))
     ragged = [np.zeros((3, 2), np.float32), np.zeros((2, 2), np.float32)]
-    with pytest.raises(CompileError, match="different lengths, and the model has no input"):
-        batch_of(plain.inputs, {"x": ragged}, HOW)
+    for specs, rows in ((plain.inputs, ragged), (model.inputs, sequences([3, 2]))):
+        with pytest.raises(CompileError, match="different lengths, and no input is named"):
+            batch_of(specs, {"x": rows}, PLAIN)
 
 
 def test_numbers_beside_a_table() -> None:
@@ -82,6 +85,7 @@ def test_parquet(model: Model, tmp_path: Path, capsys: Capture) -> None:
     source, out = tmp_path / "t.parquet", tmp_path / "y.parquet"
     parquet.write_table(table, source)
     words = ["run", *NET, "-i", str(source), "-i", "h0=0", "-i", "c0=0", "--batch", "4"]
+    words += ["--lengths", "seq_lengths"]
     assert main([*words, "-o", str(out)]) == 0
     found = parquet.read_table(out)
     assert found["id"].to_pylist() == list("abcdef")
@@ -94,7 +98,11 @@ def test_parquet(model: Model, tmp_path: Path, capsys: Capture) -> None:
     assert main([*words, "-o", str(tmp_path / "y.npz")]) == 2
     assert "probabilities has rows of different shapes" in capsys.readouterr().err
     assert main(["run", *NET, "-i", str(source)]) == 2
-    assert "has no column for h0, c0" in capsys.readouterr().err
+    assert "has no column for seq_lengths, h0, c0" in capsys.readouterr().err
+    assert main(["run", *NET, "-i", str(source), "--lengths", "x"]) == 2
+    assert "--lengths: x is no input of whole numbers [N]" in capsys.readouterr().err
+    assert main(["run", *NET, "-i", str(ROOT / "examples/lstm.npz"), "--lengths", "x"]) == 2
+    assert "--lengths: goes with a table" in capsys.readouterr().err
     source.write_text("none")
     assert main(words) == 2
     assert "is no table in Parquet" in capsys.readouterr().err
