@@ -51,7 +51,7 @@ def demo(out: Path | None) -> None:
     print(f"compare   at most {_difference(net, init, inputs, results):.1e} off the interpreter")
     ours = _best(lambda: model.run(inputs, out=results), 50)
     print(f"time      {time_text(ours / STEPS)} a character; {STEPS} of them take")
-    _print_bars({"rnncc": ours, "NumPy": _best(lambda: loop(weights, inputs["x"][:, 0]), 10)})
+    _print_bars({"rnncc": ours, "NumPy": _best(lambda: loop(weights, inputs["x"][:, 0]), 50)})
     if out is not None:
         _write(net, init, out)
     print(NEXT)
