@@ -372,7 +372,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "Growing.total is f32 6 x 4 before a step and f32 9",
     ),
     "a name for a parameter": (Naming, "a step changes the parameter cache"),
-    "a parameter": (Parameters, "changes the parameter weight|switched on or off"),
+    "a parameter": (Parameters, "changes the parameter weight|detached self or without gradients"),
 }
 
 

@@ -71,7 +71,7 @@ class _Histories:
     def _refuse_stale(self, used: Node) -> None:
         change = self.stale.get(self.of.get(used, -1))
         if change is not None:
-            what = "a tensor is changed in place by way of its detached self"
+            what = "a tensor is changed in place by way of its detached self or without gradients"
             raise CompileError(location(change), what, "x = x.detach().clone()")
 
     def _enter(self, node: Node) -> None:
