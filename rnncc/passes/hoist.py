@@ -17,6 +17,7 @@ from rnncc.ir.rewriting import Loop, NetPass, Rows, dce, run_all, scans_of
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
+from rnncc.passes.light_loops import is_light
 from rnncc.passes.materialise_outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
@@ -107,7 +108,8 @@ class _Choice:
 
 
 def _choose(scan: Scan, functions: bool) -> _Choice:
-    choice = _Choice(kinds_of(scan), functions, scan.gate is not None)
+    kinds = kinds_of(scan)
+    choice = _Choice(kinds, functions and not is_light(scan, kinds), scan.gate is not None)
     consts, _, rows = scan.groups
     choice.able.update(consts if scan.gate is not None else (*consts, *rows))
     ready = {row for row, x in zip(rows, scan.xs, strict=True) if _is_made_for(x, scan)}

@@ -16,6 +16,7 @@ from rnncc.ir.rewriting import is_used
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.passes.batching import can_batch
 from rnncc.passes.dependence import Kind, kinds_of
+from rnncc.passes.light_loops import is_light
 
 VIEWS = (Reshape, Transpose, Slice)
 """Ops that a sum over steps may pass through."""
@@ -76,7 +77,7 @@ def plan_sink(scan: Scan) -> SinkPlan:
     for terms in found.values():
         if all(plan.is_product(term) for term in terms):
             _read_factors(plan, terms)
-    there = _there(plan, scan)
+    there = set[SSAValue]() if is_light(scan, plan.kinds) else _there(plan, scan)
     for index, terms in found.items():
         if all(plan.is_product(term) or plan.is_sum(term, there) for term in terms):
             _read_factors(plan, [term for term in terms if plan.is_product(term)])
