@@ -13,6 +13,8 @@ from rnncc.passes.sink import Sink
 from rnncc.passes.sink_transposes import SinkTransposes
 from rnncc.passes.split_scans import SplitScans
 from rnncc.passes.strip_stop_gradient import StripStopGradient
+from rnncc.passes.sum_late import SumLate
+from rnncc.passes.turn_states import TurnStates
 from rnncc.stages import code, lowering, reading, streaming, training
 from rnncc.stages.compilation import Step
 
@@ -36,6 +38,7 @@ INFERENCE = [
     Step("merge-matmuls", MergeMatmuls(), "one pass over h for all gates"),
     Step("reassociate-sums", ReassociateSums(), "what a step's sums hold of x_t stands together"),
     Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
+    Step("turn-states", TurnStates(), "what is the same in each step stands outside by now"),
     Step("regroup-biases", ReassociateSums(), "those that left the loop meet those outside"),
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("fold-joined", reading.fold, "joined weights, added biases"),
@@ -53,6 +56,7 @@ TRAINING = [
     Step("merge-matmuls", MergeMatmuls(), "one product for all gates has one as its gradient"),
     Step("reassociate-sums", ReassociateSums(), "what a step's sums hold of x_t stands together"),
     Step("hoist", Hoist(), "the input projection is half of the arithmetic"),
+    Step("turn-states", TurnStates(), "what is the same in each step stands outside by now"),
     Step("regroup-biases", ReassociateSums(), "those that left the loop meet those outside"),
     Step("simplify-hoisted", Simplify(), "what the others left behind"),
     Step("differentiate", training.differentiate, "on few, meaningful ops"),
@@ -62,6 +66,7 @@ TRAINING = [
     Step("simplify-phases", Simplify(), "what the choice left behind"),
     Step("sink", Sink(), "a weight's gradient becomes one sum over all rows"),
     Step("accumulate", Accumulate(), "so do the gradients of what stands outside of loops"),
+    Step("sum-late", SumLate(), "what memory-bound steps add up goes into their one kernel"),
     Step("simplify-sunk", Simplify(), "loops that have less to carry"),
     Step("merge-recomputed", MergeMatmuls(), "gates that are computed again"),
     Step("hoist-recomputed", Hoist(functions=False), "products too, for all steps at once"),

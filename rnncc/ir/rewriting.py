@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -114,6 +114,9 @@ class Made:
     result: SSAValue | None = None
 
 
+Final = Callable[[Scan, int, SSAValue], SSAValue]
+
+
 class Loop:
     """A scan taken apart into its groups; edit them, then `rebuild`.
 
@@ -211,6 +214,26 @@ class Loop:
         scan.location = self.scan.location
         self._put(scan)
         return scan
+
+    def exchange(self, new: Mapping[int, Carry], final: Final) -> Scan:
+        """Rebuild with other carries in the place of some: their number -> what is carried instead.
+
+        Args:
+            final: given the new scan, a number and the last of what is carried instead, the last
+                of what was carried before.
+        """
+        kept = len(self.carries)
+        for number, carry in new.items():
+            self.carries[number].next = self.carries[number].arg
+            self.carries.append(carry)
+        scan = self.rebuild()
+        for number, last in zip(new, scan.finals[kept:], strict=True):
+            if is_used(scan.finals[number]):
+                scan.finals[number].replace_all_uses_with(final(scan, number, last))
+        loop = Loop(scan)
+        dce(loop.body)
+        loop.carries = [carry for i, carry in enumerate(loop.carries) if i not in new]
+        return loop.rebuild()
 
     def _put(self, scan: Scan) -> None:
         old = self.scan

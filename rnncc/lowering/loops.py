@@ -17,8 +17,9 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.moves import GoesOn
 from rnncc.ir.needed_rows import row_masks
-from rnncc.ir.ops.base import dim_attr
+from rnncc.ir.ops.base import Elementwise, dim_attr
 from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.shape import Broadcast, Transpose
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering import compute
 from rnncc.lowering.groups import Group, Item
@@ -41,6 +42,7 @@ class Home:
 def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
     """A loop over time; groups that only feed its sequences are computed chunk by chunk."""
     inits = [lowering.pointer(v) for v in op.inits]
+    _lay_consts_out(lowering, op)
     sequences = [_sequence(lowering, y) if y.first_use else None for y in op.ys]
     homes = _homes(lowering, op, sequences)
     _clear_flags(lowering, op)
@@ -66,6 +68,17 @@ def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
     if op.is_limited:
         ends = dict[SSAValue | None, SSAValue](zip(op.groups[1], finals, strict=True))
         lowering.builder.insert(kern.Limit(ends[op.open]))
+
+
+def _lay_consts_out(lowering: Lowering, op: Scan) -> None:
+    """Copy what steps would read across its rows, element by element."""
+    for arg, value in zip(op.groups[0], op.consts, strict=True):
+        outer = value
+        while outer in lowering.outer:
+            outer, _ = lowering.outer[outer]
+        turned = isinstance(outer.owner, Transpose) and dims_of(outer)[-1] != 1
+        if turned and all(isinstance(use.operation, Broadcast | Elementwise) for use in arg.uses):
+            lowering.places[arg] = lowering.dense(value)
 
 
 def _clear_flags(lowering: Lowering, op: Scan) -> None:
@@ -149,7 +162,8 @@ def _emit_steps(
     body = Block(arg_types=[v.type for v in inits])
     lowering.builders.append(OpBuilder(InsertPoint.at_end(body)))
     consts, carry, rows = op.groups
-    lowering.outer.update({a: (v, None) for a, v in zip(consts, op.consts, strict=True)})
+    fixed = [pair for pair in zip(consts, op.consts, strict=True) if pair[0] not in lowering.places]
+    lowering.outer.update({a: (v, None) for a, v in fixed})
     lowering.outer.update({a: (v, Dim.of(index)) for a, v in zip(rows, op.xs, strict=True)})
     for argument, buffer in zip(carry, body.args, strict=True):
         lowering.places[argument] = Placed.densely(buffer, dims_of(argument))

@@ -23,6 +23,8 @@ from rnncc.passes.sink import Sink
 from rnncc.passes.sink_transposes import SinkTransposes
 from rnncc.passes.split_scans import SplitScans
 from rnncc.passes.strip_stop_gradient import StripStopGradient
+from rnncc.passes.sum_late import SumLate
+from rnncc.passes.turn_states import TurnStates
 from tests.passes.helpers import applied
 from tests.passes.notation import show
 
@@ -125,6 +127,28 @@ def copied(b: Builder) -> Values:
     return [b.scan([], [h, c], [x], step)[0][0]]
 
 
+def summed(b: Builder) -> Values:
+    """A light loop that adds up the rows of each step."""
+    h, x, c = b.input("h", ["N", 64]), b.input("x", ["T", "N", 64]), b.fill(0.0, [64])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = i.mul(carry[0], rows[0])
+        return [h, i.sum_rows(carry[1], h, True)], []
+
+    return [b.scan([], [h, c], [x], step, reverse=True)[0][1]]
+
+
+def contracted(b: Builder) -> Values:
+    """A state of two numbers a unit, over which each step sums."""
+    h, x = b.input("h", ["N", 64, 2]), b.input("x", ["T", "N", 64])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = i.mul(carry[0], i.broadcast(rows[0], ["N", 64, 2], [0, 1]))
+        return [h], [i.reduce("sum", h, [2])]
+
+    return b.scan([], [h], [x], step)[1]
+
+
 EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     SinkTransposes: windowed,
     StripStopGradient: stops,
@@ -138,6 +162,8 @@ EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
     Sink: gradient,
     Accumulate: total,
     SimplifyScans: copied,
+    SumLate: summed,
+    TurnStates: contracted,
 }
 
 
