@@ -72,13 +72,15 @@ def pack(compilation: Compilation) -> None:
 
 
 def checkpoint(compilation: Compilation) -> None:
-    """Make room by checkpoints along time, if a budget of memory asks for it.
+    """Make room by checkpoints along time, if a budget asks for it, or states are that wide.
 
     Raises:
         CompileError: the budget is too small.
     """
     c, phases = compilation, _phases(compilation)
     if c.options.memory_budget is None:
+        if c.options.recompute == "auto" and c.target.device == "cpu":  # a GPU's steps are dear
+            c.set_phases(_with_states_again(phases, c.trip_counts))
         return
     from rnncc.stages.budget import fit
 
@@ -93,6 +95,17 @@ def checkpoint(compilation: Compilation) -> None:
 
     sizes = {**sizes, **c.trip_counts}
     c.set_phases(fit(phases, lower, c.options.memory_budget, sizes))
+
+
+def _with_states_again(phases: Phases, trip_counts: Mapping[str, int]) -> Phases:
+    """With checkpoints, where wide states are as fast to compute again as to keep."""
+    from rnncc.passes.checkpointing.checkpoint import checkpoint as cut
+    from rnncc.passes.checkpointing.wide_states import steps_between
+
+    steps = steps_between(phases, trip_counts)
+    made = None if steps is None else cut(phases, (steps,))
+    told = f"checkpoints every {steps} steps: states are wider than what a step reads and writes"
+    return phases if made is None else replace(made, checkpoints=told)
 
 
 def number_trip_counts(compilation: Compilation) -> None:

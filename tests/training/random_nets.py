@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from rnncc_runtime import TrainableModel
@@ -21,7 +21,13 @@ Given = Callable[[Array], Array]
 Near = Callable[[Arrays, Arrays, str], None]
 
 
-def check_trained(program: Program, recompute: str, near: Near, given: Given) -> None:
+def check_trained(
+    program: Program,
+    recompute: str,
+    near: Near,
+    given: Given,
+    all_sizes: Sequence[dict[str, int]] = SIZES,
+) -> None:
     """Outputs and gradients are the interpreter's; recomputing changes no bit.
 
     Args:
@@ -31,7 +37,7 @@ def check_trained(program: Program, recompute: str, near: Near, given: Given) ->
     wanted = [name for name, v in program.net.outputs.items() if dtype_of(v) in FLOATS]
     both = with_gradients(program, wanted)
     models = [rnncc.compile(program, train=True, recompute=rule) for rule in ("none", recompute)]
-    for sizes in SIZES:
+    for sizes in all_sizes:
         _, inputs = make_inputs(both, sizes, sizes["T"])
         want = run(both, inputs, np.float64, sizes)
         results = [_trained(model, inputs, sizes, given) for model in models]
