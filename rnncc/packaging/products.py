@@ -11,17 +11,24 @@ from rnncc.packaging import texts
 from rnncc.packaging.ar import archive
 from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts, Compiled
 from rnncc.packaging.link import link_shared
+from rnncc.platforms import system_of
 from rnncc.writing import create, staged
 
 KINDS = {
     "so": "shared library",
+    "dll": "shared library for Windows",
+    "lib": "import library of a DLL",
+    "dylib": "shared library for macOS",
+    "wasm": "WebAssembly module",
     "h": "C header",
     "py": "Python module over rnncc_runtime",
     "o": "object file",
     "a": "static library",
     "pc": "pkg-config file",
     "cmake": "CMake package",
-    "c": "C source, which includes the header (--target reference)",
+    "c": "C source, which includes the header (--target c99)",
+    "js": "JavaScript module that loads the WebAssembly module beside it",
+    "ts": "TypeScript's declarations of that",
 }
 """The files there are, in the order in which they are written."""
 
@@ -54,7 +61,7 @@ def check_kinds(
     if "py" in wanted and hides_module(name):
         what = f"{name}.py would hide Python's own module {name}"
         raise CompileError("", what, "take another name, or other products")
-    files = [f"lib{name}.{kind}" for kind in ("so", "a") if kind in wanted]
+    files = [f"lib{name}.{kind}" for kind in ("so", "dylib", "a") if kind in wanted]
     files = files if name in SYSTEM_LIBRARIES else []
     files += [f"{name}.h"] if "h" in wanted and name in SYSTEM_HEADERS else []
     if files:
@@ -98,11 +105,13 @@ def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
     def text(kind: str, file: str, make: Callable[[], str]) -> Path | None:
         return _put(out / file, make().encode()) if kind in wanted else None
 
+    library, imports = _library(compiled, out, wanted)
     return Artifacts(
-        library=_library(compiled, out / f"lib{name}.so") if "so" in wanted else None,
+        library=library,
+        imports=imports,
         header=text("h", f"{name}.h", lambda: texts.header(metadata)),
         wrapper=text("py", f"{name}.py", lambda: texts.wrapper(metadata)),
-        object=_put(out / f"{name}.o", code) if "o" in wanted else None,
+        object=_put(out / f"{name}.{_suffix(compiled)}", code) if "o" in wanted else None,
         archive=_archive(compiled, out / f"lib{name}.a") if "a" in wanted else None,
         pkg_config=text("pc", f"{name}.pc", lambda: texts.pkg_config(metadata)),
         cmake=text(
@@ -111,20 +120,37 @@ def _write(compiled: Compiled, out: Path, wanted: set[str]) -> Artifacts:
             lambda: texts.cmake_package(metadata, "so" in wanted, "a" in wanted),
         ),
         source=_put(out / f"{name}.c", code) if "c" in wanted else None,
+        module=text("js", f"{name}.js", lambda: texts.javascript(metadata)),
+        types=text("ts", f"{name}.d.ts", lambda: texts.types(metadata)),
     )
 
 
-def _library(compiled: Compiled, path: Path) -> Path:
-    link_shared(compiled.code, path, compiled.name, compiled.triple)
-    return path
+LINKED = {"so": "lib{}.so", "dll": "{}.dll", "dylib": "lib{}.dylib", "wasm": "{}.wasm"}
+"""Kinds that a linker makes -> their files."""
+
+
+def _library(compiled: Compiled, out: Path, wanted: set[str]) -> tuple[Path | None, Path | None]:
+    """What a linker makes: the library, and what programs link to if that is another file."""
+    kinds = ["dll"] if "lib" in wanted else [kind for kind in LINKED if kind in wanted]
+    if not kinds:
+        return None, None
+    path = out / LINKED[kinds[0]].format(compiled.name)
+    link_shared(compiled.code, path, compiled.name, compiled.triple, compiled.exports)
+    imports = path.with_suffix(".lib")
+    for kind, file in (("dll", path), ("lib", imports)):
+        if kinds == ["dll"] and kind not in wanted:
+            file.unlink(missing_ok=True)
+    return path if kinds[0] in wanted else None, imports if "lib" in wanted else None
+
+
+def _suffix(compiled: Compiled) -> str:
+    return "obj" if system_of(compiled.triple) == "windows" else "o"
 
 
 def _archive(compiled: Compiled, path: Path) -> Path:
-    try:
-        return _put(path, archive(f"{compiled.name}.o", compiled.code))
-    except ValueError as error:
-        hint = "rnncc makes static libraries for 64-bit ELF systems; elsewhere take the object file"
-        raise CompileError("", f"cannot archive for {compiled.triple}: {error}", hint) from error
+    member = f"{compiled.name}.{_suffix(compiled)}"
+    is_apple = system_of(compiled.triple) in ("macos", "ios")
+    return _put(path, archive(member, compiled.code, compiled.exports, is_apple))
 
 
 def _put(path: Path, content: bytes) -> Path:
