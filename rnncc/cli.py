@@ -63,7 +63,7 @@ cli.add_command(bench)
 @click.option(
     "--products",
     metavar="KINDS",
-    help=f"Files to write, of {', '.join(KINDS)}; so,h,py without it.",
+    help=f"Files to write, of {', '.join(KINDS)}; so,h,py without it, on Linux.",
 )
 @click.option("--emit", type=click.Choice(EMITTED), help="Write one form of the net instead.")
 @click.option("--stop-after", metavar="STEP", help="With --emit rnn or kern: the last step run.")
@@ -195,10 +195,10 @@ def run(
     if (library := running.library_in(net_or_library)) is not None:
         model = running.load(library)
     else:
-        from rnncc.driver import in_memory
+        from rnncc.driver.remote.models import compile_to_run
 
         chosen = options_of(net_or_library, {**options, "threads": threads > 1})
-        model = in_memory.compile_in_memory(net_or_library, init, chosen)
+        model = compile_to_run(net_or_library, init, chosen)
     results = running.compute(model, given, threads)
     if out is None:
         running.print_arrays(results)

@@ -17,7 +17,6 @@ class System:
         objects: the format of its object files: elf, coff, macho or wasm.
         library: the kind of its linked product, None where programs take the static library.
         products: the files that can be made; `by_default` without a choice.
-        threads: whether several threads can compute one call.
     """
 
     title: str
@@ -25,7 +24,6 @@ class System:
     library: str | None
     products: tuple[str, ...]
     by_default: tuple[str, ...]
-    threads: bool = True
 
 
 SYSTEMS = {
@@ -37,9 +35,8 @@ SYSTEMS = {
     "ios": System("iOS", "macho", None, ("h", "o", "a"), ("a", "h")),
     "wasm": System(
         "WebAssembly", "wasm", "wasm", ("wasm", "js", "ts", "h", "o", "a"), ("wasm", "js", "ts"),
-        threads=False,
     ),
-    "bare": System("no system", "elf", None, ("h", "o", "a"), ("a", "h"), threads=False),
+    "bare": System("no system", "elf", None, ("h", "o", "a"), ("a", "h")),
 }  # fmt: skip
 
 

@@ -63,6 +63,11 @@ class Linker:
     command: tuple[str, ...]
     is_driver: bool = True
 
+    @property
+    def title(self) -> str:
+        """Its name, for people."""
+        return "ziglang" if "ziglang" in self.command else Path(self.command[0]).name
+
     def shared(self, files: Files, triple: str) -> list[str]:
         """The command line that makes the library of an object for a machine."""
         return [*self.command, *_ARGUMENTS[_known(triple)](self, files, triple)]

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.target import Code, Forms
-from rnncc.platforms import architecture_of
+from rnncc.errors import CompileError
+from rnncc.platforms import architecture_of, system_of
 
 if TYPE_CHECKING:
     from rnncc.ir.library import Library
@@ -137,6 +138,9 @@ class CpuTarget:
         from rnncc.codegen.cpu.supported import supported_text
         from rnncc.codegen.llvm import objects
 
+        if library.shared and system_of(self.triple) in ("bare", "wasm"):
+            what = f"there are no threads on {self.triple}"
+            raise CompileError("--threads", what, "leave it out")
         code = emit_module(library, self, metadata)
         symbols = {name: function.name for name, function in code.entries.items()}
         symbols |= {name: f"{library.name}_{name}" for name in code.sizes}

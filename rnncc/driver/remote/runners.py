@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 HERE = Path(__file__).parent
+LACKING = 77
+"""The status of a program whose CPU lacks what the library needs."""
 TIMEOUT = 600
 """Seconds that a compiler or an emulated call may take."""
 
@@ -78,12 +80,12 @@ BOARDS = {
 """The platform's name -> where its code runs."""
 
 USERS = {
-    "x86_64": ("", "x86_64-linux-gnu-gcc", "cc"),
+    "x86_64": ("qemu-x86_64 -cpu max", "x86_64-linux-gnu-gcc"),
     "aarch64": ("qemu-aarch64", "aarch64-linux-gnu-gcc"),
     "armv7": ("qemu-arm", "arm-linux-gnueabihf-gcc"),
     "riscv64": ("qemu-riscv64 -cpu rv64,v=true", "riscv64-linux-gnu-gcc"),
 }
-"""Architecture, on Linux -> the emulator of one program, none for this machine's; C compilers."""
+"""Architecture, on Linux -> the emulator of one program, and the C compiler."""
 _WINDOWS = {"x86_64": "x86_64-w64-mingw32-gcc"}
 _PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
@@ -121,18 +123,19 @@ class Runner:
         return Path(self.emulator[0]).name if self.emulator else "this machine"
 
 
-def find_runner(target: str, triple: str) -> Runner:
+def find_runner(target: str) -> Runner:
     """What runs a machine's code here.
 
     Args:
-        target: as the user named it.
-        triple: the machine.
+        target: its name or triple.
 
     Raises:
         CompileError: something is not installed, or nothing runs it.
     """
     if targets.row_of(target) is targets.REFERENCE:
         return Runner((), _compiler(target, ("cc", "gcc", "clang"), None))
+    platform = platform_of(target)
+    triple = platform.triple if platform is not None and target == platform.name else target
     system, architecture = system_of(triple), architecture_of(triple)
     if system == "wasm":
         return Runner((_program(target, "node"),))
@@ -142,10 +145,10 @@ def find_runner(target: str, triple: str) -> Runner:
         wine = _program(target, "wine")
         return Runner((wine,), _compiler(target, (_WINDOWS[architecture],), triple))
     if system == "linux" and architecture in USERS:
-        emulator, *compilers = USERS[architecture]
+        emulator, compiler = USERS[architecture]
         words = shlex.split(emulator)
-        start = (_program(target, words[0]), *words[1:]) if words else ()
-        return Runner(start, _compiler(target, compilers, triple))
+        start = (_program(target, words[0]), *words[1:])
+        return Runner(start, _compiler(target, (compiler,), triple))
     raise Missing(target, "there is no emulator of it", "files are made with rnncc compile")
 
 
@@ -240,7 +243,11 @@ class Program:
     def _source(self) -> str:
         name = self.metadata["name"]
         calls = [_call(self.metadata, function) for function in self._names]
-        return _environment().get_template("program.c.j2").render(name=name, calls=calls)
+        return (
+            _environment()
+            .get_template("program.c.j2")
+            .render(name=name, calls=calls, lacking=LACKING)
+        )
 
 
 def _call(metadata: Mapping[str, Any], function: str) -> str:
@@ -273,6 +280,9 @@ def _run(command: Sequence[str], folder: Path, given: bytes) -> bytes:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
         told = next((line for line in lines if "error" in line or "undefined" in line), lines[-1])
         name = Path(command[0]).name
+        if done.returncode == LACKING:
+            what = "which lacks what the code needs (NAME_missing_feature)"
+            raise CompileError("", f"{name} emulates a CPU {what}")
         raise CompileError("", f"{name} ended with status {done.returncode}: {told}")
     return done.stdout
 
