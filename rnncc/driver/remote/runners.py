@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shlex
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -87,11 +89,17 @@ USERS = {
 }
 """Architecture, on Linux -> the emulator of one program, and the C compiler."""
 _WINDOWS = {"x86_64": "x86_64-w64-mingw32-gcc"}
+EMULATED = {
+    **{("linux", architecture): f"`{words[0]}`" for architecture, words in USERS.items()},
+    ("linux", "x86_64"): "hardware, else `qemu-x86_64`",
+    ("windows", "x86_64"): "`wine`",
+    ("wasm", "wasm32"): "`node`, else the Python package `wasmtime`",
+}
+"""System and architecture -> what runs the code, for people."""
 _PACKAGES = {
     "qemu-system-arm": "qemu-system-arm",
     "qemu-system-riscv32": "qemu-system-misc",
     "wine": "wine",
-    "node": "nodejs",
 }
 """Programs -> Debian's packages; those of `qemu-user` are all in one."""
 
@@ -120,6 +128,8 @@ class Runner:
     @property
     def title(self) -> str:
         """The emulator, for people."""
+        if self.emulator[:1] == (sys.executable,):
+            return "wasmtime"
         return Path(self.emulator[0]).name if self.emulator else "this machine"
 
 
@@ -138,7 +148,7 @@ def find_runner(target: str) -> Runner:
     triple = platform.triple if platform is not None and target == platform.name else target
     system, architecture = system_of(triple), architecture_of(triple)
     if system == "wasm":
-        return Runner((_program(target, "node"),))
+        return _engine(target)
     if system == "bare":
         return _board_runner(target)
     if system == "windows" and architecture in _WINDOWS:
@@ -150,6 +160,16 @@ def find_runner(target: str) -> Runner:
         start = (_program(target, words[0]), *words[1:])
         return Runner(start, _compiler(target, (compiler,), triple))
     raise Missing(target, "there is no emulator of it", "files are made with rnncc compile")
+
+
+def _engine(target: str) -> Runner:
+    """What runs WebAssembly, with the program that serves a module."""
+    if node := shutil.which("node"):
+        return Runner((node, str(HERE / "program.mjs")))
+    if importlib.util.find_spec("wasmtime") is None:
+        hint = "apt-get install nodejs, or pip install wasmtime"
+        raise Missing(target, "neither node nor wasmtime", hint)
+    return Runner((sys.executable, "-m", "rnncc.driver.remote.engine"))
 
 
 def _board_runner(target: str) -> Runner:
@@ -211,8 +231,7 @@ class Program:
         write_products(compiled, self.folder, ["wasm"])
         functions = [[f"{compiled.name}_{n}", n in self.metadata["sizes"]] for n in self._names]
         module = self.folder / LINKED["wasm"].format(compiled.name)
-        start = [*self.runner.emulator, str(HERE / "program.mjs")]
-        return [*start, str(module), json.dumps(functions)]
+        return [*self.runner.emulator, str(module), json.dumps(functions)]
 
     def _native(self, compiled: Compiled) -> list[str]:
         folder, board = self.folder, self.runner.board
