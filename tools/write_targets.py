@@ -43,7 +43,8 @@ Random numbers, integers and int8 sums have the same bits everywhere. Floats hav
 code of vectors of as many lanes, where both fuse multiply and add or neither does: `wasm32` gives
 the bits of `x86-64-v2`, the others those of x86-64 with FMA. Only sums whose order is free, such as
 those of softmax, of norms and of whole axes, depend on the lanes. `armv7` takes numbers below
-2^-126 as zero in vectors, as NEON does. `c99` sums from the first term to the last: rounding differs.
+2^-126 as zero in vectors, as NEON does. `c99` sums from the first term to the last: it rounds
+otherwise.
 
 ## What a library needs of others
 
@@ -54,11 +55,11 @@ Code and constants alone, as everywhere ([abi.md](abi.md)). What it may call:
 | all but WebAssembly | `memcpy`, `memset`, `memmove` (also as `__aeabi_memcpy...`) |
 | Linux | `getauxval`, of `NAME_supported` for CPUs with extensions |
 | Windows | `__chkstk` or `___chkstk_ms`, of the compiler: frames of more than a page |
-| 32-bit Arm, RISC-V | 64-bit division and casts (`__aeabi_ldivmod`, `__divdi3`) of libgcc or compiler-rt |
-| the same, for a few operators | `floor`, `ceil`, `trunc` (also `f`) of libm, where the FPU has none |
-| Cortex-M4 and M33, riscv32 | for float64 and remainders: arithmetic of doubles of libgcc, `fma`, `sqrt` |
+| 32-bit Arm, RISC-V | 64-bit division and casts (`__aeabi_ldivmod`, `__divdi3`) of the compiler's |
+| the same | of libm `floor`, `ceil`, `trunc`, also with `f`, where the FPU has none |
+| Cortex-M4, M33, riscv32 | for float64 and remainders: doubles of the compiler's, `fma`, `sqrt` |
 
-C compilers link theirs by themselves. Nothing refers to unwinding on Arm, RISC-V and WebAssembly. A
+The compiler's are in libgcc or compiler-rt, which C compilers link by themselves. Nothing refers to unwinding on Arm, RISC-V and WebAssembly. A
 `.dll` has the compiler's functions inside, and imports `msvcrt.dll`. `size_t` has 32 bits on
 `armv7`, `riscv32`, `wasm32` and Cortex-M: what does not fit is out of range (`(size_t)-1`).
 
@@ -85,14 +86,14 @@ const block = stream.step({ x: samples.subarray(0, 128) }).y;
 
 Arrays are flat typed arrays, row-major. `T` follows from the first input with T, other sizes are 1
 unless given. `run` returns arrays of its own, `step` views of the module's memory, which the next
-call overwrites. In an AudioWorklet there is no `fetch`: compile the module on the page, hand it over
-in `processorOptions`, and make `new Net(module)`. Nets for training have no such module; take `wasm`
-and `h`. The stack has 128 KB.
+call overwrites. In an AudioWorklet there is no `fetch`: compile the module on the page, hand it
+over in `processorOptions`, and make `new Net(module)`. Nets for training have no such module; take
+`wasm` and `h`. The stack has 128 KB.
 
 ## Running code of other machines
 
 `rnncc run --target` and `rnncc check --target` compile the library, a C program that serves its
-functions, and run that; each call is a process of its own, and memory around every array is checked.
+functions, and run that; each call is a process of its own, and the end of every array is checked.
 `check` compares forward and backward with the interpreter. In tests, `make targets` runs all golden
 nets on all targets that something here runs, and says of the others what is missing.
 

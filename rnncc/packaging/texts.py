@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 import textwrap
 from collections.abc import Collection, Iterable, Mapping
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from rnncc_runtime.sizes import Excess, Factor, Quotient, Size, Terms
-
 from rnncc.codegen.prototypes import prototype
-from rnncc.errors import CompileError
-from rnncc.ir.signatures import TIME
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -34,12 +29,6 @@ TEMPLATES = {
     "ts": "module.d.ts.j2",
 }
 """Kinds of products that are texts -> their templates; `cuda.h` is `h` of a library for GPUs."""
-_ARRAYS = {
-    **{"f32": "Float32Array", "f64": "Float64Array", "i32": "Int32Array", "i64": "BigInt64Array"},
-    **{"i1": "Uint8Array", "i8": "Int8Array", "u8": "Uint8Array", "i16": "Int16Array"},
-    **{"u16": "Uint16Array", "u32": "Uint32Array", "f16": "Uint16Array", "bf16": "Uint16Array"},
-}
-"""Element types -> JavaScript's arrays."""
 _NUMPY = {
     **{"f32": "float32", "f64": "float64", "i32": "int32", "i64": "int64", "i1": "bool"},
     **{"i8": "int8", "u8": "uint8", "i16": "int16", "u16": "uint16", "u32": "uint32"},
@@ -85,56 +74,16 @@ def cmake_package(metadata: Mapping[str, Any], has_library: bool, has_archive: b
 
 def javascript(metadata: Mapping[str, Any]) -> str:
     """`NAME.js`: loads `NAME.wasm` beside it, needs nothing else."""
-    return _render("js", metadata, **_script(metadata))
+    from rnncc.packaging.javascript import told  # imports NumPy
+
+    return _render("js", metadata, **told(metadata, _harmless))
 
 
 def types(metadata: Mapping[str, Any]) -> str:
     """`NAME.d.ts`, of that module."""
-    return _render("ts", metadata, **_script(metadata))
+    from rnncc.packaging.javascript import told  # as above
 
-
-def _script(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """What both say of the arrays.
-
-    Raises:
-        CompileError: the library is for training.
-    """
-    if "trained" in metadata:
-        what = "there is no JavaScript module of a net for training"
-        raise CompileError("--products", what, "take wasm and h")
-    arrays = {group: [_port(entry) for entry in metadata[group]] for group in ("inputs", "outputs")}
-    starts = metadata["stream"].get("starts", {})
-    return {"arrays": arrays, "starts": starts, "symbols": metadata["symbols"], "dumps": json.dumps}
-
-
-def _port(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """An array: which typed array holds it, and its shape as JavaScript computes it."""
-    sizes = [Size.parse(size) for size in entry["shape"]]
-    return {
-        **entry,
-        "title": _harmless(entry["name"]),
-        "told": f"[{', '.join(map(str, entry['shape']))}]",
-        "array": _ARRAYS[entry["dtype"]],
-        "shape": [_sum(size.terms) for size in sizes],
-        "optional": bool(entry.get("optional")),
-        "timed": any(TIME in size.symbols for size in sizes),
-    }
-
-
-def _sum(terms: Terms) -> str:
-    """A formula in JavaScript, of sizes that `s` holds."""
-
-    def factor(one: Factor) -> str:
-        match one:
-            case Quotient(inner, divisor):
-                return f"Math.ceil(({_sum(inner)}) / {divisor})"
-            case Excess(inner):
-                return f"Math.max({_sum(inner)}, 0)"
-            case str():
-                return f"s[{json.dumps(one)}]"
-
-    products = [" * ".join([str(n), *map(factor, factors)]) for n, factors in terms]
-    return " + ".join(products) or "0"
+    return _render("ts", metadata, **told(metadata, _harmless))
 
 
 def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
