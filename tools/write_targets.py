@@ -59,9 +59,10 @@ Code and constants alone, as everywhere ([abi.md](abi.md)). What it may call:
 | the same | of libm `floor`, `ceil`, `trunc`, also with `f`, where the FPU has none |
 | Cortex-M4, M33, riscv32 | for float64 and remainders: doubles of the compiler's, `fma`, `sqrt` |
 
-The compiler's are in libgcc or compiler-rt, which C compilers link by themselves. Nothing refers to unwinding on Arm, RISC-V and WebAssembly. A
-`.dll` has the compiler's functions inside, and imports `msvcrt.dll`. `size_t` has 32 bits on
-`armv7`, `riscv32`, `wasm32` and Cortex-M: what does not fit is out of range (`(size_t)-1`).
+The compiler's are in libgcc or compiler-rt, which C compilers link by themselves. Nothing refers to
+unwinding on Arm, RISC-V and WebAssembly. A `.dll` has the compiler's functions inside, and imports
+`msvcrt.dll`. `size_t` has 32 bits on `armv7`, `riscv32`, `wasm32` and Cortex-M: what does
+not fit is out of range (`(size_t)-1`).
 
 ## Microcontrollers
 
