@@ -242,7 +242,7 @@ class Program:
         (folder / "main.c").write_text(self._source())
         (folder / "system.h").write_text((HERE / ("bare.h" if board else "hosted.h")).read_text())
         out = folder / "program.exe"
-        flags = ["-O2", "-std=gnu99", "-static"]
+        flags = ["-O2", "-std=gnu99", *(["-static"] if self.runner.emulator else [])]
         if board is not None:
             flags = ["-O2", "-std=gnu99", "-ffreestanding", "-T", str(_script(board, folder))]
             flags += [] if "thumb" in board.zig else ["-fno-builtin"]
