@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test onnx lint dist site clean
+.PHONY: demo test onnx targets lint dist site clean
 
 demo: .venv/installed
 	$(BIN)/rnncc demo -o build/demo
@@ -14,6 +14,14 @@ test: .venv/installed-test
 # The node tests of the ONNX standard as machine code: passed, skipped (not claimed), failed.
 onnx: .venv/installed-test
 	$(BIN)/python -m tests.frontends.onnx.official
+
+# All golden nets on every target that something here runs; -rs says what is missing for the others.
+# Debian: apt-get install qemu-user qemu-system-arm qemu-system-misc wine lld nodejs tcc \
+#   gcc-mingw-w64-x86-64 gcc-aarch64-linux-gnu libc6-dev-arm64-cross gcc-arm-linux-gnueabihf \
+#   libc6-dev-armhf-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross gcc-arm-none-eabi \
+#   libnewlib-arm-none-eabi; pip install ziglang (riscv32, macOS, Windows on Arm)
+targets: .venv/installed-test
+	RNNCC_TARGETS=1 $(BIN)/pytest -n 2 --dist worksteal -rs tests/targets
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

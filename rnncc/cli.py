@@ -68,7 +68,7 @@ cli.add_command(bench)
 @click.option(
     "--products",
     metavar="KINDS",
-    help=f"Files to write, of {', '.join(KINDS)}; so,h,py without it.",
+    help=f"Files to write, of {', '.join(KINDS)}; so,h,py without it, on Linux.",
 )
 @click.option("--wheel-version", default="0.1", metavar="X.Y", help="Of a wheel; 0.1 without it.")
 @click.option("--emit", type=click.Choice(EMITTED), help="Write one form of the net instead.")
@@ -226,10 +226,10 @@ def run(
         libraries.refuse(library, {"init": init, **options})
         model = libraries.open_library(library)
     else:
-        from rnncc.driver import in_memory
+        from rnncc.driver.remote.models import compile_to_run
 
         chosen = options_of(net_or_library, {**options, "threads": threads > 1})
-        model = in_memory.compile_in_memory(net_or_library, init, chosen)
+        model = compile_to_run(net_or_library, init, chosen)
     if table is not None:
         click.echo(f"{score(model, table, out)} rows", err=True)
         return

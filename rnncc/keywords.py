@@ -23,7 +23,7 @@ class Keywords(TypedDict, total=False):
     shapes: Mapping[str, Shape]
     bind: Mapping[str, Any] | Sequence[str]
     state: Mapping[str, str] | Sequence[str]
-    precision: Literal["fp32", "bf16", "int8"]
+    precision: Literal["fp32", "bf16", "int8"] | str
     threads: bool
     target: str | None
     cpu: str | None

@@ -119,7 +119,7 @@ def test_keywords_are_the_options() -> None:
     with pytest.raises(rnncc.CompileError, match="no option is named presicion"):
         rnncc.compile(NET, INIT, presicion="int8")  # pyright: ignore[reportCallIssue]
     with pytest.raises(rnncc.CompileError, match="fp8"):
-        rnncc.compile(NET, INIT, precision="fp8")  # pyright: ignore[reportArgumentType]
+        rnncc.compile(NET, INIT, precision="fp8")
 
 
 def test_progress(capsys: pytest.CaptureFixture[str]) -> None:

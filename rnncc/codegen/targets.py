@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from rnncc.codegen.target import Target
+from rnncc.platforms import PLATFORMS, SYSTEMS, system_of
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,23 @@ class Row:
     knobs: tuple[str, ...] = ()
 
 
-CPU = Row(
-    "rnncc.codegen.cpu.target",
-    products=("so", "h", "py", "o", "a", "pc", "cmake", "wheel"),
-    by_default=("so", "h", "py"),
-    knobs=("cache", "vectors", "chains"),
-)
+def _cpu(system: str) -> Row:
+    """CPUs of a system; what none is named for is as Linux."""
+    told = SYSTEMS.get(system, SYSTEMS["linux"])
+    knobs = ("cache", "vectors", "chains")
+    return Row("rnncc.codegen.cpu.target", told.products, told.by_default, knobs)
+
+
+CPU = _cpu("linux")
 REFERENCE = Row("rnncc.codegen.reference.target", products=("c", "h"), by_default=("c", "h"))
 NVPTX = Row("rnncc.codegen.nvptx.target", CPU.products, CPU.by_default)
-TARGETS = {"cpu": CPU, "reference": REFERENCE, "nvptx": NVPTX}
+TARGETS = {
+    "cpu": CPU,
+    **{name: _cpu(platform.system) for name, platform in PLATFORMS.items()},
+    "c99": REFERENCE,
+    "reference": REFERENCE,
+    "nvptx": NVPTX,
+}
 """What `--target` may name; anything else is an LLVM triple, for the CPU's."""
 BY_DEVICE = {"cpu": None, "cuda": "nvptx"}
 """What computes, as a user names it -> the target that is meant."""
@@ -44,7 +53,7 @@ BY_DEVICE = {"cpu": None, "cuda": "nvptx"}
 
 def row_of(target: str | None) -> Row:
     """The row of a target's name, or of a triple; of this machine for None."""
-    return TARGETS.get(target or "cpu", CPU)
+    return TARGETS.get(target or "cpu") or _cpu(system_of(target or ""))
 
 
 def resolve(
@@ -53,14 +62,14 @@ def resolve(
     """A target.
 
     Args:
-        target: a key of `TARGETS`, or an LLVM triple; this machine by default.
+        target: a key of `TARGETS`, or an LLVM triple of `rnncc.platforms`; this machine by default.
         cpu: one of its machines, such as an LLVM CPU name or `native`.
         knobs: settings among the row's.
 
     Raises:
         CompileError: there is no such machine.
     """
-    triple = None if target in TARGETS else target
+    triple = None if target in TARGETS and target not in PLATFORMS else target
     return _module(target).resolve(triple, cpu, knobs or {})
 
 

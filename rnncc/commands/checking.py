@@ -98,16 +98,16 @@ def check(
         CompileError: the net cannot be compiled or differentiated, or a size is none.
         ModelError: an array does not fit.
     """
-    from rnncc.driver import in_memory
+    from rnncc.driver.remote.models import compile_to_run
     from rnncc.stages.reading import import_source
 
     plain = replace(options, train=False, recompute="auto")
     program = import_source(net, init, plain)
-    inference = in_memory.compile_in_memory(net, init, plain)
+    inference = compile_to_run(net, init, plain)
     arrays = name_arrays(given or {}, inference)
     sizes = _sizes(program, at, arrays)
     if options.precision != "fp32":
-        exact = in_memory.compile_in_memory(net, init, replace(plain, precision="fp32"))
+        exact = compile_to_run(net, init, replace(plain, precision="fp32"))
         rows = _check_precision(program, (inference, exact), arrays, sizes, options.precision)
         return Report(rows, sizes)
     inputs = {**_draw(program, sizes, arrays), **arrays}
@@ -115,7 +115,7 @@ def check(
     want = run(program, inputs, np.float64, sizes)
     rows = _compare("output", "run, interpreter", got, want, _allowed(program, OUTPUT))
     if any(dtype_of(value) in FLOATS for value in program.net.outputs.values()):
-        model = in_memory.compile_in_memory(net, init, replace(options, train=True))
+        model = compile_to_run(net, init, replace(options, train=True))
         assert isinstance(model, TrainableModel)
         rows += _check_training(program, model, inputs, want, sizes)
     return Report(rows, sizes)

@@ -114,7 +114,11 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
     """The options of every command that reads a net."""
     for option in (
         click.option("--cpu", metavar="CPU", help="native, or a CPU that LLVM knows."),
-        click.option("--target", metavar="TRIPLE", help="The machine, if not this one."),
+        click.option(
+            "--target",
+            metavar="NAME",
+            help="The machine, if not this one: a name that rnncc targets lists, or a triple.",
+        ),
         click.option(
             "--max-iterations",
             type=int,

@@ -1,25 +1,59 @@
-"""What `rnncc targets` lists: machines by LLVM's names, with the CPUs to choose; then others."""
+"""What `rnncc targets` lists: the machines there is code for, and what this one can do for each."""
 
 from __future__ import annotations
 
 import llvmlite.binding as llvm
 from rnncc_runtime import ModelError
 
+from rnncc.codegen import targets
 from rnncc.codegen.nvptx.ptx import assembler
+from rnncc.driver.remote.models import runs_here
+from rnncc.driver.remote.runners import find_runner
+from rnncc.errors import CompileError
+from rnncc.packaging.linkers import find_linker
+from rnncc.platforms import PLATFORMS, SYSTEMS, Platform
 
-COLUMNS = ("machine", "triple", "cpu")
+COLUMNS = ("target", "machine", "triple", "cpu", "files", "linked by", "run by")
 
-_MACHINES = (
-    ("x86-64", "x86_64-unknown-linux-gnu", "x86-64-v2, x86-64-v3, x86-64-v4, or LLVM's name"),
-    ("AArch64", "aarch64-unknown-linux-gnu", "generic, or LLVM's name, such as neoverse-n1"),
-    ("any, by a C compiler", "reference", "none: it writes portable C99"),
-)
+Row = tuple[str, str, str, str, str, str, str]
 
 
-def rows() -> list[tuple[str, str, str]]:
+def rows() -> list[Row]:
     """This machine, then what can be compiled for from any machine; GPUs last."""
-    own = ("this one", llvm.get_default_triple(), llvm.get_host_cpu_name())
-    return [own, *_MACHINES, ("NVIDIA GPU", "nvptx", _chips()), ("NVIDIA GPU here", "", _here())]
+    host, cpu = llvm.get_default_triple(), llvm.get_host_cpu_name()
+    row = targets.row_of(None)
+    own = ("", "this one", host, cpu, ",".join(row.products), _linker(host, "so"), "this machine")
+    source = ",".join(targets.REFERENCE.products)
+    c99 = ("c99", "any, by a C compiler", "", "", source, "", _runner("c99"))
+    gpu = ("nvptx", "NVIDIA GPU", "", _chips(), own[4], own[5], _gpu())
+    return [own, *map(_row, PLATFORMS.values()), c99, gpu]
+
+
+def _row(platform: Platform) -> Row:
+    system = SYSTEMS[platform.system]
+    files, linker = ",".join(system.products), _linker(platform.triple, system.library)
+    name = platform.name
+    return name, platform.title, platform.triple, platform.cpu, files, linker, _runner(name)
+
+
+def _linker(triple: str, library: str | None) -> str:
+    """What links a library for a machine, or what to install."""
+    if library is None:
+        return ""
+    try:
+        return find_linker(triple).title
+    except CompileError as error:
+        return f"none: {error.hint}"
+
+
+def _runner(name: str) -> str:
+    """What runs the code, or what is missing."""
+    if runs_here(targets.resolve(name)):
+        return "this machine"
+    try:
+        return find_runner(name).title
+    except CompileError as error:
+        return f"none: {error.hint}"
 
 
 def _chips() -> str:
@@ -31,13 +65,13 @@ def _chips() -> str:
     return f"{text}, and chips such as sm_80, sm_90a, by {tool}"
 
 
-def _here() -> str:
+def _gpu() -> str:
     """The GPU that this machine has, or why it has none."""
     from rnncc_runtime.cuda import Device
 
     try:
         device = Device.at()
     except ModelError as error:
-        return str(error)
+        return f"none: {error}"
     major, minor = device.chip
     return f"{device.name}, sm_{major}{minor}"

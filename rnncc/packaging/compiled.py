@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-OBJECT_PRODUCTS = ("so", "h", "py", "o", "a", "pc", "cmake", "wheel")
-"""Of object code: keys of `rnncc.packaging.products.KINDS`."""
+from rnncc.platforms import SYSTEMS
+
+OBJECT_PRODUCTS = SYSTEMS["linux"].products
+"""Of object code for Linux: keys of `rnncc.packaging.products.KINDS`."""
 
 
 @dataclass(frozen=True)
@@ -31,12 +33,28 @@ class Compiled:
     tuning: Mapping[str, int] = field(default_factory=dict[str, int])
     products: tuple[str, ...] = OBJECT_PRODUCTS
 
+    @property
+    def exports(self) -> list[str]:
+        """The symbols of its functions."""
+        told = self.metadata
+        more = ["cuda_image"] if "device" in told else []
+        names = [*told["functions"], *told["sizes"], *more]
+        names += ["metadata", "supported", "missing_feature"]
+        return [f"{self.name}_{name}" for name in names]
+
 
 @dataclass(frozen=True)
 class Artifacts:
-    """The files of a model; None for what was not asked for."""
+    """The files of a model; None for what was not asked for.
+
+    Attributes:
+        library: shared, in the form of its system: .so, .dll, .dylib or .wasm.
+        imports: by which programs link to a DLL.
+        module, types: JavaScript that loads WebAssembly, and what TypeScript knows of it.
+    """
 
     library: Path | None = None
+    imports: Path | None = None
     header: Path | None = None
     wrapper: Path | None = None
     object: Path | None = None
@@ -45,6 +63,8 @@ class Artifacts:
     cmake: Path | None = None
     wheel: Path | None = None
     source: Path | None = None
+    module: Path | None = None
+    types: Path | None = None
 
     def moved(self, folder: Path) -> Artifacts:
         """The same files in another folder."""
@@ -54,6 +74,8 @@ class Artifacts:
     @property
     def paths(self) -> list[Path]:
         """Those that exist."""
-        every = (self.library, self.header, self.wrapper, self.object)
-        more = (self.archive, self.pkg_config, self.cmake, self.wheel, self.source)
-        return [path for path in every + more if path is not None]
+        order = (
+            *(self.library, self.imports, self.header, self.wrapper, self.object, self.archive),
+            *(self.pkg_config, self.cmake, self.wheel, self.source, self.module, self.types),
+        )
+        return [path for path in order if path is not None]

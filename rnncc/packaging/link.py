@@ -1,125 +1,68 @@
-"""Links an object into a shared library, with whichever linker the machine has."""
+"""Links an object into a library, with whichever linker the machine has."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import platform
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from rnncc.errors import CompileError
+from rnncc.packaging.linkers import HINTS, Files, find_linker
+from rnncc.platforms import system_of
 from rnncc.writing import partial_name, scratch
 
-_CHOICES = "install a C compiler (cc or clang), lld, or `pip install ziglang`; or set CC"
-_TIMEOUT = 120
+_TIMEOUT = 600
+"""Seconds: `zig` compiles parts of a C library when it first links for a system."""
 _LITTLE = 1 << 16
 """Bytes: a disk with less is full."""
 _TELLING = ("undefined reference", "undefined symbol", "No space", "too large", "error:", "")
 """What the line of a linker's output that says most has in it, in this order."""
 
-_FLAGS = (
-    "-z noexecstack -z relro -z now --gc-sections --hash-style=gnu --build-id=none --strip-all"
-).split()
-_DRIVER_FLAGS = "-z defs --as-needed".split()
 
+def link_shared(
+    code: bytes, out: Path, name: str, triple: str, exports: Sequence[str] = ()
+) -> None:
+    """Write a library that exports `NAME_*`, and of a DLL its import library beside it.
 
-@dataclass(frozen=True)
-class Linker:
-    """A command that links.
-
-    Attributes:
-        command: its first words.
-        is_driver: whether it is a C compiler, which hands on what stands behind `-Wl,`.
-    """
-
-    command: tuple[str, ...]
-    is_driver: bool = True
-
-    def shared(self, source: Path, out: Path, soname: str, script: Path) -> list[str]:
-        """The command line that makes a shared library of an object.
-
-        Start files are left out: they would bring constructors and a writable table.
-        """
-        flags = [f"--soname={soname}", f"--version-script={script}", *_FLAGS]
-        if not self.is_driver:
-            return [*self.command, "-shared", *flags, str(source), "-o", str(out)]
-        passed = [word for flag in (*flags, *_DRIVER_FLAGS) for word in ("-Xlinker", flag)]
-        start = [*self.command, "-shared", "-nostdlib", *passed]
-        return [*start, str(source), "-lm", "-lc", "-o", str(out)]
-
-
-def find_linker(triple: str) -> Linker:
-    """The first linker found that can link for a machine.
-
-    The order: `$CC`; for this machine cc, gcc, clang; for another one its own gcc (such as
-    aarch64-linux-gnu-gcc), then clang with lld; then lld alone; then the `ziglang` package.
-
-    Raises:
-        CompileError: none is found, with the choices.
-    """
-    if chosen := shlex.split(os.environ.get("CC", "")):
-        return Linker(tuple(chosen))
-    cpu, system = _machine(triple)
-    is_native = (cpu, system) == (_cpu(platform.machine()), platform.system().lower())
-    names = ("cc", "gcc", "clang") if is_native else (f"{triple}-gcc", f"{cpu}-{system}-gnu-gcc")
-    for name in names:
-        if path := shutil.which(name):
-            return Linker((path,))
-    lld = shutil.which("ld.lld")
-    if lld and (clang := shutil.which("clang")):
-        return Linker((clang, f"--target={triple}", "-fuse-ld=lld"))
-    if lld:
-        return Linker((lld,), is_driver=False)
-    if importlib.util.find_spec("ziglang"):
-        abi = triple.split("-")[3:] or ["gnu"]
-        target = "-".join((cpu, system, *abi))
-        return Linker((sys.executable, "-m", "ziglang", "cc", "-target", target))
-    raise CompileError("", f"found no linker for {triple}", _CHOICES)
-
-
-def link_shared(code: bytes, out: Path, name: str, triple: str) -> None:
-    """Write a shared library that exports `NAME_*` and needs nothing but libc and libm.
+    It needs nothing but what every program of the system has.
 
     Args:
-        code: an ELF object.
+        code: an object.
         out: the file to write; an older one is replaced in one step.
         name: the prefix of the exported symbols.
         triple: the machine that the object is for.
+        exports: the exported symbols; of ELF all that begin with the name are.
 
     Raises:
-        CompileError: the object is not ELF, no linker is found, or the linker fails.
+        CompileError: no linker is found, or the linker fails.
     """
-    if code[:4] != b"\x7fELF":
-        raise CompileError(
-            "", f"cannot link for {triple}", "rnncc links for Linux; elsewhere take the object file"
-        )
     linker = find_linker(triple)
     folder = partial_name(out.parent)
     with scratch(folder):
-        source, script, made = (folder / part for part in ("model.o", "exports", out.name))
+        source, made = folder / "model.o", folder / out.name
         source.write_bytes(code)
-        script.write_text(f"{{ global: {name}_*; local: *; }};\n")
-        _run(linker.shared(source, made, out.name, script), folder)
+        _run(linker.shared(Files(source, made, folder, name, exports), triple), folder, triple)
+        imports = made.with_suffix(".lib")
+        if imports.exists():
+            imports.replace(out.with_suffix(".lib"))
         made.replace(out)
 
 
-def _run(command: list[str], folder: Path) -> None:
+def _run(command: list[str], folder: Path, triple: str) -> None:
     """Run the linker; its first complaint becomes the error.
 
     Args:
         folder: for its own temporary files.
+        triple: what it links for.
     """
     process: subprocess.Popen[str] | None = None
+    choices = HINTS.get(system_of(triple), HINTS["linux"])
     try:
         with _uninterrupted():  # else it might be started and then forgotten
             process = subprocess.Popen(
@@ -137,14 +80,14 @@ def _run(command: list[str], folder: Path) -> None:
         if process is None:
             if isinstance(error, OSError):
                 what = f"the linker {command[0]} did not run: {error}"
-                raise CompileError("", what, _CHOICES) from error
+                raise CompileError("", what, choices) from error
             raise
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
             what = f"the linker {command[0]} took more than {_TIMEOUT} s"
-            raise CompileError("", what, _CHOICES) from error
+            raise CompileError("", what, choices) from error
         raise
     if process.returncode:
         lines = [line for line in told.splitlines() if line.strip()] or ["no message"]
@@ -175,14 +118,3 @@ def _uninterrupted() -> Generator[None]:
 def _hint(folder: Path) -> str | None:
     """Some linkers die without a word where a disk is full."""
     return "the disk is full" if shutil.disk_usage(folder).free < _LITTLE else None
-
-
-def _machine(triple: str) -> tuple[str, str]:
-    """The CPU and the system of a triple such as x86_64-unknown-linux-gnu."""
-    parts = triple.split("-")
-    system = next((part for part in parts[1:] if part.startswith("linux")), parts[-1])
-    return _cpu(parts[0]), system
-
-
-def _cpu(name: str) -> str:
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name.lower(), name.lower())

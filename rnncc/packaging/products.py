@@ -12,10 +12,15 @@ from rnncc.packaging.ar import archive
 from rnncc.packaging.compiled import OBJECT_PRODUCTS, Artifacts, Compiled
 from rnncc.packaging.link import link_shared
 from rnncc.packaging.wheel import DEFAULT_VERSION, check_version, wheel
+from rnncc.platforms import system_of
 from rnncc.writing import create, staged
 
 KINDS = {
     "so": "shared library",
+    "dll": "shared library for Windows",
+    "lib": "import library of a DLL",
+    "dylib": "shared library for macOS",
+    "wasm": "WebAssembly module",
     "h": "C header",
     "py": "Python module over rnncc_runtime",
     "o": "object file",
@@ -23,7 +28,9 @@ KINDS = {
     "pc": "pkg-config file",
     "cmake": "CMake package",
     "wheel": "Python package for pip: library, module and types",
-    "c": "C source, which includes the header (--target reference)",
+    "c": "C source, which includes the header (--target c99)",
+    "js": "JavaScript module that loads the WebAssembly module beside it",
+    "ts": "TypeScript's declarations of that",
 }
 """The files there are, in the order in which they are written."""
 
@@ -56,7 +63,7 @@ def check_kinds(
     if wanted & {"py", "wheel"} and hides_module(name):
         what = f"{name}.py would hide Python's own module {name}"
         raise CompileError("", what, "take another name, or other products")
-    files = [f"lib{name}.{kind}" for kind in ("so", "a") if kind in wanted]
+    files = [f"lib{name}.{kind}" for kind in ("so", "dylib", "a") if kind in wanted]
     files = files if name in SYSTEM_LIBRARIES else []
     files += [f"{name}.h"] if "h" in wanted and name in SYSTEM_HEADERS else []
     if files:
@@ -102,19 +109,22 @@ def write_products(
 
 def _write(compiled: Compiled, out: Path, wanted: set[str], version: str) -> Artifacts:
     name, metadata, code = compiled.name, compiled.metadata, compiled.code
-    library = _library(compiled, out / f"lib{name}.so") if wanted & {"so", "wheel"} else None
-    packed = _wheel(compiled, library, version) if library and "wheel" in wanted else None
-    if library and "so" not in wanted:
-        library = library.unlink()
+    library, packed, imports = _linked(compiled, out, wanted), None, None
+    if library is not None:
+        packed = _wheel(compiled, library, version) if "wheel" in wanted else None
+        imports = library.with_suffix(".lib") if "lib" in wanted else None
+        _drop_unwanted(library, wanted)
+        library = library if _kind(library) in wanted else None
 
     def text(kind: str, file: str, make: Callable[[], str]) -> Path | None:
         return _put(out / file, make().encode()) if kind in wanted else None
 
     return Artifacts(
         library=library,
+        imports=imports,
         header=text("h", f"{name}.h", lambda: texts.header(metadata)),
         wrapper=text("py", f"{name}.py", lambda: texts.wrapper(metadata)),
-        object=_put(out / f"{name}.o", code) if "o" in wanted else None,
+        object=_put(out / f"{name}.{_suffix(compiled)}", code) if "o" in wanted else None,
         archive=_archive(compiled, out / f"lib{name}.a") if "a" in wanted else None,
         pkg_config=text("pc", f"{name}.pc", lambda: texts.pkg_config(metadata)),
         cmake=text(
@@ -124,7 +134,35 @@ def _write(compiled: Compiled, out: Path, wanted: set[str], version: str) -> Art
         ),
         wheel=packed,
         source=_put(out / f"{name}.c", code) if "c" in wanted else None,
+        module=text("js", f"{name}.js", lambda: texts.javascript(metadata)),
+        types=text("ts", f"{name}.d.ts", lambda: texts.types(metadata)),
     )
+
+
+LINKED = {"so": "lib{}.so", "dll": "{}.dll", "dylib": "lib{}.dylib", "wasm": "{}.wasm"}
+"""Kinds that a linker makes -> their files; a system has one of them."""
+_OF = {"lib": "dll", "wheel": "so"}
+"""Kinds that are made of such a file, or with it."""
+
+
+def _linked(compiled: Compiled, out: Path, wanted: set[str]) -> Path | None:
+    kinds = LINKED.keys() & {_OF.get(kind, kind) for kind in wanted}
+    for kind in kinds:
+        path = out / LINKED[kind].format(compiled.name)
+        link_shared(compiled.code, path, compiled.name, compiled.triple, compiled.exports)
+        return path
+    return None
+
+
+def _drop_unwanted(library: Path, wanted: set[str]) -> None:
+    """The linked file, and what a linker for Windows writes beside it."""
+    for path, kind in ((library, _kind(library)), (library.with_suffix(".lib"), "lib")):
+        if kind not in wanted:
+            path.unlink(missing_ok=True)
+
+
+def _kind(library: Path) -> str:
+    return library.suffix.removeprefix(".")
 
 
 def _wheel(compiled: Compiled, library: Path, version: str) -> Path:
@@ -133,17 +171,14 @@ def _wheel(compiled: Compiled, library: Path, version: str) -> Path:
     return _put(library.with_name(name), packed)
 
 
-def _library(compiled: Compiled, path: Path) -> Path:
-    link_shared(compiled.code, path, compiled.name, compiled.triple)
-    return path
+def _suffix(compiled: Compiled) -> str:
+    return "obj" if system_of(compiled.triple) == "windows" else "o"
 
 
 def _archive(compiled: Compiled, path: Path) -> Path:
-    try:
-        return _put(path, archive(f"{compiled.name}.o", compiled.code))
-    except ValueError as error:
-        hint = "rnncc makes static libraries for 64-bit ELF systems; elsewhere take the object file"
-        raise CompileError("", f"cannot archive for {compiled.triple}: {error}", hint) from error
+    member = f"{compiled.name}.{_suffix(compiled)}"
+    is_apple = system_of(compiled.triple) in ("macos", "ios")
+    return _put(path, archive(member, compiled.code, compiled.exports, is_apple))
 
 
 def _put(path: Path, content: bytes) -> Path:

@@ -25,6 +25,8 @@ TEMPLATES = {
     "py": "wrapper.py.j2",
     "pc": "package.pc.j2",
     "cmake": "Config.cmake.j2",
+    "js": "module.js.j2",
+    "ts": "module.d.ts.j2",
 }
 """Kinds of products that are texts -> their templates; `cuda.h` is `h` of a library for GPUs."""
 _NUMPY = {
@@ -69,6 +71,20 @@ def pkg_config(metadata: Mapping[str, Any]) -> str:
 def cmake_package(metadata: Mapping[str, Any], has_library: bool, has_archive: bool) -> str:
     """`NAMEConfig.cmake`, for the folder it lies in."""
     return _render("cmake", metadata, has_library=has_library, has_archive=has_archive)
+
+
+def javascript(metadata: Mapping[str, Any]) -> str:
+    """`NAME.js`: loads `NAME.wasm` beside it, needs nothing else."""
+    from rnncc.packaging.javascript import told  # imports NumPy
+
+    return _render("js", metadata, **told(metadata, _harmless))
+
+
+def types(metadata: Mapping[str, Any]) -> str:
+    """`NAME.d.ts`, of that module."""
+    from rnncc.packaging.javascript import told  # as above
+
+    return _render("ts", metadata, **told(metadata, _harmless))
 
 
 def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:

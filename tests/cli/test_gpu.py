@@ -106,8 +106,8 @@ def test_targets_tell_of_the_gpu(capsys: Capture) -> None:
     on_gpu.begin()
     assert main(["targets", "--json"]) == 0
     rows = {row["machine"]: row for row in json.loads(capsys.readouterr().out)}
-    assert rows["NVIDIA GPU"]["triple"] == "nvptx"
-    assert "sm_90" in rows["NVIDIA GPU here"]["cpu"]
+    assert rows["NVIDIA GPU"]["target"] == "nvptx"
+    assert "sm_90" in rows["NVIDIA GPU"]["run by"]
     status, told = alone("targets", driver=str(libcuda.path()))
     assert (status, told) == (0, "")
 

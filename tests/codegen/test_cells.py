@@ -118,8 +118,10 @@ def test_llvm_knows_every_cpu(architecture: str, capfd: pytest.CaptureFixture[st
         (None, "znver33", "did you mean znver3"),
         ("aarch64-linux-gnu", "skylake", "for aarch64"),
         ("x86_64-linux-gnu", "i386", "not one that LLVM knows"),
-        ("riscv64-linux-gnu", None, "is not supported"),
-        ("x86_64-pc-windows-msvc", None, "is not supported"),
+        ("powerpc64le-linux-gnu", None, "is not supported"),
+        ("x86_64-unknown-freebsd", None, "is not supported"),
+        ("cortex-m4", "cortex-m0", "for thumbv7em"),
+        ("wasm32", "native", "cpu 'native' is of this machine"),
         ("no triple", None, "is not supported"),
     ],
 )

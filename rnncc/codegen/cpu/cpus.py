@@ -1,4 +1,7 @@
-"""The cpu names of LLVM 22 that 64-bit code can be generated for, by architecture."""
+"""The cpu names of LLVM 22 that code can be generated for, by architecture.
+
+Of all but x86_64 and aarch64 they are those that have what the rows of `rnncc.platforms` say.
+"""
 
 from __future__ import annotations
 
@@ -28,5 +31,18 @@ CPUS = {
         neoverse-v3 neoverse-v3ae olympus oryon-1 saphira thunderx thunderx2t99 thunderx3t110
         thunderxt81 thunderxt83 thunderxt88 tsv110
     """.split(),
+    "armv7": """
+        generic cortex-a5 cortex-a7 cortex-a12 cortex-a15 cortex-a17 cortex-a32 cortex-a35
+        cortex-a53 cortex-a55 cortex-a57 cortex-a72 cortex-a73 cortex-a75 cortex-a76 krait
+    """.split(),
+    "riscv64": """
+        generic-rv64 rocket-rv64 sifive-p450 sifive-p550 sifive-u54 sifive-u74 sifive-x280
+        spacemit-x60 veyron-v1 xiangshan-nanhu
+    """.split(),
+    "riscv32": ["generic-rv32", "sifive-e34", "sifive-e76"],
+    "wasm32": ["generic"],
+    "thumbv7em": ["cortex-m4", "cortex-m7"],
+    "thumbv8m.main": ["cortex-m33", "cortex-m35p"],
+    "thumbv8.1m.main": ["cortex-m55", "cortex-m85"],
 }
 """Names that LLVM does not know would only make it warn and take a generic cpu."""

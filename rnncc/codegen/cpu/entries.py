@@ -148,6 +148,13 @@ def add_exports(code: LibraryModule, library: Library) -> None:
         builder.ret(builder.call(inner, [weights, *function.args], tail=True))
 
 
+def forbid_unwinding(module: ir.Module) -> None:
+    """Say that no function throws, so that none refers to what unwinds the stack."""
+    for function in module.functions:
+        if not function.is_declaration:
+            function.attributes.add("nounwind")
+
+
 def _exported(code: LibraryModule, library: Library) -> set[str]:
     return {f"{library.name}_{name}" for name in (*code.sizes, "metadata")}
 

@@ -104,7 +104,7 @@ class EntryWriter:
 
     def stored(self, at: Value) -> Value:
         """A pointer that lies somewhere."""
-        return self.emit.b.load(at, typ=POINTER, align=8)
+        return self.emit.b.load(at, typ=POINTER, align=self.emit.pointer_bytes)
 
     def place(self, place: Place) -> Value:
         """A place in a block."""
@@ -157,7 +157,7 @@ class _Writer(EntryWriter):
                 case Keep(pointer, place):
                     kept = self.refuse_null(self.pointer(pointer))
                     with self.emit.alone():
-                        self.emit.b.store(kept, self.pointer(place), align=8)
+                        self.emit.b.store(kept, self.pointer(place), align=self.emit.pointer_bytes)
                 case Seal(act):
                     self._seal_tape(act)
         self.emit.b.ret(self.code)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from rnncc.codegen.cpu.target import CpuTarget
-from rnncc.codegen.llvm.machine import architecture_of
+from rnncc.platforms import architecture_of
 
 BASELINE = {"x86_64": "x86-64", "aarch64": "generic"}
-"""The cpu of which every machine of an architecture is one."""
+"""Architectures of which LLVM tells what a cpu has -> the cpu of which every machine is one."""
 
 YMM, ZMM, APX = 0x6, 0xE6, 1 << 19
 """Registers that the system has to save, as bits of XCR0."""
@@ -85,7 +85,9 @@ _ARM = {
     **_signs(Word(26), "sve2 1 altnzcv 7 fptoint 8 i8mm 13 bf16 14 cssc 34 sve2p1 36 mops 43"),
     **_signs(Word(26), "hbc 44 sve-b16b16 45 rcpc3 46 lse128 47 lut 49 faminmax 50 fp8 51"),
 }
-SIGNS = {"x86_64": _X86, "aarch64": _ARM}
+_ARMV7 = _signs(Word(16), "neon 12 vfp4 16")
+_RISCV = _signs(Word(16), "v 21")
+SIGNS = {"x86_64": _X86, "aarch64": _ARM, "armv7": _ARMV7, "riscv64": _RISCV}
 """Architecture -> extension, as LLVM names it -> how it shows: by `cpuid`, or by Linux.
 
 What every CPU of an architecture has, such as Neon, is not among them.
@@ -101,8 +103,10 @@ LEVELS = {"x86-64-v2": _LEVEL2, "x86-64-v3": _LEVEL3, "x86-64-v4": _LEVEL4}
 
 def needed(target: CpuTarget) -> list[str]:
     """The extensions without which code for a machine may not run, as LLVM names them."""
-    known = SIGNS[target.architecture]
     told = {text[1:]: text[0] == "+" for text in target.features.split(",") if text}
+    known = SIGNS.get(target.architecture, told)
+    if target.architecture not in BASELINE:
+        return [name for name in known if told.get(name)]
     if known.keys() <= told.keys():  # a machine that LLVM has looked at: this one
         return [name for name in known if told[name]]
     return list(LEVELS.get(target.cpu) or features_of_cpu(target.triple, target.cpu))

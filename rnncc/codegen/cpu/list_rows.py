@@ -50,7 +50,7 @@ class _Code:
     def _rows(self, first: Value, count: Value, flags: Pointer, found: Value) -> Value:
         """Neighbouring rows."""
         b, step = self.emit.b, self.steps[-1]
-        if step != 1:
+        if step != 1 or self.lanes == 1:
             return self._one_by_one(first, count, flags, found)
         vectors = b.sdiv(count, I64(self.lanes))
 

@@ -3,54 +3,75 @@
 from __future__ import annotations
 
 import difflib
-import re
 from typing import Any, cast
 
 import llvmlite.binding
 
 from rnncc.codegen.cpu.cpus import CPUS
-from rnncc.codegen.cpu.features import features_of_cpu, needed
+from rnncc.codegen.cpu.features import BASELINE, features_of_cpu, needed
 from rnncc.codegen.cpu.target import CpuTarget
-from rnncc.codegen.llvm.machine import architecture_of
 from rnncc.errors import CompileError
+from rnncc.platforms import (
+    PLATFORMS,
+    Platform,
+    architecture_of,
+    full_triple,
+    platform_of,
+    system_of,
+)
 
 llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
-LINUX = re.compile(r"(x86_64|aarch64|arm64)(-\w+)?-linux(-(gnu|musl|android\d*))?")
 PORTABLE = {
     "x86-64-v2": (4, 16, False),
     "x86-64-v3": (8, 16, True),
     "x86-64-v4": (16, 32, True),
 }
 """cpu -> lanes, registers, fused multiply-add."""
+USUAL = {"x86_64": "x86-64-v3", "aarch64": "generic"}
+"""Architecture -> the cpu of a triple that is not this machine's."""
 
 
 def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarget:
     """A machine.
 
     Args:
-        triple: this machine's by default.
+        triple: a name or a triple of `rnncc.platforms`; this machine's by default.
         cpu: `native` (the default where the triple is this machine's) or one of LLVM's names.
     Raises:
         CompileError: for a triple or cpu that is not supported.
     """
     host = llvm.get_default_triple()
-    chosen = triple or host
+    platform = platform_of(triple or host)
+    if platform is None and triple not in (None, host):
+        hint = f"{', '.join(PLATFORMS)}, and triples of their kinds are"
+        raise CompileError("", f"target {triple!r} is not supported", hint)
+    is_named = triple in PLATFORMS
+    chosen = platform.triple if platform is not None and is_named else triple or host
     architecture = architecture_of(chosen)
-    if architecture not in CPUS or (chosen != host and not LINUX.fullmatch(chosen)):
-        hint = "x86_64-linux-gnu and aarch64-linux-gnu are"
-        raise CompileError("", f"target {chosen!r} is not supported", hint)
-    native = architecture == architecture_of(host)
-    if cpu == "native" and not native:
+    if cpu == "native" and architecture != architecture_of(host):
         raise CompileError("", f"cpu 'native' is of this machine, not of {chosen}", "name a cpu")
-    if native and cpu in (None, "native"):
+    is_here = architecture == architecture_of(host) and system_of(chosen) == system_of(host)
+    if cpu == "native" or (cpu is None and is_here and not is_named):
         return _native(chosen)
-    cpu = cpu or ("x86-64-v3" if architecture == "x86_64" else "generic")
+    assert platform is not None
+    default = platform.cpu if is_named else USUAL.get(architecture, platform.cpu)
+    return _named(platform, chosen, cpu or default)
+
+
+def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:
+    """A machine by the name of its CPU."""
+    architecture = architecture_of(triple)
     _check_cpu(architecture, cpu)
-    lanes, registers, fma = _vectors(architecture, chosen, cpu)
-    known = () if cpu in PORTABLE or lanes < 8 else features_of_cpu(chosen, cpu)
+    if architecture not in BASELINE or platform.system != "linux":
+        triple = full_triple(triple)
+    if architecture not in BASELINE:
+        row = platform
+        return CpuTarget(triple, cpu, row.features, row.lanes, row.registers, row.fma)
+    lanes, registers, fma = _vectors(architecture, triple, cpu)
+    known = () if cpu in PORTABLE or lanes < 8 else features_of_cpu(triple, cpu)
     dots = "avx512vnni" in known or "avxvnni" in known, "avx512bf16" in known
     features = "-prefer-256-bit" if lanes == 16 else ""
-    return CpuTarget(chosen, cpu, features, lanes, registers, fma, *dots)
+    return CpuTarget(triple, cpu, features, lanes, registers, fma, *dots)
 
 
 def _native(triple: str) -> CpuTarget:
@@ -96,7 +117,9 @@ def check_runs_here(target: CpuTarget) -> None:
     """
     own = resolve_target()
     lacking = "another architecture"
-    if target.architecture == own.architecture:
+    if system_of(target.triple) != system_of(own.triple):
+        lacking = "another system"
+    elif target.architecture == own.architecture:
         lacking = ", ".join(sorted(set(needed(target)) - set(needed(own))))
     if lacking:
         what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"

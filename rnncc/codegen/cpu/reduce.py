@@ -236,6 +236,8 @@ class _ReduceCode:
 
         full = emit.b.sdiv(size, lanes)
         totals = emit.loop(full, turn, totals)
+        if self.lanes == 1:
+            return totals
         start = emit.b.mul(full, lanes)
         rest = emit.first_lanes(emit.b.sub(size, start), self.lanes)
         masked = [replace(place, mask=rest) for place in places]

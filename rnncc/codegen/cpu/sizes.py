@@ -12,9 +12,12 @@ from rnncc.codegen.llvm.emit import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.ir.largest import Largest
 from rnncc.planning.teamwork import START, Teamwork
+from rnncc.platforms import pointer_bytes
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
 """Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits."""
+UPPER = 20
+"""Bits of a product below its upper part."""
 
 
 def emit_size(
@@ -25,16 +28,22 @@ def emit_size(
     target: CpuTarget,
     bounds: Sequence[Dim] = (),
 ) -> None:
-    """Add `name(sizes...)`: the bytes, or -1 where a size is out of range."""
-    emit = _begin(module, name, symbols, target, -1, bounds)
-    emit.b.ret(emit.largest(size))
+    """Add `name(sizes...)`: the bytes as a `size_t`, or -1 where a size is out of range."""
+    word = ir.IntType(8 * pointer_bytes(target.triple))
+    emit = _begin(module, name, symbols, target, word(-1), bounds)
+    total = emit.largest(size)
+    if word != I64:
+        most = (1 << word.width) - 1
+        fits = emit.b.icmp_unsigned("<", total, I64(most))
+        total = emit.b.trunc(emit.b.select(fits, total, I64(most)), word)
+    emit.b.ret(total)
 
 
 def emit_threads(
     module: ir.Module, name: str, worth: Teamwork, symbols: Sequence[str], target: CpuTarget
 ) -> None:
     """Add `name(sizes...)`: how many threads are worth it, from 1 up."""
-    emit = _begin(module, name, symbols, target, 1)
+    emit = _begin(module, name, symbols, target, I64(1))
     b, least = emit.b, I64(START)
     overhead = emit.dim(worth.overhead)
     overhead = b.select(b.icmp_signed(">", overhead, least), overhead, least)  # if it overflowed
@@ -47,14 +56,14 @@ def _begin(
     name: str,
     symbols: Sequence[str],
     target: CpuTarget,
-    refusal: int,
+    refusal: Value,
     bounds: Sequence[Dim] = (),
 ) -> CpuEmit:
     """Start a function that returns `refusal` where a size is out of range."""
-    function = ir.Function(module, ir.FunctionType(I64, [I64] * len(symbols)), name)
+    function = ir.Function(module, ir.FunctionType(refusal.type, [I64] * len(symbols)), name)
     emit = CpuEmit.begin(function, target, symbols)
     with emit.when(bad_size(emit, bounds)):
-        emit.b.ret(I64(refusal))
+        emit.b.ret(refusal)
     return emit
 
 
@@ -67,10 +76,25 @@ def bad_size(emit: CpuEmit, bounds: Sequence[Dim] = ()) -> Value:
     for value in emit.symbols.values():
         out = b.icmp_unsigned(">", value, I64(LARGEST_SIZE))
         least = b.select(b.icmp_signed("<", value, I64(1)), I64(1), value)
-        multiplied = b.umul_with_overflow(product, least)
-        product, past = b.extract_value(multiplied, 0), b.extract_value(multiplied, 1)
+        product, past = _multiplied(emit, product, least)
         past = b.or_(past, b.icmp_unsigned(">", product, I64(LARGEST_PRODUCT)))
         bad = b.or_(bad, b.or_(out, past))
     for formula in bounds:
         bad = b.or_(bad, b.icmp_signed("<", emit.dim(formula), I64(0)))
     return bad
+
+
+def _multiplied(emit: CpuEmit, product: Value, by: Value) -> tuple[Value, Value]:
+    """The product of all sizes so far by one more, and whether that is certainly too large.
+
+    Where addresses have 32 bits, asking for the overflow would call a function of the compiler's:
+    there the upper part is multiplied by itself first, which cannot overflow where neither is out
+    of range.
+    """
+    b = emit.b
+    if emit.pointer_bytes == 8:
+        multiplied = b.umul_with_overflow(product, by)
+        return b.extract_value(multiplied, 0), b.extract_value(multiplied, 1)
+    upper = b.mul(b.lshr(product, I64(UPPER)), by)
+    past = b.icmp_unsigned(">", upper, I64(LARGEST_PRODUCT >> UPPER))
+    return b.mul(product, by), past

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from rnncc.codegen.cpu.features import BASELINE, SIGNS, Sign
 from rnncc.codegen.cpu.target import CpuTarget
+from rnncc.platforms import pointer_bytes
 
 _LACKING = """
 @{name}_signs = private constant [{count} x [8 x i32]] [{rows}]
@@ -123,10 +124,11 @@ none:
 }}
 """
 _OF_LINUX = """
-declare i64 @getauxval(i64)
+declare {long} @getauxval({long})
 define internal i64 @{name}_word(i32 %key, i32 %subleaf, i32 %register) {machine} {{
-  %wide = zext i32 %key to i64
-  %word = call i64 @getauxval(i64 %wide)
+  %long = {key} i32 %key to {long}
+  %told = call {long} @getauxval({long} %long)
+  %word = {word} {long} %told to i64
   ret i64 %word
 }}
 """
@@ -153,9 +155,12 @@ def supported_text(name: str, features: Sequence[str], target: CpuTarget) -> str
         features: what it needs, keys of `SIGNS`.
         target: the machine it is for.
     """
-    known = SIGNS[target.architecture]
-    signs = dict(sorted(((n, known[n]) for n in features), key=lambda pair: pair[1].word))
-    machine = f'nounwind "target-cpu"="{BASELINE[target.architecture]}" "target-features"=""'
+    known = SIGNS.get(target.architecture, {})
+    signs = {n: known[n] for n in features if n in known}
+    signs = dict(sorted(signs.items(), key=lambda pair: pair[1].word))
+    cpu = BASELINE.get(target.architecture, target.cpu)
+    machine = f'nounwind "target-cpu"="{cpu}" "target-features"=""'
+    long = 8 * pointer_bytes(target.triple)
     if target.architecture == "x86_64":
         text = _OF_X86 + _LACKING
     elif "linux" in target.triple:
@@ -166,6 +171,9 @@ def supported_text(name: str, features: Sequence[str], target: CpuTarget) -> str
         name=name,
         machine=machine,
         cpuid=_CPUID,
+        long=f"i{long}",
+        key="zext" if long > 32 else "bitcast",
+        word="bitcast" if long > 32 else "zext",
         count=len(signs),
         rows=", ".join(_rows(signs)),
         length=sum(len(feature) + 1 for feature in signs),

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from rnncc.codegen.llvm.machine import architecture_of
 from rnncc.codegen.target import Code, Forms
+from rnncc.errors import CompileError
+from rnncc.platforms import architecture_of, system_of
 
 if TYPE_CHECKING:
     from rnncc.ir.library import Library
@@ -51,7 +52,7 @@ class CpuTarget:
 
     @property
     def architecture(self) -> str:
-        """x86_64 or aarch64."""
+        """Such as x86_64, aarch64 or thumbv7em."""
         return architecture_of(self.triple)
 
     @property
@@ -85,7 +86,7 @@ class CpuTarget:
 
     def of(self, dtype: str) -> CpuTarget:
         """With vectors of doubles, half as many lanes."""
-        return replace(self, lanes=self.lanes // 2, item=8) if dtype == "f64" else self
+        return replace(self, lanes=max(1, self.lanes // 2), item=8) if dtype == "f64" else self
 
     @property
     def slack(self) -> int:
@@ -132,20 +133,25 @@ class CpuTarget:
 
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         """LLVM IR; LLVM does the rest."""
-        from rnncc.codegen.cpu.entries import add_exports, emit_module
+        from rnncc.codegen.cpu.entries import add_exports, emit_module, forbid_unwinding
+        from rnncc.codegen.cpu.features import BASELINE
         from rnncc.codegen.cpu.supported import supported_text
         from rnncc.codegen.llvm import objects
 
+        if library.shared and system_of(self.triple) in ("bare", "wasm"):
+            what = f"there are no threads on {self.triple}"
+            raise CompileError("--threads", what, "leave it out")
         code = emit_module(library, self, metadata)
         symbols = {name: function.name for name, function in code.entries.items()}
         symbols |= {name: f"{library.name}_{name}" for name in code.sizes}
-        weights = None
-        if in_memory:
-            text = str(code.module)
-        else:
+        weights, more = None, ""
+        if not in_memory:
             add_exports(code, library)
-            text = str(code.module) + supported_text(library.name, metadata["features"], self)
+            more = supported_text(library.name, metadata["features"], self)
             weights = library.name, library.weights_block()
+        if self.architecture not in BASELINE:
+            forbid_unwinding(code.module)
+        text = str(code.module) + more
 
         def finish() -> Forms:
             optimised = objects.optimise(text, self, in_memory, weights, code.linked)

@@ -11,7 +11,10 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
+from rnncc.platforms import pointer_bytes, system_of
 
+YIELD = {"linux": "sched_yield", "macos": "sched_yield", "windows": "SwitchToThread"}
+"""By system, the function that gives a core to another thread."""
 PATIENCE = 1 << 8
 """Looks at the counter before a thread that waits gives its core to others."""
 
@@ -29,13 +32,13 @@ class Team:
 
     def __init__(self, module: ir.Module, builder: ir.IRBuilder, struct: Value) -> None:
         self.module, self.b, self.struct = module, builder, struct
-        self.part, self.parts = (self._field(number, I64) for number in range(2))
-        self.counter = self._field(2, POINTER)
+        self.part, self.parts = (self._field(number, I64, 8) for number in range(2))
+        self.counter = self._field(2, POINTER, pointer_bytes(module.triple))
         self.several = builder.icmp_signed(">", self.parts, I64(1))
 
-    def _field(self, number: int, type_: ir.Type) -> Value:
+    def _field(self, number: int, type_: ir.Type, align: int) -> Value:
         at = self.b.gep(self.struct, [I64(number)], source_etype=I64)
-        return self.b.load(at, typ=type_, align=8)
+        return self.b.load(at, typ=type_, align=align)
 
     @property
     def is_first(self) -> Value:
@@ -100,9 +103,12 @@ class Team:
             b.call(declared(self.module, "llvm.x86.sse2.pause", ir.VoidType(), []), [])
         impatient = b.icmp_signed(">", looks, I32(PATIENCE))
         with b.if_then(impatient):
-            b.call(declared(self.module, "sched_yield", I32, []), [])
+            b.call(declared(self.module, YIELD[system_of(self.module.triple)], I32, []), [])
 
 
 def alone(emit: CpuEmit) -> Value:
     """A `struct rnncc_part` of one thread, on the stack."""
-    return emit.table([I64(0), I64(1), ir.Constant(POINTER, None)])
+    part = emit.room(ir.ArrayType(I64, 3), 8)
+    for number, value in enumerate((I64(0), I64(1), ir.Constant(POINTER, None))):
+        emit.b.store(value, emit.b.gep(part, [I64(number)], source_etype=I64), align=8)
+    return part

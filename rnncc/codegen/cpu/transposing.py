@@ -37,7 +37,11 @@ class Tiling:
     def of(emit: CpuEmit, op: Map, nest: Nest, pointers: Sequence[Pointer]) -> Tiling | None:
         """None for a map that does not transpose: all lies densely along the last axis, or not."""
         count, last = len(op.ins), len(nest.dims) - 1
-        if last < 1 or any(a.strides[last] != 1 for a in nest.accesses[count:]):
+        if (
+            emit.target.lanes == 1
+            or last < 1
+            or any(a.strides[last] != 1 for a in nest.accesses[count:])
+        ):
             return None
         columns = [i for i, a in enumerate(nest.accesses[:count]) if a.strides[last] not in (0, 1)]
         axes = [

@@ -17,6 +17,7 @@ from rnncc.codegen.llvm.vector import Real, Splat, Vector, declared
 from rnncc.ir.dims import Dim, Excess, Quotient
 from rnncc.ir.largest import Largest
 from rnncc.ir.types import FLOATS, ITEM_BYTES
+from rnncc.platforms import pointer_bytes
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 I8, I1 = ir.IntType(8), ir.IntType(1)
@@ -253,20 +254,25 @@ class Emit:
 
     # Tables of pointers
 
+    @property
+    def pointer_bytes(self) -> int:
+        """Of an address."""
+        return pointer_bytes(self.target.triple)
+
     def is_null(self, pointer: Value) -> Value:
         return self.b.icmp_unsigned("==", pointer, ir.Constant(POINTER, None))
 
     def field(self, struct: Value, number: int) -> Value:
         """One pointer of a struct or a table."""
         at = self.b.gep(struct, [I64(number)], source_etype=POINTER)
-        return self.b.load(at, typ=POINTER, align=8)
+        return self.b.load(at, typ=POINTER, align=self.pointer_bytes)
 
     def table(self, pointers: Sequence[Value]) -> Value:
         """A table of pointers on the stack."""
-        table = self.room(ir.ArrayType(POINTER, max(len(pointers), 1)), 8)
+        table = self.room(ir.ArrayType(POINTER, max(len(pointers), 1)), self.pointer_bytes)
         for number, pointer in enumerate(pointers):
             at = self.b.gep(table, [I64(number)], source_etype=POINTER)
-            self.b.store(pointer, at, align=8)
+            self.b.store(pointer, at, align=self.pointer_bytes)
         return table
 
     # Memory
@@ -375,7 +381,7 @@ class Emit:
 
     def first_of(self, vector: Value, lanes: int) -> Value:
         """The first so many lanes of a vector."""
-        if vector.type.count == lanes:
+        if lanes == 1 or vector.type.count == lanes:
             return vector
         numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
         return self.b.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), numbers)

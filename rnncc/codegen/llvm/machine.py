@@ -31,9 +31,3 @@ class Machine(Protocol):
     def lane_counts(self) -> list[int]:
         """How long vectors may be."""
         ...
-
-
-def architecture_of(triple: str) -> str:
-    """The first word of a triple, arm64 being another name of aarch64."""
-    name = triple.split("-")[0]
-    return "aarch64" if name == "arm64" else name

@@ -14,8 +14,9 @@ from typing import Any, cast
 import llvmlite.binding
 import numpy as np
 
-from rnncc.codegen.llvm.machine import Machine, architecture_of
+from rnncc.codegen.llvm.machine import Machine
 from rnncc.errors import CompileError
+from rnncc.platforms import architecture_of, system_of
 
 llvm = cast(Any, llvmlite.binding)  # its type stubs are of an older version
 
@@ -37,7 +38,7 @@ def _machine(triple: str, cpu: str, features: str, jit: bool = False) -> Any:
         cpu=cpu,
         features=features,
         opt=3,
-        reloc="pic",
+        reloc="static" if system_of(triple) in ("bare", "wasm") else "pic",
         codemodel="jitdefault" if jit else "default",
         jit=jit,
     )
@@ -170,7 +171,8 @@ def _with_weights(
     symbol = f"{name}_weights"
     declared = f'@"{symbol}" = external constant [{max(len(weights), 1)} x i8]'
     assert text.count(declared) == 1
-    if architecture_of(target.triple) == architecture_of(llvm.get_default_triple()):
+    host, elf = llvm.get_default_triple(), system_of(target.triple) == "linux"
+    if elf and architecture_of(target.triple) == architecture_of(host):
         file, path = _on_disk(weights)
         lines = [
             f'.section .rodata.{symbol},"a",@progbits',

@@ -45,7 +45,7 @@ def applied_text(code: Code, count: int, target: Machine) -> str:
     module.triple = target.triple
     kind = ir.FunctionType(I32, [POINTER, POINTER, *[_element(code.dtype)] * count])
     scalar = ir.Function(module, kind, code.symbol)
-    halves = [lanes // 2 for lanes in target.lane_counts if code.dtype == "f64"]
+    halves = [max(1, lanes // 2) for lanes in target.lane_counts if code.dtype == "f64"]
     for lanes in {1, *target.lane_counts, *halves}:
         _add_vector(module, scalar, code, lanes)
     text = code.text.replace("define", "define internal", 1)

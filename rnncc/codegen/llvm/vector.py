@@ -13,6 +13,8 @@ from typing import Literal
 
 from llvmlite import ir
 
+from rnncc.platforms import architecture_of
+
 Real = Literal["f32", "f64"]
 """The element types that there is arithmetic of."""
 FORMATS: dict[Real, tuple[ir.Type, ir.IntType, str]] = {
@@ -20,6 +22,13 @@ FORMATS: dict[Real, tuple[ir.Type, ir.IntType, str]] = {
     "f64": (ir.DoubleType(), ir.IntType(64), "d"),
 }
 """Element type -> that of LLVM, the integer of its bits, its letter in `struct`."""
+
+
+MANTISSA = {"f32": 23, "f64": 52}
+"""Element type -> bits behind the point of a number from 1 to 2."""
+WITHOUT_ROUNDING = {"armv7", "thumbv7em", "thumbv8m.main", "riscv32"}
+"""Architectures on which the nearest whole number, of a type at least, would be a call of a
+function that C libraries do not have before C23."""
 
 
 def real_of(dtype: str) -> Real:
@@ -169,11 +178,16 @@ class VectorEmitter:
 
     def round(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
         """The nearest whole number, ties to even (NumPy's rint)."""
-        return self._intrinsic(b, "roundeven", x)
+        if architecture_of(self.module.triple) not in WITHOUT_ROUNDING:
+            return self._intrinsic(b, "roundeven", x)
+        size = self.abs(b, x)
+        most = self.splat(2.0 ** MANTISSA[self.vector.dtype])  # above, all numbers are whole
+        near = b.fsub(b.fadd(size, most), most)
+        return self.copy_sign(b, b.select(b.fcmp_ordered("<", size, most), near, size), x)
 
     def rounded(self, b: ir.IRBuilder, kind: str, x: ir.Value) -> ir.Value:
         """A whole number near x: floor, ceil, even or trunc; exact."""
-        return self._intrinsic(b, "roundeven" if kind == "even" else kind, x)
+        return self.round(b, x) if kind == "even" else self._intrinsic(b, kind, x)
 
     def copy_sign(self, b: ir.IRBuilder, magnitude: ir.Value, sign: ir.Value) -> ir.Value:
         """|magnitude| with the sign of `sign`."""

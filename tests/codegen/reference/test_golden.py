@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -60,7 +61,7 @@ def test_results(case: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", cases(CASES))
 def test_gradients(case: Path, tmp_path: Path) -> None:
     weights = arrays_of(case, "weight:")
-    options = {"outputs_with_grads": list(weights)}
+    options: Any = {"outputs_with_grads": list(weights)}
     model = built_to_train(case / "net.pb", tmp_path, case / "init.pb", **options)
     other = rnncc.compile(case / "net.pb", case / "init.pb", train=True, **options)
     program = import_net(case / "net.pb", case / "init.pb")

@@ -9,7 +9,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import Terms
-from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.narrow import narrowed
 from rnncc.codegen.llvm.vector import declared
 
@@ -37,7 +37,7 @@ class WidenedTerms(Terms):
         pairs = replace(self.word(panel, word, width, first), dtype="i32")
         bits = emit.load(pairs, self.lanes)
         sixteen, upper = (emit.splat(I32(number), self.lanes) for number in (16, 0xFFFF0000))
-        floats = ir.VectorType(FLOAT, self.lanes)
+        floats = vector_type(FLOAT, self.lanes)
         return [b.bitcast(v, floats) for v in (b.shl(bits, sixteen), b.and_(bits, upper))]
 
 

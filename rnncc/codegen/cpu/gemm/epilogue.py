@@ -98,4 +98,5 @@ class Epilogue:
         stride = emit.dim(step)
         for lane in range(inside):
             at = b.mul(b.add(unit, I64(lane)), stride)
-            emit.store(b.extract_element(value, I64(lane)), emit.at(pointer, at))
+            one = value if self.lanes == 1 else b.extract_element(value, I64(lane))
+            emit.store(one, emit.at(pointer, at))

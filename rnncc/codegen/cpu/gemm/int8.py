@@ -14,7 +14,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD
 from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import Left
-from rnncc.codegen.llvm.emit import FLOAT, I8, I16, I32, I64, Pointer, Value
+from rnncc.codegen.llvm.emit import FLOAT, I8, I16, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.packing import OFFSET
@@ -58,12 +58,16 @@ class ExactTerms(RowTerms):
             return self._dot(total, weights, numbers)
         pairs = b.bitcast(numbers, ir.VectorType(I16, 2 * self.lanes))
         terms = b.mul(b.sext(pairs, weights.type), weights)
-        undefined = ir.Constant(terms.type, ir.Undefined)
-        even, odd = (
-            b.shuffle_vector(terms, undefined, ir.Constant(self.integers, chosen))
-            for chosen in (list(range(first, 2 * self.lanes, 2)) for first in (0, 1))
-        )
+        even, odd = (self._every_other(terms, first) for first in (0, 1))
         return b.add(total, b.add(even, odd))  # one instruction, or two, where there is one
+
+    def _every_other(self, pairs: Value, first: int) -> Value:
+        """The first or the second one of each pair."""
+        b = self.emit.b
+        if self.lanes == 1:
+            return b.extract_element(pairs, I32(first))
+        chosen = ir.Constant(self.integers, list(range(first, 2 * self.lanes, 2)))
+        return b.shuffle_vector(pairs, ir.Constant(pairs.type, ir.Undefined), chosen)
 
     def _dot(self, total: Value, weights: Value, numbers: Value) -> Value:
         """Four products of unsigned and signed bytes, added to a sum."""
@@ -82,7 +86,7 @@ class ExactTerms(RowTerms):
         def add(values: Value, at: Value, total: Value) -> Value:
             numbers = whole(values)
             to = self.emit.at(row, b.add(b.mul(at, I64(self.rows.item)), I64(HEAD)))
-            narrow = b.trunc(numbers, ir.VectorType(item, self.lanes))
+            narrow = b.trunc(numbers, vector_type(item, self.lanes))
             b.store(narrow, to.base, align=self.rows.item)
             return b.add(total, numbers)
 
@@ -90,6 +94,8 @@ class ExactTerms(RowTerms):
         self.emit.store(b.mul(total, I32(-OFFSET)), self._field(row, WORD, "i32"))
 
     def _reduced(self, kind: str, value: Value) -> Value:
+        if self.lanes == 1:
+            return value
         name = f"llvm.vector.reduce.{kind}.v{self.lanes}i32"
         return self.emit.b.call(declared(self.emit.module, name, I32, [self.integers]), [value])
 
@@ -105,7 +111,7 @@ class ScaledTerms(ExactTerms):
 
     def total(self, value: Value, row: Pointer, at: Value) -> Value:
         b = self.emit.b
-        exact = b.sitofp(value, ir.VectorType(FLOAT, self.lanes))
+        exact = b.sitofp(value, vector_type(FLOAT, self.lanes))
         by_row = b.fmul(exact, self._spread(self._field(row, 0, "f32")))
         return b.fmul(by_row, self.emit.load(self.emit.at(self.scales, at), self.lanes))
 

@@ -335,7 +335,7 @@ class _GemmCode:
         inside = self.emit.b.sub(width.units, I64(vector * self.lanes))
         if isinstance(inside, ir.Constant):
             return min(self.lanes, cast(int, inside.constant))
-        return self.lanes if vector + 1 < width.vectors else inside
+        return self.lanes if vector + 1 < width.vectors or self.lanes == 1 else inside
 
     def _sums(
         self, outer: list[Value], row: Value, rows: int, panels: list[Value], width: _Width

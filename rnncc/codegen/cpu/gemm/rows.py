@@ -11,7 +11,7 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD, ConvertedRows
 from rnncc.codegen.cpu.gemm.terms import Left, Terms, neighbours
-from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
+from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value, vector_type
 from rnncc.ir.kernels import Gemm
 
 Gather = Callable[[Value, Value, Value], Value]
@@ -28,7 +28,7 @@ class RowTerms(Terms):
         self.room = room
         self.rows = ConvertedRows.of(emit.target, weights.dtype, self.depth)
         self.most_rows = self.rows.rows
-        self.integers = ir.VectorType(I32, self.lanes)
+        self.integers = vector_type(I32, self.lanes)
 
     @abstractmethod
     def convert(self, source: Pointer, row: Pointer) -> None:

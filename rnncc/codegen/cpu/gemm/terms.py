@@ -53,6 +53,8 @@ def neighbours(
     if isinstance(step, ir.Constant) and step.constant == 1:
         return emit.load(emit.at(pointer, first), lanes, emit.mask(count, lanes))
     assert isinstance(count, int)
+    if lanes == 1:
+        return emit.load(emit.at(pointer, b.mul(first, step)))
     values: Value = ir.Constant(vector_type(VALUE[pointer.dtype], lanes), None)
     for lane in range(count):
         one = emit.load(emit.at(pointer, b.mul(b.add(first, I64(lane)), step)))

@@ -1,0 +1,316 @@
+"""Which emulator or engine runs the code of which machine, and how it becomes a program."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rnncc.codegen import targets
+from rnncc.driver.remote.calls import exported, pointers_of, symbols_of
+from rnncc.errors import CompileError
+from rnncc.packaging import texts
+from rnncc.packaging.compiled import Compiled
+from rnncc.packaging.linkers import find_zig, zig_target
+from rnncc.packaging.products import LINKED, write_products
+from rnncc.platforms import architecture_of, platform_of, system_of
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+HERE = Path(__file__).parent
+LACKING = 77
+"""The status of a program whose CPU lacks what the library needs."""
+TIMEOUT = 600
+"""Seconds that a compiler or an emulated call may take."""
+
+
+@dataclass(frozen=True)
+class Board:
+    """A machine of `qemu-system` without an operating system.
+
+    Attributes:
+        command: what starts it.
+        flags: the C compiler's.
+        zig: the machine and the CPU as `zig` names them.
+        memory: code, data and heap: where each begins, and its bytes.
+    """
+
+    command: str
+    flags: str
+    zig: str
+    memory: tuple[int, int, int, int, int, int]
+
+
+_MPS2 = (0, 4 << 20, 0x20000000, 4 << 20, 0x21000000, 16 << 20)
+_AN500 = (0, 4 << 20, 0x20000000, 4 << 20, 0x60000000, 16 << 20)
+_SECURE = (0x10000000, 4 << 20, 0x38000000, 4 << 20, 0x80000000, 16 << 20)
+_SSE300 = (0, 512 << 10, 0x20000000, 512 << 10, 0x60000000, 1 << 30)
+_VIRT = (0x80000000, 16 << 20, 0x81000000, 16 << 20, 0x82000000, 64 << 20)
+_ARM = "-nostartfiles -mthumb -mfloat-abi=hard"
+BOARDS = {
+    "cortex-m4": Board(
+        "qemu-system-arm -M mps2-an386", f"-mcpu=cortex-m4 -mfpu=fpv4-sp-d16 {_ARM}",
+        "-target thumb-freestanding-eabihf -mcpu=cortex_m4", _MPS2,
+    ),
+    "cortex-m7": Board(
+        "qemu-system-arm -M mps2-an500", f"-mcpu=cortex-m7 -mfpu=fpv5-d16 {_ARM}",
+        "-target thumb-freestanding-eabihf -mcpu=cortex_m7", _AN500,
+    ),
+    "cortex-m33": Board(
+        "qemu-system-arm -M mps2-an505", f"-mcpu=cortex-m33 -mfpu=fpv5-sp-d16 {_ARM}",
+        "-target thumb-freestanding-eabihf -mcpu=cortex_m33", _SECURE,
+    ),
+    "cortex-m55": Board(
+        "qemu-system-arm -M mps3-an547", f"-mcpu=cortex-m55 {_ARM}",
+        "-target thumb-freestanding-eabihf -mcpu=cortex_m55", _SSE300,
+    ),
+    "riscv32": Board(
+        "qemu-system-riscv32 -M virt -bios none -m 128M", "-march=rv32imafc -mabi=ilp32f",
+        "-target riscv32-freestanding -mcpu=generic_rv32+m+a+f+c -mabi=ilp32f", _VIRT,
+    ),
+}  # fmt: skip
+"""The platform's name -> where its code runs."""
+
+USERS = {
+    "x86_64": ("qemu-x86_64 -cpu max", "x86_64-linux-gnu-gcc"),
+    "aarch64": ("qemu-aarch64", "aarch64-linux-gnu-gcc"),
+    "armv7": ("qemu-arm", "arm-linux-gnueabihf-gcc"),
+    "riscv64": ("qemu-riscv64 -cpu rv64,v=true", "riscv64-linux-gnu-gcc"),
+}
+"""Architecture, on Linux -> the emulator of one program, and the C compiler."""
+_WINDOWS = {"x86_64": "x86_64-w64-mingw32-gcc"}
+EMULATED = {
+    **{("linux", architecture): f"`{words[0]}`" for architecture, words in USERS.items()},
+    ("linux", "x86_64"): "hardware, else `qemu-x86_64`",
+    ("windows", "x86_64"): "`wine`",
+    ("wasm", "wasm32"): "`node`, else the Python package `wasmtime`",
+}
+"""System and architecture -> what runs the code, for people."""
+_PACKAGES = {
+    "qemu-system-arm": "qemu-system-arm",
+    "qemu-system-riscv32": "qemu-system-misc",
+    "wine": "wine",
+}
+"""Programs -> Debian's packages; those of `qemu-user` are all in one."""
+
+
+class Missing(CompileError):
+    """What a machine's code would need to run here, and is not installed."""
+
+    def __init__(self, target: str, what: str, hint: str) -> None:
+        super().__init__("", f"code for {target} does not run here: {what}", hint)
+
+
+@dataclass(frozen=True)
+class Runner:
+    """How code is made a program and run.
+
+    Attributes:
+        emulator: the first words of a command, before the program.
+        compiler: of C, before the files; none for WebAssembly.
+        board: where there is no operating system.
+    """
+
+    emulator: tuple[str, ...]
+    compiler: tuple[str, ...] = ()
+    board: Board | None = None
+
+    @property
+    def title(self) -> str:
+        """The emulator, for people."""
+        if self.emulator[:1] == (sys.executable,):
+            return "wasmtime"
+        return Path(self.emulator[0]).name if self.emulator else "this machine"
+
+
+def find_runner(target: str) -> Runner:
+    """What runs a machine's code here.
+
+    Args:
+        target: its name or triple.
+
+    Raises:
+        CompileError: something is not installed, or nothing runs it.
+    """
+    if targets.row_of(target) is targets.REFERENCE:
+        return Runner((), _compiler(target, ("cc", "gcc", "clang"), None))
+    platform = platform_of(target)
+    triple = platform.triple if platform is not None and target == platform.name else target
+    system, architecture = system_of(triple), architecture_of(triple)
+    if system == "wasm":
+        return _engine(target)
+    if system == "bare":
+        return _board_runner(target)
+    if system == "windows" and architecture in _WINDOWS:
+        wine = _program(target, "wine")
+        return Runner((wine,), _compiler(target, (_WINDOWS[architecture],), triple))
+    if system == "linux" and architecture in USERS:
+        emulator, compiler = USERS[architecture]
+        words = shlex.split(emulator)
+        start = (_program(target, words[0]), *words[1:])
+        return Runner(start, _compiler(target, (compiler,), triple))
+    raise Missing(target, "there is no emulator of it", "files are made with rnncc compile")
+
+
+def _engine(target: str) -> Runner:
+    """What runs WebAssembly, with the program that serves a module."""
+    if node := shutil.which("node"):
+        return Runner((node, str(HERE / "program.mjs")))
+    if importlib.util.find_spec("wasmtime") is None:
+        hint = "apt-get install nodejs, or pip install wasmtime"
+        raise Missing(target, "neither node nor wasmtime", hint)
+    return Runner((sys.executable, "-m", "rnncc.driver.remote.engine"))
+
+
+def _board_runner(target: str) -> Runner:
+    platform = platform_of(target)
+    board = BOARDS.get(platform.name) if platform is not None else None
+    if board is None:
+        raise Missing(target, "there is no emulator of it", ", ".join(BOARDS))
+    words = board.command.split()
+    start = (_program(target, words[0]), *words[1:])
+    gcc = shutil.which("arm-none-eabi-gcc") if "thumb" in board.zig else None
+    zig = find_zig("cc", *board.zig.split())
+    if gcc is None and zig is None:
+        raise Missing(target, "no C compiler for it", "gcc-arm-none-eabi, or pip install ziglang")
+    compiler = (gcc, *board.flags.split()) if gcc else zig
+    assert compiler is not None
+    return Runner(start, compiler, board)
+
+
+def _program(target: str, name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        package = _PACKAGES.get(name, "qemu-user")
+        raise Missing(target, f"no {name}", f"apt-get install {package}")
+    return path
+
+
+def _compiler(target: str, names: Sequence[str], triple: str | None) -> tuple[str, ...]:
+    for name in names:
+        if path := shutil.which(name):
+            return (path,)
+    zig = find_zig("cc", *(("-target", zig_target(triple)) if triple else ()))
+    if zig is None:
+        raise Missing(target, f"no {names[0]}", f"install {names[0]}, or pip install ziglang")
+    return zig
+
+
+class Program:
+    """A compiled model with what serves it, in a folder that lives as long.
+
+    Raises:
+        CompileError: it does not compile or link.
+    """
+
+    def __init__(self, runner: Runner, compiled: Compiled) -> None:
+        self.runner, self.metadata = runner, compiled.metadata
+        self._folder = tempfile.TemporaryDirectory(prefix="rnncc-")
+        self.folder = Path(self._folder.name)
+        self.command = self._wasm(compiled) if not runner.compiler else self._native(compiled)
+
+    def answer(self, request: bytes) -> bytes:
+        """Run it on a request; see `program.c.j2`."""
+        if self.runner.board is None:
+            return _run(self.command, self.folder, request)
+        (self.folder / "request").write_bytes(request)
+        _run(self.command, self.folder, b"")
+        return (self.folder / "response").read_bytes()
+
+    def _wasm(self, compiled: Compiled) -> list[str]:
+        write_products(compiled, self.folder, ["wasm"])
+        functions = [[f"{compiled.name}_{n}", n in self.metadata["sizes"]] for n in self._names]
+        module = self.folder / LINKED["wasm"].format(compiled.name)
+        return [*self.runner.emulator, str(module), json.dumps(functions)]
+
+    def _native(self, compiled: Compiled) -> list[str]:
+        folder, board = self.folder, self.runner.board
+        is_source = "c" in compiled.products
+        (folder / f"{compiled.name}.h").write_text(texts.header(self.metadata))
+        code = folder / (f"{compiled.name}.c" if is_source else "model.o")
+        code.write_bytes(compiled.code)
+        (folder / "main.c").write_text(self._source())
+        (folder / "system.h").write_text((HERE / ("bare.h" if board else "hosted.h")).read_text())
+        out = folder / "program.exe"
+        flags = ["-O2", "-std=gnu99", *(["-static"] if self.runner.emulator else [])]
+        if board is not None:
+            flags = ["-O2", "-std=gnu99", "-ffreestanding", "-T", str(_script(board, folder))]
+            flags += [] if "thumb" in board.zig else ["-fno-builtin"]
+        flags += ["-fno-sanitize=undefined"] if "ziglang" in self.runner.compiler else []
+        files = [str(folder / "main.c"), str(code)]
+        libraries = ["-lm"] if board is None or "ziglang" not in self.runner.compiler else []
+        _run([*self.runner.compiler, *flags, *files, "-o", str(out), *libraries], folder, b"")
+        if board is None:
+            return [*self.runner.emulator, str(out)]
+        semihosting = ["-semihosting-config", "enable=on,target=native"]
+        return [*self.runner.emulator, "-nographic", *semihosting, "-kernel", str(out)]
+
+    @property
+    def _names(self) -> list[str]:
+        return exported(self.metadata)
+
+    def _source(self) -> str:
+        name = self.metadata["name"]
+        calls = [_call(self.metadata, function) for function in self._names]
+        return (
+            _environment()
+            .get_template("program.c.j2")
+            .render(name=name, calls=calls, lacking=LACKING)
+        )
+
+
+def _call(metadata: Mapping[str, Any], function: str) -> str:
+    """The call of a function in C."""
+    pointers = [f"p[{i}]" for i in range(len(pointers_of(metadata, function)))]
+    sizes = [f"s[{i}]" for i in range(len(symbols_of(metadata, function)))]
+    text = f"{metadata['name']}_{function}({', '.join([*pointers, *sizes])})"
+    is_size = function in metadata["sizes"] and function != "threads"
+    return f"bytes({text})" if is_size else text
+
+
+def _script(board: Board, folder: Path) -> Path:
+    """The linker's script."""
+    names = ("code", "code_bytes", "data", "data_bytes", "heap", "heap_bytes")
+    values = dict(zip(names, board.memory, strict=True))
+    path = folder / "board.ld"
+    path.write_text(_environment().get_template("bare.ld.j2").render(values))
+    return path
+
+
+def _run(command: Sequence[str], folder: Path, given: bytes) -> bytes:
+    """What a command writes."""
+    try:
+        done = subprocess.run(
+            command, input=given, capture_output=True, cwd=folder, timeout=TIMEOUT, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CompileError("", f"{command[0]} did not run: {error}") from error
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
+        told = next((line for line in lines if "error" in line or "undefined" in line), lines[-1])
+        name = Path(command[0]).name
+        if done.returncode == LACKING:
+            what = "which lacks what the code needs (NAME_missing_feature)"
+            raise CompileError("", f"{name} emulates a CPU {what}")
+        raise CompileError("", f"{name} ended with status {done.returncode}: {told}")
+    return done.stdout
+
+
+@cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(HERE), undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip

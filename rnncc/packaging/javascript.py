@@ -1,0 +1,69 @@
+"""A library's arrays as JavaScript has them: typed arrays, and shapes as functions of sizes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from rnncc_runtime.sizes import Excess, Factor, Quotient, Size, Terms
+
+from rnncc.errors import CompileError
+from rnncc.ir.signatures import TIME
+
+_ARRAYS = {
+    **{"f32": "Float32Array", "f64": "Float64Array", "i32": "Int32Array", "i64": "BigInt64Array"},
+    **{"i1": "Uint8Array", "i8": "Int8Array", "u8": "Uint8Array", "i16": "Int16Array"},
+    **{"u16": "Uint16Array", "u32": "Uint32Array", "f16": "Uint16Array", "bf16": "Uint16Array"},
+}
+"""Element types -> JavaScript's arrays."""
+
+
+def told(metadata: Mapping[str, Any], harmless: Callable[[str], str]) -> dict[str, Any]:
+    """What the module and its types say of the arrays.
+
+    Args:
+        harmless: a name as it may stand in a comment.
+
+    Raises:
+        CompileError: the library is for training.
+    """
+    if "trained" in metadata:
+        what = "there is no JavaScript module of a net for training"
+        raise CompileError("--products", what, "take wasm and h")
+    arrays = {
+        group: [_port(entry, harmless) for entry in metadata[group]]
+        for group in ("inputs", "outputs")
+    }
+    starts = metadata["stream"].get("starts", {})
+    return {"arrays": arrays, "starts": starts, "symbols": metadata["symbols"], "dumps": json.dumps}
+
+
+def _port(entry: Mapping[str, Any], harmless: Callable[[str], str]) -> dict[str, Any]:
+    """An array: which typed array holds it, and its shape as JavaScript computes it."""
+    sizes = [Size.parse(size) for size in entry["shape"]]
+    return {
+        **entry,
+        "title": harmless(entry["name"]),
+        "told": f"[{', '.join(map(str, entry['shape']))}]",
+        "array": _ARRAYS[entry["dtype"]],
+        "shape": [_sum(size.terms) for size in sizes],
+        "optional": bool(entry.get("optional")),
+        "timed": any(TIME in size.symbols for size in sizes),
+    }
+
+
+def _sum(terms: Terms) -> str:
+    """A formula in JavaScript, of sizes that `s` holds."""
+
+    def factor(one: Factor) -> str:
+        match one:
+            case Quotient(inner, divisor):
+                return f"Math.ceil(({_sum(inner)}) / {divisor})"
+            case Excess(inner):
+                return f"Math.max({_sum(inner)}, 0)"
+            case str():
+                return f"s[{json.dumps(one)}]"
+
+    products = [" * ".join([str(n), *map(factor, factors)]) for n, factors in terms]
+    return " + ".join(products) or "0"

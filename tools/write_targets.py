@@ -1,0 +1,148 @@
+"""Writes docs/targets.md from the tables of platforms, linkers and runners.
+
+python tools/write_targets.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from rnncc.codegen import targets
+from rnncc.driver.remote.runners import BOARDS, EMULATED
+from rnncc.packaging.linkers import HINTS
+from rnncc.platforms import PLATFORMS, SYSTEMS, Platform, architecture_of
+
+PAGE = Path(__file__).parents[1] / "docs" / "targets.md"
+HEAD = """# Targets
+
+Written by `tools/write_targets.py` from the code's tables; do not edit.
+
+```console
+$ rnncc targets                                            # and what this machine can link and run
+$ rnncc compile net.onnx --target cortex-m4 -o build       # libnet.a and net.h
+$ rnncc check net.onnx --target cortex-m4                  # by an emulator, with the interpreter
+```
+
+`--target` takes a name of this table or an LLVM triple of one of its kinds, such as
+`riscv64-linux-musl`; `--cpu` names another CPU of the kind. Without it code is for this machine.
+*Floats* says how many stand in a vector.
+
+"""
+SYSTEM_NOTES = """
+## Files, and what makes them
+
+A library is linked by what is found on the machine; objects, static libraries and headers need no
+linker. `ziglang` is the Python package of that name.
+
+"""
+BITS = """
+## Results
+
+Random numbers, integers and int8 sums have the same bits everywhere. Floats have those of x86-64
+code of vectors of as many lanes, where both fuse multiply and add or neither does: `wasm32` gives
+the bits of `x86-64-v2`, the others those of x86-64 with FMA. Only sums whose order is free, such as
+those of softmax, of norms and of whole axes, depend on the lanes. `armv7` takes numbers below
+2^-126 as zero in vectors, as NEON does. `c99` sums from the first term to the last: it rounds
+otherwise.
+
+## What a library needs of others
+
+Code and constants alone, as everywhere ([abi.md](abi.md)). What it may call:
+
+| system | functions |
+|---|---|
+| all but WebAssembly | `memcpy`, `memset`, `memmove` (also as `__aeabi_memcpy...`) |
+| Linux | `getauxval`, of `NAME_supported` for CPUs with extensions |
+| Windows | `__chkstk` or `___chkstk_ms`, of the compiler: frames of more than a page |
+| 32-bit Arm, RISC-V | 64-bit division and casts (`__aeabi_ldivmod`, `__divdi3`) of the compiler's |
+| the same | of libm `floor`, `ceil`, `trunc`, also with `f`, where the FPU has none |
+| Cortex-M4, M33, riscv32 | for float64 and remainders: doubles of the compiler's, `fma`, `sqrt` |
+
+The compiler's are in libgcc or compiler-rt, which C compilers link by themselves. Nothing refers to
+unwinding on Arm, RISC-V and WebAssembly. A `.dll` has the compiler's functions inside, and imports
+`msvcrt.dll`. `size_t` has 32 bits on `armv7`, `riscv32`, `wasm32` and Cortex-M: what does
+not fit is out of range (`(size_t)-1`).
+
+## Microcontrollers
+
+`libNAME.a` and `NAME.h`: weights are constants, in flash; state, workspace and arrays are the
+caller's, who can reserve them statically. Floats are passed in registers (`-mfloat-abi=hard`, for
+RISC-V `-mabi=ilp32f`). The FPU, and Helium, are to be enabled before the first call.
+
+## WebAssembly
+
+`NAME.wasm` imports nothing and exports its memory. `NAME.js` is an ES module without dependencies,
+`NAME.d.ts` its types:
+
+```js
+import { load } from "./net.js";
+
+const net = await load();                     // or load(bytes), load(module)
+const { y } = net.run({ x: samples }, { N: 1 });
+const stream = net.stream({ N: 1 });          // a state of its own
+stream.prepare(128);                          // steps a call: then nothing is allocated
+const block = stream.step({ x: samples.subarray(0, 128) }).y;
+```
+
+Arrays are flat typed arrays, row-major. `T` follows from the first input with T, other sizes are 1
+unless given. `run` returns arrays of its own, `step` views of the module's memory, which the next
+call overwrites. In an AudioWorklet there is no `fetch`: compile the module on the page, hand it
+over in `processorOptions`, and make `new Net(module)`. Nets for training have no such module; take
+`wasm` and `h`. The stack has 128 KB.
+
+## Running code of other machines
+
+`rnncc run --target` and `rnncc check --target` compile the library, a C program that serves its
+functions, and run that; each call is a process of its own, and the end of every array is checked.
+`check` compares forward and backward with the interpreter. In tests, `make targets` runs all golden
+nets on all targets that something here runs, and says of the others what is missing.
+
+"""
+
+
+def page() -> str:
+    """docs/targets.md"""
+    rows = [_row(platform) for platform in PLATFORMS.values()]
+    rows.append(("`c99`", "any, by a C compiler", "", "", "1", _files("c99")))
+    columns = ("`--target`", "machine", "triple", "CPU", "floats", "files without `--products`")
+    text = HEAD + _table(columns, rows) + SYSTEM_NOTES
+    text += _table(("system", "files", "a linker, or what to install"), map(_system, SYSTEMS))
+    return text + BITS + _table(("`--target`", "run by"), _runs())
+
+
+def _row(row: Platform) -> Sequence[str]:
+    name, lanes = row.name, str(row.lanes)
+    return f"`{name}`", row.title, f"`{row.triple}`", f"`{row.cpu}`", lanes, _files(name)
+
+
+def _files(name: str) -> str:
+    return ", ".join(f"`{kind}`" for kind in targets.row_of(name).by_default)
+
+
+def _system(name: str) -> Sequence[str]:
+    files = ", ".join(f"`{kind}`" for kind in SYSTEMS[name].products)
+    return SYSTEMS[name].title, files, HINTS.get(name, "none is needed")
+
+
+def _runs() -> Iterable[Sequence[str]]:
+    """Which emulator runs what."""
+    for name, row in PLATFORMS.items():
+        architecture = architecture_of(row.triple)
+        found = EMULATED.get((row.system, architecture))
+        if name in BOARDS:
+            yield f"`{name}`", f"`{BOARDS[name].command}`"
+        elif found is not None:
+            yield f"`{name}`", found
+        else:
+            yield f"`{name}`", "nothing: linked and checked, not run"
+    yield "`c99`", "any C compiler here"
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "".join(f"| {' | '.join(line)} |\n".replace("|  |", "| |") for line in lines)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
