@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 GAP = 3
@@ -27,15 +27,15 @@ def print_table(
 
     sys.stdout.flush()  # else rich does it, which ends the process where nobody reads
     cells = [[printable(str(cell)) for cell in row] for row in rows]
-    widths = {
-        head: max([len(head), *(len(row[place]) for row in cells)])
-        for place, head in enumerate(columns)
-    }
-    whole = sum(widths.values()) + GAP * len(columns)
+    widths = [
+        max([len(head), *(len(row[place]) for row in cells)]) for place, head in enumerate(columns)
+    ]
+    whole = sum(widths) + GAP * len(columns)
     console = Console(markup=False, highlight=False, emoji=False)
     left = list[str]()
     if sys.stdout.isatty():
-        left = _left_out(widths, spare, console.width)
+        of = dict(zip(columns, widths, strict=True))
+        left = _left_out([(head, of.get(head, 0)) for head in spare], whole, console.width)
     else:
         console.width = max(whole, 1)
     table = Table(title=title or None, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
@@ -54,14 +54,13 @@ def print_table(
         )
 
 
-def _left_out(widths: Mapping[str, int], spare: Sequence[str], room: int) -> list[str]:
-    """The columns without which a table fits, or all that may be left out."""
-    taken = sum(widths.values()) + GAP * len(widths)
+def _left_out(spare: Iterable[tuple[str, int]], taken: int, room: int) -> list[str]:
+    """The columns, with their widths, without which a table fits, or all that may be left out."""
     left = list[str]()
-    for head in spare:
+    for head, width in spare:
         if taken <= room:
             break
-        taken -= widths.get(head, 0) + GAP
+        taken -= width + GAP
         left.append(head)
     return left
 

@@ -19,7 +19,7 @@ from rnncc.commands import demo
 from rnncc.commands.charnet import char_lstm
 from rnncc.commands.demo import CHARACTERS, UNITS
 from rnncc.netdef import parameters
-from rnncc.packaging.products import KINDS
+from rnncc.packaging.compiled import OBJECT_PRODUCTS
 
 ROOT = Path(__file__).parents[2]
 NET = str(ROOT / "examples/lstm.pbtxt")
@@ -34,7 +34,7 @@ Capture = pytest.CaptureFixture[str]
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds every product of the example net."""
     folder = tmp_path_factory.mktemp("lstm") / "build"
-    products = ["--products", ",".join(kind for kind in KINDS if kind != "c")]
+    products = ["--products", ",".join(OBJECT_PRODUCTS)]
     assert main(["compile", NET, *INIT, "-o", str(folder), *products]) == 0
     return folder
 

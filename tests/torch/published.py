@@ -1,7 +1,7 @@
 """Cells of published packages, compiled by `scan` and as loops in Python.
 
 `python -m tests.torch.published [NAME...]` prints a table, of those packages that are installed:
-snntorch, spikingjelly, norse and ncps.
+torch, snntorch, spikingjelly, norse and ncps.
 """
 
 from __future__ import annotations
@@ -110,6 +110,19 @@ def _timed(net: Any, x: Any, h: Any) -> Any:
     return net.last(y), h
 
 
+def torch_case(name: str) -> Case:
+    """A cell of PyTorch itself: its output is its state, or the first of two."""
+    net = Around(getattr(nn, name)(UNITS, UNITS))
+    start = torch.zeros(N, UNITS)
+    state = (start, start) if name == "LSTMCell" else start
+    return Case(net, lambda x, state: _with_first(net, x, state), state)
+
+
+def _with_first(net: Any, x: Any, state: Any) -> Any:
+    state = net.neuron(net.first(x), state)
+    return net.last(state if isinstance(state, torch.Tensor) else state[0]), state
+
+
 SURROGATES = ("fast_sigmoid", "sigmoid", "triangular", "spike_rate_escape", "SFS")
 CASES: dict[str, Callable[[], Case]] = {
     "snntorch Leaky": partial(snntorch_case, "Leaky", beta=0.9, learn_beta=True),
@@ -150,6 +163,7 @@ CASES: dict[str, Callable[[], Case]] = {
             *("LICell", "LIFBoxCell", "LIFExCell", "LILinearCell", "LIFExRecurrentCell"),
         )
     },
+    **{f"torch {name}": partial(torch_case, name) for name in ("LSTMCell", "GRUCell", "RNNCell")},
     "ncps CfCCell": partial(ncps_case, "CfCCell"),
     "ncps LTCCell": partial(ncps_case, "LTCCell"),
 }
