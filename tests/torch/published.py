@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from statistics import median
 from typing import Any
 
+from rnncc import CompileError
 from tests.torch.cells import loop, nn, torch
 
 T, N, WIDTH, UNITS = 100, 16, 16, 32
@@ -208,8 +209,9 @@ def _row(name: str) -> str:
         start = time.perf_counter()
         ours = results(case, scan, xs)
         reading = time.perf_counter() - start
-    except Exception as error:
-        return f"| {name} | no: {type(error).__name__}: {str(error)[:150]} |"
+    except CompileError as error:
+        reason = error.what.partition(":")[0]
+        return f"| {name} | no: {reason} | | | | | |"
     times: dict[Any, list[float]] = {scan: [], loop: []}
     for _ in range(5):
         for run, taken in times.items():
