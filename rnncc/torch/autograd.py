@@ -11,7 +11,7 @@ from rnncc_runtime.errors import ArrayError
 from torch.autograd import forward_ad
 
 from rnncc.errors import CompileError
-from rnncc.frontends.torch.types import NARROW, type_name
+from rnncc.frontends.torch.types import NARROW, as_computed, type_name
 from rnncc.torch.devices import is_number
 from rnncc.torch.nets import TorchNet, drawn_seed
 
@@ -55,9 +55,7 @@ def _check_narrow(net: TorchNet, tensors: list[torch.Tensor]) -> None:
 
 def _parts(x: torch.Tensor) -> torch.Tensor:
     """A tensor as the net takes it: a complex one as its parts, 16 bits as float32."""
-    if x.dtype in NARROW:
-        return x.float()
-    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else as_computed(x)
 
 
 def _whole(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:

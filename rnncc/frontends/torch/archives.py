@@ -44,6 +44,8 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
     Raises:
         CompileError: the file is damaged or something else, or PyTorch is not installed.
     """
+    data = source if isinstance(source, bytes) else read_bytes(Path(source))
+    _check_archive(data, where)  # says what else it is, also where there is no PyTorch
     try:
         import torch
     except ImportError as error:
@@ -52,18 +54,16 @@ def load_exported(source: Any, where: str) -> ExportedProgram:
     import torch.export
 
     from rnncc.frontends.torch import function_op, recurrent_op  # noqa: F401  operators in files
+    from rnncc.frontends.torch.graphs import graphs_of
     from rnncc.frontends.torch.scalar_op import ELEMENTWISE
 
-    data = source if isinstance(source, bytes) else read_bytes(Path(source))
-    _check_archive(data, where)
     with _without_code():
         try:
             exported = torch.export.load(io.BytesIO(data))
         except Exception as error:  # PyTorch's reader raises whatever damage leads to
             lines = str(error).strip().splitlines() or [type(error).__name__]
             raise CompileError(where, f"PyTorch cannot read it: {lines[0]}") from error
-    modules = exported.graph_module.modules()
-    parts = (part for part in modules if isinstance(part, torch.fx.GraphModule))
+    parts = graphs_of(exported.graph_module)
     if any(node.target is ELEMENTWISE for part in parts for node in part.graph.nodes):
         what = "it applies a function of numbers in Python, which is not in the file"
         raise CompileError(where, what, "rnncc.torch.build(module, args)")

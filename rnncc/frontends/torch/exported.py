@@ -17,6 +17,7 @@ from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
 from rnncc.frontends.torch.lower import lower_graph, translation_of
@@ -24,7 +25,7 @@ from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import refused_by
-from rnncc.frontends.torch.types import NARROW, type_name
+from rnncc.frontends.torch.types import as_computed, type_name
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
@@ -145,8 +146,7 @@ def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:
 
 def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
     """Its values now."""
-    tensor = held_tensor(exported, target).detach().cpu()
-    tensor = tensor.float() if tensor.dtype in NARROW else tensor
+    tensor = as_computed(held_tensor(exported, target).detach().cpu())
     real = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
     return real.numpy().copy()
 
@@ -154,7 +154,7 @@ def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
     """The same without changes in place; what has no translation falls apart, where it can."""
     plain = _decompose(exported, {})
-    parts = [m for m in plain.graph_module.modules() if isinstance(m, GraphModule)]
+    parts = graphs_of(plain.graph_module)
     missing = {
         node.target
         for node in (node for part in parts for node in part.graph.nodes)

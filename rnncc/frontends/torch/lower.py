@@ -26,6 +26,7 @@ from rnncc.frontends.torch.types import (
     DTYPES,
     LARGEST_CONSTANT,
     NARROW,
+    as_computed,
     element_type,
     fixed_size,
 )
@@ -243,8 +244,7 @@ def _constant(b: Builder, node: Node, tensor: torch.Tensor) -> Tensor:
     if tensor.is_complex():
         re, im = (_constant(b, node, part.contiguous()) for part in (tensor.real, tensor.imag))
         return Complex(*flat((re, im)))
-    if tensor.dtype in NARROW:
-        tensor = tensor.float()
+    tensor = as_computed(tensor)
     if tensor.dtype not in DTYPES or tensor.numel() > LARGEST_CONSTANT:
         what = f"a constant of {tensor.numel()} elements of {tensor.dtype}"
         raise CompileError(b.loc, f"{what} is made here", "make it outside")

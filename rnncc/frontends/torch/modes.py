@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.detached import DETACH, refuse_hidden_changes
+from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.site import location
 
 
@@ -27,9 +28,7 @@ def settle_modes(exported: ExportedProgram) -> None:
     """
     _refuse_changes(exported)
     higher = torch.ops.higher_order
-    for module in exported.graph_module.modules():
-        if not isinstance(module, GraphModule):
-            continue
+    for module in graphs_of(exported.graph_module):
         for node in module.graph.find_nodes(op="call_function", target=higher.wrap_with_autocast):
             if node.args[2]:
                 what = "autocast is switched on, and compiled nets compute in float32"

@@ -13,6 +13,7 @@ from torch.fx import GraphModule, Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 
@@ -77,8 +78,7 @@ class Random:
 
 def draws(module: GraphModule) -> bool:
     """Whether a graph, or one within it, draws random numbers."""
-    parts = (part for part in module.modules() if isinstance(part, GraphModule))
-    return any(_draws(node) for part in parts for node in part.graph.nodes)
+    return any(_draws(node) for part in graphs_of(module) for node in part.graph.nodes)
 
 
 def _draws(node: Node) -> bool:

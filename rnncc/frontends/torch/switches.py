@@ -21,6 +21,7 @@ from torch._functorch.autograd_function import autograd_function_apply
 from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import graphs_of, held_graph
 from rnncc.frontends.torch.site import location
 
 SWITCH: Any = torch._C._set_grad_enabled
@@ -36,9 +37,9 @@ def without_switches(module: GraphModule) -> None:
         CompileError: gradients are switched on where they are off for the whole graph, or within a
             graph (a branch, a loop's body, a checkpoint) that is used where they are off.
     """
-    parts = [part for part in module.modules() if isinstance(part, GraphModule)]
-    called = {g for part in parts for node in _applications(part) for g in function_graphs(node)}
-    inside = {inner for part in called for inner in part.modules()}
+    parts = graphs_of(module)
+    called = {g for part in parts for node in _applications(part) for g in _function_graphs(node)}
+    inside = {inner for part in called for inner in graphs_of(part)}
     switching = {part for part in parts if part not in inside and _switches(part)}
     for part in parts:
         if part in inside:
@@ -52,16 +53,9 @@ def _applications(module: GraphModule) -> list[Node]:
     return module.graph.find_nodes(op="call_function", target=autograd_function_apply)
 
 
-def function_graphs(node: Node) -> list[GraphModule]:
+def _function_graphs(node: Node) -> list[GraphModule]:
     """The forward and the backward of a Function that is applied."""
-    return [found for x in node.args[:2] if (found := _graph_of(x)) is not None]
-
-
-def _graph_of(held: Any) -> GraphModule | None:
-    if not isinstance(held, Node) or held.op != "get_attr":
-        return None
-    found = held.graph.owning_module.get_submodule(str(held.target))  # pyright: ignore
-    return found if isinstance(found, GraphModule) else None
+    return [found for x in node.args[:2] if (found := held_graph(x)) is not None]
 
 
 def _switches(module: GraphModule) -> list[Node]:
@@ -91,7 +85,7 @@ def _cut(module: GraphModule, switching: Collection[GraphModule], on: bool) -> N
             if on and not was_on:
                 _refuse(node.next, "torch.enable_grad() where gradients are off")
         elif not on and node.op.startswith("call"):
-            if any(_graph_of(x) in switching for x in node.all_input_nodes):
+            if any(held_graph(x) in switching for x in node.all_input_nodes):
                 _refuse(node, "gradients are switched within a graph that has none")
             _detach_inputs(node)
     _erase(module)

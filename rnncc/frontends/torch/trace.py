@@ -20,6 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.detached import refuse_hidden_changes
 from rnncc.frontends.torch.function_op import with_graphs
+from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
 from rnncc.frontends.torch.site import location
@@ -54,7 +55,7 @@ def aten_graph(
     without_switches(module)
     _refuse_forgotten(module)
     _keep_cells_whole(module)
-    if any(node.target in _DETACHING for part in _graphs(module) for node in part.graph.nodes):
+    if any(node.target in _DETACHING for part in graphs_of(module) for node in part.graph.nodes):
         refuse_hidden_changes(_traced(module, examples, mode, functional=False))
     made = _traced(module, examples, mode)
     if any(map(_changes, made.graph.nodes)):  # what a composite operator made, it changed
@@ -156,7 +157,7 @@ class _Whole(Interpreter):
 
 
 def _keep_cells_whole(module: GraphModule) -> None:
-    for part in _graphs(module):
+    for part in graphs_of(module):
         for function, operator in CELLS.items():
             for node in list(part.graph.find_nodes(op="call_function", target=function)):
                 node.target = operator
@@ -177,7 +178,7 @@ _FORGOTTEN = {
 
 
 def _refuse_forgotten(module: GraphModule) -> None:
-    for part in _graphs(module):
+    for part in graphs_of(module):
         for node in part.graph.nodes:
             reason = next((r for word, r in _FORGOTTEN.items() if word in _called(node)), None)
             if node.target is tag_activation_checkpoint and node.kwargs.get("use_reentrant", True):
@@ -186,11 +187,6 @@ def _refuse_forgotten(module: GraphModule) -> None:
                 placed = node if node.meta.get("stack_trace") else node.next
                 what, hint = reason
                 raise CompileError(location(placed), what, hint)
-
-
-def _graphs(module: GraphModule) -> list[GraphModule]:
-    """A graph, and those within it."""
-    return [part for part in module.modules() if isinstance(part, GraphModule)]
 
 
 def _called(node: Node) -> str:

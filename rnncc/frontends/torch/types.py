@@ -44,6 +44,11 @@ def element_type(dtype: torch.dtype, where: Location | str = "") -> str:
     return DTYPES.get(real, "f32")
 
 
+def as_computed(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor of the type that it is computed in; others than those of 16 bits as they are."""
+    return tensor.float() if tensor.dtype in NARROW else tensor
+
+
 def fixed_size(size: Any) -> Dim:
     """The size of a graph that has no symbols."""
     return Dim.of(int(size))

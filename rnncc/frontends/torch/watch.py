@@ -38,12 +38,12 @@ from torch.utils.hooks import BackwardHook
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.torch.function_op import applied, in_order, methods_of
 from rnncc.frontends.torch.site import reason_of
+from rnncc.frontends.torch.switches import SWITCH
 
 STAND_INS = ("rows", "states", "kept")
 """The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""
 _HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad"}
 _STATUS = {"requires_grad", "is_leaf", "grad_fn", "grad", "_version", "is_inference"}
-_SWITCH: Any = torch._C._set_grad_enabled
 _CHANGES = {"requires_grad_", "requires_grad =", "data", "data =", "backward", "detach_"}
 _PYTORCH = str(Path(torch.__file__).parent) + "/"
 _RNNCC = str(Path(__file__).parents[2]) + "/"
@@ -257,14 +257,14 @@ class _Unrecorded(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call a function of PyTorch."""
-        if func is _SWITCH:
+        if func is SWITCH:
             return _set_gradients(*args)
         return func(*args, **(kwargs or {}))
 
 
 def _set_gradients(enabled: bool) -> None:
     with torch._C.DisableTorchFunction():
-        _SWITCH(enabled)
+        SWITCH(enabled)
 
 
 def _applied(function: Any, args: Any, kwargs: Any) -> Any:
@@ -299,7 +299,7 @@ def _applied_in_dynamo(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     except _UNREAD as error:
         reason = reason_of(str(error))
         _in_dynamo(tx, lambda where: _refuse_function(function, where, reason))
-    for node in tx.output.graph.find_nodes(op="call_function", target=_SWITCH):
+    for node in tx.output.graph.find_nodes(op="call_function", target=SWITCH):
         if node not in before:  # within a Function there are no gradients to be switched on
             tx.output.graph.erase_node(node)
     return made

@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.unrolled.places import Place, Sweep, read_of, sweep_of, write_of
 from rnncc.frontends.torch.unrolled.view import (
     Path,
-    held_graph,
     is_number,
     leaves_of,
     name_of,

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.unrolled.editor import Editor, aten
 from rnncc.frontends.torch.unrolled.places import Sweep, write_of
 from rnncc.frontends.torch.unrolled.roles import (
@@ -25,7 +26,6 @@ from rnncc.frontends.torch.unrolled.roles import (
 )
 from rnncc.frontends.torch.unrolled.view import (
     Path,
-    held_graph,
     known,
     leaves_of,
     producer,

@@ -14,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_aggregate
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import held_graph
 from rnncc.frontends.torch.site import location
 from rnncc.frontends.torch.unrolled.editor import Editor
 from rnncc.frontends.torch.unrolled.places import read_of
@@ -21,7 +22,6 @@ from rnncc.frontends.torch.unrolled.repeats import Repeat, repeats
 from rnncc.frontends.torch.unrolled.roles import Call, Loop, Write, loops_of
 from rnncc.frontends.torch.unrolled.rolled import roll
 from rnncc.frontends.torch.unrolled.view import (
-    held_graph,
     is_call,
     is_number,
     leaves_of,

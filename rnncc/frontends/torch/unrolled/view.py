@@ -14,6 +14,8 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate
 
+from rnncc.frontends.torch.graphs import held_graph
+
 Path = int | None
 """Which of several results, or the only one."""
 
@@ -79,16 +81,6 @@ def type_of(value: Any) -> str:
 def known(size: Any) -> int | None:
     """A size that is a number."""
     return size.node.maybe_as_int() if isinstance(size, torch.SymInt) else int(size)
-
-
-def held_graph(node: Any) -> GraphModule | None:
-    """The graph that a node names."""
-    if not isinstance(node, Node) or node.op != "get_attr":
-        return None
-    found: Any = node.graph.owning_module
-    for part in str(node.target).split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, GraphModule) else None
 
 
 def text_of(module: GraphModule) -> str:
