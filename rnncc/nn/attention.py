@@ -9,6 +9,7 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import dims_of
 from rnncc.nn.arithmetic import times
+from rnncc.nn.axes import transposed
 from rnncc.nn.linear import matmul
 from rnncc.nn.normalisation import softmax
 
@@ -56,10 +57,8 @@ def attend(
         scale: 1 / √d without it.
         added: to the scores of shape [..., S, L], with which it broadcasts.
     """
-    rank = len(dims_of(key))
     scale = 1 / math.sqrt(int(dims_of(query)[-1])) if scale is None else scale
-    turned = b.transpose(key, (*range(rank - 2), rank - 1, rank - 2))
-    scores = times(b, matmul(b, query, turned), scale)
+    scores = times(b, matmul(b, query, transposed(b, key)), scale)
     scores = scores if added is None else b.add(scores, added)
     weights = softmax(b, scores, len(dims_of(scores)) - 1)
     return matmul(b, weights, value), weights

@@ -28,6 +28,12 @@ def move_axis(b: Builder, x: SSAValue, source: int, target: int) -> SSAValue:
     return b.transpose(x, order)
 
 
+def transposed(b: Builder, x: SSAValue) -> SSAValue:
+    """The last two axes swapped."""
+    rank = len(dims_of(x))
+    return move_axis(b, x, rank - 1, rank - 2)
+
+
 def strided(
     b: Builder, x: SSAValue, axis: int, start: Dim | int, count: Dim, step: int
 ) -> SSAValue:

@@ -6,14 +6,16 @@ A matrix stands along the last two axes. Rows are eliminated one after another b
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder, Values
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import sign, times
-from rnncc.nn.axes import move_axis
+from rnncc.nn.axes import move_axis, transposed
 from rnncc.nn.indexing import extremum_place
 from rnncc.nn.linear import matmul
 from rnncc.nn.reduction import multiplied, reduce_keepdims
@@ -30,31 +32,39 @@ _SQUARINGS = 12
 
 
 def solve(b: Builder, a: SSAValue, y: SSAValue) -> SSAValue:
-    """The x of a x = y, by elimination; infinite or NaN where a is singular."""
-    return _eliminated(b, a, y).solution
+    """The x of a x = y, by elimination; NaN where a is singular."""
+    *lead, rows, _ = dims_of(a)
+    axis = len(lead)
+    made = _eliminated(b, b.concat([a, y], axis + 1))
+    solution = b.slice(made.rows, axis + 1, rows, dims_of(y)[-1])
+    failed = b.reshape(_first_zero(b, made.pivots), (*lead, 1, 1))
+    solvable = b.compare("eq", failed, b.full_like(failed, 0))
+    return b.select(solvable, solution, b.full_like(solution, math.nan))
 
 
 def inverse(b: Builder, a: SSAValue) -> SSAValue:
-    """The inverses of square matrices; elements of a singular one's are infinite or NaN."""
-    return solve(b, a, identity_like(b, a))
+    """The inverses of square matrices; NaN of singular ones."""
+    return solve(b, a, identity(b, dims_of(a), dtype_of(a)))
 
 
 def singular_at(b: Builder, a: SSAValue) -> SSAValue:
     """i32, one for each matrix: the number of the first pivot that is 0, from 1; 0 if none is."""
-    pivots = _eliminated(b, a, a).pivots
-    zero = b.compare("eq", pivots, b.full_like(pivots, 0.0))
-    return _first(b, zero)
+    return _first_zero(b, _eliminated(b, a).pivots)
+
+
+def _first_zero(b: Builder, pivots: SSAValue) -> SSAValue:
+    return _first(b, b.compare("eq", pivots, b.full_like(pivots, 0.0)))
 
 
 def determinant(b: Builder, a: SSAValue) -> SSAValue:
     """One for each matrix."""
-    made = _eliminated(b, a, a)
+    made = _eliminated(b, a)
     return b.mul(made.parity, multiplied(b, made.pivots, [len(dims_of(a)) - 2]))
 
 
 def log_determinant(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
     """The sign and ln |det a|, one each for each matrix: 0 and -inf of a singular one."""
-    made, axes = _eliminated(b, a, a), [len(dims_of(a)) - 2]
+    made, axes = _eliminated(b, a), [len(dims_of(a)) - 2]
     signs = multiplied(b, sign(b, b.stop_gradient(made.pivots)), axes)
     return b.mul(made.parity, signs), b.reduce("sum", b.log(b.abs(made.pivots)), axes)
 
@@ -64,19 +74,23 @@ class _Elimination:
     """What elimination leaves.
 
     Attributes:
-        solution: the x of a x = y.
-        pivots: [..., rows], the elements that rows were divided by.
+        rows: with the unit matrix as the first of their columns, where that can be.
+        pivots: [..., rows], the elements that rows were divided by, but for zeros.
         parity: [...], 1 or -1: the sign of the order of rows.
     """
 
-    solution: SSAValue
+    rows: SSAValue
     pivots: SSAValue
     parity: SSAValue
 
 
-def _eliminated(b: Builder, a: SSAValue, y: SSAValue) -> _Elimination:
-    """Gauss and Jordan's, with the largest element of what is left of a column as its pivot."""
-    *lead, rows, _ = dims_of(a)
+def _eliminated(b: Builder, matrix: SSAValue) -> _Elimination:
+    """Gauss and Jordan's, with the largest element of what is left of a column as its pivot.
+
+    Args:
+        matrix: at least as many columns as rows.
+    """
+    *lead, rows, _ = dims_of(matrix)
     axis = len(lead)
 
     def step(b: Builder, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
@@ -90,17 +104,17 @@ def _eliminated(b: Builder, a: SSAValue, y: SSAValue) -> _Elimination:
         pivot_row = reduce_keepdims(b, "sum", pivot_row, [axis])
         swapped = b.select(chosen, _picked(b, both, k, axis), both)
         pivot = _picked(b, pivot_row, k, axis + 1)
-        pivot_row = b.div(pivot_row, pivot)
+        none = b.compare("eq", pivot, b.full_like(pivot, 0.0))
+        pivot_row = b.div(pivot_row, b.select(none, b.full_like(pivot, 1.0), pivot))
         rest = b.sub(swapped, b.mul(_picked(b, swapped, k, axis + 1), pivot_row))
         here = b.compare("eq", b.iota(dims_of(both), axis), k)
         moved = b.compare("ne", b.reshape(place, lead), k)
         parity = b.select(moved, b.neg(parity), parity)
         return [b.select(here, pivot_row, rest), parity], [b.reshape(pivot, lead)]
 
-    first = [b.concat([a, y], axis + 1), b.fill(1.0, lead, dtype_of(a))]
-    (both, parity), (pivots,) = b.scan([], first, [b.iota((rows,), 0)], step)
-    solution = b.slice(both, axis + 1, rows, dims_of(y)[-1])
-    return _Elimination(solution, move_axis(b, pivots, 0, axis), parity)
+    first = [matrix, b.fill(1.0, lead, dtype_of(matrix))]
+    (left, parity), (pivots,) = b.scan([], first, [b.iota((rows,), 0)], step)
+    return _Elimination(left, move_axis(b, pivots, 0, axis), parity)
 
 
 def _picked(b: Builder, x: SSAValue, k: SSAValue, axis: int) -> SSAValue:
@@ -199,7 +213,7 @@ def _beyond(b: Builder, norm: SSAValue, doubles: bool) -> SSAValue:
 
 def _taylor(b: Builder, a: SSAValue) -> SSAValue:
     """Σ aⁱ / i! by Paterson and Stockmeyer: polynomials of degree 3 in powers of a⁴."""
-    one = identity_like(b, a)
+    one = identity(b, dims_of(a), dtype_of(a))
     a2 = matmul(b, a, a)
     a3 = matmul(b, a2, a)
     powers, a4 = [one, a, a2, a3], matmul(b, a2, a2)
@@ -211,11 +225,10 @@ def _taylor(b: Builder, a: SSAValue) -> SSAValue:
     return made
 
 
-def identity_like(b: Builder, a: SSAValue) -> SSAValue:
-    """The unit matrix, as often as a is one."""
-    rank = len(dims_of(a))
-    ones = b.compare("eq", b.iota(dims_of(a), rank - 1), b.iota(dims_of(a), rank - 2))
-    return b.cast(ones, dtype_of(a))
+def identity(b: Builder, dims: Sequence[Dim], dtype: str) -> SSAValue:
+    """1 where the last two places are equal, 0 elsewhere."""
+    rank = len(dims)
+    return b.cast(b.compare("eq", b.iota(dims, rank - 1), b.iota(dims, rank - 2)), dtype)
 
 
 def _below(b: Builder, a: SSAValue) -> SSAValue:
@@ -223,12 +236,6 @@ def _below(b: Builder, a: SSAValue) -> SSAValue:
     rank = len(dims_of(a))
     columns = b.iota(dims_of(a), rank - 1)
     return b.compare("le", columns, b.iota(dims_of(a), rank - 2))
-
-
-def transposed(b: Builder, a: SSAValue) -> SSAValue:
-    """The last two axes swapped."""
-    rank = len(dims_of(a))
-    return b.transpose(a, [*range(rank - 2), rank - 1, rank - 2])
 
 
 def _first(b: Builder, flags: SSAValue) -> SSAValue:

@@ -100,7 +100,7 @@ def log_gamma(b: Builder, x: SSAValue) -> SSAValue:
     product = b.select(near, product, b.full_like(y, 1.0))
     endless = b.compare("eq", y, b.full_like(y, math.inf))
     made = b.select(endless, y, b.sub(made, b.log(product)))
-    sine = b.abs(b.sin(times(b, _from_whole(b, b.select(low, x, b.full_like(x, 0.5))), math.pi)))
+    sine = b.abs(b.sin(_turn(b, low, x)))
     mirrored = b.sub(b.sub(b.full_like(x, math.log(math.pi)), b.log(sine)), made)
     return b.select(low, mirrored, made)
 
@@ -116,7 +116,7 @@ def digamma(b: Builder, x: SSAValue) -> SSAValue:
     for k in range(_SHIFT):
         term = reciprocal(b, plus(b, y, k))
         made = b.sub(made, b.select(near, term, b.full_like(y, 0.0)))
-    angle = times(b, _from_whole(b, b.select(low, x, b.full_like(x, 0.5))), math.pi)
+    angle = _turn(b, low, x)
     cotangent = times(b, b.div(b.cos(angle), b.sin(angle)), math.pi)
     return b.select(low, b.sub(made, cotangent), made)
 
@@ -141,9 +141,10 @@ def _series(b: Builder, z: SSAValue, divisor: Callable[[int], int], power: int) 
     return b.mul(_polynomial(b, square, terms[::-1]), square if power else inverse)
 
 
-def _from_whole(b: Builder, x: SSAValue) -> SSAValue:
-    """x less the nearest whole number, of which sin(πx) is the sine up to its sign."""
-    return b.sub(x, b.round("even", x))
+def _turn(b: Builder, low: SSAValue, x: SSAValue) -> SSAValue:
+    """πx without half turns, which change the sines' signs alone; a quarter where x is not low."""
+    x = b.select(low, x, b.full_like(x, 0.5))
+    return times(b, b.sub(x, b.round("even", x)), math.pi)
 
 
 def erfc(b: Builder, x: SSAValue) -> SSAValue:

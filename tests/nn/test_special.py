@@ -131,3 +131,17 @@ def test_failures_have_numbers() -> None:
     assert list(made["singular"]) == [0, 2, 0]
     assert list(made["failed"]) == [0, 2, 3]
     np.testing.assert_array_equal(made["l"][0], one)
+
+
+def test_singular_matrices() -> None:
+    """A column that is 0 before the last one: nothing is divided by it but the solution."""
+    b = Builder.net("m")
+    a = b.input("a", [2, 3, 3])
+    sign, size = factors.log_determinant(b, a)
+    made = {"det": factors.determinant(b, a), "sign": sign, "log": size}
+    net = b.finish({**made, "inverse": factors.inverse(b, a)})
+    matrices = np.array([[[1, 2, 3], [2, 4, 6], [3, 1, 2]], [[1, 0, 2], [3, 0, 1], [2, 0, 5]]])
+    found = rnncc.compile(net).run({"a": matrices.astype(np.float32)})
+    np.testing.assert_allclose(found["det"], [0, 0], atol=1e-6)
+    assert found["det"][1] == 0 and found["sign"][1] == 0 and found["log"][1] == -np.inf
+    assert np.isnan(found["inverse"][1]).all()

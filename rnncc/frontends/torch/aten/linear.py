@@ -12,6 +12,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn import factors
 from rnncc.nn.attention import attend
+from rnncc.nn.axes import transposed
 from rnncc.nn.linear import common_lead
 from rnncc.nn.linear import matmul as nn_matmul
 
@@ -107,7 +108,7 @@ def scaled_attention(
 
 
 def checked(at: Site, *_: object, **__: object) -> None:
-    """PyTorch's errors of singular matrices: their results are infinite or NaN"""
+    """PyTorch's errors of singular matrices, whose results are NaN"""
     return
 
 
@@ -144,10 +145,10 @@ def _from_a_side(
 ) -> Value:
     """The x of a x = y, or of x a = y; stacks are made alike."""
     if not left:
-        a, y = factors.transposed(b, a), factors.transposed(b, y)
+        a, y = transposed(b, a), transposed(b, y)
     lead = common_lead(b, dims_of(a), dims_of(y))
     made = solve(b, *(_stacked(b, x, lead) for x in (a, y)))
-    return made if left else factors.transposed(b, made)
+    return made if left else transposed(b, made)
 
 
 def _stacked(b: Builder, x: Value, lead: Sequence[Dim]) -> Value:
@@ -185,8 +186,8 @@ def cholesky_and_failures(
 ) -> tuple[Value, Value]:
     """Cholesky's factors of symmetric matrices; and which leading minor is not positive"""
     _check_square(at, a)
-    made, failed = factors.cholesky(at.b, factors.transposed(at.b, a) if upper else a)
-    return factors.transposed(at.b, made) if upper else made, failed
+    made, failed = factors.cholesky(at.b, transposed(at.b, a) if upper else a)
+    return transposed(at.b, made) if upper else made, failed
 
 
 def cholesky(at: Site, a: Value, upper: bool = False) -> Value:
@@ -216,14 +217,14 @@ def solved_triangular_of(
     unitriangular: bool = False,
 ) -> tuple[Value, Value]:
     """The x of a x = y, or of aᵀ x = y, of triangles; and a"""
-    own = factors.transposed(at.b, a) if transpose else a
+    own = transposed(at.b, a) if transpose else a
     made = solved_triangular(at, own, y, upper=upper != transpose, unitriangular=unitriangular)
     return made, a
 
 
 def solved_by_cholesky(at: Site, y: Value, factor: Value, upper: bool = False) -> Value:
     """The x of a x = y, by Cholesky's factor of a"""
-    other = factors.transposed(at.b, factor)
+    other = transposed(at.b, factor)
     lower, higher = (other, factor) if upper else (factor, other)
     half = solved_triangular(at, lower, y, upper=False)
     return solved_triangular(at, higher, half, upper=True)
@@ -231,7 +232,9 @@ def solved_by_cholesky(at: Site, y: Value, factor: Value, upper: bool = False) -
 
 def inverted_by_cholesky(at: Site, factor: Value, upper: bool = False) -> Value:
     """The inverse of a, by Cholesky's factor of a"""
-    return solved_by_cholesky(at, factors.identity_like(at.b, factor), factor, upper)
+    return solved_by_cholesky(
+        at, factors.identity(at.b, dims_of(factor), dtype_of(factor)), factor, upper
+    )
 
 
 def exponential(at: Site, a: Value) -> Value:

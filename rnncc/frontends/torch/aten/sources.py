@@ -10,6 +10,7 @@ from rnncc.frontends.torch.site import Number, Operand, Site, Table, Translation
 from rnncc.frontends.torch.types import LARGEST_CONSTANT
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import NUMPY
+from rnncc.nn.factors import identity
 
 
 def filled(number: Number) -> Translation:
@@ -62,8 +63,7 @@ def _known_range(at: Site, start: Number, step: Number) -> Value:
 
 def eye(at: Site, *_: Any, **__: Any) -> Value:
     """1 along the diagonal, 0 elsewhere"""
-    row, column = (at.b.iota(at.dims, axis) for axis in (0, 1))
-    return at.b.cast(at.b.compare("eq", row, column), at.dtype)
+    return identity(at.b, at.dims, at.dtype)
 
 
 def _check_written(at: Site, count: int) -> None:
