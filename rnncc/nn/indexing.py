@@ -13,6 +13,9 @@ from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import move_axis
 from rnncc.nn.reduction import reduce_keepdims
 
+MAX_RANKED = 4096
+"""Elements of an axis that are compared each with each, as `top_k` does."""
+
 
 def from_front(b: Builder, index: SSAValue, size: Dim) -> SSAValue:
     """Numbers of an axis of that size; those below 0 count from its end."""

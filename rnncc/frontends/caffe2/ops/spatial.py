@@ -10,14 +10,12 @@ from rnncc.frontends.caffe2.operator import Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Dims, Shapes
 from rnncc.ir.dims import Dim
 from rnncc.nn.convolution import Window, convolution, transposed_convolution
-from rnncc.nn.indexing import extremum_place, top_k
+from rnncc.nn.indexing import MAX_RANKED, extremum_place, top_k
 from rnncc.nn.pooling import average_pool, max_pool
 from rnncc.nn.reduction import largest, mean
 
 MAX_GROUPS = 256
 """Each is a product of its own, unless each has one channel."""
-MAX_RANKED = 4096
-"""Elements along an axis of TopK, which compares each with each."""
 
 
 class Spatial(Operator):

@@ -17,11 +17,9 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import NARROW_FLOATS, WIDE, dims_of
 from rnncc.nn.axes import kept_dims
-from rnncc.nn.indexing import extremum_place, top_k
+from rnncc.nn.indexing import MAX_RANKED, extremum_place, top_k
 from rnncc.nn.reduction import cumulate
 
-MAX_RANKED = 4096
-"""Elements along an axis of TopK, which compares each with each."""
 MAX_COUNTED = 1 << 22
 """Numbers of a known range."""
 

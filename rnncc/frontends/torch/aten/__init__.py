@@ -18,6 +18,7 @@ from rnncc.frontends.torch.aten import (
     normalisation,
     pooling,
     random,
+    ranking,
     recurrent,
     reductions,
     shapes,
@@ -38,6 +39,7 @@ OPERATORS: Table = {
     **convolution.OPERATORS,
     **pooling.OPERATORS,
     **indexing.OPERATORS,
+    **ranking.OPERATORS,
     **sources.OPERATORS,
     **scalar_op.OPERATORS,
 }

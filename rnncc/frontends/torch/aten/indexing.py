@@ -19,21 +19,14 @@ from rnncc.ir.ops.shape import inverse
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.axes import move_axis
 from rnncc.nn.indexing import (
-    extremum_place,
     flat_places,
     from_front,
     gather_elements,
-    one_hot,
     put,
     put_elements,
-    running_place,
-    top_k,
     triangle,
 )
 from rnncc.nn.reduction import cumulate, total
-
-MAX_RANKED = 4096
-"""Elements of an axis that are compared each with each."""
 
 
 def embedding(
@@ -156,46 +149,6 @@ def _flat(b: Builder, index: Value) -> Value:
     return b.reshape(index, (product(dims_of(index)),))
 
 
-def sort(
-    at: Site, x: Value, dim: int = -1, descending: bool = False, stable: bool = True
-) -> tuple[Value, Value]:
-    """Numbers of one axis in order, and where each was; equal ones stay in their order"""
-    if rank_of(x) == 0:
-        return x, at.b.fill(0, (), "i64")
-    axis = _ranked(at, x, dim)
-    return top_k(at.b, x, dims_of(x)[axis], axis, descending)
-
-
-def largest(
-    at: Site, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> tuple[Value, Value]:
-    """The largest k of an axis in order, or the smallest, and where each was"""
-    if rank_of(x) == 0:
-        return x, at.b.fill(0, (), "i64")
-    return top_k(at.b, x, k, _ranked(at, x, dim), largest)
-
-
-def kth_value(
-    at: Site, x: Value, k: int, dim: int = -1, keepdim: bool = False
-) -> tuple[Value, Value]:
-    """The k-th smallest of an axis, and where it is"""
-    if rank_of(x) == 0:
-        return x, at.b.fill(0, (), "i64")
-    axis = _ranked(at, x, dim)
-    values, places = top_k(at.b, x, k, axis, largest=False)
-    last = (at.b.slice(one, axis, k - 1, 1) for one in (values, places))
-    value, place = (at.b.reshape(one, at.dims) for one in last)
-    return value, place
-
-
-def median(at: Site, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
-    """The middle one of an axis, of two the smaller, and where one of its equals is"""
-    size = dims_of(x)[at.axis(dim, rank_of(x))] if rank_of(x) else Dim.of(1)
-    if not size.is_static:
-        at.refuse("the median of an axis of open size is not supported", "kthvalue")
-    return kth_value(at, x, (int(size) + 1) // 2, dim, keepdim)
-
-
 def diagonal(at: Site, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """The diagonal of two axes, as the last one"""
     b, rank = at.b, rank_of(x)
@@ -246,69 +199,11 @@ def negative_log_likelihood(
     return whole if reduction == 2 else b.div(whole, total(b, share, range(len(dims))))
 
 
-def _ranked(at: Site, x: Value, dim: int) -> int:
-    """An axis whose elements are compared each with each."""
-    axis = at.axis(dim, rank_of(x))
-    size = dims_of(x)[axis]
-    if (size.is_static and int(size) > MAX_RANKED) or dtype_of(x) == "i1":
-        at.refuse(f"ranking {size} elements of {dtype_of(x)} is not supported", f"{MAX_RANKED} are")
-    return axis
-
-
-def place_of(kind: str) -> Translation:
-    """Where the largest or smallest element of an axis stands, the first of equals; of all
-    elements where no axis is named"""
-
-    def translate(at: Site, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-        b = at.b
-        flat = dim is None or rank_of(x) == 0
-        x = b.reshape(x, (product(dims_of(x)),)) if flat else x
-        axis = 0 if dim is None or flat else at.axis(dim, rank_of(x))
-        return b.reshape(extremum_place(b, b.cast(x, _number(x)), kind, axis), at.dims)
-
-    return translate
-
-
-def extreme_and_place(kind: str) -> Translation:
-    """The largest or smallest element of an axis, and where it stands, the first of equals"""
-
-    def translate(at: Site, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
-        if rank_of(x) == 0:
-            return x, at.b.fill(0, (), "i64")
-        b, axis = at.b, at.axis(dim, rank_of(x))
-        place = extremum_place(b, b.cast(x, _number(x)), kind, axis)
-        here = one_hot(b, place, dims_of(x)[axis], axis)
-        chosen = b.select(here, b.cast(x, _number(x)), b.fill(0, (), _number(x)))
-        value = b.cast(b.reduce("sum", chosen, [axis]), dtype_of(x))
-        return b.reshape(value, at.dims), b.reshape(place, at.dims)
-
-    return translate
-
-
-def _number(x: Value) -> str:
-    """An element type that can be compared and counted."""
-    return "i32" if dtype_of(x) == "i1" else dtype_of(x)
-
-
 def gather(at: Site, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
     """y[i, j] = x[index[i, j], j] along axis 0, and so on; numbers from 0"""
     if rank_of(x) == 0:
         return at.b.reshape(x, at.dims)
     return gather_elements(at.b, x, index, at.axis(dim, rank_of(x)))
-
-
-def running_extreme(kind: str) -> Translation:
-    """The largest or smallest element of an axis so far, and where it stands, the last of equals"""
-
-    def translate(at: Site, x: Value, dim: int) -> tuple[Value, Value]:
-        if rank_of(x) == 0:
-            return x, at.b.fill(0, (), "i64")
-        axis, number = at.axis(dim, rank_of(x)), at.b.cast(x, _number(x))
-        places = running_place(at.b, number, kind, axis)
-        values = gather_elements(at.b, number, places, axis)
-        return at.b.cast(values, dtype_of(x)), places
-
-    return translate
 
 
 def masked_scatter(at: Site, x: Value, mask: Value, new: Value) -> Value:
@@ -373,21 +268,11 @@ OPERATORS: Table = {
     "embedding": embedding,
     "index_select": index_select,
     "index": index,
-    "sort": sort,
-    "topk": largest,
-    "kthvalue": kth_value,
-    "median.dim": median,
     "_unsafe_index": index,
     "diagonal": diagonal,
     "diag_embed": diagonal_matrix,
     "nll_loss_nd": negative_log_likelihood,
-    "argmax": place_of("max"),
-    "argmin": place_of("min"),
-    "cummax": running_extreme("max"),
-    "cummin": running_extreme("min"),
     "masked_scatter": masked_scatter,
-    "max.dim": extreme_and_place("max"),
-    "min.dim": extreme_and_place("min"),
     "gather": gather,
     "triu": triangular(upper=True),
     "tril": triangular(upper=False),

@@ -1,0 +1,127 @@
+"""Elements by their order: sorted, the largest, and where they stand."""
+
+from __future__ import annotations
+
+from rnncc.frontends.torch.site import Site, Table, Translation, Value, rank_of
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.indexing import (
+    MAX_RANKED,
+    extremum_place,
+    gather_elements,
+    one_hot,
+    running_place,
+    top_k,
+)
+
+
+def sort(
+    at: Site, x: Value, dim: int = -1, descending: bool = False, stable: bool = True
+) -> tuple[Value, Value]:
+    """Numbers of one axis in order, and where each was; equal ones stay in their order"""
+    if rank_of(x) == 0:
+        return x, at.b.fill(0, (), "i64")
+    axis = _ranked(at, x, dim)
+    return top_k(at.b, x, dims_of(x)[axis], axis, descending)
+
+
+def largest(
+    at: Site, x: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Value, Value]:
+    """The largest k of an axis in order, or the smallest, and where each was"""
+    if rank_of(x) == 0:
+        return x, at.b.fill(0, (), "i64")
+    return top_k(at.b, x, k, _ranked(at, x, dim), largest)
+
+
+def kth_value(
+    at: Site, x: Value, k: int, dim: int = -1, keepdim: bool = False
+) -> tuple[Value, Value]:
+    """The k-th smallest of an axis, and where it is"""
+    if rank_of(x) == 0:
+        return x, at.b.fill(0, (), "i64")
+    axis = _ranked(at, x, dim)
+    values, places = top_k(at.b, x, k, axis, largest=False)
+    last = (at.b.slice(one, axis, k - 1, 1) for one in (values, places))
+    value, place = (at.b.reshape(one, at.dims) for one in last)
+    return value, place
+
+
+def median(at: Site, x: Value, dim: int = -1, keepdim: bool = False) -> tuple[Value, Value]:
+    """The middle one of an axis, of two the smaller, and where one of its equals is"""
+    size = dims_of(x)[at.axis(dim, rank_of(x))] if rank_of(x) else Dim.of(1)
+    if not size.is_static:
+        at.refuse("the median of an axis of open size is not supported", "kthvalue")
+    return kth_value(at, x, (int(size) + 1) // 2, dim, keepdim)
+
+
+def place_of(kind: str) -> Translation:
+    """Where the largest or smallest element of an axis stands, the first of equals; of all
+    elements where no axis is named"""
+
+    def translate(at: Site, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+        b = at.b
+        flat = dim is None or rank_of(x) == 0
+        x = b.reshape(x, (product(dims_of(x)),)) if flat else x
+        axis = 0 if dim is None or flat else at.axis(dim, rank_of(x))
+        return b.reshape(extremum_place(b, b.cast(x, _number(x)), kind, axis), at.dims)
+
+    return translate
+
+
+def extreme_and_place(kind: str) -> Translation:
+    """The largest or smallest element of an axis, and where it stands, the first of equals"""
+
+    def translate(at: Site, x: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+        if rank_of(x) == 0:
+            return x, at.b.fill(0, (), "i64")
+        b, axis = at.b, at.axis(dim, rank_of(x))
+        place = extremum_place(b, b.cast(x, _number(x)), kind, axis)
+        here = one_hot(b, place, dims_of(x)[axis], axis)
+        chosen = b.select(here, b.cast(x, _number(x)), b.fill(0, (), _number(x)))
+        value = b.cast(b.reduce("sum", chosen, [axis]), dtype_of(x))
+        return b.reshape(value, at.dims), b.reshape(place, at.dims)
+
+    return translate
+
+
+def running_extreme(kind: str) -> Translation:
+    """The largest or smallest element of an axis so far, and where it stands, the last of equals"""
+
+    def translate(at: Site, x: Value, dim: int) -> tuple[Value, Value]:
+        if rank_of(x) == 0:
+            return x, at.b.fill(0, (), "i64")
+        axis, number = at.axis(dim, rank_of(x)), at.b.cast(x, _number(x))
+        places = running_place(at.b, number, kind, axis)
+        values = gather_elements(at.b, number, places, axis)
+        return at.b.cast(values, dtype_of(x)), places
+
+    return translate
+
+
+def _number(x: Value) -> str:
+    """An element type that can be compared and counted."""
+    return "i32" if dtype_of(x) == "i1" else dtype_of(x)
+
+
+def _ranked(at: Site, x: Value, dim: int) -> int:
+    """An axis whose elements are compared each with each."""
+    axis = at.axis(dim, rank_of(x))
+    size = dims_of(x)[axis]
+    if (size.is_static and int(size) > MAX_RANKED) or dtype_of(x) == "i1":
+        at.refuse(f"ranking {size} elements of {dtype_of(x)} is not supported", f"{MAX_RANKED} are")
+    return axis
+
+
+OPERATORS: Table = {
+    "sort": sort,
+    "topk": largest,
+    "kthvalue": kth_value,
+    "median.dim": median,
+    "argmax": place_of("max"),
+    "argmin": place_of("min"),
+    "cummax": running_extreme("max"),
+    "cummin": running_extreme("min"),
+    "max.dim": extreme_and_place("max"),
+    "min.dim": extreme_and_place("min"),
+}
