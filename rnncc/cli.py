@@ -32,10 +32,9 @@ from rnncc.commands.options import (
     source_options,
 )
 from rnncc.packaging.products import KINDS
+from rnncc.packaging.wheel import DEFAULT_VERSION
 
 if TYPE_CHECKING:
-    from rnncc.options import Options
-    from rnncc.packaging.compiled import Artifacts, Compiled
     from rnncc.sources import NetFile
 
 TEXTS = ("rnn", "kern", "llvm", "ptx", "asm", "c")
@@ -70,7 +69,12 @@ cli.add_command(bench)
     metavar="KINDS",
     help=f"Files to write, of {', '.join(KINDS)}; so,h,py without it, on Linux.",
 )
-@click.option("--wheel-version", default="0.1", metavar="X.Y", help="Of a wheel; 0.1 without it.")
+@click.option(
+    "--wheel-version",
+    default=DEFAULT_VERSION,
+    metavar="X.Y",
+    help=f"Of a wheel; {DEFAULT_VERSION} without it.",
+)
 @click.option("--emit", type=click.Choice(EMITTED), help="Write one form of the net instead.")
 @click.option("--stop-after", metavar="STEP", help="With --emit rnn or kern: the last step run.")
 @click.option("--dump-ir", metavar="DIR", help="Write the IR after every step.")
@@ -112,12 +116,14 @@ def compile(
     **options: Any,
 ) -> None:
     """Compile NET to a shared library, a C header and a Python module."""
+    from rnncc.commands.compiling import tell, write_form
+
     if options["stop_after"] and emit not in ("rnn", "kern"):
         raise CompileError("--stop-after", "goes with --emit rnn or --emit kern")
     init = only_init(init_net, init)
     options["outputs_with_grads"] = _words(outputs_with_grads) or None
     if emit in (*TEXTS, "obj"):
-        _emit(net, init, out, emit, options)
+        write_form(net, init, out, emit, options_of(net, options))
         return
     before, started = time.process_time(), time.perf_counter()
     from rnncc.codegen import targets
@@ -141,37 +147,7 @@ def compile(
     if chosen.time_passes:
         show("total", before + time.perf_counter() - started)
     if verbose or sys.stderr.isatty():
-        _tell(compiled, written, chosen, time.perf_counter() - started)
-
-
-def _tell(compiled: Compiled, written: Artifacts, options: Options, seconds: float) -> None:
-    """What was written, what it takes, and how long that took."""
-    from rnncc.commands.tables import bytes_text
-
-    for path in written.paths:
-        print(f"{path}  {bytes_text(path.stat().st_size)}", file=sys.stderr)
-    print(_made_for(compiled.metadata), file=sys.stderr)
-    for block in ("workspace", "tape"):
-        if size := compiled.metadata.get(block):
-            click.echo(f"{block:<9}  {size} bytes", err=True)
-    if told := compiled.metadata.get("checkpoints"):
-        click.echo(told, err=True)
-    if options.tune:
-        settings = [f"{name} {value}" for name, value in compiled.tuning.items()]
-        click.echo(f"tuned  {', '.join(settings) or 'no setting was faster'}", err=True)
-    click.echo(f"time  {seconds:.2f} s", err=True)
-
-
-def _made_for(metadata: dict[str, Any]) -> str:
-    """For which CPUs a library is, and how to make one for more."""
-    text = f"cpu        {metadata['cpu']}, {metadata['target']}"
-    if "device" in metadata:
-        text = f"gpu        NVIDIA GPUs, from functions for {metadata['cpu']}, {metadata['target']}"
-    elif metadata["target"].startswith("x86_64") and not metadata["cpu"].startswith("x86-64"):
-        text += " (--cpu x86-64-v3 or x86-64-v2 for others)"
-    elif metadata["target"].startswith("aarch64") and metadata["cpu"] != "generic":
-        text += " (--cpu generic for others)"
-    return text
+        tell(compiled, written, chosen, time.perf_counter() - started)
 
 
 @cli.command(
@@ -222,8 +198,8 @@ def run(
     init = only_init(init_net, init)
     table = running.scoring_of(inputs, batch, threads, lengths)
     given = running.read_arrays(inputs) if table is None else {}
-    if (library := libraries.library_in(net_or_library)) is not None:
-        libraries.refuse(library, {"init": init, **options})
+    library = libraries.library_alone(net_or_library, {"init": init, **options})
+    if library is not None:
         model = libraries.open_library(library)
     else:
         from rnncc.driver.remote.models import compile_to_run
@@ -256,8 +232,7 @@ def inspect(
     from rnncc.commands import inspection, libraries
 
     init = only_init(init_net, init)
-    if (library := libraries.library_in(net)) is not None:
-        libraries.refuse(library, {"init": init, **options})
+    if (library := libraries.library_alone(net, {"init": init, **options})) is not None:
         report = libraries.inspect(library)
     else:
         report = inspection.inspect(net, init, options_of(net, options))
@@ -294,11 +269,13 @@ def plan(
     **options: Any,
 ) -> None:
     """Show where every buffer of the compiled net lies, when it lives, and what that takes."""
-    from rnncc.commands import libraries, planning
+    from rnncc.commands import libraries
+    from rnncc.commands.planning import print_report
+    from rnncc.driver.planning import report_of
 
     init = only_init(init_net, init)
-    if (library := libraries.library_in(net)) is not None:
-        libraries.refuse(library, {"init": init, "html": html, **options})
+    library = libraries.library_alone(net, {"init": init, "html": html, **options})
+    if library is not None:
         blocks = libraries.plan(library, plan_for)
         if as_json:
             click.echo(json.dumps(blocks, indent=2))
@@ -306,7 +283,7 @@ def plan(
             libraries.print_plan(blocks)
         return
     options["plan_for"] = plan_for
-    report = planning.report_of(net, init, options_of(net, options), plan_for)
+    report = report_of(net, init, options_of(net, options), plan_for)
     if html is not None:
         from rnncc.planning.drawing import draw
         from rnncc.writing import write_file
@@ -315,7 +292,7 @@ def plan(
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     elif html is None:
-        planning.print_report(report)
+        print_report(report)
 
 
 @cli.command(
@@ -406,31 +383,6 @@ def ops(onnx: bool, as_json: bool) -> None:
         click.echo(json.dumps(told, indent=2))
     else:
         operators.print_report(told)
-
-
-def _emit(
-    net: NetFile, init: NetFile | None, out: Path | None, kind: str, options: dict[str, Any]
-) -> None:
-    """Write one form of the net to a file; texts without a file to stdout.
-
-    With `rnn` in NAME.rnn.mlir goes NAME.npz, the parameters, from which it is compiled again.
-    """
-    from rnncc import arrays
-    from rnncc.commands.tables import print_bytes
-    from rnncc.driver import compiling
-    from rnncc.options import stem_of
-    from rnncc.writing import write_file
-
-    chosen = options_of(net, options)
-    emitted = compiling.emit(net, init, chosen, kind)
-    content = emitted.content
-    if isinstance(content, str) and out is None:
-        print_bytes(content.encode())
-        return
-    path = out or Path(f"{chosen.name}.o")
-    write_file(path, content)
-    if emitted.arrays:
-        arrays.write(emitted.arrays, path.with_name(f"{stem_of(path)}.npz"))
 
 
 def _words(text: str | None) -> list[str]:

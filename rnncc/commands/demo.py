@@ -104,7 +104,7 @@ def _print_bars(times: Mapping[str, float]) -> None:
 
 
 def _write(net: NetDef, init: NetDef, out: Path) -> None:
-    from rnncc.commands import planning
+    from rnncc.driver.planning import report_of
     from rnncc.options import Options
     from rnncc.planning.drawing import draw
     from rnncc.writing import write_file
@@ -115,7 +115,7 @@ def _write(net: NetDef, init: NetDef, out: Path) -> None:
         save(message, path, text=True)
     for path in rnncc.build(net, init, out=out, name="lstm").paths:
         print(f"wrote     {path}, {bytes_text(path.stat().st_size)}")
-    report = planning.report_of(*files, Options(name="lstm"), f"{STEPS},1")
+    report = report_of(*files, Options(name="lstm"), f"{STEPS},1")
     write_file(out / "plan.html", draw(report))
     print(f"look at   {out / 'plan.html'}: where each buffer lies, and when")
 

@@ -37,6 +37,18 @@ def library_in(source: NetFile) -> Path | None:
     return source if head(source, len(ELF)) == ELF else None
 
 
+def library_alone(source: NetFile, options: Mapping[str, Any]) -> Path | None:
+    """The same, without options that a net is compiled with.
+
+    Raises:
+        CompileError: as for `library_in` and `refuse`.
+    """
+    path = library_in(source)
+    if path is not None:
+        refuse(path, options)
+    return path
+
+
 def open_library(path: Path) -> Model:
     """The model of a library for inference, whatever its file is called; raises `LoadError`."""
     return load(path, describe(path)["name"])

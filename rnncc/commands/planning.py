@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from rnncc.commands.tables import print_table, printable
-from rnncc.driver.planning import report_of
 from rnncc.ir.signatures import SYNC_BYTES
 from rnncc.planning.report import BufferRow, LaunchRow, PlanReport, ProgramReport
-
-__all__ = ["print_report", "report_of"]
 
 LAUNCHES = ("program", "kernel", "blocks", "at most", "threads", "shared", "registers", "spills")
 COLUMNS = ("name", "role", "size", "first", "last", "offset", "at", "bytes", "takes over")

@@ -147,11 +147,11 @@ _OF = {"lib": "dll", "wheel": "so"}
 
 def _linked(compiled: Compiled, out: Path, wanted: set[str]) -> Path | None:
     kinds = LINKED.keys() & {_OF.get(kind, kind) for kind in wanted}
-    for kind in kinds:
-        path = out / LINKED[kind].format(compiled.name)
-        link_shared(compiled.code, path, compiled.name, compiled.triple, compiled.exports)
-        return path
-    return None
+    if not kinds:
+        return None
+    path = out / LINKED[kinds.pop()].format(compiled.name)
+    link_shared(compiled.code, path, compiled.name, compiled.triple, compiled.exports)
+    return path
 
 
 def _drop_unwanted(library: Path, wanted: set[str]) -> None:

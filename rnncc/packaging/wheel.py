@@ -6,13 +6,10 @@ tags are those of PEP 600.
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
-from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from typing import Any
-from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from rnncc.errors import CompileError
 
@@ -85,11 +82,16 @@ def _wheel(metadata: Mapping[str, Any], tag: str) -> str:
 
 
 def _digest(content: bytes) -> str:
+    import hashlib  # as zipfile below: every command would take the time
+    from base64 import urlsafe_b64encode
+
     digest = urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=")
     return f"sha256={digest.decode()}"
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
+    from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
     held = io.BytesIO()
     with ZipFile(held, "w", ZIP_DEFLATED) as archive:
         for path, content in files.items():

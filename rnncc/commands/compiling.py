@@ -1,0 +1,68 @@
+"""What `rnncc compile` writes besides products, and what it tells of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rnncc.options import Options
+    from rnncc.packaging.compiled import Artifacts, Compiled
+    from rnncc.sources import NetFile
+
+
+def write_form(
+    net: NetFile, init: NetFile | None, out: Path | None, kind: str, options: Options
+) -> None:
+    """Write one form of the net to a file; texts without a file to stdout.
+
+    With `rnn` in NAME.rnn.mlir goes NAME.npz, the parameters, from which it is compiled again.
+    """
+    from rnncc import arrays
+    from rnncc.commands.tables import print_bytes
+    from rnncc.driver import compiling
+    from rnncc.options import stem_of
+    from rnncc.writing import write_file
+
+    emitted = compiling.emit(net, init, options, kind)
+    content = emitted.content
+    if isinstance(content, str) and out is None:
+        print_bytes(content.encode())
+        return
+    path = out or Path(f"{options.name}.o")
+    write_file(path, content)
+    if emitted.arrays:
+        arrays.write(emitted.arrays, path.with_name(f"{stem_of(path)}.npz"))
+
+
+def tell(compiled: Compiled, written: Artifacts, options: Options, seconds: float) -> None:
+    """What was written, what it takes, and how long that took."""
+    from rnncc.commands.tables import bytes_text
+
+    for path in written.paths:
+        print(f"{path}  {bytes_text(path.stat().st_size)}", file=sys.stderr)
+    print(_made_for(compiled.metadata), file=sys.stderr)
+    for block in ("workspace", "tape"):
+        if size := compiled.metadata.get(block):
+            click.echo(f"{block:<9}  {size} bytes", err=True)
+    if told := compiled.metadata.get("checkpoints"):
+        click.echo(told, err=True)
+    if options.tune:
+        settings = [f"{name} {value}" for name, value in compiled.tuning.items()]
+        click.echo(f"tuned  {', '.join(settings) or 'no setting was faster'}", err=True)
+    click.echo(f"time  {seconds:.2f} s", err=True)
+
+
+def _made_for(metadata: dict[str, Any]) -> str:
+    """For which CPUs a library is, and how to make one for more."""
+    text = f"cpu        {metadata['cpu']}, {metadata['target']}"
+    if "device" in metadata:
+        text = f"gpu        NVIDIA GPUs, from functions for {metadata['cpu']}, {metadata['target']}"
+    elif metadata["target"].startswith("x86_64") and not metadata["cpu"].startswith("x86-64"):
+        text += " (--cpu x86-64-v3 or x86-64-v2 for others)"
+    elif metadata["target"].startswith("aarch64") and metadata["cpu"] != "generic":
+        text += " (--cpu generic for others)"
+    return text
