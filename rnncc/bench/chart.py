@@ -55,8 +55,13 @@ def draw(results: Sequence[Result], title: str, subtitle: str = "") -> str:
 
 def relative(result: Result) -> dict[str, float]:
     """Every contender's time over that of rnncc; of the first one where rnncc has none."""
-    first = next(iter(result.own), next(iter(result.times)))
+    first = _first(result)
     return {name: times.median / result.times[first].median for name, times in result.times.items()}
+
+
+def _first(result: Result) -> str:
+    """What times are relative to."""
+    return next(iter(result.own), next(iter(result.times)))
 
 
 class _Axis:
@@ -130,7 +135,7 @@ def _heading(results: Sequence[Result]) -> tuple[str, str]:
 
 def _figures(result: Result) -> tuple[str, str]:
     """Rnncc's time, and how many times it the best peer takes."""
-    first = next(iter(result.own), next(iter(result.times)))
+    first = _first(result)
     ratio = result.ratio(first) if first in result.own else None
     return time_text(result.times[first].median), "" if ratio is None else f"{ratio:.2f}{TIMES}"
 

@@ -308,6 +308,12 @@ def product(dims: Iterable[Dim | int]) -> Dim:
     return _product(tuple(dims))
 
 
+def used_symbols(symbols: Iterable[str], dims: Iterable[Dim]) -> list[str]:
+    """Those of some symbols that some formulas have, in their order."""
+    used = frozenset[str]().union(*(dim.symbols for dim in dims))
+    return [symbol for symbol in symbols if symbol in used]
+
+
 def _reading_order(name: str) -> tuple[bool, str]:
     """Time first: T*N rather than N*T."""
     return name != "T", name

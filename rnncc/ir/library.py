@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, used_symbols
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.largest import Largest
@@ -103,8 +103,7 @@ class Library:
     @property
     def open_symbols(self) -> list[str]:
         """The symbols whose values a call decides: those that the inputs' shapes have."""
-        dims = [dim for port in self.ports[0] for dim in port.dims]
-        return [symbol for symbol in self.symbols if any(symbol in dim.symbols for dim in dims)]
+        return used_symbols(self.symbols, (dim for port in self.ports[0] for dim in port.dims))
 
     def untimed_bounds(self, time: str) -> tuple[Dim, ...]:
         """The bounds that the symbol of time is not in."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, used_symbols
 from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
@@ -61,8 +61,8 @@ class Program:
     @property
     def open_symbols(self) -> list[str]:
         """The symbols whose values a call decides: those that the inputs' shapes have."""
-        dims = [dim for value in self.net.inputs.values() for dim in dims_of(value)]
-        return [symbol for symbol in self.symbols if any(symbol in dim.symbols for dim in dims)]
+        inputs = self.net.inputs.values()
+        return used_symbols(self.symbols, (dim for value in inputs for dim in dims_of(value)))
 
     @property
     def symbols(self) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite import binding
 from rnncc_runtime import Model, TrainableModel
 
 import rnncc
@@ -19,16 +20,30 @@ from rnncc.options import Options
 from rnncc.platforms import PLATFORMS
 from tests.golden import Arrays, arrays_of, random_inputs, sizes_of
 
+ALWAYS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "wasm32", "c99")
+"""Targets whose code runs without an emulator, or by what installs from the package index."""
+LEVELS = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
 SIZES = {"T": 5, "N": 3, "S": 4}
 
 
 def on_target(case: Path, name: str, **options: Any) -> Model | TrainableModel:
     """A case's model on a target; skips where nothing runs it, and says why."""
-    given = Options(name="net", target=name, **options)
+    return compiled_for(case / "net.pb", case / "init.pb", name, **options)
+
+
+def compiled_for(net: Any, init: Any, name: str, **options: Any) -> Model | TrainableModel:
+    """The same of any net."""
     try:
-        return compile_to_run(case / "net.pb", case / "init.pb", given)
+        return compile_to_run(net, init, Options(name="net", target=name, **options))
     except Missing as missing:
         pytest.skip(str(missing))
+
+
+def skip_without_hardware(name: str | None) -> None:
+    """Skip code for this machine's architecture that its CPU lacks something for."""
+    level = LEVELS.get(name or "")
+    if level is not None and not binding.get_host_cpu_features().get(level):
+        pytest.skip(f"this machine is no {name}")
 
 
 def alike(

@@ -6,17 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from llvmlite import binding
 from rnncc_runtime import Model, TrainableModel
 
 import rnncc
-from rnncc.driver.remote.models import compile_to_run
-from rnncc.driver.remote.runners import Missing
-from rnncc.options import Options
-from tests.targets.running import close
+from tests.targets.running import ALWAYS, close, compiled_for, skip_without_hardware
 
-NAMES = ["x86-64-v2", "x86-64-v3", "x86-64-v4", "wasm32", "c99"]
-LEVELS = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
 LAYERS = {
     "lstm": lambda: rnncc.cells.lstm(5, 19, layer_norm=True, seed=1),
     "gru": lambda: rnncc.cells.gru(5, 19, seed=2),
@@ -25,16 +19,12 @@ X = np.random.default_rng(0).normal(size=(6, 3, 5)).astype(np.float32)
 
 
 def on_target(layer: Any, name: str, **options: Any) -> Any:
-    if not binding.get_host_cpu_features().get(LEVELS.get(name, ""), name not in LEVELS):
-        pytest.skip(f"this machine is no {name}")
-    try:
-        return compile_to_run(layer, None, Options(name="layer", target=name, **options))
-    except Missing as missing:
-        pytest.skip(str(missing))
+    skip_without_hardware(name)
+    return compiled_for(layer, None, name, **options)
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALWAYS)
 def test_results_and_streams(name: str, layer: str) -> None:
     net = LAYERS[layer]()
     model = on_target(net, name)
@@ -47,7 +37,7 @@ def test_results_and_streams(name: str, layer: str) -> None:
 
 
 @pytest.mark.parametrize("layer", LAYERS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALWAYS)
 def test_gradients(name: str, layer: str) -> None:
     net = LAYERS[layer]()
     model, here = on_target(net, name, train=True), rnncc.compile(net, train=True)
@@ -58,7 +48,7 @@ def test_gradients(name: str, layer: str) -> None:
 
 
 @pytest.mark.parametrize("precision", ["bf16", "int8"])
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "c99"])
+@pytest.mark.parametrize("name", [name for name in ALWAYS if name != "c99"])
 def test_precision(name: str, precision: str) -> None:
     net = LAYERS["gru"]()
     model = on_target(net, name, precision=precision)

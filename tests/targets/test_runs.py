@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from llvmlite import binding
 from rnncc_runtime import Model
 
 from rnncc.codegen import targets
 from rnncc.platforms import PLATFORMS
 from tests.golden import CASES, KINDS, arrays_of
 from tests.targets.running import (
+    ALWAYS,
     alike,
     close,
     golden_inputs,
@@ -25,6 +25,7 @@ from tests.targets.running import (
     inputs_of,
     on_target,
     same_bits,
+    skip_without_hardware,
     weights_for,
 )
 
@@ -33,10 +34,8 @@ EVERYWHERE = bool(os.environ.get("RNNCC_TARGETS"))
 """Whether all nets are run on all targets (`make targets`)."""
 NAMES = [name for name, row in PLATFORMS.items() if row.system in ("linux", "wasm")]
 NAMES += ["windows-x64", "riscv32", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55", "c99"]
-ALWAYS = {"x86-64-v2", "x86-64-v3", "x86-64-v4", "wasm32", "c99"}
 OTHER = {"x86-64-v2": "x86-64-v3", "x86-64-v3": "x86-64-v2", "x86-64-v4": "x86-64-v2"}
 """What is compared with what, where that is another code for the same machine."""
-LEVELS = {"x86-64-v2": "sse4.2", "x86-64-v3": "avx2", "x86-64-v4": "avx512vl"}
 
 
 def runs(paths: list[Path], quick: tuple[str, ...] = ("lstm",)) -> list[Any]:
@@ -58,9 +57,7 @@ def is_foreign(name: str) -> bool:
 def hardware(request: pytest.FixtureRequest) -> None:
     """What is for this machine's architecture runs where the CPU has what it needs."""
     name = request.node.callspec.params.get("name")
-    level = LEVELS.get(name)
-    if level is not None and not binding.get_host_cpu_features().get(level):
-        pytest.skip(f"this machine is no {name}")
+    skip_without_hardware(name)
 
 
 @pytest.mark.parametrize(("case", "name"), runs(CASES, ("lstm", "attention_regular")))
