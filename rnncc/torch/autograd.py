@@ -27,7 +27,6 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
             forward-mode gradient.
     """
     device = net.device(tensors)
-    check_mode(device)
     _check_narrow(net, tensors)
     tensors = [_parts(x.to(device) if is_number(x) else x) for x in tensors]
     if len(tensors) < len(net.inputs):

@@ -124,6 +124,7 @@ class CompiledModule(torch.nn.Module):
         if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
         self._check_buffers(tensors)
+        check_mode(tensors[0].device if tensors else self._device)
         named = dict(zip(self._outputs, apply(self._code, tensors), strict=True))
         with torch.no_grad():
             for (owner, name), new in zip(self._changed, named.values(), strict=False):

@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.trace import KeepsTensors
-from rnncc.torch.autograd import apply, check_mode
+from rnncc.torch.autograd import apply
 from rnncc.torch.captured import Reading
 from rnncc.torch.devices import check_tensor, common_device
 from rnncc.torch.exporting import exported_scan
@@ -55,8 +55,7 @@ def scan(
             user's line where PyTorch knows it.
     """
     sequences, states = _leaves(xs, "xs"), _leaves(state, "the state", optional=True)
-    device = _device(sequences, states)
-    check_mode(device)
+    _device(sequences, states)
     if any(is_fake(tensor) for tensor in (*sequences, *states)):
         return exported_scan(cell, xs, state, reverse)
     _row_types(sequences)

@@ -84,8 +84,9 @@ def _close(
     wide, other = ours.astype(np.float64), theirs.astype(np.float64)
     finite = np.abs(other[np.isfinite(other)])
     scale = float(finite.max(initial=0)) if finite.size else 0.0
+    relative = max(1e-4, 4 * float(np.finfo(ours.dtype).eps))  # of 16 bits, what rounding leaves
     with np.errstate(all="ignore"):
-        near = np.abs(wide - other) <= 1e-6 + 1e-4 * scale + slack
+        near = np.abs(wide - other) <= 1e-6 + relative * scale + slack
         huge = np.abs(other) > 1e37  # float32 overflows where float64 does not
         both_large = huge & (np.abs(wide) > 1e37) & (np.sign(wide) == np.sign(other))
     return near | (wide == other) | (np.isnan(wide) & np.isnan(other)) | both_large

@@ -442,20 +442,6 @@ def test_parts_without_gradients(outside: Any) -> None:
     torch.testing.assert_close(*found, **CLOSE)
 
 
-def test_autocast() -> None:
-    class Mixed(nn.Module):
-        def forward(self, x: Any) -> Any:
-            with torch.autocast("cpu", torch.bfloat16):
-                return x @ x
-
-    x = torch.ones(2, 2)
-    with pytest.raises(CompileError, match="autocast is switched on"):
-        rt.compile(Mixed(), (x,))
-    compiled = rt.compile(nn.Linear(2, 2), (x,))
-    with torch.autocast("cpu", torch.bfloat16), pytest.raises(CompileError, match="autocast is on"):
-        compiled(x)
-
-
 def test_another_structure() -> None:
     compiled = rt.compile(Wrapped(nn.GRU(3, 4)), (torch.ones(2, 1, 3),))
     with pytest.raises(CompileError, match="compiled for"):

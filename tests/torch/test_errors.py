@@ -28,12 +28,6 @@ def drops(x: Any, h: Any) -> Any:
     return torch.poisson(h), h
 
 
-def switches(x: Any, h: Any) -> Any:
-    with torch.autocast("cpu"):
-        h = h * 2
-    return h, h
-
-
 def changes(x: Any, h: Any) -> Any:
     BUFFER.add_(1)
     return h, h
@@ -81,7 +75,6 @@ CELLS = {
     unsupported: r"test_errors.py:\d+: aten._linalg_svd.default: operator is not supported",
     branches: r"test_errors.py:\d+: branches: Data-dependent branching",
     drops: r"test_errors.py:\d+: .*draw the numbers outside and give them as inputs",
-    switches: r"test_errors.py:\d+: .*autocast must not be switched",
     changes: r"test_errors.py:\d+: .*: a tensor that is given from outside is changed in place",
     reads: "not supported",
     raises: r"test_errors.py:\d+: raises: ValueError\('my own words'\)",
@@ -116,12 +109,6 @@ def test_tensors(message: str) -> None:
     xs, state = GIVEN[message]
     with pytest.raises(CompileError, match=message):
         rt.scan(lambda x, h: (h, h), xs, state)
-
-
-def test_autocast() -> None:
-    cell = MinimalGated(4, 4, 2)
-    with torch.autocast("cpu", torch.bfloat16), pytest.raises(CompileError, match="autocast is on"):
-        rt.scan(cell, X, H)
 
 
 def test_another_structure() -> None:

@@ -23,16 +23,12 @@ def settle_modes(exported: ExportedProgram) -> None:
     Without it, taking the regions apart would forget them.
 
     Raises:
-        CompileError: autocast is switched on, gradients are within a region without them, or a
+        CompileError: gradients are within a region without them, or a
             tensor that has a gradient is changed there.
     """
     _refuse_changes(exported)
     higher = torch.ops.higher_order
     for module in graphs_of(exported.graph_module):
-        for node in module.graph.find_nodes(op="call_function", target=higher.wrap_with_autocast):
-            if node.args[2]:
-                what = "autocast is switched on, and compiled nets compute in float32"
-                raise CompileError(location(node), what)
         for node in module.graph.find_nodes(
             op="call_function", target=higher.wrap_with_set_grad_enabled
         ):

@@ -145,5 +145,24 @@ def call_whole(kind: str, x: torch.Tensor, *given: Any) -> Any:
     dropped = float(dropout) if train else 0.0
     settings = (kind, biases, layers, dropped, both, batch_first)
     known = None if lengths is None else lengths.of
-    y, h, c = torch.ops.rnncc.recurrent(x, known, states, list(weights), *settings)
+    (x, *tensors), after = _autocast(kind, [x, *states, *weights])
+    states, weights = tensors[: len(states)], tensors[len(states) :]
+    y, h, c = map(after, torch.ops.rnncc.recurrent(x, known, states, weights, *settings))
     return (y, h, c) if kind == "lstm" else (y, h)
+
+
+def _autocast(
+    kind: str, tensors: Sequence[torch.Tensor]
+) -> tuple[Sequence[torch.Tensor], Callable[[torch.Tensor], torch.Tensor]]:
+    """What a layer takes where autocast is on, and what becomes of its results.
+
+    Its tensors are rounded, its steps are computed in float32, which is more exact than PyTorch's.
+    Results have PyTorch's types: those of a GRU, whose gates are mixed with a float32 state, are
+    float32.
+    """
+    device = tensors[0].device.type
+    if not torch.is_autocast_enabled(device) or torch.float64 in {x.dtype for x in tensors}:
+        return tensors, lambda made: made
+    narrow = torch.get_autocast_dtype(device)
+    taken = [x.to(narrow).float() for x in tensors]
+    return taken, lambda made: made if kind == "gru" else made.to(narrow)

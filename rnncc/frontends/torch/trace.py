@@ -138,6 +138,10 @@ def _batch_norm(
     return tuple(made)
 
 
+_IN_PARTS = {operator: function for function, operator in CELLS.items()}
+"""Cells whose products alone are computed in 16 bits under autocast."""
+
+
 class _Whole(Interpreter):
     """Recurrent layers become one operator each; open sizes stay open."""
 
@@ -145,6 +149,8 @@ class _Whole(Interpreter):
         kind = recurrent_kind(target)
         if kind is not None:
             return call_whole(kind, *args, **kwargs)
+        if target in _IN_PARTS and torch.is_autocast_enabled(args[0].device.type):
+            target = _IN_PARTS[target]
         if target is torch.ops.higher_order.scan:
             args = (_Whole(args[0]).run, *args[1:])
         if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:
@@ -166,7 +172,6 @@ def _keep_cells_whole(module: GraphModule) -> None:
 
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach)
 _FORGOTTEN = {
-    "autocast": ("autocast must not be switched on or off here", None),
     "inference_mode": ("torch.inference_mode() is not supported here", "x.detach()"),
     "increment_nesting": ("torch.func is not supported here", None),
     "requires_grad_": ("requires_grad_() is not supported here", None),

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch.amp.autocast_mode import _enter_autocast
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
@@ -29,7 +30,12 @@ _FILLS = ("copy_", "fill_", "zero_")
 
 
 def without_changes(module: GraphModule) -> bool:
-    """Take changes in place out of a graph; whether none is left. If so, the graph was changed."""
+    """Take changes in place out of a graph; whether none is left. If so, the graph was changed.
+
+    Where autocast is switched, calls change what they compute in: such a graph stays as it is.
+    """
+    if any(node.target is _enter_autocast for node in module.graph.nodes):
+        return False
     changes = {
         node: target for node in module.graph.nodes if (target := _changed(node)) is not None
     }
