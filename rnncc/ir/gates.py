@@ -9,6 +9,10 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Body, Builder, Values
 from rnncc.ir.dims import Dim
 
+DEFAULT_LIMIT = 100_000
+"""The most iterations of a loop whose bound nobody knows or gives."""
+NESTED_LIMIT = 1_000
+"""The same for each of two such loops in each other, where values of all iterations are kept."""
 Branch = Callable[[Builder, list[SSAValue], list[SSAValue]], Values]
 
 

@@ -483,8 +483,60 @@ class Chosen(nn.Module):
 def test_conditional_and_map_of_pytorch() -> None:
     net = Chosen()
     model = rnncc.compile(torch.export.export(net, (torch.ones(5, 4),)))
+    compiled = rt.compile(net, (torch.ones(5, 4),))
     for x in (torch.rand(5, 4), -torch.rand(5, 4)):
         found = model.run({"x": x.numpy()})
+        torch.testing.assert_close(compiled(x), net(x), **CLOSE)
         want = {f"y{i}": y.detach().numpy() for i, y in enumerate(net(x))}
         for name, y in want.items():
             np.testing.assert_allclose(found[name], y, rtol=1e-4, atol=1e-5)
+
+
+class Settling(nn.Module):
+    """Steps until they are large, or too many."""
+
+    def __init__(self, loop: Any) -> None:
+        super().__init__()
+        self.layer, self.loop = nn.Linear(4, 4).double(), loop
+
+    def forward(self, x: Any, h: Any) -> Any:
+        def goes_on(h: Any, n: Any) -> Any:
+            return (h.norm() < 3) & (n < 2000)
+
+        def step(h: Any, n: Any) -> Any:
+            return h * 1.5 + torch.tanh(self.layer(h) + x) * 0.1, n + 1
+
+        h, n = self.loop(goes_on, step, (h * 0.1, torch.zeros((), dtype=torch.int64)))
+        return n, h
+
+
+def while_in_python(goes_on: Any, step: Any, carried: Any) -> Any:
+    while goes_on(*carried):
+        carried = step(*carried)
+    return carried
+
+
+def test_while_loop_of_pytorch() -> None:
+    """Gradients are compared with those of Python's loop: PyTorch 2.13's own lack some terms."""
+    torch.manual_seed(0)
+    ours, theirs = Settling(torch._higher_order_ops.while_loop), Settling(while_in_python)
+    theirs.load_state_dict(ours.state_dict())
+    xs, h = torch.randn(3, 2, 4).double(), torch.randn(2, 4).double()
+    compiled = rt.compile(ours, (xs[0], h))
+
+    def found(run: Any, net: Any) -> list[Any]:
+        n, last = run()
+        return [n, last, *torch.autograd.grad((last**2).sum(), list(net.layer.parameters()))]
+
+    pairs = [
+        (lambda: rt.scan(ours, xs, h), lambda: loop(theirs, xs, h)),
+        (lambda: compiled(xs[0], h), lambda: theirs(xs[0], h)),
+    ]
+    for one, other in pairs:
+        torch.testing.assert_close(found(one, ours), found(other, theirs))
+    with torch.no_grad():
+        for parameter in ours.parameters():
+            parameter.zero_()
+    assert compiled(0 * xs[0], 0 * h)[0] == 2000
+    with pytest.raises(rnncc_runtime.RunError, match="than its limit"):
+        rt.scan(ours, 0 * xs, 0 * h)

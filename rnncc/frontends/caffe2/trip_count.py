@@ -11,12 +11,6 @@ from rnncc.frontends.caffe2.operator import Blob, Operator
 MAX_EVALUATIONS = 300_000
 """How many operators may be evaluated to count turns, in one import: about half a second."""
 
-DEFAULT_LIMIT = 100_000
-"""The most turns of a loop whose bound nobody knows or gives."""
-
-NESTED_LIMIT = 1_000
-"""The same for each of two such loops in each other, where values of every turn are kept."""
-
 State = dict[Blob, Known | None]
 
 

@@ -19,6 +19,7 @@ from rnncc.frontends.torch.sizes import Sizes, symbols_of
 from rnncc.frontends.torch.types import NARROW, type_name
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.gates import NESTED_LIMIT
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.nn.complex_numbers import Complex
@@ -97,7 +98,7 @@ def scan_program(step: Step, reverse: bool) -> tuple[Program, Dtypes]:
         for places, found in ((step.places.rows, rows), (step.places.states, carry)):
             values |= {at: v for at, v in zip(places, found, strict=True) if at is not None}
         inputs = [values[i] for i in range(len(step.inputs))]
-        made = lower_graph(step.graph, inner, inputs, sizes, random)
+        made = lower_graph(step.graph, inner, inputs, sizes, random, NESTED_LIMIT)
         _check_dtypes(step)
         _check_states(step.names, made[step.ys :], carry)
         return made[step.ys :], made[: step.ys]

@@ -32,7 +32,7 @@ from rnncc.frontends.torch.types import (
 )
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
-from rnncc.ir.gates import Branch, when
+from rnncc.ir.gates import DEFAULT_LIMIT, NESTED_LIMIT, Branch, repeat, when
 from rnncc.ir.size_proofs import larger, smaller
 from rnncc.ir.types import dims_of
 from rnncc.nn.complex_numbers import Complex
@@ -56,6 +56,7 @@ def lower_graph(
     inputs: Sequence[Any],
     size: Callable[[Any], Dim] = fixed_size,
     random: Random | None = None,
+    limit: int = DEFAULT_LIMIT,
 ) -> list[Any]:
     """Append a graph's ops.
 
@@ -64,6 +65,7 @@ def lower_graph(
         inputs: the values of its placeholders, in order.
         size: what a size of a fake tensor is.
         random: where random numbers come from; None where there are to be none.
+        limit: the most iterations of a loop that ends by itself; more are an error of the call.
 
     Returns:
         What it returns, in order.
@@ -71,7 +73,7 @@ def lower_graph(
     Raises:
         CompileError: an operator, or a form of it, is not supported; it names the user's line.
     """
-    lowering = _Lowering(b, size, random or Random(), backward_nodes(module.graph))
+    lowering = _Lowering(b, size, random or Random(), backward_nodes(module.graph), limit)
     placeholders = module.graph.find_nodes(op="placeholder")
     lowering.env.update(zip(placeholders, inputs, strict=True))
     for node in module.graph.nodes:
@@ -118,9 +120,15 @@ class _Lowering:
     """The values of a graph's nodes."""
 
     def __init__(
-        self, b: Builder, size: Callable[[Any], Dim], random: Random, backward: set[Node]
+        self,
+        b: Builder,
+        size: Callable[[Any], Dim],
+        random: Random,
+        backward: set[Node],
+        limit: int,
     ) -> None:
         self.b, self.size, self.random, self.backward = b, size, random, backward
+        self.limit = limit
         self.env = Environment()
 
     def call(self, node: Node) -> Any:
@@ -142,6 +150,8 @@ class _Lowering:
             return self._scan(step, [], xs, held)
         if node.target is torch.ops.higher_order.cond:
             return self._cond(node, *args)
+        if node.target is torch.ops.higher_order.while_loop:
+            return self._while(node, *args)
         site = Site(self.b, node, self.size, self.random)
         translation = translation_of(node.target, site.is_complex, is_complex((args, kwargs)))
         if translation is None:
@@ -153,7 +163,7 @@ class _Lowering:
         return made
 
     def _lower_backward(self, b: Builder, known: Environment, nodes: Iterable[Node]) -> None:
-        inner = _Lowering(b, self.size, Random(), set())
+        inner = _Lowering(b, self.size, Random(), set(), self.limit)
         inner.env = known
         for node in nodes:
             known[node] = inner.call(node)
@@ -168,7 +178,7 @@ class _Lowering:
             b: Builder, random: Random, given: Tensors, carry: Tensors, rows: Tensors
         ) -> tuple[Tensors, Tensors]:
             inputs = [*carry, *rows, *_refilled(held, given)]
-            made = lower_graph(step, b, inputs, self.size, random)
+            made = lower_graph(step, b, inputs, self.size, random, NESTED_LIMIT)
             return made[: len(inits)], made[len(inits) :]
 
         finals, ys = scan(self.b, self.random, step, body, consts, inits, xs)
@@ -185,7 +195,7 @@ class _Lowering:
 
         def branch(graph: GraphModule) -> Branch:
             def body(b: Builder, held: Values, _: Values) -> list[Value]:
-                return lower_graph(graph, b, _refilled(given, held), self.size)
+                return lower_graph(graph, b, _refilled(given, held), self.size, limit=self.limit)
 
             return body
 
@@ -193,6 +203,34 @@ class _Lowering:
         flag, nothing = self.b.reshape(gate, ()), [self.b.fill(0, *kind) for kind in kinds]
         made = when(self.b, flag, consts, nothing, branch(one))
         return when(self.b, self.b.logical_not(flag), consts, made, branch(other))
+
+    def _while(
+        self,
+        node: Node,
+        going: GraphModule,
+        step: GraphModule,
+        carried: Sequence[Any],
+        held: Sequence[Any],
+    ) -> list[Value]:
+        """PyTorch's loop while `going(carried)`: (carried..., what it holds...) -> (carried...)."""
+        if not all(isinstance(x, SSAValue) for x in carried):
+            what = "complex numbers and sizes that change from step to step are not supported here"
+            Site(self.b, node, self.size, self.random).refuse(what)
+        consts = _values_of(held)
+
+        def lowered(b: Builder, graph: GraphModule, given: Values, carry: Values) -> list[Any]:
+            inputs = [*carry, *_refilled(held, given)]
+            return lower_graph(graph, b, inputs, self.size, limit=NESTED_LIMIT)
+
+        def goes_on(b: Builder, given: Values, carry: Values) -> SSAValue:
+            return b.reshape(lowered(b, going, given, carry)[0], ())
+
+        def body(b: Builder, given: Values, carry: Values) -> list[SSAValue]:
+            new = lowered(b, step, given, carry[1:])
+            return [goes_on(b, given, new), *new]
+
+        inits = [goes_on(self.b, consts, carried), *carried]
+        return repeat(self.b, consts, inits, body, self.limit)[1:]
 
 
 def _rounded(b: Builder, node: Node, made: Any) -> Any:

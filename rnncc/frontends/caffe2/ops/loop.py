@@ -14,8 +14,6 @@ from rnncc.frontends.caffe2.recurrent import names_written, needed_net, read_net
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.frontends.caffe2.solve import walk
 from rnncc.frontends.caffe2.trip_count import (
-    DEFAULT_LIMIT,
-    NESTED_LIMIT,
     Loops,
     Turning,
     Turns,
@@ -23,7 +21,7 @@ from rnncc.frontends.caffe2.trip_count import (
 )
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
-from rnncc.ir.gates import Branch, repeat
+from rnncc.ir.gates import DEFAULT_LIMIT, NESTED_LIMIT, Branch, repeat
 
 if TYPE_CHECKING:
     from rnncc.frontends.caffe2.graph import GraphMaker, Scope

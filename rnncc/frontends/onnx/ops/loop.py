@@ -25,7 +25,7 @@ from rnncc.frontends.onnx.trips import Trips, given_count, is_endless, trips_of
 from rnncc.frontends.onnx.values import Value, size_value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.gates import repeat
+from rnncc.ir.gates import DEFAULT_LIMIT, repeat
 from rnncc.ir.types import dims_of, tensor
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from rnncc.frontends.onnx.captures import Captures
     from rnncc.frontends.onnx.scope import Scope
 
-DEFAULT_LIMIT = 100_000
-"""Turns of a loop that nothing bounds, where the user does not say."""
 MAX_UNROLLED = 64
 """Turns that are built one after another, where a loop's values change their shapes."""
 
