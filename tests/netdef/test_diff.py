@@ -255,9 +255,9 @@ def test_large_nets_take_seconds() -> None:
     types = [rng.choice(["Relu", "Tanh", "Sigmoid"]) for _ in range(10_000)]
     shuffled = rng.sample(types, len(types))
     shorter = types[:5000] + types[5001:]
-    started = time.perf_counter()
+    started = time.process_time()
     assert diff(chain(types), chain(types)) == []
     assert diff(chain(types), chain(shuffled))
     # the operator, the external output's name, and no more
     assert sum("op " in line for line in diff(chain(types), chain(shorter))) < 4
-    assert time.perf_counter() - started < 20
+    assert time.process_time() - started < 20

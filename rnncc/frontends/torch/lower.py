@@ -143,15 +143,8 @@ class _Lowering:
             return _plain(dims_of(flat(args[:1])[0])[args[1]])
         if node.target in SIZES:
             return _size_of(node, args)
-        if node.target is torch.ops.higher_order.scan:
-            return self._scan(*args)
-        if node.target is torch.ops.higher_order.map_impl:
-            step, xs, held = args
-            return self._scan(step, [], xs, held)
-        if node.target is torch.ops.higher_order.cond:
-            return self._cond(node, *args)
-        if node.target is torch.ops.higher_order.while_loop:
-            return self._while(node, *args)
+        if node.target in _HIGHER:
+            return _HIGHER[node.target](self, node, *args)
         site = Site(self.b, node, self.size, self.random)
         translation = translation_of(node.target, site.is_complex, is_complex((args, kwargs)))
         if translation is None:
@@ -168,8 +161,8 @@ class _Lowering:
         for node in nodes:
             known[node] = inner.call(node)
 
-    def _scan(
-        self, step: GraphModule, inits: Tensors, xs: Tensors, held: Sequence[Any]
+    def scan(
+        self, node: Node, step: GraphModule, inits: Tensors, xs: Tensors, held: Sequence[Any]
     ) -> list[Tensor]:
         """PyTorch's loop: (state..., rows..., what it holds...) -> (state..., rows of ys...)."""
         consts = _values_of(held)
@@ -184,7 +177,11 @@ class _Lowering:
         finals, ys = scan(self.b, self.random, step, body, consts, inits, xs)
         return [*finals, *ys]
 
-    def _cond(
+    def map(self, node: Node, step: GraphModule, xs: Tensors, held: Sequence[Any]) -> list[Tensor]:
+        """PyTorch's loop without a state."""
+        return self.scan(node, step, [], xs, held)
+
+    def cond(
         self, node: Node, gate: Value, one: GraphModule, other: GraphModule, given: Sequence[Any]
     ) -> list[Value]:
         """PyTorch's conditional: a loop of one step for each branch."""
@@ -204,7 +201,7 @@ class _Lowering:
         made = when(self.b, flag, consts, nothing, branch(one))
         return when(self.b, self.b.logical_not(flag), consts, made, branch(other))
 
-    def _while(
+    def while_loop(
         self,
         node: Node,
         going: GraphModule,
@@ -231,6 +228,15 @@ class _Lowering:
 
         inits = [goes_on(self.b, consts, carried), *carried]
         return repeat(self.b, consts, inits, body, self.limit)[1:]
+
+
+_HIGHER: dict[Any, Callable[..., list[Any]]] = {
+    torch.ops.higher_order.scan: _Lowering.scan,
+    torch.ops.higher_order.map_impl: _Lowering.map,
+    torch.ops.higher_order.cond: _Lowering.cond,
+    torch.ops.higher_order.while_loop: _Lowering.while_loop,
+}
+"""Operators whose arguments are graphs."""
 
 
 def _rounded(b: Builder, node: Node, made: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 
 import pytest
 
@@ -26,9 +26,9 @@ def test_bad_nets_cost_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.chdir(tmp_path)
     tracemalloc.start()
     for name, case in CASES.items():
-        start = perf_counter()
+        start = process_time()
         _error(case)
-        assert perf_counter() - start < 2, name
+        assert process_time() - start < 2, name
     assert tracemalloc.get_traced_memory()[1] < 64 << 20
     tracemalloc.stop()
 

@@ -155,13 +155,13 @@ def test_without_a_limit() -> None:
 def test_a_loop_that_never_ends_is_found_out_while_it_runs() -> None:
     """Counting stops soon, whether the condition stays true or the count is far."""
     for end in (2**62, 2**63 - 1):
-        start = time.perf_counter()
+        start = time.process_time()
         tracemalloc.start()
         starts = [*STARTS[:2], constant("k", end), STARTS[3]]
         (scan,) = loops(imported(counted(*starts), max_iterations=3))
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
         tracemalloc.stop()
-        assert time.perf_counter() - start < 10
+        assert time.process_time() - start < 10
         assert scan.is_limited
     same = loop("go y", "y go", body(op("Tanh", "y", "y"), op("Or", "go go", "go")))
     made = net([op("Copy", "y0", "y"), constant("go", 1, BOOL), same], "y0", "y")
@@ -175,9 +175,9 @@ def test_many_loops_share_what_counting_may_cost() -> None:
     for _ in range(30):
         ops += [constant("i", 0), constant("one", 1), constant("k", 30_000), STARTS[3]]
         ops += [loop("go y w i one k", "y i go", body(op("Mul", "y w", "y")), condition)]
-    start = time.perf_counter()
+    start = time.process_time()
     program = imported(net(ops, "y0 w", "y"))
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
     assert {scan.gate is None for scan in loops(program)} == {True, False}
 
 
