@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.fuzz.cases import Case, Failure, Result
 
-DEADLINE = 90.0
+DEADLINE = 300.0
 """Seconds after which a worker that says nothing is killed."""
 MEMORY = 5 << 30
 """Bytes of address space of a worker."""

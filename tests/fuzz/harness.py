@@ -30,17 +30,17 @@ class TooSlowError(Exception):
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise `TooSlowError` in what takes longer, by the clock; for the main thread alone."""
+    """Raise `TooSlowError` in what takes longer, by CPU time; for the main thread alone."""
 
     def end(signum: int, frame: object) -> None:
         raise TooSlowError(f"no result after {seconds:g} s")
 
-    signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.signal(signal.SIGPROF, end)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
 
 def kind_of(message: str) -> str:
