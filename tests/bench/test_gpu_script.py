@@ -190,8 +190,11 @@ def test_training(on_cpu: Any) -> None:
     assert "| 16 | 3 | 7 |" in table.markdown(results({"training": [row]}))
 
 
+CELLS = ["own", *(pytest.param(cell, marks=pytest.mark.slow) for cell in ("milstm", "layernorm_lstm"))]
+
+
 @pytest.mark.peers
-@pytest.mark.parametrize("cell", ["milstm", "layernorm_lstm", "own"])
+@pytest.mark.parametrize("cell", CELLS)
 def test_custom(on_cpu: Any, cell: str) -> None:
     from benchmarks.cuda import custom
 
@@ -206,7 +209,7 @@ def test_custom(on_cpu: Any, cell: str) -> None:
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("cell", ["milstm", "layernorm_lstm", "own"])
+@pytest.mark.parametrize("cell", CELLS)
 def test_compiled_by_torch(on_cpu: Any, cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph, and no other way back to Python within."""
     from benchmarks.cuda import compiled
