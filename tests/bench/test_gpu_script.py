@@ -190,7 +190,8 @@ def test_training(on_cpu: Any) -> None:
     assert "| 16 | 3 | 7 |" in table.markdown(results({"training": [row]}))
 
 
-CELLS = ["own", *(pytest.param(cell, marks=pytest.mark.slow) for cell in ("milstm", "layernorm_lstm"))]
+COPIES = [pytest.param(cell, marks=pytest.mark.slow) for cell in ("milstm", "layernorm_lstm")]
+CELLS = ["own", *COPIES]
 
 
 @pytest.mark.peers
