@@ -88,7 +88,8 @@ const block = stream.step({ x: samples.subarray(0, 128) }).y;
 Arrays are flat typed arrays, row-major. `T` follows from the first input with T, other sizes are 1
 unless given. `run` returns arrays of its own, `step` views of the module's memory, which the next
 call overwrites. In an AudioWorklet there is no `fetch`: compile the module on the page, hand it
-over in `processorOptions`, and make `new Net(module)`. Nets for training have no such module; take
+over in `processorOptions`, and make `new Net(module)`, as
+[examples/web](../examples/web/worklet.js) does. Nets for training have no such module; take
 `wasm` and `h`. The stack has 128 KB.
 
 ## Running code of other machines
