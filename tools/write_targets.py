@@ -69,6 +69,8 @@ not fit is out of range (`(size_t)-1`).
 `libNAME.a` and `NAME.h`: weights are constants, in flash; state, workspace and arrays are the
 caller's, who can reserve them statically. Floats are passed in registers (`-mfloat-abi=hard`, for
 RISC-V `-mabi=ilp32f`). The FPU, and Helium, are to be enabled before the first call.
+[examples/microcontroller](../examples/microcontroller/main.c) is the main loop of a Cortex-M4, a
+step a sample, without an allocator or a system; `make run` there runs it in qemu.
 
 ## WebAssembly
 

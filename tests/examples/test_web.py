@@ -50,8 +50,9 @@ const until = async (right) => {
 };
 await until(() => text("#result").startsWith("Signal"));
 const tell = (what) => fetch("told", { method: "POST", body: JSON.stringify(what) });
+const fault = (event) => tell(String(event.reason ?? event.message));
 for (const kind of ["error", "unhandledrejection"])
-  frame.contentWindow.addEventListener(kind, (event) => tell(String(event.reason ?? event.message)));
+  frame.contentWindow.addEventListener(kind, fault);
 const pixels = (id) => {
   const canvas = frame.contentDocument.getElementById(id);
   return new Set(canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data).size;
