@@ -64,6 +64,13 @@ unwinding on Arm, RISC-V and WebAssembly. A `.dll` has the compiler's functions 
 `msvcrt.dll`. `size_t` has 32 bits on `armv7`, `riscv32`, `wasm32` and Cortex-M: what does
 not fit is out of range (`(size_t)-1`).
 
+## Python on other systems
+
+`rnncc_runtime.load` takes `NAME.dll` on Windows and `libNAME.dylib` on macOS as it takes
+`libNAME.so` on Linux. What differs is handled, and tested on Linux by taking away what others lack;
+with a Python of Windows or macOS nobody here has run it. A library of another system or machine is
+refused with what it is for; `rnncc_runtime.describe` reads what any of them says of itself.
+
 ## Microcontrollers
 
 `libNAME.a` and `NAME.h`: weights are constants, in flash; state, workspace and arrays are the
