@@ -118,6 +118,7 @@ def compile(
             - shapes={"x": ("T", "N", 40)}, bind={"sr": 16000}, state={"h": "h_next"}: what inputs
               are; max_iterations of loops that do not tell; seed of random fills;
             - precision="bf16" or "int8" of weights; threads=True for calls by several threads;
+              flush_denormals=True;
             - cpu, target, tune and tuning: the machine;
             - recompute, outputs_with_grads, memory_budget and plan_for: of training;
             - functions: operators of an ONNX model -> what `rnncc.elementwise` made;

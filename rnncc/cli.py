@@ -242,6 +242,26 @@ def inspect(
         inspection.print_report(report)
 
 
+@cli.command(epilog=example("rnncc draw examples/lstm.pbtxt examples/lstm_init.pbtxt -o lstm.svg"))
+@NET
+@INIT_NET
+@source_options
+@click.option("-o", "--out", type=click.Path(path_type=Path), help="An .svg or .html file.")
+def draw(
+    net: NetFile,
+    init_net: NetFile | None,
+    init: NetFile | None,
+    out: Path | None,
+    **options: Any,
+) -> None:
+    """Draw a net as equations in boxes, loops as boxes around those of a step.
+
+    Without -o the SVG goes to standard output."""
+    from rnncc.commands.drawing import draw
+
+    draw(net, only_init(init_net, init), out, options_of(net, options))
+
+
 @cli.command(
     cls=NetCommand,
     epilog=example(

@@ -25,6 +25,7 @@ class Keywords(TypedDict, total=False):
     state: Mapping[str, str] | Sequence[str]
     precision: Literal["fp32", "bf16", "int8"] | str
     threads: bool
+    flush_denormals: bool
     target: str | None
     cpu: str | None
     seed: int

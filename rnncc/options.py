@@ -56,6 +56,8 @@ class Options:
             such as "h=h_next"; so the net of one step becomes a stream.
         functions: DOMAIN.NAME of operators of an ONNX model -> what `rnncc.elementwise` made.
         precision: of the weights of products: fp32, bf16 or int8; inference alone has less.
+        flush_denormals: compute with zeros in the place of denormals, whatever the caller's mode,
+            and leave that as it was (docs/determinism.md).
         tune: measure a few settings of the code generator on this machine, at the sizes `plan_for`
             (else T = 100 and 1), and compile with the fastest; they are remembered.
         tuning: such settings: knobs of the target's row in `rnncc.codegen.targets`.
@@ -79,6 +81,7 @@ class Options:
     threads: bool = False
     max_iterations: int | None = None
     precision: str = "fp32"
+    flush_denormals: bool = False
     state: Mapping[str, str] = field(default_factory=dict[str, str])
     tune: bool = False
     tuning: Mapping[str, int] = field(default_factory=dict[str, int])

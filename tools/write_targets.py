@@ -64,11 +64,20 @@ unwinding on Arm, RISC-V and WebAssembly. A `.dll` has the compiler's functions 
 `msvcrt.dll`. `size_t` has 32 bits on `armv7`, `riscv32`, `wasm32` and Cortex-M: what does
 not fit is out of range (`(size_t)-1`).
 
+## Python on other systems
+
+`rnncc_runtime.load` takes `NAME.dll` on Windows and `libNAME.dylib` on macOS as it takes
+`libNAME.so` on Linux. What differs is handled, and tested on Linux by taking away what others lack;
+with a Python of Windows or macOS nobody here has run it. A library of another system or machine is
+refused with what it is for; `rnncc_runtime.describe` reads what any of them says of itself.
+
 ## Microcontrollers
 
 `libNAME.a` and `NAME.h`: weights are constants, in flash; state, workspace and arrays are the
 caller's, who can reserve them statically. Floats are passed in registers (`-mfloat-abi=hard`, for
 RISC-V `-mabi=ilp32f`). The FPU, and Helium, are to be enabled before the first call.
+[examples/microcontroller](../examples/microcontroller/main.c) is the main loop of a Cortex-M4, a
+step a sample, without an allocator or a system; `make run` there runs it in qemu.
 
 ## WebAssembly
 
@@ -88,7 +97,8 @@ const block = stream.step({ x: samples.subarray(0, 128) }).y;
 Arrays are flat typed arrays, row-major. `T` follows from the first input with T, other sizes are 1
 unless given. `run` returns arrays of its own, `step` views of the module's memory, which the next
 call overwrites. In an AudioWorklet there is no `fetch`: compile the module on the page, hand it
-over in `processorOptions`, and make `new Net(module)`. Nets for training have no such module; take
+over in `processorOptions`, and make `new Net(module)`, as
+[examples/web](../examples/web/worklet.js) does. Nets for training have no such module; take
 `wasm` and `h`. The stack has 128 KB.
 
 ## Running code of other machines

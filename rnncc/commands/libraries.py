@@ -61,7 +61,7 @@ def inspect(path: Path) -> Report:
         LoadError: rnncc did not make it.
     """
     held = describe(path)
-    facts = ("rnncc", "target", "cpu", "features", "precision", "device", "functions")
+    facts = ("rnncc", "target", "cpu", "features", "precision", "denormals", "device", "functions")
     return {
         "name": held["name"],
         "file": str(path),
@@ -113,6 +113,7 @@ def print_inspection(library: Report) -> None:
         "for": f"{library['cpu']}, {library['target']}",
         "needs": features if "device" not in library else f"an NVIDIA GPU; {features}",
         "weights": f"{library['weights']} bytes, {library.get('precision', 'fp32')}",
+        **({"denormals": library["denormals"]} if "denormals" in library else {}),
         "file": bytes_text(library["bytes"]),
         "functions": ", ".join(library["functions"]),
         **{block: f"{library[block]} bytes" for block in BLOCKS[:3] if block in library},

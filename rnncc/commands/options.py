@@ -127,6 +127,11 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
         ),
         STATE,
         click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
+        click.option(
+            "--flush-denormals",
+            is_flag=True,
+            help="Compute with zeros in the place of denormals; the caller's mode stays.",
+        ),
         click.option("--seed", type=int, default=0, help="Of random fills; 0 without it."),
         SHAPE,
         BIND,

@@ -37,6 +37,7 @@ class Library:
         shared: whether several threads may compute one call of `run` together.
         weights: bytes of the block that all programs read.
         bounds: formulas of a whole sequence's sizes that must not be negative.
+        flushes: whether denormals are flushed during a call.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Library:
     refusal: str = ""
     shared: bool = False
     bounds: tuple[Dim, ...] = ()
+    flushes: bool = False
 
     def __post_init__(self) -> None:
         self.weights = place_weights(list(self.programs.values()))

@@ -10,6 +10,7 @@ from xdsl.rewriter import InsertPoint
 
 from rnncc.ir import kern
 from rnncc.ir.dims import Dim, product
+from rnncc.ir.naming import state_name
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Yield
@@ -27,7 +28,8 @@ def emit_chunks(lowering: Lowering, op: Chunks) -> None:
 
     The carry has one place: a turn reads it there, and the next one is put there at its end.
     """
-    homes = [_home(lowering, init, final) for init, final in zip(op.inits, op.finals, strict=True)]
+    ends = zip(op.inits, op.yields[0], op.finals, strict=True)
+    homes = [_home(lowering, init, value, final) for init, value, final in ends]
     first, turn = lowering.fresh_index("t"), lowering.fresh_index("t")
     body, extent, chunk = Block(), op.extent.data, op.chunk.data
     lowering.builders.append(OpBuilder(InsertPoint.at_end(body)))
@@ -44,11 +46,12 @@ def emit_chunks(lowering: Lowering, op: Chunks) -> None:
         lowering.builder.insert(kern.Limit(lowering.pointer(final)))
 
 
-def _home(lowering: Lowering, init: SSAValue, final: SSAValue) -> Placed:
+def _home(lowering: Lowering, init: SSAValue, value: SSAValue, final: SSAValue) -> Placed:
     """The place of a carried value, filled with what it starts as."""
     home = lowering.output_of.get(final)
     if home is None:
-        home = lowering.declare("state", "state", dtype_of(final), dims_of(final))
+        label = state_name(value, final)
+        home = lowering.declare(label, "state", dtype_of(final), dims_of(final))
     if lowering.find(init) != home:
         lowering.emit_map([(init, home)], dims_of(init))
     return home

@@ -16,6 +16,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.moves import GoesOn
+from rnncc.ir.naming import state_name
 from rnncc.ir.needed_rows import row_masks
 from rnncc.ir.ops.base import Elementwise, dim_attr
 from rnncc.ir.ops.control import Scan, Yield
@@ -110,7 +111,8 @@ def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[H
             homes.append(free[0])
         else:
             size = product(dims_of(final))
-            place = lowering.declare("state", "state", dtype_of(final), [Dim.of(2), size])
+            label = state_name(value, final)
+            place = lowering.declare(label, "state", dtype_of(final), [Dim.of(2), size])
             homes.append(Home(place, size))
     return homes
 

@@ -20,6 +20,7 @@ from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.ir.naming import name_of
 from rnncc.ir.needed_rows import Needed, needed_rows, row_masks
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield
@@ -198,9 +199,11 @@ class Lowering:
 
     def scratch(self, value: SSAValue, dims: Sequence[Dim] | None = None) -> Placed:
         """A scratch buffer for a value."""
-        op = value.owner
-        label = value.name_hint or (op.name.split(".")[1] if isinstance(op, Operation) else "copy")
-        return self.declare(label, "scratch", dtype_of(value), dims or dims_of(value))
+        shape = dims or dims_of(value)
+        place = self.declare(name_of(value), "scratch", dtype_of(value), shape)
+        if isinstance(value.owner, Operation):
+            self._buffers[-1].location = value.owner.location
+        return place
 
     def fresh_index(self, stem: str) -> str:
         """A new loop index; `t` first, then `t1`, ..."""

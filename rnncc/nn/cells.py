@@ -11,7 +11,7 @@ from rnncc.ir.builder import Builder, Values
 from rnncc.ir.types import dims_of
 from rnncc.nn.axes import cut
 from rnncc.nn.normalisation import layer_norm
-from rnncc.nn.steps import Function, Named, gru_state, lstm_step
+from rnncc.nn.steps import Function, Named, gru_state, lstm_step, named
 
 EPSILON = 1e-5
 """Added to the variance by layer norm."""
@@ -37,7 +37,7 @@ class Weights:
     def project(self, b: Builder, x: SSAValue) -> SSAValue:
         """X · w + the sum of the biases, for all steps at once."""
         y = b.matmul(x, self.w, transpose_b=self.by_unit)
-        return b.add(y, reduce(b.add, self.biases)) if self.biases else y
+        return named(b.add(y, reduce(b.add, self.biases)) if self.biases else y, "projection")
 
     def shared(self) -> dict[str, SSAValue]:
         """What each step reads, by name."""
@@ -70,7 +70,7 @@ class Elman:
         return self.weights.shared(), [self.weights.project(b, x)]
 
     def step(self, b: Builder, shared: Named, rows: Values, states: Values) -> list[SSAValue]:
-        z = b.add(self.weights.product(b, shared, states[0]), rows[0])
+        z = named(b.add(self.weights.product(b, shared, states[0]), rows[0]), "sums")
         return [self.act(b, normalise(b, z, shared))]
 
 
@@ -108,7 +108,7 @@ class Lstm:
         h, c = states
         v = self.weights.product(b, shared, h)
         z = _integrated(b, shared, rows[0], v) if self.integration else b.add(v, rows[0])
-        gates = cut(b, normalise(b, z, shared), 4)
+        gates = cut(b, normalise(b, named(z, "sums"), shared), 4)
         peepholes = {letter: shared[f"peephole_{letter}"] for letter in self.peepholes}
         sums = dict(zip(self.order, gates, strict=True))
         h, c = lstm_step(b, sums, c, self.gate, self.act, self.out, peepholes, self.coupled)
@@ -161,17 +161,18 @@ class Gru:
         h, v = states[0], self.weights.product(b, shared, states[0])
         u_gates, u_new = _split(b, rows[0], 1)
         v_gates, v_new = _split(b, v, 1) if self.reset_after else (v, None)
-        sums = cut(b, normalise(b, b.add(v_gates, u_gates), shared), 2)
-        gates = {letter: self.gate(b, z) for letter, z in zip(self.order, sums, strict=False)}
+        sums = cut(b, normalise(b, named(b.add(v_gates, u_gates), "sums"), shared), 2)
+        letters = zip(self.order, sums, strict=False)
+        gates = {letter: named(self.gate(b, z), letter) for letter, z in letters}
         if v_new is None:
-            reset = b.mul(gates["r"], h)
+            reset = named(b.mul(gates["r"], h), "reset")
             v_new = b.matmul(reset, shared["u_new"], transpose_b=self.weights.by_unit)
         else:
             v_new = b.add(v_new, shared["late"]) if "late" in shared else v_new
-            v_new = b.mul(gates["r"], v_new)
+            v_new = named(b.mul(gates["r"], v_new), "reset")
         norm = {name: shared[f"{name}_new"] for name in ("gain", "bias") if name in shared}
         new = self.act(b, normalise(b, b.add(v_new, u_new), norm))
-        return [gru_state(b, h, gates["z"], new)]
+        return [gru_state(b, h, gates["z"], named(new, "n"))]
 
 
 def reset_after_biases(

@@ -10,8 +10,10 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder, Values
 from rnncc.ir.types import dims_of
-from rnncc.nn.steps import Named
+from rnncc.nn.steps import Named, named
 
+STATES = "h", "c"
+"""What drawings and plans call a cell's states."""
 Join = Callable[[Builder, Sequence[SSAValue]], SSAValue]
 """The y of each direction [T, N, H] -> what the layer hands on."""
 
@@ -63,9 +65,11 @@ def run_direction(
     def body(inner: Builder, held: Values, carry: Values, row: Values) -> tuple[Values, Values]:
         own = dict(zip(names, held, strict=False))
         new = cell.step(inner, own, row[: len(rows)], carry)
+        for state, name in zip(new, STATES, strict=False):
+            named(state, name)
         if lengths is None:
             return new, new[:1]
-        live = inner.compare("lt", row[-1], held[-1])
+        live = named(inner.compare("lt", row[-1], held[-1]), "live")
         kept = [inner.select(live, state, old) for state, old in zip(new, carry, strict=True)]
         return kept, [inner.select(live, new[0], inner.full_like(new[0], 0.0))]
 

@@ -14,6 +14,12 @@ Named = Mapping[str, SSAValue]
 NONE: Named = MappingProxyType({})
 
 
+def named(value: SSAValue, hint: str) -> SSAValue:
+    """A value with a name for drawings and plans, unless it has one."""
+    value.name_hint = value.name_hint or hint
+    return value
+
+
 def lstm_step(
     b: Builder,
     z: Named,
@@ -44,15 +50,15 @@ def lstm_step(
         total = z[letter]
         if letter in peepholes:
             total = b.add(total, b.mul(peepholes[letter], state))
-        return gate(b, total)
+        return named(gate(b, total), letter)
 
     if coupled:
         enter = opened("i", c)
-        kept = b.mul(b.sub(b.full_like(enter, 1.0), enter), c)
+        kept = b.mul(named(b.sub(b.full_like(enter, 1.0), enter), "f"), c)
     else:
         kept = b.mul(opened("f", c), c)
         enter = opened("i", c)
-    c = b.add(kept, b.mul(enter, act(b, z["g"])))
+    c = b.add(kept, b.mul(enter, named(act(b, z["g"]), "g")))
     return [b.mul(opened("o", c), (out or act)(b, c)), c]
 
 

@@ -46,6 +46,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         "cpu": target.cpu,
         "features": target.extensions,
         "precision": library.precision,
+        **({"denormals": "flushed"} if library.flushes else {}),
     }
 
 

@@ -95,6 +95,7 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         "gpu": metadata.get("device") == "cuda",
         "training": _training(metadata) if "trained" in metadata else None,
         "stream": metadata.get("stream", {}).get("state"),
+        "flushes": metadata.get("denormals") == "flushed",
         "shared": any(name.endswith("_part") for name in metadata["functions"]),
         **more,
     }

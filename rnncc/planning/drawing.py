@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+from rnncc.netdef.drawing.colours import DARK, INK, LIGHT
 from rnncc.planning.report import BufferRow, KernelRow, PlanReport, ProgramReport, SharedReport
 
 if TYPE_CHECKING:
@@ -72,7 +73,8 @@ def draw(report: PlanReport) -> str:
     charts = [_chart(program) for program in report.programs]
     bars = [(block, _bar(block)) for block in report.shared]
     template = _environment().get_template("plan.html.j2")
-    return template.render(report=report, charts=charts, bars=bars)
+    named = {"report": report, "charts": charts, "bars": bars}
+    return template.render(**named, light=LIGHT, dark=DARK, ink=INK)
 
 
 def _chart(program: ProgramReport) -> Chart:
@@ -166,7 +168,8 @@ def _told(row: BufferRow) -> str:
         f"in use from {row.first} to {row.last}",
         f"at {row.offset} = {row.start}" if row.offset != str(row.start) else f"at {row.start}",
     ]
-    return "\n".join([*lines, *([f"takes over {row.shares}"] if row.shares else [])])
+    lines += [f"takes over {row.shares}"] if row.shares else []
+    return "\n".join([*lines, *([f"from {row.source}"] if row.source else [])])
 
 
 def _loop(row: KernelRow, columns: _Columns) -> Mark:

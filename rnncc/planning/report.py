@@ -15,6 +15,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, For
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.largest import Largest
+from rnncc.ir.naming import source_of
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.types import ITEM_BYTES
 from rnncc.planning.layout import Plan, Planned
@@ -61,6 +62,7 @@ class BufferRow:
             memory of the caller that nothing stands in for.
         start: the offset in bytes, at the report's sizes.
         shares: the buffer whose memory it takes over, written in place.
+        source: where the net says so: the file and node that its values come from.
     """
 
     name: str
@@ -73,6 +75,7 @@ class BufferRow:
     offset: str | None = None
     start: int | None = None
     shares: str | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -242,10 +245,11 @@ def _buffers(
 
 def _row(buffer: Buffer, live: tuple[int, int], place: Planned | None, sizes: Sizes) -> BufferRow:
     names = buffer.label.data, buffer.role.data, buffer.dtype
+    source = source_of(buffer.y)
     if place is None:
-        return BufferRow(*names, str(buffer.bytes), 0, *live)
+        return BufferRow(*names, str(buffer.bytes), 0, *live, source=source)
     start, taken = place.offset.evaluate(sizes), max(place.size.evaluate(sizes), 0)
-    told = str(place.offset), start, place.shares
+    told = str(place.offset), start, place.shares, source
     return BufferRow(*names, str(buffer.bytes), taken, *live, *told)
 
 

@@ -67,6 +67,7 @@ def assemble(compilation: Compilation) -> None:
         refusal=c.refusal,
         shared=c.options.threads,
         bounds=c.bounds,
+        flushes=c.options.flush_denormals,
     )
 
 

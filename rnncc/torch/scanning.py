@@ -78,9 +78,13 @@ def _scanned(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> tu
 
 
 def _batch_first(xs: Sequence[torch.Tensor], states: Sequence[torch.Tensor]) -> str | None:
-    """What to do where the first axis of xs is as long as that of the states: no time."""
-    batches = {len(state) for state in states if state.dim() > 1}
-    if len(batches) != 1 or any(x.dim() < 3 or len(x) not in batches for x in xs):
+    """What to do where the first axis of xs is as long as that of the states: no time.
+
+    Rows have all axes of a state, so that xs has one more.
+    """
+    batches = {len(state) for state in states if state.dim() > 0}
+    rank = 1 + max((state.dim() for state in states), default=1)
+    if len(batches) != 1 or any(x.dim() < rank or len(x) not in batches for x in xs):
         return None
     if all(x.shape[1] in batches for x in xs):
         return None

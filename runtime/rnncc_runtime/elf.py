@@ -10,14 +10,11 @@ from pathlib import Path
 
 from rnncc_runtime.errors import LoadError
 
-_ELF = b"\x7fELF"
-_ELF64_LITTLE = _ELF + b"\x02\x01"
+_ELF64_LITTLE = b"\x7fELF\x02\x01"
 _HEADER = struct.Struct("<32xQ14xHH")
 """Where the table of segments lies, an entry's size, and how many there are."""
 _SEGMENT = struct.Struct("<II QQQ QQQ")
 """Kind, flags, offset, addresses, size in the file, size in memory, alignment."""
-_MACHINES = {3: "i386", 40: "arm", 62: "x86_64", 183: "aarch64", 243: "riscv64"}
-"""Numbers of the ELF standard -> what `os.uname` calls these machines."""
 _MOST = 64
 """Segments of a library; ours have about nine."""
 
@@ -45,13 +42,3 @@ def check_whole(file: Path) -> None:
     for _, _, offset, _, _, held, _, _ in _SEGMENT.iter_unpack(entries):
         if offset + held > size:
             raise LoadError(f"{file}: the library is cut off at {size} bytes")
-
-
-def machine_of(file: Path) -> str | None:
-    """What an ELF file is for; None for any other file."""
-    with file.open("rb") as opened:
-        head = opened.read(20)
-    if len(head) < 20 or not head.startswith(_ELF):
-        return None
-    number = int.from_bytes(head[18:20], "little" if head[5] == 1 else "big")
-    return _MACHINES.get(number, f"machine {number} of ELF's list")

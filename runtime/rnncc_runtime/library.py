@@ -12,8 +12,9 @@ from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from rnncc_runtime.elf import check_whole, machine_of
+from rnncc_runtime.elf import check_whole
 from rnncc_runtime.errors import LoadError
+from rnncc_runtime.machines import difference
 from rnncc_runtime.model import Model
 from rnncc_runtime.training import TrainableModel
 
@@ -51,7 +52,7 @@ def load(
     """The model in a shared library; a `rnncc_runtime.cuda.CudaModel` in one for GPUs.
 
     Args:
-        path: the library, `libNAME.so`.
+        path: the library, `libNAME.so`; on Windows `NAME.dll`, on macOS `libNAME.dylib`.
         name: NAME, where the file was renamed.
         train: whether it was compiled for training.
         device: the number of a GPU, for a library for GPUs; without it that of the thread's current
@@ -94,7 +95,8 @@ def _found(path: str | os.PathLike[str], name: str | None) -> tuple[Path, str]:
     except (OSError, ValueError) as error:  # a name that is too long, or with a NUL in it
         reason = getattr(error, "strerror", None) or error
         raise LoadError(f"{str(path)[:80]!r}: {reason}") from error
-    return file, name or file.name.split(".")[0].removeprefix("lib")
+    stem = file.name.split(".")[0]
+    return file, name or (stem if file.suffix.lower() == ".dll" else stem.removeprefix("lib"))
 
 
 def load_bytes(content: bytes, name: str, train: bool) -> Model | TrainableModel:
@@ -103,6 +105,9 @@ def load_bytes(content: bytes, name: str, train: bool) -> Model | TrainableModel
     Raises:
         LoadError: it is not for this machine, whose CPU may lack what it needs, or is damaged.
     """
+    if not hasattr(os, "memfd_create"):  # on other systems than Linux
+        kept = _File(content, name)
+        return _loaded(kept.path, name, name, train, None, kept)
     descriptor = os.memfd_create(name)
     with os.fdopen(descriptor, "wb", closefd=False) as file:
         file.write(content)
@@ -116,6 +121,20 @@ class _Descriptor:
 
     def __init__(self, number: int) -> None:
         self._close = weakref.finalize(self, os.close, number)
+
+
+class _File:
+    """A file in a folder of its own, which goes when nobody needs it; on Windows, where one that is
+    loaded cannot go, the system's cleaning takes it."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        import shutil  # of rare use
+        import tempfile
+
+        folder = tempfile.mkdtemp(prefix="rnncc-")
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        self.path = Path(folder) / f"{name}{'.dll' if os.name == 'nt' else ''}"
+        self.path.write_bytes(content)
 
 
 def _loaded(
@@ -264,14 +283,16 @@ def _open(file: Path) -> ctypes.CDLL:
             alias.symlink_to(file)
             return ctypes.CDLL(str(alias))
     except OSError as error:
-        machine, own = machine_of(file), os.uname().machine
-        if machine not in (None, own):
-            what = f"compiled for {machine}, and this machine is {own}"
-            raise LoadError(f"{file}: {what}") from error
-        raise LoadError(f"{file}: {error}") from error
+        raise LoadError(f"{file}: {difference(file) or error}") from error
 
 
 def _is_loaded(file: Path) -> bool:
+    """Whether another library may have been loaded from this path.
+
+    Not on Windows, where a file that is loaded cannot be written to.
+    """
+    if not hasattr(os, "RTLD_NOLOAD"):
+        return False
     try:
         ctypes.CDLL(str(file), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
     except OSError:

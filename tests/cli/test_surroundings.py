@@ -28,6 +28,7 @@ COMMANDS = {
     "compile": "compile NET --init INIT -v -o OUT",
     "compile --emit llvm": "compile NET --init INIT --emit llvm",
     "run": "run NET --init INIT -i ARRAYS",
+    "draw": "draw NET --init INIT",
     "inspect": "inspect NET --init INIT",
     "plan": "plan NET --init INIT --json",
     "check": "check NET --init INIT --for 2",
@@ -56,6 +57,7 @@ WRITERS = {
     "netdef extract": "netdef extract NET größe -o OUT/net.pbtxt",
     "netdef prune": "netdef prune NET --init INIT -o OUT/net.pb --init-out OUT/init.pb",
     "netdef split": "netdef split NET --init INIT -o OUT",
+    "draw": "draw NET --init INIT -o OUT/net.svg",
     "netdef draw": "netdef draw NET --layout own -o OUT/net.svg",
 }
 OUTPUTS = [(command, "closed") for command in COMMANDS]
@@ -181,7 +183,7 @@ def test_ascii(command: str, run: Run) -> None:
     status, printed, told = run(COMMANDS[command], encoding="ascii")
     assert (status, one_line(told)) == (status_of(command), False), told
     assert told.isascii()
-    is_file = command in ("netdef draw", "compile --emit llvm") or "netdef" in command
+    is_file = command in ("draw", "compile --emit llvm") or "netdef" in command
     assert printed.isascii() or is_file or command in ("demo", "ops")
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import pickle
+import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
-from rnncc_runtime import LoadError, load
+from rnncc_runtime import LoadError, describe, load
 
+import rnncc
 from rnncc.packaging.elf import Elf
 
 
@@ -39,3 +44,53 @@ def test_paths_that_are_no_library(kind: str, tmp_path: Path) -> None:
     with pytest.raises(LoadError) as error:
         load(f"{tmp_path}/{kind}", "m")
     assert len(str(error.value)) < 300 and "\n" not in str(error.value)
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A system that lacks what Linux alone has."""
+    for name in ("memfd_create", "RTLD_NOLOAD", "uname"):
+        monkeypatch.delattr(os, name)
+
+
+def test_systems_other_than_linux(elsewhere: None, twice_library: Path) -> None:
+    model = load(twice_library)
+    copied = pickle.loads(pickle.dumps(model))
+    again = pickle.loads(pickle.dumps(copied))
+    x = {"in/x": np.ones((4, 2, 3), np.float32), "lengths": np.full(2, 4, np.int32)}
+    for name, array in model.run(x).items():
+        assert np.array_equal(again.run(x)[name], array)
+    folders = set(Path(tempfile.gettempdir()).glob("rnncc-*/twice"))
+    assert folders
+    del copied, again
+    gc.collect()
+    assert not folders & set(Path(tempfile.gettempdir()).glob("rnncc-*/twice"))
+
+
+FILES = {
+    "aarch64": ("libnet.so", "compiled for aarch64, and this machine is"),
+    "windows-x64": ("net.dll", "compiled for Windows on x86_64, and this is Linux"),
+    "macos-arm64": ("libnet.dylib", "compiled for macOS on aarch64, and this is Linux"),
+}
+
+
+@pytest.mark.parametrize("target", FILES)
+def test_libraries_of_other_systems(target: str, tmp_path: Path) -> None:
+    """They are described, and a refusal to load them says what they are for."""
+    name, message = FILES[target]
+    try:
+        rnncc.build(rnncc.cells.gru(2, 3), out=tmp_path, name="net", target=target)
+    except rnncc.CompileError as error:
+        pytest.skip(str(error))
+    assert describe(tmp_path / name)["name"] == "net"
+    with pytest.raises(LoadError, match=message):
+        load(tmp_path / name)
+
+
+def test_a_dll_keeps_its_beginning(tmp_path: Path, twice_library: Path) -> None:
+    """`lib` is part of a name there; of `libtwice.so` it is not."""
+    dll = tmp_path / "libtwice.dll"
+    dll.write_bytes(twice_library.read_bytes())
+    with pytest.raises(LoadError, match="no model named libtwice in it"):
+        load(dll)
+    assert load(dll, "twice").name == "twice"

@@ -127,6 +127,40 @@ def test_batch_first_is_told(capfd: pytest.CaptureFixture[str]) -> None:
     assert "time" not in str(caught.value)
 
 
+def test_batch_first_without_features() -> None:
+    with pytest.raises(CompileError, match="the first axis of xs is time, not the batch"):
+        rt.scan(lambda x, h: (0.9 * h + x,) * 2, torch.zeros(2, 5), torch.zeros(2))
+
+
+class LastStep(torch.nn.Module):
+    """The last valid steps of [T, N, 3], in ways that compile or are refused."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.gru, self.way = torch.nn.GRU(3, 5), way
+
+    def forward(self, x: Any, n: Any) -> Any:
+        y, _ = self.gru(x)
+        rows = torch.arange(x.shape[1])
+        if self.way == "one by one":
+            return torch.stack([y[n[i] - 1, i] for i in rows])
+        if self.way == "a number":
+            return y[int(n.max()) - 1]
+        if self.way == "a mask":
+            return y[torch.arange(x.shape[0])[:, None] == n - 1]
+        return y[n - 1, rows]
+
+
+@pytest.mark.parametrize("way", ["one by one", "a number", "a mask"])
+def test_a_refusal_of_the_last_valid_step_names_its_recipe(way: str) -> None:
+    given = torch.zeros(6, 2, 3), torch.tensor([6, 2])
+    with pytest.raises(CompileError, match=r"docs/recipes.md#the-last-valid-step") as caught:
+        rt.compile(LastStep(way), given)
+    assert "\n" not in str(caught.value)
+    module = LastStep("as the recipe says")
+    torch.testing.assert_close(rt.compile(module, given)(*given), module(*given))
+
+
 def test_a_tensor_with_two_rows_is_no_pair() -> None:
     with pytest.raises(CompileError, match="a cell returns a pair"):
         rt.scan(lambda x, h: torch.tanh(x + h), X, H)

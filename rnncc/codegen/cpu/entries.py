@@ -12,6 +12,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from rnncc.codegen.cpu.denormals import flushing
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.entry_points import emit_entry_point
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
@@ -66,6 +67,8 @@ def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -
             )
             for entry in entry_points(library)
         }
+    if library.flushes:
+        code.entries = flushing(code.entries, target)
     for size in size_functions(library):
         name = f"{library.name}_{size.name}"
         emit_size(module, name, size.bytes, size.symbols, target, size.bounds)

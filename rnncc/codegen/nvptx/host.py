@@ -70,6 +70,9 @@ def write_host(
     if library.shared:
         what = "threads of a CPU do not compute together on a GPU, which has its own"
         raise CompileError("--threads", what, "leave it out")
+    if library.flushes:
+        what = "code for GPUs keeps denormals, which cost nothing there"
+        raise CompileError("--flush-denormals", what, "leave it out")
     assert len(device.kernels) <= MOST_KERNELS
     name, module = library.name, ir.Module(library.name)
     module.triple = target.host.triple

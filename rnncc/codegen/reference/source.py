@@ -66,6 +66,9 @@ def _check(library: Library) -> None:
     if library.shared:
         what = "the reference target computes a call in one thread"
         raise CompileError("--threads", what, "leave it out, or compile for a CPU")
+    if library.flushes:
+        what = "C99 has no mode that flushes denormals"
+        raise CompileError("--flush-denormals", what, "leave it out, or compile for a CPU")
 
 
 def _weights(library: Library) -> tuple[list[str], dict[int, str]]:

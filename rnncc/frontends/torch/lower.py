@@ -20,7 +20,7 @@ from rnncc.frontends.torch.function_body import Environment, backward_nodes, low
 from rnncc.frontends.torch.function_op import WITH_GRADIENT
 from rnncc.frontends.torch.loops import Tensor, Tensors, flat, scan
 from rnncc.frontends.torch.randomness import Random
-from rnncc.frontends.torch.site import Site, Translation, Value, location
+from rnncc.frontends.torch.site import BY_TENSORS, Site, Translation, Value, location
 from rnncc.frontends.torch.sizes import floor_divide, remainder
 from rnncc.frontends.torch.types import (
     DTYPES,
@@ -276,6 +276,8 @@ def _size_of(node: Node, args: Sequence[Dim | int]) -> Dim | int:
 def _hint(node: Node) -> str:
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return "draw the numbers outside and give them as inputs"
+    if node.target is torch.ops.aten._local_scalar_dense.default:
+        return BY_TENSORS
     return "docs/torch.md lists what is"
 
 

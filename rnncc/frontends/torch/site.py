@@ -129,6 +129,10 @@ def location(node: Node) -> Location:
     return Location(":".join(lines[-1]) if lines else "", target)
 
 
+BY_TENSORS = "y[rows, lengths - 1] for the last valid steps: docs/recipes.md#the-last-valid-step"
+"""What to do where the numbers in a tensor decide what is taken of another."""
+
+
 def reason_of(text: str) -> str:
     """What a message of TorchDynamo says is wrong, without its advice."""
     for pattern in (_RAISED, _GOT):

@@ -16,6 +16,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import GraphModule, Interpreter, Node
 from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.detached import refuse_hidden_changes
@@ -23,7 +24,7 @@ from rnncc.frontends.torch.function_op import with_graphs
 from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.lower import translation_of
 from rnncc.frontends.torch.recurrent_op import CELLS, call_whole, recurrent_kind
-from rnncc.frontends.torch.site import location
+from rnncc.frontends.torch.site import BY_TENSORS, location
 from rnncc.frontends.torch.switches import without_switches
 from rnncc.frontends.torch.watch import watching
 
@@ -106,7 +107,8 @@ def refused_by(place: str, name: str) -> Generator[None]:
         raise
     except Exception as error:
         reason = str(error).strip().split("\n\n")[0]
-        raise CompileError(place, f"{name}: {reason}") from error
+        hint = BY_TENSORS if isinstance(error, GuardOnDataDependentSymNode) else None
+        raise CompileError(place, f"{name}: {reason}", hint) from error
 
 
 def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from rnncc.netdef.drawing.colours import DARK, INK, LIGHT, rules
 from rnncc.netdef.drawing.graph import SIZES, Graph, Line, Node, line
 from rnncc.netdef.drawing.layout import Edge, Layout, Point, Size
 
@@ -16,32 +17,25 @@ PAD = 9.0
 INSET = 14.0
 """Around the net in a box, and around the whole."""
 
-STYLE = """
-text { font-family: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #1b2430; }
-.page { fill: #ffffff; }
-.box { fill: #e6eefb; stroke: #5578b4; }
-.group { fill: #f3f5f8; stroke: #5578b4; }
-.part { fill: #ffffff; stroke: #c3cad4; }
-.input { fill: #e3f4e6; stroke: #3f9159; }
-.output { fill: #fdeedb; stroke: #c07a25; }
-.again { fill: none; stroke: #8793a3; stroke-dasharray: 3 2; }
-.arrow { fill: none; stroke: #76828f; }
-.tip { fill: #76828f; }
-text.type { font-weight: 600; }
-text.name, text.note, text.title, .unread text { fill: #56616e; }
-@media (prefers-color-scheme: dark) {
-text { fill: #e4eaf2; }
-.page { fill: #13171c; }
-.box { fill: #22334f; stroke: #7aa0e0; }
-.group { fill: #1a2027; stroke: #7aa0e0; }
-.part { fill: #13171c; stroke: #3d4854; }
-.input { fill: #173721; stroke: #63b77e; }
-.output { fill: #3d2c14; stroke: #dd9d4d; }
-.again { stroke: #7d8a99; }
-.arrow { stroke: #8995a3; }
-.tip { fill: #8995a3; }
-text.name, text.note, text.title, .unread text { fill: #a3afbd; }
-}
+FONT = 'ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace'
+STYLE = f"""
+text {{ font-family: {FONT}; fill: {INK["light"][0]}; }}
+.page {{ fill: {INK["light"][2]}; }}
+{rules(LIGHT)}
+.again {{ fill: none; stroke: #8793a3; stroke-dasharray: 3 2; }}
+.arrow {{ fill: none; stroke: #76828f; }}
+.tip {{ fill: #76828f; }}
+text.type {{ font-weight: 600; }}
+text.name, text.note, text.title, .unread text {{ fill: {INK["light"][1]}; }}
+@media (prefers-color-scheme: dark) {{
+text {{ fill: {INK["dark"][0]}; }}
+.page {{ fill: {INK["dark"][2]}; }}
+{rules(DARK)}
+.again {{ stroke: #7d8a99; }}
+.arrow {{ stroke: #8995a3; }}
+.tip {{ fill: #8995a3; }}
+text.name, text.note, text.title, .unread text {{ fill: {INK["dark"][1]}; }}
+}}
 """
 
 

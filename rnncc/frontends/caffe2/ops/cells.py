@@ -13,7 +13,8 @@ from rnncc.frontends.caffe2.operator import Array, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.shapes import Shapes
 from rnncc.ir.dims import Dim
 from rnncc.nn.arithmetic import plus
-from rnncc.nn.steps import gru_state, lstm_step
+from rnncc.nn.layer import STATES
+from rnncc.nn.steps import gru_state, lstm_step, named
 
 UNROLLED = re.compile(r"(?:^|/)timestep_(\d{1,9})/timestep$")
 
@@ -79,6 +80,9 @@ class Unit(Operator):
             n = e.dims(self.batch)[1]
             step = e.b.reshape(e[self.xs[-1]], (1, 1, 1))
             inside = e.b.compare("lt", step, e.b.reshape(e[self.xs[-2]], (1, n, 1)))
+            named(inside, "live")
+            for value, name in zip(new, STATES, strict=False):
+                named(value, name)
             old = [e.b.fill(0.0, ()) if self.drops else e[x] for x in self.xs[: self.states]]
             values = [e.b.select(inside, a, b) for a, b in zip(new, old, strict=True)]
         for blob, value in zip(self.ys, values, strict=True):
@@ -114,7 +118,8 @@ class GRUUnit(Unit):
     def build(self, e: Emitter) -> None:
         b = e.b
         _, update, output = self.slices(e)
-        self.keep(e, gru_state(b, e[self.xs[0]], b.sigmoid(update), b.tanh(output)))
+        update, output = named(b.sigmoid(update), "u"), named(b.tanh(output), "o")
+        self.keep(e, gru_state(b, e[self.xs[0]], update, output))
 
 
 OPERATORS: dict[str, type[Operator]] = {

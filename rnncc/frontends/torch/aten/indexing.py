@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rnncc.frontends.torch.site import (
+    BY_TENSORS,
     Number,
     Operand,
     Site,
@@ -90,7 +91,7 @@ def _numbered(at: Site, indices: list[Value | None]) -> list[int]:
     """The axes that tensors of numbers stand for."""
     axes = [axis for axis, one in enumerate(indices) if one is not None]
     if any(one is not None and dtype_of(one) == "i1" for one in indices):
-        at.refuse("indexing with a mask is not supported", "torch.where")
+        at.refuse("indexing with a mask is not supported", f"torch.where, or {BY_TENSORS}")
     return axes
 
 
