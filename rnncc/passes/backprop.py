@@ -18,6 +18,7 @@ from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.order import post_order
 from rnncc.ir.rewriting import Loop, Made, Rows, dce
+from rnncc.ir.types import dims_of
 from rnncc.passes.concat_slice_grads import concat_slice_grads
 
 Map = dict[SSAValue, SSAValue]
@@ -77,8 +78,9 @@ class Backprop:
         body = self._step_back(scan, parts, [row for row, _ in dys])
         backward = Scan([], inits, xs, body, scan.steps, not bool(scan.reverse))
         self._b.place(backward)
-        results = _connect(scan, backward).results
-        for value, gradient in zip(targets, results, strict=True):
+        backward = _connect(scan, backward)
+        rows = [_where_it_ran(self._b, backward, y) for y in backward.ys]
+        for value, gradient in zip(targets, [*backward.finals, *rows], strict=True):
             self.add(value, gradient)
 
     def _begin_sum(self, scan: Scan, const: SSAValue) -> SSAValue:
@@ -185,6 +187,16 @@ def _share_gate(forward: Scan, backward: Loop) -> Scan:
     backward.gate = backward.add_arg(gate.type)
     backward.xs.append(Rows(flags, backward.gate))
     return forward
+
+
+def _where_it_ran(b: Builder, scan: Scan, y: SSAValue) -> SSAValue:
+    """A sequence that a loop yields, with zeros in the rows of steps that did not run."""
+    if scan.open is None:
+        return y
+    dims = dims_of(y)
+    flags = scan.operands[scan.body.block.args.index(scan.open)]
+    ran = b.broadcast(flags, dims, range(len(dims_of(flags))))
+    return b.select(ran, y, b.full_like(y, 0.0))
 
 
 def _foreign(body: Block) -> list[SSAValue]:

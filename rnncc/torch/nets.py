@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +19,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.activity import sources_of
+from rnncc.passes.gradient_program import gradient_program
+from rnncc.passes.outputs import fresh_prefix, keep_outputs
 from rnncc.torch.codes import Codes
 from rnncc.torch.devices import common_device
 
@@ -53,6 +55,7 @@ class TorchNet:
     """A net over tensors.
 
     Attributes:
+        program: what it computes.
         code: what computes it, on each device.
         inputs: their names, in order.
         outputs: what it makes, in order.
@@ -61,6 +64,7 @@ class TorchNet:
         narrow: the inputs' numbers that are of 16 bits in PyTorch, and what they are.
     """
 
+    program: Program
     code: Codes
     inputs: Sequence[str]
     outputs: Sequence[Output]
@@ -89,12 +93,42 @@ class TorchNet:
         sources = [frozenset(numbers[n] for n in sources_of(program, o.name)) for o in outputs]
         narrow = {number: dtype for number, dtype in enumerate(dtypes.inputs) if dtype in NARROW}
         places = _places(net.inputs.values())
-        return TorchNet(code, list(net.inputs), outputs, sources, places, narrow)
+        return TorchNet(program, code, list(net.inputs), outputs, sources, places, narrow)
 
     @cached_property
     def differentiated(self) -> frozenset[int]:
         """The numbers of the inputs that some output has gradients for."""
         return frozenset().union(*self.sources)
+
+    def derived(self, key: Hashable, make: Callable[[Program], Program]) -> TorchNet:
+        """Another net, of what a pass makes of this program; made once for each key.
+
+        What is complex or of 16 bits is to it what it is to the code.
+        """
+        known = self.code.derived
+        with _lock:
+            found = known.get(key)
+        if found is None:
+            made = TorchNet.of(make(self.program), Dtypes([], {}))
+            with _lock:
+                found = known.setdefault(key, made)
+        return found
+
+    def gradients(self, given: Sequence[int], wanted: Sequence[int]) -> TorchNet:
+        """The gradients of some inputs, given the inputs and those of some outputs.
+
+        Raises:
+            CompileError: they are not known well enough to be differentiated again.
+        """
+        outputs = [self.outputs[i].name for i in given]
+        inputs = [self.inputs[i] for i in wanted]
+
+        def make(program: Program) -> Program:
+            prefix = fresh_prefix(program, "d")
+            made = gradient_program(program, outputs, inputs, prefix)
+            return keep_outputs(made, [prefix + name for name in inputs])
+
+        return self.derived(("gradients", *outputs, None, *inputs), make)
 
     def infer(self, tensors: Tensors) -> list[torch.Tensor]:
         """The outputs alone."""

@@ -40,8 +40,9 @@ def _values(values: Sequence[torch.Tensor], *_: Any) -> list[torch.Tensor]:
 class Context:
     """What a Function's methods know as `ctx`; they may put anything else there."""
 
-    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
-        self.needs_input_grad = needs_input_grad
+    def __init__(self, args: Sequence[Any], inside: Sequence[Any]) -> None:
+        self.needs_input_grad = tuple([_has_gradient(x) for x in args])
+        self.args, self.inside = args, inside
         self.materialize_grads = True
         self.to_save: tuple[Any, ...] = ()
         self.non_differentiable: tuple[Any, ...] = ()
@@ -55,8 +56,14 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """The tensors kept."""
-        return self.to_save
+        """The tensors kept; inputs as they were given, which second derivatives flow to."""
+        return tuple([self._as_given(x) for x in self.to_save])
+
+    def _as_given(self, x: Any) -> Any:
+        for inside, arg in zip(self.inside, self.args, strict=True):
+            if x is inside:
+                return arg
+        return x
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Results that have no gradient."""
@@ -87,8 +94,8 @@ def applied(
     Raises:
         NotImplementedError, RuntimeError: it does what is not supported, or what PyTorch refuses.
     """
-    context = Context(tuple([_has_gradient(x) for x in args]))
     inside = tuple([_detached(x) for x in args])
+    context = Context(args, inside)
     if setup_context is None:
         made = forward(context, *inside)
     else:
@@ -129,12 +136,15 @@ def with_graphs(
         raise NotImplementedError("ctx.mark_dirty is not supported")
     if args_tensor_mask is not None:  # its graphs take a context
         raise NotImplementedError("a torch.autograd.Function in the form of an older PyTorch")
-    made, saved = run(forward, *[_detached(x) for x in args])
+    inside = tuple([_detached(x) for x in args])
+    made, saved = run(forward, *inside)
+    context = Context(args, inside)
+    context.save_for_backward(*saved)
     outputs = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     _check(args, outputs)
     live = [_has_gradient(y) and i not in non_differentiable_idx for i, y in enumerate(outputs)]
     grads = [_gradient_given(y, open, True) for y, open in zip(outputs, live, strict=True)]
-    given = run(backward, *grads, *saved)
+    given = run(backward, *grads, *context.saved_tensors)
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     results = _results(outputs, live, args, grads, given)
     return results if isinstance(made, (tuple, list)) else results[0]
