@@ -219,9 +219,12 @@ def _invariant(scan: Scan) -> set[SSAValue]:
 
 
 def _save(forward: Scan, values: list[SSAValue]) -> Scan:
-    """Yield some values of a body, beside what it yields already; of a carry, what becomes it."""
+    """Yield some values of a body, beside what it yields already; of a carry, what becomes it.
+
+    Where steps are skipped, the carry itself: what the step before yields is not there.
+    """
     loop = Loop(forward)
-    after = {c.arg: c.next for c in loop.carries}
+    after = {} if forward.skips else {c.arg: c.next for c in loop.carries}
     there = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
     wanted = dict.fromkeys(after.get(v, v) for v in values if v not in there)
     new = [Made(value) for value in wanted if value not in there]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from xdsl.ir import Operation
 
@@ -39,18 +40,27 @@ def gradient_program(
 
 
 def check_users_gradients(program: Program) -> None:
-    """Refuse users' gradients that hang on values of which no gradients are known.
+    """Refuse users' gradients of which no gradients are known.
 
-    These are what a Function's forward computes: for all that it knows, its inputs are constants.
+    What a Function's forward computes hangs on constants, for all that it knows. And one that is
+    not linear makes of two gradients other ones than of their sum: second derivatives may reach
+    it by several ways, of which only some lead through the net.
 
     Raises:
         CompileError: there is such a gradient.
     """
     for op in program.net.walk():
-        if isinstance(op, WithGradient) and any(map(_stops, _leading_to(op))):
-            what = "a torch.autograd.Function's backward reads more than gradients and saved inputs"
-            hint = "save inputs by ctx.save_for_backward; once_differentiable has no second ones"
-            raise CompileError(Builder.before(op).loc, f"second derivatives: {what}", hint)
+        if not isinstance(op, WithGradient):
+            continue
+        if not op.splits:
+            _refuse(op, "is not linear in the gradient")
+        if any(map(_stops, _leading_to(op))):
+            _refuse(op, "reads more than the gradient and inputs saved by ctx.save_for_backward")
+
+
+def _refuse(op: WithGradient, reason: str) -> NoReturn:
+    what = f"no second derivatives: a torch.autograd.Function's backward {reason}"
+    raise CompileError(Builder.before(op).loc, what)
 
 
 def _leading_to(op: WithGradient) -> list[Operation]:

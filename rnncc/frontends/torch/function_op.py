@@ -17,6 +17,7 @@ from inspect import signature
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 _library = torch.library.Library("rnncc", "FRAGMENT")
 _library.define("gradient_of(Tensor x) -> Tensor")
@@ -83,6 +84,7 @@ def applied(
     setup_context: Callable[..., Any] | None,
     backward: Callable[..., Any],
     args: Sequence[Any],
+    once: bool,
 ) -> Any:
     """What a Function gives; TorchDynamo reads this too.
 
@@ -90,6 +92,7 @@ def applied(
         forward, backward: its methods.
         setup_context: its method, where forward does not take the context.
         args: what it is applied to.
+        once: whether backward must not be differentiated.
 
     Raises:
         NotImplementedError, RuntimeError: it does what is not supported, or what PyTorch refuses.
@@ -112,7 +115,10 @@ def applied(
         for y, open in zip(outputs, live, strict=True)
     ]
     given = backward(context, *grads)
-    results = _results(outputs, live, args, grads, given if isinstance(given, tuple) else (given,))
+    given = given if isinstance(given, tuple) else (given,)
+    if once:
+        given = tuple([_detached(x) for x in given])
+    results = _results(outputs, live, args, grads, given)
     return results if isinstance(made, tuple) else results[0]
 
 
@@ -157,6 +163,14 @@ def methods_of(function: Any) -> tuple[str, str | None, str]:
     return "forward", "setup_context" if own else None, "vjp" if by_vjp else "backward"
 
 
+_ONCE = once_differentiable(lambda ctx: None).__code__
+
+
+def is_once(function: Any) -> bool:
+    """Whether a Function's backward is marked by PyTorch's `once_differentiable`."""
+    return getattr(getattr(function, methods_of(function)[2]), "__code__", None) is _ONCE
+
+
 def in_order(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Arguments by their places, as PyTorch has them.
 
@@ -187,7 +201,10 @@ def _has_gradient(x: Any) -> bool:
 
 
 def _detached(x: Any) -> Any:
-    """What forward gets: whatever it leaves elsewhere than in its results has no gradient."""
+    """What forward gets: whatever it leaves elsewhere than in its results has no gradient.
+
+    And what a backward gives that is differentiable once.
+    """
     return x.detach() if _has_gradient(x) else x
 
 
