@@ -18,7 +18,7 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, Pure
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, View, expect
+from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents, View, expect
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.ops.elementwise import Add, Cast, Div, Mul, Neg, Select, StopGradient, Sub
 from rnncc.ir.ops.linear import Matmul, Reduce
@@ -66,6 +66,9 @@ class WithGradient(RnnOp):
         """What the body makes of dy"""
         grads = b.inline(self.body.block, [dy, *self.reads])
         return [None, *grads, *(None for _ in self.reads)]
+
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        raise AssertionError("`passes.tangents` transposes its body")
 
     @property
     def differentiable(self) -> Sequence[SSAValue]:
