@@ -28,3 +28,8 @@ def fresh_prefix(program: Program, stem: str) -> str:
     names = (*program.net.inputs, *program.net.outputs)
     tried = (f"{stem}{number}:" for number in count(1))
     return next(p for p in tried if not any(name.startswith(p) for name in names))
+
+
+def fresh_symbol(program: Program, stem: str) -> str:
+    """A symbol of sizes that the net does not have: STEM and a number."""
+    return next(s for s in (f"{stem}{number}" for number in count(1)) if s not in program.symbols)

@@ -154,7 +154,8 @@ class _Net(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.call, *tensors = inputs
         ctx.set_materialize_grads(False)
-        wanted = {i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs}
+        forward = forward_ad._current_level >= 0  # what has a tangent is not said
+        wanted = {i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs or forward}
         ctx.mark_non_differentiable(*(output[i] for i in ctx.call.without_gradient(wanted)))
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
@@ -168,3 +169,21 @@ class _Net(torch.autograd.Function):
             return (None,) * (1 + len(tensors))
         made = iter(_Net.apply(_Gradients(ctx.call, grads, wanted), *tensors, *given))
         return (None, *(next(made) if want else None for want in wanted))
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        net: TorchNet = ctx.call.net
+        moved = [i for i, x in enumerate(tangents) if x is not None and i in net.differentiated]
+        if not moved:
+            return (None,) * len(net.outputs)
+        given = [tangents[i] for i in moved]
+        made = iter(_called(net.tangents(moved), [*ctx.saved_tensors, *given]))
+        return tuple(next(made) if o.dtype.is_floating_point else None for o in net.outputs)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, call: _Call, *tensors: torch.Tensor) -> tuple[Any, int]:
+        dims = in_dims[1:]
+        own = [i for i, dim in enumerate(dims) if dim is not None]
+        pairs = zip(tensors, dims, strict=True)
+        given = [x if dim is None else x.movedim(dim, 0) for x, dim in pairs]
+        return tuple(_called(call.net.instances(own), given)), 0

@@ -20,7 +20,9 @@ from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.activity import sources_of
 from rnncc.passes.gradient_program import gradient_program
-from rnncc.passes.outputs import fresh_prefix, keep_outputs
+from rnncc.passes.instances import instances
+from rnncc.passes.outputs import fresh_prefix, fresh_symbol, keep_outputs
+from rnncc.passes.tangents import tangents
 from rnncc.torch.codes import Codes
 from rnncc.torch.devices import common_device
 
@@ -129,6 +131,31 @@ class TorchNet:
             return keep_outputs(made, [prefix + name for name in inputs])
 
         return self.derived(("gradients", *outputs, None, *inputs), make)
+
+    def tangents(self, of: Sequence[int]) -> TorchNet:
+        """The tangents of the outputs of floats, given the inputs and the tangents of some.
+
+        Raises:
+            CompileError: they are not known.
+        """
+        inputs = [self.inputs[i] for i in of]
+
+        def make(program: Program) -> Program:
+            prefix = fresh_prefix(program, "t")
+            made = tangents(program, inputs, prefix)
+            return keep_outputs(made, [n for n in made.net.outputs if n.startswith(prefix)])
+
+        return self.derived(("tangents", *inputs), make)
+
+    def instances(self, of: Sequence[int]) -> TorchNet:
+        """The net over many instances: some inputs, and all outputs, have a further axis in front.
+        """
+        inputs = [self.inputs[i] for i in of]
+
+        def make(program: Program) -> Program:
+            return instances(program, inputs, fresh_symbol(program, "I"))
+
+        return self.derived(("instances", *inputs), make)
 
     def infer(self, tensors: Tensors) -> list[torch.Tensor]:
         """The outputs alone."""
