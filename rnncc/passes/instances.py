@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import RnnOp
-from rnncc.ir.ops.control import Scan, Yield, row_type
+from rnncc.ir.ops.control import Scan, Yield, row_type, terminator
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.simplify import Simplify
@@ -110,46 +110,44 @@ class _Instances:
     def _varying(self, scan: Scan, known: Known) -> set[SSAValue]:
         """The values of a body that are others for each instance."""
         block, (_, carry, _) = scan.body.block, scan.groups
-        pairs = zip(block.args, scan.operands, strict=True)
-        found, before = {arg for arg, x in pairs if known[x] in self.differ}, -1
+        found, before = set[SSAValue](), -1
+        for arg, x in zip(block.args, scan.operands, strict=True):
+            if known[x] in self.differ:
+                found.add(arg)
         while before < len(found):
             before = len(found)
             _spread(block.ops, found)
             pairs = zip(carry, scan.yields[0], strict=True)
-            found |= {arg for arg, after in pairs if after in found}
+            found.update([arg for arg, after in pairs if after in found])
         return found
 
     def _emit_scan(self, b: Builder, scan: Scan, known: Known) -> None:
         """The same loop, with the instances' axis behind that of time in its sequences."""
         varying, inner = self._varying(scan, known), Builder(Block(), b.loc)
-        inside = Known()
+        inside, kinds = Known(), [arg in varying for arg in (*scan.groups[1], *scan.yields[1])]
 
-        def enter(arg: SSAValue, value: SSAValue, type_: Attribute) -> SSAValue:
-            inside[arg] = inner.block.insert_arg(type_, len(inner.block.args))
-            if arg in varying:
-                self.differ.add(inside[arg])
-            return value
-
-        def given(arg: SSAValue, x: SSAValue) -> SSAValue:
-            return self.whole(b, known[x]) if arg in varying else known[x]
+        def enter(
+            args: Sequence[SSAValue], given: Sequence[SSAValue], rows: bool
+        ) -> list[SSAValue]:
+            made = list[SSAValue]()
+            for arg, x in zip(args, given, strict=True):
+                value = self.whole(b, known[x]) if arg in varying else known[x]
+                made.append(_swapped(b, value) if arg in varying and rows else value)
+                type_ = row_type(made[-1]) if rows else made[-1].type
+                inside[arg] = inner.block.insert_arg(type_, len(inner.block.args))
+            self.differ.update([inside[arg] for arg in args if arg in varying])
+            return made
 
         consts, carry, rows = scan.groups
-        fixed = [(arg, given(arg, x)) for arg, x in zip(consts, scan.consts, strict=True)]
-        inits = [(arg, given(arg, x)) for arg, x in zip(carry, scan.inits, strict=True)]
-        xs = [(arg, given(arg, x)) for arg, x in zip(rows, scan.xs, strict=True)]
-        xs = [(arg, _swapped(b, x) if arg in varying else x) for arg, x in xs]
-        outer = [[enter(arg, x, x.type) for arg, x in group] for group in (fixed, inits)]
-        outer.append([enter(arg, x, row_type(x)) for arg, x in xs])
+        outer = enter(consts, scan.consts, False), enter(carry, scan.inits, False)
+        xs = enter(rows, scan.xs, True)
         self.emit(inner, scan.body.block, inside)
-        nexts, made = scan.yields
-        kinds = [arg in varying for arg in (*carry, *made)]
-        results = [
-            self.whole(inner, inside[value]) if differs else inside[value]
-            for value, differs in zip((*nexts, *made), kinds, strict=True)
-        ]
+        after = [inside[value] for value in terminator(scan.body.block)]
+        pairs = zip(after, kinds, strict=True)
+        results = [self.whole(inner, value) if differs else value for value, differs in pairs]
         gate = None if scan.gate is None else scan.gate.data
         finals, ys = b.scan_of(
-            *outer, inner, results, scan.steps, bool(scan.reverse), gate, scan.is_limited
+            *outer, xs, inner, results, scan.steps, bool(scan.reverse), gate, scan.is_limited
         )
         for old, value, differs in zip(scan.results, [*finals, *ys], kinds, strict=True):
             known[old] = value

@@ -38,7 +38,9 @@ def tangents(program: Program, of: Sequence[str], prefix: str) -> Program:
     made = program.copy()
     net, block = made.net, made.net.body.block
     inputs = {name: net.inputs[name] for name in of}
-    known = {x: block.insert_arg(x.type, len(block.args)) for x in inputs.values()}
+    known = Found()
+    for x in inputs.values():
+        known[x] = block.insert_arg(x.type, len(block.args))
     _Forward(dependent_values(block.ops, inputs.values()), known).run(block)
     end = block.last_op
     assert isinstance(end, Yield)
@@ -75,45 +77,42 @@ class _Forward:
 
     def _through_scan(self, scan: Scan) -> None:
         """What has tangents goes in with them, and comes out with them."""
-        own, known, body = self._dependent, self._known, scan.body.block
-        b = Builder(body)
-        if body.first_op is not None:
-            b = Builder.before(body.first_op)
-        varying = [arg for arg in body.args if arg in own]
-        for arg in varying:  # stand-ins, until inner loops are in their places
-            known[arg] = b.full_like(arg, 0.0)
+        known, body = self._known, scan.body.block
+        first = body.first_op
+        assert first is not None
+        stand_ins = dict[SSAValue, SSAValue]()
+        for arg in body.args:  # until the loops within are in their places
+            if arg in self._dependent:
+                known[arg] = stand_ins[arg] = Builder.before(first).full_like(arg, 0.0)
         self.run(body)
-        loop, inside = Loop(scan), dict[SSAValue, SSAValue]()
-
-        def enter(arg: SSAValue, new: SSAValue) -> SSAValue:
-            loop.swap(known[arg], new)
-            inside[known[arg]] = new
-            return new
+        loop = Loop(scan)
+        inside = {old: self._enter(loop, arg, old) for arg, old in stand_ins.items()}
 
         def tangent(value: SSAValue) -> SSAValue:
             found = _or_zeros(loop.yields, known, value)
             return inside.get(found, found)
 
-        consts = [const for const in loop.consts if const.arg in own]
-        carries = [carry for carry in loop.carries if carry.arg in own]
-        xs = [x for x in loop.xs if x.arg in own]
-        for const in consts:
-            enter(const.arg, loop.add_const(known[const.outer]))
-        for x in xs:
-            loop.xs.append(Rows(known[x.outer], enter(x.arg, loop.add_arg(x.arg.type))))
-        args = [enter(carry.arg, loop.add_arg(carry.arg.type)) for carry in carries]
-        rows = [y.row for y in loop.ys]
-        for carry, arg in zip(carries, args, strict=True):
+        carried = [i for i, carry in enumerate(loop.carries) if carry.arg in stand_ins]
+        for carry in [loop.carries[i] for i in carried]:
             init = _or_zeros(scan, known, carry.init)
+            arg = inside[stand_ins[carry.arg]]
             loop.carries.append(Carry(init, arg, tangent(carry.next)))
-        varying_rows = [i for i, row in enumerate(rows) if row in known]
-        loop.ys += [Made(tangent(rows[i])) for i in varying_rows]
-        numbers = [loop.carries.index(carry) for carry in carries]
+        made = [i for i, y in enumerate(loop.ys) if y.row in known]
+        loop.ys += [Made(tangent(loop.ys[i].row)) for i in made]
         scan = loop.rebuild()
-        finals, ys = scan.finals, scan.ys
-        first, last = len(finals) - len(carries), len(rows)
-        known |= {finals[n]: finals[first + i] for i, n in enumerate(numbers)}
-        known |= {ys[n]: ys[last + i] for i, n in enumerate(varying_rows)}
+        for results, numbers in ((scan.finals, carried), (scan.ys, made)):
+            new = results[len(results) - len(numbers) :]
+            known |= {results[i]: tangent for i, tangent in zip(numbers, new, strict=True)}
+
+    def _enter(self, loop: Loop, arg: SSAValue, stand_in: SSAValue) -> SSAValue:
+        """The tangent of an argument of a loop's body as another one; of carries it is to come."""
+        fixed = {const.arg: const.outer for const in loop.consts}
+        rows = {x.arg: x.outer for x in loop.xs}
+        new = loop.add_const(self._known[fixed[arg]]) if arg in fixed else loop.add_arg(arg.type)
+        if arg in rows:
+            loop.xs.append(Rows(self._known[rows[arg]], new))
+        loop.swap(stand_in, new)
+        return new
 
 
 def _of_user(b: Builder, op: WithGradient, found: Sequence[SSAValue | None]) -> SSAValue:

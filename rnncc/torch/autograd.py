@@ -176,7 +176,7 @@ class _Net(torch.autograd.Function):
         moved = [i for i, x in enumerate(tangents) if x is not None and i in net.differentiated]
         if not moved:
             return (None,) * len(net.outputs)
-        given = [tangents[i] for i in moved]
+        given = [x for i in moved if (x := tangents[i]) is not None]
         made = iter(_called(net.tangents(moved), [*ctx.saved_tensors, *given]))
         return tuple(next(made) if o.dtype.is_floating_point else None for o in net.outputs)
 

@@ -11,8 +11,10 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch._C._functorch import is_legacy_batchedtensor
 from xdsl.ir import SSAValue
 
+from rnncc.errors import CompileError
 from rnncc.frontends.torch.interface import Dtypes
 from rnncc.frontends.torch.types import DTYPES, NARROW
 from rnncc.ir.dims import Dim
@@ -148,8 +150,7 @@ class TorchNet:
         return self.derived(("tangents", *inputs), make)
 
     def instances(self, of: Sequence[int]) -> TorchNet:
-        """The net over many instances: some inputs, and all outputs, have a further axis in front.
-        """
+        """The net over many instances: some inputs, and all outputs, have an axis more in front."""
         inputs = [self.inputs[i] for i in of]
 
         def make(program: Program) -> Program:
@@ -217,7 +218,13 @@ class TorchNet:
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's memory; one that is not contiguous is copied."""
+    """A tensor's memory; one that is not contiguous is copied.
+
+    Raises:
+        CompileError: it has an axis that autograd hides, for several gradients at once.
+    """
+    if is_legacy_batchedtensor(tensor):
+        raise CompileError("", "is_grads_batched is not supported", "torch.func.vmap of a vjp")
     return tensor.detach().contiguous()
 
 

@@ -114,6 +114,16 @@ def watching(
             raise reading.refusal.with_traceback(None) from None
 
 
+@contextmanager
+def not_watching() -> Generator[None]:
+    """While it lasts, this thread reads nothing: what it runs is of no matter."""
+    before, _readings.stack = _readings.stack, []
+    try:
+        yield
+    finally:
+        _readings.stack = before
+
+
 class Questions(TorchFunctionMode):
     """Refuses what code that runs under `torch.export` asks of tensors and does to them."""
 

@@ -1,8 +1,8 @@
 """What every `rnn` op has, and nobody else has to know of it.
 
 Its type rule (`infer`), meaning in NumPy (`evaluate`), gradient and tangent (`vjp`, `jvp`), what it
-does along each axis (`operand_axes`), how it does many at once (`batched_operands`, `batch`), and what that costs
-(`work`). docs/adding-an-op.md goes through them.
+does along each axis (`operand_axes`), how it does many at once (`batched_operands`, `batch`), and
+what that costs (`work`). docs/adding-an-op.md goes through them.
 """
 
 from __future__ import annotations

@@ -138,12 +138,14 @@ class Scatter(Accumulating):
         """An extremum's is the mean of those that reach it."""
         if self.kind.data == "sum":
             return self.of_tangents(b, tangents)
-        parts = list[SSAValue]()
-        *flags, count = self._reaching(b)
-        for reaches, tangent in zip(flags, tangents, strict=False):
-            zero = b.fill(0.0, dims_of(reaches), dtype_of(self.y))
-            parts.append(zero if tangent is None else b.select(reaches, tangent, zero))
-        return b.div(b.scatter("sum", *parts, self.index, self.axis.data), count)
+        kept, reaches, count = self._reaching(b)
+
+        def part(flags: SSAValue, tangent: SSAValue | None) -> SSAValue:
+            zero = b.fill(0.0, dims_of(flags), dtype_of(self.y))
+            return zero if tangent is None else b.select(flags, tangent, zero)
+
+        first, rows = part(kept, tangents[0]), part(reaches, tangents[1])
+        return b.div(b.scatter("sum", first, rows, self.index, self.axis.data), count)
 
     def _reaching(self, b: Builder) -> tuple[SSAValue, SSAValue, SSAValue]:
         """Where init and x are an extremum, and how many of them are, for each of y."""
