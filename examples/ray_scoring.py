@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import ray
 import rnncc_runtime
 
@@ -34,13 +33,13 @@ class Scorer:
             path.write_bytes(library)
             self.model = rnncc_runtime.load(path)
         self.given, self.made, self.lengths = given, made, lengths
-        self.width = self.model.inputs[given].shape[2:]
+        self.width = [int(size) for size in self.model.inputs[given].shape[2:]]
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         """The table with the output in the place of the input."""
         rows = [self._sequence(row) for row in batch.column(self.given)]
         lengths = np.array([len(row) for row in rows], np.int32)
-        x = np.zeros((lengths.max(initial=0), len(rows), *self.width), np.float32)
+        x = np.zeros((int(lengths.max(initial=0)), len(rows), *self.width), np.float32)
         for number, row in enumerate(rows):
             x[: len(row), number] = row
         inputs = {self.given: x, **({self.lengths: lengths} if self.lengths else {})}
@@ -52,7 +51,7 @@ class Scorer:
         """A row of the table as [T, ...]."""
         values = row.values
         while pa.types.is_nested(values.type):
-            values = pc.list_flatten(values)
+            values = values.flatten()
         return values.to_numpy(zero_copy_only=False).reshape(-1, *self.width)
 
 
@@ -94,9 +93,7 @@ def main(given: Sequence[str] | None = None) -> None:
     for name, value in (("input", "x"), ("output", "y"), ("lengths", "")):
         parser.add_argument(f"--{name}", default=value, help=f"its name in the net: {value}")
     parser.add_argument("--batch", type=int, default=256, help="rows of a batch")
-    parser.add_argument(
-        "--workers", type=int, default=0, help="0: one for each core"
-    )
+    parser.add_argument("--workers", type=int, default=0, help="0: one for each core")
     words = parser.parse_args(given)
     ray.init(ignore_reinit_error=True)
     begun = time.perf_counter()

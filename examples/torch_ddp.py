@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as processes
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 from torch_cell import Net, sequences
 
@@ -62,7 +62,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if given.batch % given.processes:
         parser.error("the batch is to be divisible by the number of processes")
     with tempfile.TemporaryDirectory() as folder:
-        processes.spawn(train, (given, Path(folder) / "store"), nprocs=given.processes)
+        spawn(train, (given, Path(folder) / "store"), nprocs=given.processes)
 
 
 if __name__ == "__main__":
