@@ -27,8 +27,7 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         tensors: the inputs, in order, but for the seed of random numbers, which is drawn here.
 
     Raises:
-        CompileError: the inputs are on several devices, autocast is on, or some input has a
-            forward-mode gradient.
+        CompileError: the inputs are on several devices.
     """
     device = net.device(tensors)
     _check_narrow(net, tensors)
