@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
@@ -17,6 +17,7 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.interface import Dtypes
 from rnncc.frontends.torch.types import DTYPES, NARROW
+from rnncc.ir.bounds import bounds_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
@@ -113,7 +114,9 @@ class TorchNet:
         with _lock:
             found = known.get(key)
         if found is None:
-            made = TorchNet.of(make(self.program), Dtypes([], {}))
+            bounds = bounds_of(self.program.net, self.program.bounds)
+            program = replace(make(self.program), bounds=bounds)
+            made = TorchNet.of(program, Dtypes([], {}))
             with _lock:
                 found = known.setdefault(key, made)
         return found
