@@ -106,7 +106,8 @@ def compile(
             of the model.
         train: a `TrainableModel` with `forward`, `backward` and parameters to update, where
             options["recompute"] (auto, none, all or names) tells what `backward` computes again,
-            and options["outputs_with_grads"] the outputs that a loss depends on.
+            and options["outputs_with_grads"] the outputs that a loss depends on. With order=2 the
+            net gives its gradients too, and `backward` theirs.
         max_input: the most bytes that a file may hold, such as "4G"; 2G, or RNNCC_MAX_INPUT,
             without it (docs/security.md).
         device: "cpu", or "cuda" for an NVIDIA GPU, "cuda:1" for that of a number; the model is a
@@ -120,7 +121,7 @@ def compile(
             - precision="bf16" or "int8" of weights; threads=True for calls by several threads;
               flush_denormals=True;
             - cpu, target, tune and tuning: the machine;
-            - recompute, outputs_with_grads, memory_budget and plan_for: of training;
+            - order, recompute, outputs_with_grads, memory_budget and plan_for: of training;
             - functions: operators of an ONNX model -> what `rnncc.elementwise` made;
             - dump_ir, time_passes, verify_each, stop_after: to look inside;
             - name, by default the file's.

@@ -86,6 +86,11 @@ cli.add_command(bench)
 )
 @click.option("--train", is_flag=True, help="Compile forward and backward instead of inference.")
 @click.option(
+    "--order",
+    type=click.IntRange(1, 2),
+    help="With --train: 2 for second derivatives; the net gives its gradients then.",
+)
+@click.option(
     "--recompute",
     metavar="WHAT",
     help="With --train: what backward computes again instead of reading it from the tape: auto,"

@@ -44,6 +44,8 @@ class Options:
         time_passes: print the time of every step to stderr.
         verify_each: verify the IR after every step.
         train: compile forward and backward instead of inference.
+        order: 1, or 2 where backward is to have second derivatives: the net that is trained is then
+            the given one with its gradients, `grad_NAME` (docs/training.md).
         recompute: what backward computes again: `none`, `all`, `auto`, or names of values,
             separated by commas.
         outputs_with_grads: the outputs that have outside gradients; None is all floats.
@@ -74,6 +76,7 @@ class Options:
     time_passes: bool = False
     verify_each: bool = False
     train: bool = False
+    order: int = 1
     recompute: str = "auto"
     outputs_with_grads: Sequence[str] | None = None
     memory_budget: int | None = None
@@ -142,9 +145,11 @@ def _with_target(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_training(values: dict[str, Any]) -> None:
-    for key in ("recompute", "outputs_with_grads", "memory_budget"):
+    for key in ("order", "recompute", "outputs_with_grads", "memory_budget"):
         if key in values and not values.get("train"):
             raise CompileError("", f"{key} goes with train")
+    if values.get("order", 1) not in (1, 2):
+        raise CompileError("", f"order {values['order']!r} is neither 1 nor 2")
     if not isinstance(values.get("recompute", ""), str):
         raise CompileError("", f"recompute {values['recompute']!r} is not a text such as 'auto'")
     if "memory_budget" in values:

@@ -51,6 +51,7 @@ TRAINING = [
     # up to the gradients: all that changes how sums are grouped, so that what backward computes
     # again has the bits that forward had
     Step("simplify", Simplify(), "front ends may be naive"),
+    Step("add-gradients", training.add_gradients, "order 2: they are trained like any output"),
     Step("split-scans", SplitScans(), "each layer's loop gets a backward loop of its own"),
     Step("simplify-scans", Simplify(), "each loop keeps what is its own"),
     Step("merge-matmuls", MergeMatmuls(), "one product for all gates has one as its gradient"),

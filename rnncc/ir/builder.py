@@ -240,13 +240,17 @@ class Builder(PlainOps):
             raise self._refused(error) from error
         return self._insert(op)
 
+    def copy(self, op: Operation, known: dict[SSAValue, SSAValue]) -> None:
+        """Append a copy of an op, over what its operands are known as; its results are new."""
+        self._builder.insert(op.clone(known))
+
     def inline(self, block: Block, args: Values) -> list[SSAValue]:
         """Append copies of a block's ops; what it yields, given its arguments."""
         known: dict[SSAValue, SSAValue] = dict(zip(block.args, args, strict=True))
         for op in block.ops:
             if isinstance(op, Yield):
                 break
-            self._builder.insert(op.clone(known))
+            self.copy(op, known)
         return [known[value] for value in terminator(block)]
 
     # Control

@@ -163,7 +163,7 @@ class _Scheduler:
             op = use.operation
             if isinstance(op, Yield):
                 continue
-            if is_anchor(op):
+            if is_anchor(op) or isinstance(op, Shift):  # which reads other rows than its own
                 found[op] = found.get(op, False)
             elif op.results[0] in self.roots:
                 found[op.results[0]] = found.get(op.results[0], False) or isinstance(op, Broadcast)

@@ -21,10 +21,17 @@ def active_values(
     ops: Iterable[Operation], asked: Iterable[SSAValue], given: Iterable[SSAValue]
 ) -> Found:
     """The floats, in a block's ops and in the bodies below, on a way from `asked` to `given`."""
-    dependent, leading, order = set(asked), set(given), list(ops)
-    _follow(order, dependent)
+    order, leading = list(ops), set(given)
+    dependent = dependent_values(order, asked)
     _trace(order, leading)
     return dependent & leading
+
+
+def dependent_values(ops: Iterable[Operation], asked: Iterable[SSAValue]) -> Found:
+    """The floats, in a block's ops and in the bodies below, that change with some values."""
+    dependent = set(asked)
+    _follow(list(ops), dependent)
+    return dependent
 
 
 def sources_of(program: Program, name: str) -> frozenset[str]:

@@ -18,6 +18,7 @@ from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.order import post_order
 from rnncc.ir.rewriting import Loop, Made, Rows, dce
+from rnncc.ir.types import dims_of
 from rnncc.passes.concat_slice_grads import concat_slice_grads
 
 Map = dict[SSAValue, SSAValue]
@@ -77,8 +78,9 @@ class Backprop:
         body = self._step_back(scan, parts, [row for row, _ in dys])
         backward = Scan([], inits, xs, body, scan.steps, not bool(scan.reverse))
         self._b.place(backward)
-        results = _connect(scan, backward).results
-        for value, gradient in zip(targets, results, strict=True):
+        backward = _connect(scan, backward)
+        rows = [_where_it_ran(self._b, backward, y) for y in backward.ys]
+        for value, gradient in zip(targets, [*backward.finals, *rows], strict=True):
             self.add(value, gradient)
 
     def _begin_sum(self, scan: Scan, const: SSAValue) -> SSAValue:
@@ -187,6 +189,16 @@ def _share_gate(forward: Scan, backward: Loop) -> Scan:
     return forward
 
 
+def _where_it_ran(b: Builder, scan: Scan, y: SSAValue) -> SSAValue:
+    """A sequence that a loop yields, with zeros in the rows of steps that did not run."""
+    if scan.open is None:
+        return y
+    dims = dims_of(y)
+    flags = scan.operands[scan.body.block.args.index(scan.open)]
+    ran = b.broadcast(flags, dims, range(len(dims_of(flags))))
+    return b.select(ran, y, b.full_like(y, 0.0))
+
+
 def _foreign(body: Block) -> list[SSAValue]:
     """The values of other blocks that the ops of a body use."""
     operands = dict.fromkeys(value for op in body.ops for value in op.operands)
@@ -207,9 +219,12 @@ def _invariant(scan: Scan) -> set[SSAValue]:
 
 
 def _save(forward: Scan, values: list[SSAValue]) -> Scan:
-    """Yield some values of a body, beside what it yields already; of a carry, what becomes it."""
+    """Yield some values of a body, beside what it yields already; of a carry, what becomes it.
+
+    Where steps are skipped, the carry itself: what the step before yields is not there.
+    """
     loop = Loop(forward)
-    after = {c.arg: c.next for c in loop.carries}
+    after = {} if forward.skips else {c.arg: c.next for c in loop.carries}
     there = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
     wanted = dict.fromkeys(after.get(v, v) for v in values if v not in there)
     new = [Made(value) for value in wanted if value not in there]

@@ -39,10 +39,23 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
         of: inputs and parameters whose gradient is asked for; each adds an output `grad:NAME`,
             zeros where no output of `wanted` depends on it.
     """
+    made = with_gradients(program, wanted, of, PREFIX)
+    joined = any(isinstance(op, WithGradient) for op in made.net.walk())
+    StripStopGradient().rewrite(made.net)
+    if joined:  # values that have a gradient in common are one to it, and parts of that else
+        Canonicalize().rewrite(made.net)
+    Dce().rewrite(made.net)
+    return made
+
+
+def with_gradients(
+    program: Program, wanted: Sequence[str], of: Sequence[str], prefix: str
+) -> Program:
+    """The same, where what acts on gradients still does: stops, and gradients of users."""
     made = program.copy()
     _lift_params(made.net)
-    asked = {name: _sources(made, name) for name in of}
-    given = {name: _output(made, name) for name in wanted}
+    asked = {name: _sources(made, name, prefix) for name in of}
+    given = {name: _output(made, name, prefix) for name in wanted}
     block = made.net.body.block
     end = block.last_op
     assert isinstance(end, Yield)
@@ -53,12 +66,7 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
     backprop.run(block.ops)
     grads = [_total(Builder.before(end), backprop, group) for group in asked.values()]
     end.operands = [*end.operands, *grads]
-    _name(made.net, list(given), list(asked))
-    joined = any(isinstance(op, WithGradient) for op in made.net.walk())
-    StripStopGradient().rewrite(made.net)
-    if joined:  # values that have a gradient in common are one to it, and parts of that else
-        Canonicalize().rewrite(made.net)
-    Dce().rewrite(made.net)
+    add_names(made.net, [prefix + name for name in given], [prefix + name for name in asked])
     return made
 
 
@@ -75,7 +83,7 @@ def _lift_params(net: Net) -> None:
         loop.rebuild()
 
 
-def _sources(program: Program, name: str) -> list[SSAValue]:
+def _sources(program: Program, name: str, prefix: str) -> list[SSAValue]:
     """The values of an input or of a parameter, which several ops may name."""
     found = [v for n, v in program.net.inputs.items() if n == name]
     for op in program.net.body.block.ops:
@@ -83,25 +91,25 @@ def _sources(program: Program, name: str) -> list[SSAValue]:
             found.append(op.y)
     if not found:
         raise CompileError(program.source, f"no input or parameter {name!r} to differentiate by")
-    return [_checked(program, name, value) for value in found]
+    return [_checked(program, name, value, prefix) for value in found]
 
 
-def _output(program: Program, name: str) -> SSAValue:
+def _output(program: Program, name: str, prefix: str) -> SSAValue:
     if name not in program.net.outputs:
         known = ", ".join(program.net.outputs)
         raise CompileError(
             program.source, f"no output {name!r} to differentiate; there are {known}"
         )
-    return _checked(program, name, program.net.outputs[name])
+    return _checked(program, name, program.net.outputs[name], prefix)
 
 
-def _checked(program: Program, name: str, value: SSAValue) -> SSAValue:
+def _checked(program: Program, name: str, value: SSAValue, prefix: str) -> SSAValue:
     if dtype_of(value) not in FLOATS:
         raise CompileError(
             program.source, f"{name!r} is {dtype_of(value)}: only floats have gradients"
         )
-    if PREFIX + name in (*program.net.inputs, *program.net.outputs):
-        raise CompileError(program.source, f"the name {PREFIX + name!r} is taken")
+    if prefix + name in (*program.net.inputs, *program.net.outputs):
+        raise CompileError(program.source, f"the name {prefix + name!r} is taken")
     return value
 
 
@@ -112,9 +120,8 @@ def _total(b: Builder, backprop: Backprop, group: list[SSAValue]) -> SSAValue:
     return first
 
 
-def _name(net: Net, wanted: list[str], of: list[str]) -> None:
+def add_names(net: Net, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Name the added inputs and outputs."""
-    inputs = [*names_of(net.input_names), *(PREFIX + name for name in wanted)]
-    outputs = [*names_of(net.output_names), *(PREFIX + name for name in of)]
+    inputs, outputs = [*names_of(net.input_names), *inputs], [*names_of(net.output_names), *outputs]
     net.input_names = ArrayAttr(StringAttr(name) for name in inputs)
     net.output_names = ArrayAttr(StringAttr(name) for name in outputs)

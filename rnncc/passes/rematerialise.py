@@ -118,7 +118,8 @@ class _Graph:
         for arg, outer in (*zip(consts, scan.consts), *zip(rows, scan.xs)):  # noqa: B905
             self.args[arg] = self._top(outer)
         parts = zip(carry, scan.inits, scan.yields[0], strict=True)
-        self.after |= {arg: (Rows(scan, new), init) for arg, init, new in parts}
+        if not scan.skips:
+            self.after |= {arg: (Rows(scan, new), init) for arg, init, new in parts}
 
     def _top(self, value: SSAValue) -> Node:
         """A value of the net's block; a loop's ys are known by the rows that they hold."""
@@ -170,11 +171,11 @@ class _Graph:
         if node in self.after:
             rows, init = self.after[node]
             return _Costs(inf, 0, [rows, self._top(init)])
-        op = node.owner
+        op, scan = node.owner, self._loop_of(node)
+        if isinstance(op, Block) and scan is not None:
+            return _Costs(_elements(node, scan.steps) * ITEM_BYTES[dtype_of(node)], inf, [])
         if isinstance(op, Block | Param):
             return _Costs(0, inf, [])
-        assert op.parent is not None
-        scan = self.scans.get(op.parent)
         if scan is None:
             steps, at_hand = Dim.of(1), node in self.outputs
             operands = [self._top(v) for v in op.operands]
@@ -184,6 +185,12 @@ class _Graph:
         keep = 0 if at_hand else _elements(node, steps) * ITEM_BYTES[dtype_of(node)]
         work = _work(op, steps)
         return self._ruled(node, op, _Costs(keep * (VIEW if work == 0 else 1), work, operands))
+
+    def _loop_of(self, value: SSAValue) -> Scan | None:
+        """The loop that a value is computed in."""
+        owner = value.owner
+        block = owner if isinstance(owner, Block) else owner.parent
+        return None if block is None else self.scans.get(block)
 
     def _ruled(self, node: SSAValue, op: Operation, costs: _Costs) -> _Costs:
         """What the rule makes of the costs."""
@@ -216,8 +223,7 @@ class _Graph:
             for value in shared:
                 self.costs[value].keep = 0
         for node in stored:
-            block = None if isinstance(node, Rows) else node.owner.parent
-            scan = self.scans.get(block) if isinstance(block, Block) else None
+            scan = self._loop_of(node) if isinstance(node, SSAValue) else None
             form = Rows(scan, node) if scan and isinstance(node, SSAValue) else node
             if form in self.outputs:
                 self.choice.kept[form] = self.outputs[form]

@@ -32,6 +32,6 @@ class StripStopGradient(NetPass):
 
     def rewrite(self, net: Net) -> bool:
         found = [op for op in net.walk() if isinstance(op, (StopGradient, WithGradient))]
-        for op in found:
+        for op in reversed(found):  # those in bodies before these go
             replace(op, [op.x])
         return bool(found)

@@ -24,6 +24,9 @@ from rnncc.stages.compilation import Compilation
 if TYPE_CHECKING:
     from rnncc.passes.split_phases import Phases
 
+GRADIENT = "grad_"
+"""Names of gradients that are outputs of a net begin so, and those of what they are given."""
+
 
 def prepare(compilation: Compilation) -> None:
     """Note what parameters start with, and give trip counts names."""
@@ -33,21 +36,38 @@ def prepare(compilation: Compilation) -> None:
     c.trip_counts = name_trip_counts(program)
 
 
+def add_gradients(compilation: Compilation) -> None:
+    """With order 2, have the net give its gradients, which are differentiated like other outputs.
+
+    Raises:
+        CompileError: the options name an output that there is not; a name is taken; or a gradient
+            of a user's own has no gradient that is known.
+    """
+    from rnncc.passes.gradient_program import gradient_program
+
+    c, program = compilation, compilation.programs["net"]
+    if c.options.order == 2:
+        outputs, of = _differentiated_outputs(program, c.options), _float_sources(program)
+        made = gradient_program(program, outputs, of, GRADIENT)
+        gradients = [GRADIENT + name for name in of]
+        c.options = replace(c.options, outputs_with_grads=[*outputs, *gradients])
+        c.programs = {"net": made}
+
+
 def differentiate(compilation: Compilation) -> None:
     """Add the gradients; every float parameter becomes an input.
 
     Raises:
         CompileError: the options name an output that there is not.
     """
-    from rnncc.passes.differentiate import differentiate as add_gradients
+    from rnncc.passes import differentiate
 
     c, program = compilation, compilation.programs["net"]
-    inputs = [name for name, v in program.net.inputs.items() if dtype_of(v) in FLOATS]
-    params = _float_params(program)
-    for name in params:
+    of = _float_sources(program)
+    for name in _float_params(program):
         program.arrays.pop(name, None)
     outputs = _differentiated_outputs(program, c.options)
-    c.programs = {"net": add_gradients(program, outputs, [*inputs, *params])}
+    c.programs = {"net": differentiate.differentiate(program, outputs, of)}
 
 
 def split(compilation: Compilation) -> None:
@@ -123,6 +143,12 @@ def numbered(phases: Phases, trip_counts: Mapping[str, int]) -> Phases:
 def _phases(compilation: Compilation) -> Phases:
     assert compilation.phases is not None, "the net is not split yet"
     return compilation.phases
+
+
+def _float_sources(program: Program) -> list[str]:
+    """The inputs and parameters that have gradients."""
+    inputs = [name for name, v in program.net.inputs.items() if dtype_of(v) in FLOATS]
+    return [*inputs, *_float_params(program)]
 
 
 def _float_params(program: Program) -> list[str]:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -15,6 +16,9 @@ from rnncc.frontends.torch.types import NARROW, as_computed, type_name
 from rnncc.torch.devices import is_number
 from rnncc.torch.nets import TorchNet, drawn_seed
 
+_Tensors = Sequence[torch.Tensor]
+_Optionals = Sequence[torch.Tensor | None]
+
 
 def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     """The net's outputs, which know their gradients where some input wants one.
@@ -23,8 +27,7 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         tensors: the inputs, in order, but for the seed of random numbers, which is drawn here.
 
     Raises:
-        CompileError: the inputs are on several devices, autocast is on, or some input has a
-            forward-mode gradient.
+        CompileError: the inputs are on several devices.
     """
     device = net.device(tensors)
     _check_narrow(net, tensors)
@@ -35,12 +38,16 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         x.detach() if x.requires_grad and i not in net.differentiated else x
         for i, x in enumerate(tensors)
     ]
-    if forward_ad._current_level >= 0 and any(map(_is_dual, tensors)):
-        raise CompileError("", "forward-mode gradients are not supported", "backward()")
-    wanted = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    made: Iterable[torch.Tensor] = _Net.apply(net, *tensors) if wanted else net.infer(tensors)
-    pairs = zip(made, net.outputs, strict=True)
+    pairs = zip(_called(net, tensors), net.outputs, strict=True)
     return [_whole(x, output.kind) for x, output in pairs]
+
+
+def _called(net: TorchNet, tensors: Sequence[torch.Tensor]) -> Iterable[torch.Tensor]:
+    """The net's outputs, as it makes them."""
+    train = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    if train or torch._C._are_functorch_transforms_active() or any(map(_is_dual, tensors)):
+        return _Net.apply(_Call(net, train), *tensors)
+    return net.infer(tensors)
 
 
 def _check_narrow(net: TorchNet, tensors: list[torch.Tensor]) -> None:
@@ -63,7 +70,7 @@ def _whole(x: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
 
 
 def _is_dual(x: torch.Tensor) -> bool:
-    return forward_ad.unpack_dual(x).tangent is not None
+    return forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
 
 
 def check_mode(device: torch.device) -> None:
@@ -73,42 +80,109 @@ def check_mode(device: torch.device) -> None:
         raise CompileError("", "autocast is on, and compiled nets compute in float32", hint)
 
 
+class _Call:
+    """One application of a net, and what it leaves for its gradients.
+
+    Attributes:
+        train: whether gradients may be asked for.
+    """
+
+    def __init__(self, net: TorchNet, train: bool) -> None:
+        self.net, self.train = net, train
+        self._tapes = list[Any]()
+
+    def compute(self, tensors: _Tensors) -> Iterable[torch.Tensor]:
+        """The outputs."""
+        if not self.train:
+            return self.net.infer(tensors)
+        outputs, tape = self.net.forward(tensors)
+        self._tapes.append(tape)
+        return outputs
+
+    def without_gradient(self, wanted: Collection[int]) -> Iterable[int]:
+        """The numbers of the outputs that hang on none of some inputs."""
+        return [i for i, found in enumerate(self.net.sources) if not found & frozenset(wanted)]
+
+    def gradients(
+        self, tensors: _Tensors, grads: _Optionals, wanted: Sequence[bool]
+    ) -> list[torch.Tensor | None]:
+        """Those of the inputs that are wanted."""
+        try:
+            tape = self._tapes.pop()  # one thread alone gets it
+        except IndexError:  # the graph was retained: forward leaves the same tape again
+            tape = self.net.forward(tensors)[1]
+        return self.net.backward(tape, grads, tensors, wanted)
+
+
+class _Gradients(_Call):
+    """The gradients of a call, made of its tape; their own are those of a net that gives them.
+
+    That net is not made before these are asked for.
+    """
+
+    def __init__(self, call: _Call, grads: _Optionals, wanted: Sequence[bool]) -> None:
+        self._of, self._grads, self._wanted = call, grads, wanted
+        self._tapes = []
+
+    @cached_property
+    def net(self) -> TorchNet:
+        """It takes the inputs of the call, then the gradients that were given."""
+        given = [i for i, grad in enumerate(self._grads) if grad is not None]
+        return self._of.net.gradients(given, [i for i, want in enumerate(self._wanted) if want])
+
+    def compute(self, tensors: _Tensors) -> Iterable[torch.Tensor]:
+        count = len(self._wanted)
+        given = iter(tensors[count:])
+        grads = [None if grad is None else next(given) for grad in self._grads]
+        made = self._of.gradients(tensors[:count], grads, self._wanted)
+        return [grad for grad in made if grad is not None]
+
+    def without_gradient(self, wanted: Collection[int]) -> Iterable[int]:
+        """None that are known yet: they have gradients of zeros."""
+        return []
+
+
 class _Net(torch.autograd.Function):
+    """A call, as a function of tensors."""
+
     @staticmethod
-    def forward(ctx: Any, net: TorchNet, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        outputs, tape = net.forward(tensors)
+    def forward(call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(call.compute(tensors))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.call, *tensors = inputs
         ctx.set_materialize_grads(False)
-        ctx.net, ctx.tapes = net, [tape]
-        wanted = {number for number, needs in enumerate(ctx.needs_input_grad[1:]) if needs}
-        pairs = zip(outputs, net.sources, strict=True)
-        ctx.mark_non_differentiable(*(o for o, sources in pairs if not sources & wanted))
+        forward = forward_ad._current_level >= 0  # what has a tangent is not said
+        wanted = {i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs or forward}
+        ctx.mark_non_differentiable(*(output[i] for i in ctx.call.without_gradient(wanted)))
         ctx.save_for_backward(*tensors)
-        return tuple(outputs)
+        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         tensors: tuple[torch.Tensor, ...] = ctx.saved_tensors  # an error if they were changed
         wanted = ctx.needs_input_grad[1:]
-        if all(grad is None for grad in grads):
+        given = [grad for grad in grads if grad is not None]
+        if not given:
             return (None,) * (1 + len(tensors))
-        with torch.no_grad():
-            try:
-                tape = ctx.tapes.pop()  # one thread alone gets it
-            except IndexError:  # the graph was retained: forward leaves the same tape again
-                tape = ctx.net.forward(tensors)[1]
-            made = ctx.net.backward(tape, grads, tensors, wanted)
-        if torch.is_grad_enabled():  # to differentiate the gradients again is an error, no zero
-            made = _Once.apply(*(g if g is None else g.requires_grad_() for g in made))
-        return (None, *made)
-
-
-class _Once(torch.autograd.Function):
-    """Gradients whose own gradients are not there."""
+        made = iter(_Net.apply(_Gradients(ctx.call, grads, wanted), *tensors, *given))
+        return (None, *(next(made) if want else None for want in wanted))
 
     @staticmethod
-    def forward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        return grads
+    def jvp(ctx: Any, _: None, *tangents: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
+        net: TorchNet = ctx.call.net
+        moved = [i for i, x in enumerate(tangents) if x is not None and i in net.differentiated]
+        if not moved:
+            return (None,) * len(net.outputs)
+        given = [x for i in moved if (x := tangents[i]) is not None]
+        made = iter(_called(net.tangents(moved), [*ctx.saved_tensors, *given]))
+        return tuple(next(made) if o.dtype.is_floating_point else None for o in net.outputs)
 
     @staticmethod
-    def backward(ctx: Any, *_: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        raise RuntimeError("rnncc: a compiled net has first derivatives alone")
+    def vmap(info: Any, in_dims: Any, call: _Call, *tensors: torch.Tensor) -> tuple[Any, int]:
+        dims = in_dims[1:]
+        own = [i for i, dim in enumerate(dims) if dim is not None]
+        pairs = zip(tensors, dims, strict=True)
+        given = [x if dim is None else x.movedim(dim, 0) for x, dim in pairs]
+        return tuple(_called(call.net.instances(own), given)), 0

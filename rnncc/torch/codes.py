@@ -138,9 +138,14 @@ def _arrays_of(tensors: Named) -> Generator[Arrays]:
 
 
 class Codes:
-    """A net's code for every device; safe to share between threads."""
+    """A net's code for every device; safe to share between threads.
+
+    Attributes:
+        derived: the nets of what passes make of its program, such as its gradients.
+    """
 
     def __init__(self, program: Program) -> None:
+        self.derived: dict[Any, Any] = {}
         self._program = program
         self._host = HostCode(CompiledCode(program))
         self._gpus: dict[int, GpuCode] = {}

@@ -4,21 +4,28 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
+from torch._C._functorch import is_legacy_batchedtensor
 from xdsl.ir import SSAValue
 
+from rnncc.errors import CompileError
 from rnncc.frontends.torch.interface import Dtypes
 from rnncc.frontends.torch.types import DTYPES, NARROW
+from rnncc.ir.bounds import bounds_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.activity import sources_of
+from rnncc.passes.gradient_program import gradient_program
+from rnncc.passes.instances import instances
+from rnncc.passes.outputs import fresh_prefix, fresh_symbol, keep_outputs
+from rnncc.passes.tangents import tangents
 from rnncc.torch.codes import Codes
 from rnncc.torch.devices import common_device
 
@@ -53,6 +60,7 @@ class TorchNet:
     """A net over tensors.
 
     Attributes:
+        program: what it computes.
         code: what computes it, on each device.
         inputs: their names, in order.
         outputs: what it makes, in order.
@@ -61,6 +69,7 @@ class TorchNet:
         narrow: the inputs' numbers that are of 16 bits in PyTorch, and what they are.
     """
 
+    program: Program
     code: Codes
     inputs: Sequence[str]
     outputs: Sequence[Output]
@@ -89,12 +98,68 @@ class TorchNet:
         sources = [frozenset(numbers[n] for n in sources_of(program, o.name)) for o in outputs]
         narrow = {number: dtype for number, dtype in enumerate(dtypes.inputs) if dtype in NARROW}
         places = _places(net.inputs.values())
-        return TorchNet(code, list(net.inputs), outputs, sources, places, narrow)
+        return TorchNet(program, code, list(net.inputs), outputs, sources, places, narrow)
 
     @cached_property
     def differentiated(self) -> frozenset[int]:
         """The numbers of the inputs that some output has gradients for."""
         return frozenset().union(*self.sources)
+
+    def derived(self, key: Hashable, make: Callable[[Program], Program]) -> TorchNet:
+        """Another net, of what a pass makes of this program; made once for each key.
+
+        What is complex or of 16 bits is to it what it is to the code.
+        """
+        known = self.code.derived
+        with _lock:
+            found = known.get(key)
+        if found is None:
+            bounds = bounds_of(self.program.net, self.program.bounds)
+            program = replace(make(self.program), bounds=bounds)
+            made = TorchNet.of(program, Dtypes([], {}))
+            with _lock:
+                found = known.setdefault(key, made)
+        return found
+
+    def gradients(self, given: Sequence[int], wanted: Sequence[int]) -> TorchNet:
+        """The gradients of some inputs, given the inputs and those of some outputs.
+
+        Raises:
+            CompileError: they are not known well enough to be differentiated again.
+        """
+        outputs = [self.outputs[i].name for i in given]
+        inputs = [self.inputs[i] for i in wanted]
+
+        def make(program: Program) -> Program:
+            prefix = fresh_prefix(program, "d")
+            made = gradient_program(program, outputs, inputs, prefix)
+            return keep_outputs(made, [prefix + name for name in inputs])
+
+        return self.derived(("gradients", *outputs, None, *inputs), make)
+
+    def tangents(self, of: Sequence[int]) -> TorchNet:
+        """The tangents of the outputs of floats, given the inputs and the tangents of some.
+
+        Raises:
+            CompileError: they are not known.
+        """
+        inputs = [self.inputs[i] for i in of]
+
+        def make(program: Program) -> Program:
+            prefix = fresh_prefix(program, "t")
+            made = tangents(program, inputs, prefix)
+            return keep_outputs(made, [n for n in made.net.outputs if n.startswith(prefix)])
+
+        return self.derived(("tangents", *inputs), make)
+
+    def instances(self, of: Sequence[int]) -> TorchNet:
+        """The net over many instances: some inputs, and all outputs, have an axis more in front."""
+        inputs = [self.inputs[i] for i in of]
+
+        def make(program: Program) -> Program:
+            return instances(program, inputs, fresh_symbol(program, "I"))
+
+        return self.derived(("instances", *inputs), make)
 
     def infer(self, tensors: Tensors) -> list[torch.Tensor]:
         """The outputs alone."""
@@ -156,7 +221,13 @@ class TorchNet:
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor's memory; one that is not contiguous is copied."""
+    """A tensor's memory; one that is not contiguous is copied.
+
+    Raises:
+        CompileError: it has an axis that autograd hides, for several gradients at once.
+    """
+    if is_legacy_batchedtensor(tensor):
+        raise CompileError("", "is_grads_batched is not supported", "torch.func.vmap of a vjp")
     return tensor.detach().contiguous()
 
 

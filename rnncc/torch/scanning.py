@@ -23,6 +23,7 @@ from rnncc.torch.exporting import exported_scan
 from rnncc.torch.kept import Place, Snapshot, put, tensors_of, together
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.tracing import code_of, read
+from rnncc.torch.transforms import within_transforms
 
 MOST_APART = 2
 """Steps that PyTorch does before a loop that is to be compiled."""
@@ -202,6 +203,7 @@ def _loop(
     row_types = _row_types(sequences)
     kinds = [*row_types, *((x.shape, x.dtype) for x in states)]
 
+    @within_transforms
     def run(loop: TorchNet, held: Sequence[torch.Tensor]) -> Sequence[torch.Tensor]:
         return apply(loop, [*sequences, *states, *held])
 

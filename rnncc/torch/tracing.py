@@ -24,6 +24,7 @@ from rnncc.frontends.torch.site import reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import Place, get, put
+from rnncc.torch.transforms import outside_of_transforms
 from rnncc.torch.versions import compile_often, quiet
 
 _HOOKS: list[dict[int, Any]] = [
@@ -61,7 +62,7 @@ def read(
     kind = is_open, reading.is_first
     given = cell, rows, states, [(place.owner, place.key) for place in places], kept
     try:
-        with watching(guarded=True), quiet():
+        with outside_of_transforms(), watching(guarded=True), quiet():
             try:
                 return _reader(cell, kind)(*given)
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use

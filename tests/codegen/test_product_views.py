@@ -30,6 +30,8 @@ MAKES: dict[str, Callable[[Builder, SSAValue], SSAValue]] = {
     "the product": swapped,
     "a function of it": lambda b, x: swapped(b, b.mul(x, x)),
     "beside the product": lambda b, x: b.add(x, swapped(b, x)),
+    "the rows before": lambda b, x: b.tanh(b.shift(x, b.fill(0.5, [1, 4]))),
+    "beside the rows behind": lambda b, x: b.mul(x, b.shift(x, b.fill(0.5, [1, 4]), True)),
     "a function of both": lambda b, x: b.mul(swapped(b, b.neg(x)), swapped(b, x)),
 }
 

@@ -44,6 +44,21 @@ def test_equals_loop(gpu: EmulatedGpu, kind: Any) -> None:
     assert (gpu.calls, gpu.waits) == (4, 0)
 
 
+def test_second_derivatives(gpu: EmulatedGpu) -> None:
+    cell = make_cell(MinimalGated)
+
+    def penalty(run: Any) -> list[Any]:
+        xs = sequence(3).detach().requires_grad_()
+        ys, _ = run(cell, xs, cell.start)
+        (slopes,) = torch.autograd.grad(ys.sum(), xs, create_graph=True)
+        return list(torch.autograd.grad(slopes.square().sum(), [xs, *cell.parameters()]))
+
+    torch.manual_seed(0)
+    made = penalty(rt.scan)
+    torch.manual_seed(0)
+    torch.testing.assert_close(made, penalty(loop), **CLOSE)
+
+
 def test_the_bits_of_the_cpu(request: pytest.FixtureRequest) -> None:
     cell = make_cell(MultiplicativeLstm)
     given = (cell, sequence(5), cell.start)

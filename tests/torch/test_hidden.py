@@ -429,13 +429,6 @@ class Stepping(nn.Module):
         return h, h
 
 
-def test_forward_mode() -> None:
-    with forward_ad.dual_level():
-        dual = forward_ad.make_dual(XS, torch.ones_like(XS))
-        with pytest.raises(CompileError, match="forward-mode gradients are not supported"):
-            rt.scan(lambda x, h: (h, h + x), dual, H)
-
-
 def test_what_cannot_be_read_leaves_graphs_of_torch_compile_to_pytorch() -> None:
     layer = nn.GRU(4, 4)
 

@@ -199,14 +199,6 @@ def test_retained_graph() -> None:
         torch.autograd.grad(ys.sum(), cell.bias)
 
 
-def test_second_derivatives_are_refused() -> None:
-    cell = make_cell(MultiplicativeLstm)
-    ys, _ = rt.scan(cell, sequence(4), cell.start)
-    (grad,) = torch.autograd.grad(ys.sum(), cell.bias, create_graph=True)
-    with pytest.raises(RuntimeError, match="first derivatives alone"):
-        (grad * grad).sum().backward()
-
-
 def test_parameters_changed_before_backward() -> None:
     cell = make_cell(MultiplicativeLstm)
     ys, _ = rt.scan(cell, sequence(4), cell.start)

@@ -17,6 +17,7 @@ from inspect import signature
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 _library = torch.library.Library("rnncc", "FRAGMENT")
 _library.define("gradient_of(Tensor x) -> Tensor")
@@ -40,8 +41,9 @@ def _values(values: Sequence[torch.Tensor], *_: Any) -> list[torch.Tensor]:
 class Context:
     """What a Function's methods know as `ctx`; they may put anything else there."""
 
-    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
-        self.needs_input_grad = needs_input_grad
+    def __init__(self, args: Sequence[Any], inside: Sequence[Any]) -> None:
+        self.needs_input_grad = tuple([_has_gradient(x) for x in args])
+        self.args, self.inside = args, inside
         self.materialize_grads = True
         self.to_save: tuple[Any, ...] = ()
         self.non_differentiable: tuple[Any, ...] = ()
@@ -55,8 +57,14 @@ class Context:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """The tensors kept."""
-        return self.to_save
+        """The tensors kept; inputs as they were given, which second derivatives flow to."""
+        return tuple([self._as_given(x) for x in self.to_save])
+
+    def _as_given(self, x: Any) -> Any:
+        for inside, arg in zip(self.inside, self.args, strict=True):
+            if x is inside:
+                return arg
+        return x
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
         """Results that have no gradient."""
@@ -76,6 +84,7 @@ def applied(
     setup_context: Callable[..., Any] | None,
     backward: Callable[..., Any],
     args: Sequence[Any],
+    once: bool,
 ) -> Any:
     """What a Function gives; TorchDynamo reads this too.
 
@@ -83,12 +92,13 @@ def applied(
         forward, backward: its methods.
         setup_context: its method, where forward does not take the context.
         args: what it is applied to.
+        once: whether backward must not be differentiated.
 
     Raises:
         NotImplementedError, RuntimeError: it does what is not supported, or what PyTorch refuses.
     """
-    context = Context(tuple([_has_gradient(x) for x in args]))
     inside = tuple([_detached(x) for x in args])
+    context = Context(args, inside)
     if setup_context is None:
         made = forward(context, *inside)
     else:
@@ -105,7 +115,10 @@ def applied(
         for y, open in zip(outputs, live, strict=True)
     ]
     given = backward(context, *grads)
-    results = _results(outputs, live, args, grads, given if isinstance(given, tuple) else (given,))
+    given = given if isinstance(given, tuple) else (given,)
+    if once:
+        given = tuple([_detached(x) for x in given])
+    results = _results(outputs, live, args, grads, given)
     return results if isinstance(made, tuple) else results[0]
 
 
@@ -129,12 +142,15 @@ def with_graphs(
         raise NotImplementedError("ctx.mark_dirty is not supported")
     if args_tensor_mask is not None:  # its graphs take a context
         raise NotImplementedError("a torch.autograd.Function in the form of an older PyTorch")
-    made, saved = run(forward, *[_detached(x) for x in args])
+    inside = tuple([_detached(x) for x in args])
+    made, saved = run(forward, *inside)
+    context = Context(args, inside)
+    context.save_for_backward(*saved)
     outputs = tuple(made) if isinstance(made, (tuple, list)) else (made,)
     _check(args, outputs)
     live = [_has_gradient(y) and i not in non_differentiable_idx for i, y in enumerate(outputs)]
     grads = [_gradient_given(y, open, True) for y, open in zip(outputs, live, strict=True)]
-    given = run(backward, *grads, *saved)
+    given = run(backward, *grads, *context.saved_tensors)
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     results = _results(outputs, live, args, grads, given)
     return results if isinstance(made, (tuple, list)) else results[0]
@@ -145,6 +161,14 @@ def methods_of(function: Any) -> tuple[str, str | None, str]:
     own = function.setup_context is not torch.autograd.Function.setup_context
     by_vjp = function.vjp is not torch.autograd.Function.vjp
     return "forward", "setup_context" if own else None, "vjp" if by_vjp else "backward"
+
+
+_ONCE = once_differentiable(lambda ctx: None).__code__
+
+
+def is_once(function: Any) -> bool:
+    """Whether a Function's backward is marked by PyTorch's `once_differentiable`."""
+    return getattr(getattr(function, methods_of(function)[2]), "__code__", None) is _ONCE
 
 
 def in_order(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
@@ -177,7 +201,10 @@ def _has_gradient(x: Any) -> bool:
 
 
 def _detached(x: Any) -> Any:
-    """What forward gets: whatever it leaves elsewhere than in its results has no gradient."""
+    """What forward gets: whatever it leaves elsewhere than in its results has no gradient.
+
+    And what a backward gives that is differentiable once.
+    """
     return x.detach() if _has_gradient(x) else x
 
 

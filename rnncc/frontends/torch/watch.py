@@ -36,7 +36,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import BackwardHook
 
 from rnncc.errors import CompileError, Location
-from rnncc.frontends.torch.function_op import applied, in_order, methods_of
+from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
 from rnncc.frontends.torch.site import reason_of
 from rnncc.frontends.torch.switches import SWITCH
 
@@ -112,6 +112,16 @@ def watching(
         _readings.stack.pop()
         if reading.refusal is not None:
             raise reading.refusal.with_traceback(None) from None
+
+
+@contextmanager
+def not_watching() -> Generator[None]:
+    """While it lasts, this thread reads nothing: what it runs is of no matter."""
+    before, _readings.stack = _readings.stack, []
+    try:
+        yield
+    finally:
+        _readings.stack = before
 
 
 class Questions(TorchFunctionMode):
@@ -275,7 +285,8 @@ def _applied(function: Any, args: Any, kwargs: Any) -> Any:
     forward, setup_context, backward = methods
     with _inside(), _Unrecorded():
         try:
-            return applied(forward, setup_context, backward, in_order(function, args, kwargs))
+            given = in_order(function, args, kwargs)
+            return applied(forward, setup_context, backward, given, is_once(function))
         except CompileError:
             raise
         except Exception as error:
@@ -297,7 +308,9 @@ def _applied_in_dynamo(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
     try:
         with _inside():
             given = TupleVariable(in_order(function, args, kwargs))
-            made = VariableTracker.build(tx, applied).call_function(tx, [*methods, given], {})
+            once = VariableTracker.build(tx, is_once(function))
+            operands = [*methods, given, once]
+            made = VariableTracker.build(tx, applied).call_function(tx, operands, {})
     except _UNREAD as error:
         reason = reason_of(str(error))
         _in_dynamo(tx, lambda where: _refuse_function(function, where, reason))

@@ -1,8 +1,8 @@
 """What every `rnn` op has, and nobody else has to know of it.
 
-Its type rule (`infer`), meaning in NumPy (`evaluate`), gradient (`vjp`), what it does along each
-axis (`operand_axes`), how it does many at once (`batched_operands`, `batch`), and what that costs
-(`work`). docs/adding-an-op.md goes through them.
+Its type rule (`infer`), meaning in NumPy (`evaluate`), gradient and tangent (`vjp`, `jvp`), what it
+does along each axis (`operand_axes`), how it does many at once (`batched_operands`, `batch`), and
+what that costs (`work`). docs/adding-an-op.md goes through them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.types import NUMPY, WIDE, Tensor, dims_of, dtype_of, shape_text
+from rnncc.ir.types import FLOATS, NUMPY, WIDE, Tensor, dims_of, dtype_of, shape_text
 
 if TYPE_CHECKING:
     from rnncc.ir.builder import Builder
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 Properties = Mapping[str, Attribute]
 Grads = Sequence[SSAValue | None]
+Tangents = Sequence[SSAValue | None]
+"""For each operand its tangent, or None where that is zero; one at least is there."""
 E = TypeVar("E", bound="Elementwise")
 Axes = tuple[int | None, ...]
 """For each operand its axis, or None for the whole of it."""
@@ -147,6 +149,18 @@ class RnnOp(Sized, ABC):
         None where there is none (integers, conditions). Only float results have gradients.
         """
 
+    @abstractmethod
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        """The tangent of y, given those of operands; None where it is zero."""
+
+    def of_tangents(self, b: Builder, tangents: Tangents) -> SSAValue:
+        """The op over tangents, zeros where there are none: the tangent of what is linear.
+
+        Operands that have no tangents, such as indices, stay as they are.
+        """
+        pairs = zip(self.operands, tangents, strict=True)
+        return b.like(self, [_tangent(b, x, tangent) for x, tangent in pairs])
+
     @property
     def differentiable(self) -> Sequence[SSAValue]:
         """The operands that gradients may flow to; of these the floats have some."""
@@ -225,6 +239,9 @@ class Source(RnnOp, ABC):
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return []
 
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        return None
+
     def operand_axes(self, axis: int) -> Axes | None:
         return ()
 
@@ -243,6 +260,9 @@ class View(RnnOp, ABC):
     """Elements of x, in another order or shape, some of them often or not at all."""
 
     x = operand_def()
+
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        return self.of_tangents(b, tangents)
 
     def batched_operands(self, differ: Sequence[bool]) -> Sequence[bool] | None:
         return differ
@@ -276,6 +296,16 @@ class Elementwise(RnnOp, ABC):
     def evaluate(self, context: Context, *arrays: Array) -> Array:
         return type(self).NUMPY(*arrays)
 
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        """The sum of what `vjp` makes of the tangents: an element hangs on elements of its place,
+        so that its slopes are the same both ways."""
+        total = None
+        for number, tangent in enumerate(tangents):
+            share = None if tangent is None else self.vjp(b, tangent)[number]
+            if share is not None:
+                total = share if total is None else b.add(total, share)
+        return total
+
     def operand_axes(self, axis: int) -> Axes | None:
         return (axis,) * len(self.operands)
 
@@ -307,6 +337,13 @@ class Elementwise(RnnOp, ABC):
         names = [dtype_of(t) for t in types]
         expect(len(set(names)) == 1, f"element types differ: {', '.join(names)}")
         return types[0]
+
+
+def _tangent(b: Builder, x: SSAValue, tangent: SSAValue | None) -> SSAValue:
+    """What stands for an operand where an op is applied to tangents."""
+    if tangent is None and dtype_of(x) in FLOATS:
+        return b.full_like(x, 0.0)
+    return x if tangent is None else tangent
 
 
 def elementwise(

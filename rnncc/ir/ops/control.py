@@ -145,6 +145,11 @@ class Scan(Sized):
         return None if self.gate is None else self.body.block.args[self.gate.data]
 
     @property
+    def skips(self) -> bool:
+        """Whether a step may run behind one that did not: the gate is read row by row."""
+        return self.open in self.groups[2]
+
+    @property
     def is_limited(self) -> bool:
         """Whether it is an error to be still open after the last step."""
         return self.limited is not None and bool(self.limited)

@@ -20,6 +20,7 @@ from rnncc.ir.ops.base import (
     Elementwise,
     Grads,
     Properties,
+    Tangents,
     Unary,
     elementwise,
     expect,
@@ -376,6 +377,10 @@ class Cast(Unary):
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.cast(dy, dtype_of(self.x)) if dtype_of(self.x) in FLOATS else None]
+
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        """As another type too."""
+        return self.of_tangents(b, tangents) if dtype_of(self.y) in FLOATS else None
 
 
 @elementwise("stop_gradient", np.asarray, code="")

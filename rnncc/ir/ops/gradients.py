@@ -18,9 +18,9 @@ from xdsl.irdl import (
 from xdsl.traits import IsolatedFromAbove, Pure
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, View, expect
+from rnncc.ir.ops.base import Array, Axes, Context, Grads, Properties, RnnOp, Tangents, View, expect
 from rnncc.ir.ops.control import terminator
-from rnncc.ir.ops.elementwise import Add, Cast, Div, Mul, Neg, Select, Sub
+from rnncc.ir.ops.elementwise import Add, Cast, Div, Mul, Neg, Select, StopGradient, Sub
 from rnncc.ir.ops.linear import Matmul, Reduce
 from rnncc.ir.ops.shape import Concat
 from rnncc.ir.ops.source import Fill
@@ -67,6 +67,9 @@ class WithGradient(RnnOp):
         grads = b.inline(self.body.block, [dy, *self.reads])
         return [None, *grads, *(None for _ in self.reads)]
 
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        raise AssertionError("`passes.tangents` transposes its body")
+
     @property
     def differentiable(self) -> Sequence[SSAValue]:
         return self.inputs
@@ -111,7 +114,7 @@ def _keeps_linear(op: Operation, found: set[SSAValue]) -> bool:
     """Whether an op's result is linear in those of its operands that are found."""
     linear = [value in found for value in op.operands]
     match op:
-        case View() | Neg() | Cast():
+        case View() | Neg() | Cast() | StopGradient():
             return True
         case Mul() | Matmul():
             return linear.count(True) == 1

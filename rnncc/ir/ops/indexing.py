@@ -18,6 +18,7 @@ from rnncc.ir.ops.base import (
     Grads,
     Properties,
     RnnOp,
+    Tangents,
     View,
     expect,
     expect_equal,
@@ -60,6 +61,9 @@ class Gather(RnnOp):
         """Every row of dy, to where it was taken."""
         zeros = b.full_like(self.x, 0.0)
         return [b.scatter("sum", zeros, dy, self.index, self.axis.data), None]
+
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        return self.of_tangents(b, tangents)
 
     def operand_axes(self, axis: int) -> Axes | None:
         place = axis - self.axis.data
@@ -124,13 +128,32 @@ class Scatter(Accumulating):
         axis = self.axis.data
         if self.kind.data == "sum":
             return [dy, b.gather(dy, self.index, axis), None]
-        kept = b.compare("eq", self.init, self.y)
-        reaches = b.compare("eq", self.x, b.gather(self.y, self.index, axis))
-        ones, rows = b.cast(kept, dtype_of(dy)), b.cast(reaches, dtype_of(dy))
-        share = b.div(dy, b.scatter("sum", ones, rows, self.index, axis))
+        kept, reaches, count = self._reaching(b)
+        share = b.div(dy, count)
         part = b.gather(share, self.index, axis)
         first = b.select(kept, share, b.full_like(share, 0.0))
         return [first, b.select(reaches, part, b.full_like(part, 0.0)), None]
+
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        """An extremum's is the mean of those that reach it."""
+        if self.kind.data == "sum":
+            return self.of_tangents(b, tangents)
+        kept, reaches, count = self._reaching(b)
+
+        def part(flags: SSAValue, tangent: SSAValue | None) -> SSAValue:
+            zero = b.fill(0.0, dims_of(flags), dtype_of(self.y))
+            return zero if tangent is None else b.select(flags, tangent, zero)
+
+        first, rows = part(kept, tangents[0]), part(reaches, tangents[1])
+        return b.div(b.scatter("sum", first, rows, self.index, self.axis.data), count)
+
+    def _reaching(self, b: Builder) -> tuple[SSAValue, SSAValue, SSAValue]:
+        """Where init and x are an extremum, and how many of them are, for each of y."""
+        axis, dtype = self.axis.data, dtype_of(self.y)
+        kept = b.compare("eq", self.init, self.y)
+        reaches = b.compare("eq", self.x, b.gather(self.y, self.index, axis))
+        ones, rows = b.cast(kept, dtype), b.cast(reaches, dtype)
+        return kept, reaches, b.scatter("sum", ones, rows, self.index, axis)
 
     def operand_axes(self, axis: int) -> Axes | None:
         if axis == self.axis.data:

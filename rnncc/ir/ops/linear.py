@@ -19,6 +19,7 @@ from rnncc.ir.ops.base import (
     Grads,
     Properties,
     RnnOp,
+    Tangents,
     expect,
     expect_equal,
     expect_float,
@@ -87,6 +88,13 @@ class Matmul(RnnOp):
             db = _right(b, _as_rows(b, a), _as_rows(b, dy), False, bool(self.transpose_b))
         return [b.transpose(da, swap) if self.transpose_a else da, db]
 
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        """A' · B + A · B'"""
+        da, db = tangents
+        terms = [b.like(self, [da, self.b])] if da is not None else []
+        terms += [b.like(self, [self.a, db])] if db is not None else []
+        return terms[0] if len(terms) == 1 else b.add(*terms)
+
     def operand_axes(self, axis: int) -> Axes | None:
         """A row is of a, a column of b; of a stack both."""
         rank, width = len(dims_of(self.a)), len(dims_of(self.b))
@@ -149,13 +157,28 @@ class Reduce(RnnOp):
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         """A sum's to every element; an extremum's in equal shares to all elements that reach it."""
-        dims, gone, kept = dims_of(self.x), get_ints(self.axes), self.kept
+        dims, kept = dims_of(self.x), self.kept
         if self.kind.data == "sum":
             return [b.broadcast(dy, dims, kept)]
-        reaches = b.compare("eq", self.x, b.broadcast(self.y, dims, kept))
-        count = b.reduce("sum", b.cast(reaches, dtype_of(dy)), gone)
+        reaches, count = self._reaching(b)
         share = b.broadcast(b.div(dy, count), dims, kept)
         return [b.select(reaches, share, b.full_like(share, 0.0))]
+
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        """An extremum's is the mean of those that reach it."""
+        [dx] = tangents
+        assert dx is not None
+        if self.kind.data == "sum":
+            return self.of_tangents(b, tangents)
+        reaches, count = self._reaching(b)
+        parts = b.select(reaches, dx, b.full_like(dx, 0.0))
+        return b.div(b.reduce("sum", parts, get_ints(self.axes)), count)
+
+    def _reaching(self, b: Builder) -> tuple[SSAValue, SSAValue]:
+        """Where x is an extremum, and how many of its elements are, for each of y."""
+        reaches = b.compare("eq", self.x, b.broadcast(self.y, dims_of(self.x), self.kept))
+        ones = b.cast(reaches, dtype_of(self.x))
+        return reaches, b.reduce("sum", ones, get_ints(self.axes))
 
     @property
     def kept(self) -> list[int]:
@@ -239,6 +262,15 @@ class Contract(OrderedSum):
         """dInit = dY, dA = B · dYᵀ, dB = A · dY"""
         return [dy, b.matmul(self.b, dy, transpose_b=True), b.matmul(self.a, dy)]
 
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        """Init' + Σₖ a'[k] · b[k] + Σₖ a[k] · b'[k]"""
+        init, da, db = tangents
+        total = b.full_like(self.init, 0.0) if init is None else init
+        for left, right in ((da, self.b), (self.a, db)):
+            if left is not None and right is not None:
+                total = b.like(self, [total, left, right])
+        return total
+
     def operand_axes(self, axis: int) -> Axes | None:
         return (0, 1, None) if axis == 0 else (1, None, 1)
 
@@ -274,6 +306,9 @@ class SumRows(OrderedSum):
         """Every row's is the sum's."""
         dims = dims_of(self.x)
         return [dy, b.broadcast(dy, dims, range(1, len(dims)))]
+
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        return self.of_tangents(b, tangents)
 
     def operand_axes(self, axis: int) -> Axes | None:
         return (axis, axis + 1)

@@ -18,6 +18,7 @@ from rnncc.ir.ops.base import (
     Grads,
     Properties,
     RnnOp,
+    Tangents,
     Variadic,
     View,
     expect,
@@ -232,6 +233,9 @@ class Concat(Variadic):
             start = start + dims_of(x)[axis]
         return grads
 
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        return self.of_tangents(b, tangents)
+
     def operand_axes(self, axis: int) -> Axes | None:
         return None if axis == self.axis.data else (axis,) * len(self.xs)
 
@@ -280,6 +284,9 @@ class ReverseSegments(RnnOp):
         """The reversal undoes itself."""
         return [b.reverse_segments(dy, self.lengths), None]
 
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        return self.of_tangents(b, tangents)
+
     def operand_axes(self, axis: int) -> Axes | None:
         return None if axis == 0 else (axis, 0 if axis == 1 else None)
 
@@ -324,6 +331,9 @@ class Shift(RnnOp):
         zero = b.full_like(self.init, 0.0)
         first = b.reduce("sum", b.select(here, dy, b.full_like(dy, 0.0)), [0])
         return [b.shift(dy, zero, not self.reverse), first]
+
+    def jvp(self, b: Builder, tangents: Tangents) -> SSAValue | None:
+        return self.of_tangents(b, tangents)
 
     def operand_axes(self, axis: int) -> Axes | None:
         return None if axis == 0 else (axis, axis - 1)

@@ -1,0 +1,69 @@
+# pyright: reportMissingImports=false
+"""Trains the cell of torch_cell.py by several processes, each with its part of every batch.
+
+python examples/torch_ddp.py --processes 2 --batch 64 --units 128
+
+PyTorch's DistributedDataParallel adds up the gradients, over gloo; what runs in each process is a
+compiled loop. The losses are those of one process, whatever the number of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.multiprocessing.spawn import spawn
+from torch.nn.parallel import DistributedDataParallel
+from torch_cell import Net, sequences
+
+import rnncc.torch
+
+
+def train(rank: int, given: argparse.Namespace, store: Path) -> None:
+    """What one process does; the first tells how it goes."""
+    count = given.processes
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=count)
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    net = DistributedDataParallel(Net(given.units, rnncc.torch.scan))
+    optimiser, begun = torch.optim.Adam(net.parameters(), 0.01), 0.0
+    part = slice(rank * given.batch // count, (rank + 1) * given.batch // count)
+    for update in range(given.updates + 1):
+        xs, target = sequences(given.steps, given.batch)  # the same in all processes
+        optimiser.zero_grad()
+        loss = (net(xs[:, part]) - target[:, part]).square().mean()
+        loss.backward()
+        optimiser.step()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        if update == 0:  # compilation is told apart
+            begun = time.perf_counter()
+        if rank == 0 and update % max(given.updates // 4, 1) == 0:
+            print(f"update {update}: loss {total.item() / count:.5f}", flush=True)
+    if rank == 0:
+        taken = (time.perf_counter() - begun) / given.updates
+        print(f"{count} processes: {taken * 1000:.1f} ms an update", flush=True)
+    dist.destroy_process_group()
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Start the processes, and wait for them."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    numbers = ("processes", 2), ("updates", 40), ("units", 64), ("steps", 100), ("batch", 16)
+    for name, value in numbers:
+        parser.add_argument(f"--{name}", type=int, default=value)
+    given: Any = parser.parse_args(words)
+    if given.batch % given.processes:
+        parser.error("the batch is to be divisible by the number of processes")
+    with tempfile.TemporaryDirectory() as folder:
+        spawn(train, (given, Path(folder) / "store"), nprocs=given.processes)
+
+
+if __name__ == "__main__":
+    main()

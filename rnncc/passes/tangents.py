@@ -1,0 +1,138 @@
+"""Forward mode: a net becomes one that also computes how its outputs change along a direction.
+
+Each op's rule is its `jvp`. A loop carries the tangents of what it carries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.ir.builder import Builder
+from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.gradients import WithGradient
+from rnncc.ir.program import Program
+from rnncc.ir.rewriting import Carry, Loop, Made, Rows
+from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.passes.activity import dependent_values
+from rnncc.passes.dce import Dce
+from rnncc.passes.differentiate import add_names
+from rnncc.passes.vjp_of_region import vjp_of_region
+
+Found = dict[SSAValue, SSAValue]
+
+
+def tangents(program: Program, of: Sequence[str], prefix: str) -> Program:
+    """A net that computes tangents beside its outputs: Σ ∂y/∂x · x' over some inputs x.
+
+    Args:
+        of: inputs that have tangents, each of which adds an input: `prefix`, its name. Each output
+            of floats adds one too, of zeros where it hangs on none of them.
+
+    Raises:
+        CompileError: a gradient of a user's own is not linear, so that it has no opposite.
+    """
+    made = program.copy()
+    net, block = made.net, made.net.body.block
+    inputs = {name: net.inputs[name] for name in of}
+    known = Found()
+    for x in inputs.values():
+        known[x] = block.insert_arg(x.type, len(block.args))
+    _Forward(dependent_values(block.ops, inputs.values()), known).run(block)
+    end = block.last_op
+    assert isinstance(end, Yield)
+    outputs = {name: y for name, y in net.outputs.items() if dtype_of(y) in FLOATS}
+    end.operands = [*end.operands, *(_or_zeros(end, known, y) for y in outputs.values())]
+    add_names(net, [prefix + name for name in inputs], [prefix + name for name in outputs])
+    Dce().rewrite(net)
+    return made
+
+
+class _Forward:
+    """Adds the tangents of a block's values behind them; `known` has all that there are."""
+
+    def __init__(self, dependent: set[SSAValue], known: Found) -> None:
+        self._dependent, self._known = dependent, known
+
+    def run(self, block: Block) -> None:
+        for op in list(block.ops):
+            after = op.next_op
+            if isinstance(op, Scan):
+                self._through_scan(op)
+            elif isinstance(op, RnnOp) and after is not None:
+                tangent = self._of(Builder.before(after), op)
+                if tangent is not None:
+                    self._known[op.y] = tangent
+
+    def _of(self, b: Builder, op: RnnOp) -> SSAValue | None:
+        able = set(op.differentiable)
+        found = [self._known.get(x) if x in able else None for x in op.operands]
+        if dtype_of(op.y) not in FLOATS or all(tangent is None for tangent in found):
+            return None
+        b.loc = Builder.before(op).loc
+        return _of_user(b, op, found) if isinstance(op, WithGradient) else op.jvp(b, found)
+
+    def _through_scan(self, scan: Scan) -> None:
+        """What has tangents goes in with them, and comes out with them."""
+        known, body = self._known, scan.body.block
+        first = body.first_op
+        assert first is not None
+        stand_ins = dict[SSAValue, SSAValue]()
+        for arg in body.args:  # until the loops within are in their places
+            if arg in self._dependent:
+                known[arg] = stand_ins[arg] = Builder.before(first).full_like(arg, 0.0)
+        self.run(body)
+        loop = Loop(scan)
+        inside = {old: self._enter(loop, arg, old) for arg, old in stand_ins.items()}
+
+        def tangent(value: SSAValue) -> SSAValue:
+            found = _or_zeros(loop.yields, known, value)
+            return inside.get(found, found)
+
+        carried = [i for i, carry in enumerate(loop.carries) if carry.arg in stand_ins]
+        for carry in [loop.carries[i] for i in carried]:
+            init = _or_zeros(scan, known, carry.init)
+            arg = inside[stand_ins[carry.arg]]
+            loop.carries.append(Carry(init, arg, tangent(carry.next)))
+        made = [i for i, y in enumerate(loop.ys) if y.row in known]
+        loop.ys += [Made(tangent(loop.ys[i].row)) for i in made]
+        scan = loop.rebuild()
+        for results, numbers in ((scan.finals, carried), (scan.ys, made)):
+            new = results[len(results) - len(numbers) :]
+            known |= {results[i]: tangent for i, tangent in zip(numbers, new, strict=True)}
+
+    def _enter(self, loop: Loop, arg: SSAValue, stand_in: SSAValue) -> SSAValue:
+        """The tangent of an argument of a loop's body as another one; of carries it is to come."""
+        fixed = {const.arg: const.outer for const in loop.consts}
+        rows = {x.arg: x.outer for x in loop.xs}
+        new = loop.add_const(self._known[fixed[arg]]) if arg in fixed else loop.add_arg(arg.type)
+        if arg in rows:
+            loop.xs.append(Rows(self._known[rows[arg]], new))
+        loop.swap(stand_in, new)
+        return new
+
+
+def _of_user(b: Builder, op: WithGradient, found: Sequence[SSAValue | None]) -> SSAValue:
+    """What a user's gradient, which is linear, says of tangents: it is transposed.
+
+    Raises:
+        CompileError: it is not linear.
+    """
+    if not op.splits:
+        what = "forward mode: a torch.autograd.Function's backward is not linear in the gradient"
+        raise CompileError(b.loc, what)
+    dy = b.full_like(op.y, 0.0)
+    grads = b.inline(op.body.block, [dy, *op.reads])
+    pairs = zip(grads, found[1 : 1 + len(grads)], strict=True)
+    given = [(grad, tangent) for grad, tangent in pairs if tangent is not None]
+    [made] = vjp_of_region(b, given, [dy], [dy, *op.reads])
+    return made
+
+
+def _or_zeros(before: Operation, known: Found, value: SSAValue) -> SSAValue:
+    """The tangent of a value, made of zeros in front of an op where there is none."""
+    found = known.get(value)
+    return Builder.before(before).full_like(value, 0.0) if found is None else found

@@ -1,0 +1,81 @@
+# pyright: basic, reportMissingImports=false
+"""Transforms of torch.func that are under way: none while a cell is read, all while its loop runs.
+
+TorchDynamo does not read within them; what a cell computes does not hang on them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any
+
+import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch._functorch.pyfunctorch import (
+    temporarily_clear_interpreter_stack,
+    temporarily_restore_interpreter_stack,
+)
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from rnncc.frontends.torch.watch import not_watching
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.readings = list[tuple[Any, dict[int, Any]]]()
+        """The transforms that are not seen now, and what stands for tensors of theirs."""
+
+
+_local = _Local()
+
+
+@contextmanager
+def outside_of_transforms() -> Generator[None]:
+    """Do what is within without them."""
+    if not torch._C._are_functorch_transforms_active():
+        yield
+        return
+    with temporarily_clear_interpreter_stack() as stack:
+        _local.readings.append((stack, {}))
+        try:
+            yield
+        finally:
+            _local.readings.pop()
+
+
+def within_transforms(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, done within those that the innermost `outside_of_transforms` left."""
+
+    @wraps(function)
+    def run(*args: Any) -> Any:
+        if not _local.readings:
+            return function(*args)
+        with not_watching(), temporarily_restore_interpreter_stack(_local.readings[-1][0]):
+            return function(*args)
+
+    return run
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that a transform knows nothing of, as the cell sees the given one."""
+    known = _local.readings[-1][1]
+    if id(tensor) not in known:
+        made = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
+        known[id(tensor)] = tensor, made.requires_grad_(tensor.requires_grad)
+    return known[id(tensor)][1]
+
+
+_from_tensor = FakeTensorMode.from_tensor
+
+
+@wraps(_from_tensor)
+def _from_plain_tensor(mode: Any, tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    if _local.readings and is_functorch_wrapped_tensor(tensor):
+        tensor = _plain(tensor)
+    return _from_tensor(mode, tensor, *args, **kwargs)
+
+
+setattr(FakeTensorMode, "from_tensor", _from_plain_tensor)  # noqa: B010

@@ -1,0 +1,262 @@
+"""Second derivatives, forward mode, and the transforms of torch.func, beside PyTorch's loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+import rnncc.torch as rt
+from rnncc.errors import CompileError
+from tests.torch.cells import torch
+from tests.torch.strategies import cells
+from tests.torch.transforms import check, loop, second, weighted
+
+func: Any = torch.func
+F64 = {"dtype": torch.float64}
+XS, H, W = (torch.randn(*shape, **F64) for shape in ((3, 2, 4), (2, 4), (4, 4)))
+"""What the cell here takes."""
+
+
+def tanh_cell(w: Any) -> Callable[..., Any]:
+    def cell(x: Any, h: Any) -> Any:
+        h = torch.tanh(x + h @ w)
+        return h * h, h
+
+    return cell
+
+
+@settings(max_examples=1, deadline=None, derandomize=True)
+@given(cells())
+def test_random_cells(cell: Any) -> None:
+    check(cell)
+
+
+def test_gradgradcheck() -> None:
+    def whole(xs: Any, h: Any, w: Any) -> Any:
+        return rt.scan(tanh_cell(w), xs, h)
+
+    shapes = (2, 1, 2), (1, 2), (2, 2)
+    inputs = [torch.randn(shape, **F64, requires_grad=True) for shape in shapes]
+    assert torch.autograd.gradgradcheck(whole, inputs)
+
+
+def scalar(run: Any, w: Any, xs: Any = XS, h: Any = H) -> Any:
+    return weighted(run(tanh_cell(w), xs, h))
+
+
+TRANSFORMS: dict[str, Callable[[Any], Any]] = {
+    "grad": lambda run: func.grad(lambda w: scalar(run, w))(W),
+    "vjp": lambda run: func.vjp(lambda x: run(tanh_cell(W), x, H)[0], XS)[1](XS),
+    "jvp": lambda run: func.jvp(lambda x, w: run(tanh_cell(w), x, H), (XS, W), (XS, W)),
+    "hessian": lambda run: func.hessian(lambda h: scalar(run, W, h=h))(H),
+    "jacfwd": lambda run: func.jacfwd(lambda h: run(tanh_cell(W), XS, h)[1])(H),
+    "jacrev": lambda run: func.jacrev(lambda h: run(tanh_cell(W), XS, h)[1])(H),
+    "vmap": lambda run: func.vmap(lambda x: run(tanh_cell(W), x, H), 2)(torch.stack([XS, -XS], 2)),
+    "ensemble": lambda run: func.vmap(lambda w: run(tanh_cell(w), XS, H))(
+        torch.stack([W, -W, W * 2])
+    ),
+    "gradients of samples": lambda run: func.vmap(
+        lambda x, h: func.grad(lambda w: scalar(run, w, x, h))(W), (1, 0)
+    )(XS.unsqueeze(2), H.unsqueeze(1)),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_transforms(name: str) -> None:
+    torch.testing.assert_close(TRANSFORMS[name](rt.scan), TRANSFORMS[name](loop))
+
+
+def test_eight_cells_at_once_are_eight_calls() -> None:
+    class Gated(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(8, 8)
+
+        def forward(self, x: Any, h: Any) -> Any:
+            f, z = self.layer(torch.cat([x, h], -1)).chunk(2, -1)
+            h = torch.lerp(h, torch.tanh(z), torch.sigmoid(f))
+            return h, h
+
+    class Whole(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = Gated()
+
+        def forward(self, xs: Any) -> Any:
+            return rt.scan(self.cell, xs, torch.zeros(2, 4))[0]
+
+    models = [Whole() for _ in range(8)]
+    stacked, _ = func.stack_module_state(models)
+    whole = func.vmap(lambda given, xs: func.functional_call(models[0], given, (xs,)), (0, None))
+    xs = XS.float()
+    torch.testing.assert_close(whole(stacked, xs), torch.stack([one(xs) for one in models]))
+
+
+def penalised(run: Any, cell: Any, xs: Any, h: Any) -> list[float]:
+    """Losses of a training whose loss has a penalty on gradients."""
+    optimiser, losses = torch.optim.Adam(cell.parameters(), 0.05), list[float]()
+    for _ in range(4):
+        xs = xs.detach().requires_grad_()
+        ys, _ = run(cell, xs, h)
+        (slopes,) = torch.autograd.grad(ys.sum(), xs, create_graph=True)
+        loss = (ys - 0.5).square().mean() + (slopes.flatten(1).norm(dim=1) - 1).square().mean()
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        losses.append(loss.item())
+    return losses
+
+
+def meta_trained(run: Any, cell: Any, xs: Any, h: Any) -> list[float]:
+    """Losses of MAML: what is learned is where one step of training starts."""
+    optimiser, losses = torch.optim.SGD(cell.parameters(), 0.05), list[float]()
+    names = [name for name, _ in cell.named_parameters()]
+    for _ in range(4):
+        total = 0.0
+        for task in (-1.0, 1.0):
+            ys, _ = run(cell, xs * task, h)
+            inner = (ys - task).square().mean()
+            grads = torch.autograd.grad(inner, list(cell.parameters()), create_graph=True)
+            pairs = zip(names, cell.parameters(), grads, strict=True)
+            adapted = {name: p - 0.1 * g for name, p, g in pairs}
+            ys, _ = run(
+                lambda x, h, given=adapted: func.functional_call(cell, given, (x, h)), xs, h
+            )
+            total = total + (ys + task * xs).square().mean()
+        optimiser.zero_grad()
+        total.backward()
+        optimiser.step()
+        losses.append(total.item())
+    return losses
+
+
+class Minimal(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 4)
+
+    def forward(self, x: Any, h: Any) -> Any:
+        h = torch.tanh(self.layer(torch.cat([x, h], -1)))
+        return h, h
+
+
+@pytest.mark.parametrize("train", [penalised, meta_trained])
+def test_training(train: Callable[..., list[float]]) -> None:
+    found = list[list[float]]()
+    for run in (rt.scan, loop):
+        torch.manual_seed(0)
+        found.append(train(run, Minimal().double(), XS, H))
+    torch.testing.assert_close(*map(torch.tensor, found))
+
+
+def test_first_derivatives_compile_no_second_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise AssertionError("nobody has asked for them")
+
+    monkeypatch.setattr("rnncc.torch.nets.gradient_program", fail)
+    xs = XS[:, :, :3].clone().requires_grad_()
+    ys, _ = rt.scan(lambda x, h: (x * h, h + x), xs, H[:, :3])
+    (slopes,) = torch.autograd.grad(ys.sum(), xs, create_graph=True)
+    with pytest.raises(AssertionError, match="nobody"):
+        slopes.sum().backward()
+
+
+def test_modules() -> None:
+    layer = torch.nn.RNN(4, 3).double()
+    compiled = rt.compile(layer, (XS,))
+
+    def found(run: Any) -> Any:
+        return second(lambda _, xs, __: run(xs), layer, XS, (H, H))
+
+    for one, other in zip(found(compiled), found(layer), strict=True):
+        torch.testing.assert_close(one, other)
+    given = {f"module.{name}": torch.stack([p, -p]) for name, p in layer.named_parameters()}
+    made = func.vmap(lambda given: func.functional_call(compiled, given, (XS,))[0])(given)
+    for i, one in enumerate(made):
+        own = {name: p[i] for name, p in given.items()}
+        torch.testing.assert_close(one, func.functional_call(compiled, own, (XS,))[0])
+
+
+class Saved(torch.autograd.Function):
+    """A step whose gradient is that of a bump."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return (x > 0).to(x)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0] / (1 + ctx.saved_tensors[0].square()) ** 2
+
+
+class SavedResult(Saved):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        y = torch.exp(x)
+        ctx.save_for_backward(y)
+        return y
+
+
+class Once(Saved):
+    backward = staticmethod(torch.autograd.function.once_differentiable(Saved.backward))
+
+
+class Squared(Saved):
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0].square()
+
+
+class Applied(torch.nn.Module):
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any, state: Any) -> Any:
+        fired = self.function.apply(x - 0.5 * state[0])
+        return fired * x, (fired + torch.tanh(state[0]), state[1] * x)
+
+
+def test_functions_with_a_backward_of_their_own() -> None:
+    cell = Applied(Saved)
+    for one, other in zip(*(second(run, cell, XS, (H, H)) for run in (rt.scan, loop)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (SavedResult, "reads more than the gradient and inputs saved"),
+        (Once, "reads more than"),
+        (Squared, "is not linear in the gradient"),
+    ],
+)
+def test_functions_whose_second_derivatives_are_not_known(function: Any, reason: str) -> None:
+    xs = XS.clone().requires_grad_()
+    ys, _ = rt.scan(Applied(function), xs, (H, H))
+    (slopes,) = torch.autograd.grad(ys.sum(), xs, create_graph=True)
+    with pytest.raises(CompileError, match=f"no second derivatives.*backward {reason}"):
+        slopes.sum().backward()
+
+
+def test_random_numbers_of_instances() -> None:
+    def whole(x: Any) -> Any:
+        return rt.scan(lambda x, h: (torch.dropout(x, 0.5, True), h), x, torch.zeros(2))[0]
+
+    ones = torch.ones(2, 9, 30)
+    same = func.vmap(whole, randomness="same")(ones)
+    assert torch.equal(same[0], same[1])
+    apart = func.vmap(whole, randomness="different")(ones)
+    assert not torch.equal(apart[0], apart[1])
+    with pytest.raises(RuntimeError, match="randomness"):
+        func.vmap(whole)(ones)
+
+
+def test_gradients_that_come_in_a_batch() -> None:
+    ys, _ = rt.scan(tanh_cell(W), xs := XS.clone().requires_grad_(), H)
+    with pytest.raises(CompileError, match="is_grads_batched is not supported"):
+        torch.autograd.grad(ys, xs, torch.stack([ys, ys]), is_grads_batched=True)
