@@ -30,6 +30,7 @@ class Keywords(TypedDict, total=False):
     cpu: str | None
     seed: int
     max_iterations: int | None
+    max_steps: int | None
     recompute: str
     outputs_with_grads: Sequence[str] | str | None
     memory_budget: int | str | None

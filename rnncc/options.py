@@ -19,7 +19,7 @@ Shape = Sequence[int | str | None] | str
 
 
 MAX_ITERATIONS = (1 << 31) - 1
-"""The largest limit of a loop."""
+"""The largest limit of a loop, and of the steps of a call."""
 
 PRECISIONS = ("fp32", "bf16", "int8")
 """What the weights of products may be."""
@@ -52,6 +52,8 @@ class Options:
         threads: also make the function by which several threads compute one call.
         plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
         max_iterations: the most turns of a While loop whose number of turns the net does not show.
+        max_steps: the most steps T of one call; more are an error of the call. What is computed
+            ahead of a loop, and so the workspace, is no longer than that.
         state: inputs that keep what an output gave in the call before: {"h": "h_next"}, or texts
             such as "h=h_next"; so the net of one step becomes a stream.
         functions: DOMAIN.NAME of operators of an ONNX model -> what `rnncc.elementwise` made.
@@ -80,6 +82,7 @@ class Options:
     plan_for: str | Sequence[int] | Mapping[str, int] | None = None
     threads: bool = False
     max_iterations: int | None = None
+    max_steps: int | None = None
     precision: str = "fp32"
     flush_denormals: bool = False
     state: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -121,10 +124,11 @@ class Options:
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")
-        most = values.get("max_iterations", 1)
-        if not isinstance(most, int) or not 1 <= most <= MAX_ITERATIONS:
-            what = f"max_iterations {most!r} is not a number from 1 to {MAX_ITERATIONS}"
-            raise CompileError("", what)
+        for limit in ("max_iterations", "max_steps"):
+            most = values.get(limit, 1)
+            if not isinstance(most, int) or not 1 <= most <= MAX_ITERATIONS:
+                what = f"{limit} {most!r} is not a number from 1 to {MAX_ITERATIONS}"
+                raise CompileError("", what)
         return Options(**values)
 
 

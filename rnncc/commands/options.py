@@ -125,6 +125,12 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             metavar="K",
             help="The most turns of a While loop whose number of turns the net does not show.",
         ),
+        click.option(
+            "--max-steps",
+            type=int,
+            metavar="K",
+            help="The most steps T of one call, such as 1 of a stream: bounds the workspace.",
+        ),
         STATE,
         click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),
         click.option(

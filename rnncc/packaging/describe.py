@@ -39,6 +39,7 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         **(_training(library.name, library.training) if library.training else {}),
         "stream": _stream(streaming) if streaming else {"refused": library.refusal},
         **({"bounds": [str(formula) for formula in library.bounds]} if library.bounds else {}),
+        **({} if library.max_steps is None else {"max_steps": library.max_steps}),
         "workspace": str(_workspace(library, target.device)),
         "weights": library.weights,
         **({} if target.device == "cpu" else {"device": target.device}),

@@ -92,6 +92,7 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         **{key: metadata[key] for key in ("name", "target", "cpu", "workspace")},
         **{key: _entries(metadata[key], metadata.get("kept", ())) for key in GROUPS},
         "version": metadata["rnncc"],
+        "max_steps": metadata.get("max_steps"),
         "gpu": metadata.get("device") == "cuda",
         "training": _training(metadata) if "trained" in metadata else None,
         "stream": metadata.get("stream", {}).get("state"),

@@ -96,7 +96,7 @@ def _programs(
             shared,
             library.shared,
             checked,
-            bounds=library.bounds,
+            bounds=library.whole_bounds,
         )
         for part, program in library.programs.items()
     }
