@@ -109,7 +109,7 @@ def _single_step(
     step = library.programs["step"]
     fixed = {symbol: 1 for symbol in (TIME, BATCH) if symbol in step.symbols}
     work = Teamwork.of([step], target.lanes).work.evaluate(dict.fromkeys(step.symbols, 1))
-    if not fixed or work > SHORT:
+    if not fixed or work > SHORT or target.compact:
         return None
     prefix = f"{library.name}_step"
     made = emit_program(module, step, prefix, target, shared, checked=True, fixed=fixed)
@@ -156,6 +156,14 @@ def forbid_unwinding(module: ir.Module) -> None:
     for function in module.functions:
         if not function.is_declaration:
             function.attributes.add("nounwind")
+
+
+def prefer_small(module: ir.Module) -> None:
+    """Have LLVM write functions as short as it can."""
+    for function in module.functions:
+        if not function.is_declaration:
+            function.attributes.add("minsize")
+            function.attributes.add("optsize")
 
 
 def _exported(code: LibraryModule, library: Library) -> set[str]:

@@ -66,7 +66,10 @@ def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:
         triple = full_triple(triple)
     if architecture not in BASELINE:
         row = platform
-        return CpuTarget(triple, cpu, row.features, row.lanes, row.registers, row.fma)
+        sizes = row.lanes, row.registers, row.fma
+        if row.compact:
+            return CpuTarget(triple, cpu, row.features, *sizes, chains=1, compact=True)
+        return CpuTarget(triple, cpu, row.features, *sizes)
     lanes, registers, fma = _vectors(architecture, triple, cpu)
     known = () if cpu in PORTABLE or lanes < 8 else features_of_cpu(triple, cpu)
     dots = "avx512vnni" in known or "avxvnni" in known, "avx512bf16" in known

@@ -35,6 +35,8 @@ class CpuTarget:
         cache: bytes of the cache next to the core that intermediate results should stay in.
         vectors: of sums that a register tile has for one row, over all slots.
         chains: independent sums that keep the multiply-add units busy when there is one row.
+        compact: whether code is to be small, as `Platform` has it: kernels are written once, for a
+            row at a time, functions of elements stand apart, and nothing is computed ahead.
     """
 
     triple: str
@@ -49,6 +51,7 @@ class CpuTarget:
     vectors: int = 4
     chains: int = 8
     item: int = 4
+    compact: bool = False
 
     @property
     def architecture(self) -> str:
@@ -121,6 +124,8 @@ class CpuTarget:
 
     def rows_ahead(self, width: int, weights: int) -> int:
         """As many as stay in half of the cache, in whole tiles."""
+        if self.compact:
+            return 1
         fit = self.cache // 2 // (4 * max(width, 1))
         least = MIN_ROWS_OF_FAR if weights > FAR_WEIGHTS else MIN_ROWS
         return min(max(fit // 12 * 12, least), MAX_ROWS)
@@ -133,7 +138,7 @@ class CpuTarget:
 
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         """LLVM IR; LLVM does the rest."""
-        from rnncc.codegen.cpu.entries import add_exports, emit_module, forbid_unwinding
+        from rnncc.codegen.cpu.entries import add_exports, emit_module, forbid_unwinding, prefer_small
         from rnncc.codegen.cpu.features import BASELINE
         from rnncc.codegen.cpu.supported import supported_text
         from rnncc.codegen.llvm import objects
@@ -151,6 +156,8 @@ class CpuTarget:
             weights = library.name, library.weights_block()
         if self.architecture not in BASELINE:
             forbid_unwinding(code.module)
+        if self.compact:
+            prefer_small(code.module)
         text = str(code.module) + more
 
         def finish() -> Forms:

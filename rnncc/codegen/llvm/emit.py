@@ -13,7 +13,7 @@ from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
-from rnncc.codegen.llvm.vector import Real, Splat, Vector, declared
+from rnncc.codegen.llvm.vector import Real, Splat, Vector, VectorEmitter, declared
 from rnncc.ir.dims import Dim, Excess, Quotient
 from rnncc.ir.largest import Largest
 from rnncc.ir.types import FLOATS, ITEM_BYTES
@@ -101,6 +101,22 @@ class Emit:
         if key not in self._math:
             self._math[key] = math_of(self.module, Vector(lanes, self.target.fma, dtype))
         return self._math[key]
+
+    def function(self, name: str, xs: Sequence[Value], lanes: int, dtype: Real) -> Value:
+        """A function of `MathEmitter` on values: in place, or where code is to be small and it is
+        more than arithmetic by a call."""
+        math = self.math(lanes, dtype)
+        if not self.target.compact or hasattr(VectorEmitter, name):
+            return math.function(name)(self.b, *xs)
+        symbol = f"{self.module.name}_{name}_{lanes}{dtype}"
+        function: Any = self.module.globals.get(symbol)
+        if function is None:
+            types = ir.FunctionType(math.type, [math.type] * len(xs))
+            function = ir.Function(self.module, types, symbol)
+            function.linkage = "internal"
+            builder = FoldingBuilder(function.append_basic_block("entry"))
+            builder.ret(math.function(name)(builder, *function.args))
+        return self.b.call(function, xs)
 
     # Sizes
 

@@ -39,7 +39,8 @@ class ConvertedRows:
         vectors = -(-depth // target.lanes)
         stride = HEAD + -(-vectors * target.lanes * item // WORD) * WORD
         fit = target.cache // stride
-        return ConvertedRows(item, stride, min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS))
+        rows = 1 if target.compact else min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS)
+        return ConvertedRows(item, stride, rows)
 
     @property
     def bytes(self) -> int:
