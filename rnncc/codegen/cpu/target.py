@@ -138,7 +138,12 @@ class CpuTarget:
 
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         """LLVM IR; LLVM does the rest."""
-        from rnncc.codegen.cpu.entries import add_exports, emit_module, forbid_unwinding, prefer_small
+        from rnncc.codegen.cpu.entries import (
+            add_exports,
+            emit_module,
+            forbid_unwinding,
+            prefer_small,
+        )
         from rnncc.codegen.cpu.features import BASELINE
         from rnncc.codegen.cpu.supported import supported_text
         from rnncc.codegen.llvm import objects

@@ -17,7 +17,7 @@ from rnncc.codegen.llvm.vector import Real, Splat, Vector, VectorEmitter, declar
 from rnncc.ir.dims import Dim, Excess, Quotient
 from rnncc.ir.largest import Largest
 from rnncc.ir.types import FLOATS, ITEM_BYTES
-from rnncc.platforms import pointer_bytes
+from rnncc.platforms import pointer_bytes, word_bits
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 I8, I1 = ir.IntType(8), ir.IntType(1)
@@ -135,7 +135,8 @@ class Emit:
     def _factor(self, name: str) -> Value:
         match name:
             case Quotient():
-                return self.parts(self.dim(name.inner), I64(name.divisor))
+                upper = self.b.add(self.dim(name.inner), I64(name.divisor - 1))
+                return self.b.sdiv(upper, I64(name.divisor))
             case Excess():
                 value = self.dim(name.inner)
                 return self.b.select(self.b.icmp_signed(">", value, I64(0)), value, I64(0))
@@ -148,11 +149,29 @@ class Emit:
             whole, rest = divmod(int(size), by)
             return I64(whole), I64(rest)
         count = self.dim(size)
-        return self.b.sdiv(count, I64(by)), self.b.srem(count, I64(by))
+        return self.quotient(count, I64(by)), self.remainder(count, I64(by))
 
     def parts(self, count: Value, size: Value) -> Value:
         """How many parts of a size there are of a count, the last one perhaps smaller."""
-        return self.b.sdiv(self.b.add(count, self.b.sub(size, I64(1))), size)
+        return self.quotient(self.b.add(count, self.b.sub(size, I64(1))), size)
+
+    @property
+    def word(self) -> ir.IntType:
+        """The integers that the machine computes with: wide enough for numbers of elements."""
+        return ir.IntType(word_bits(self.target.triple))
+
+    def quotient(self, count: Value, size: Value) -> Value:
+        """A number of elements divided, towards zero."""
+        if self.word == I64 or (isinstance(size, ir.Constant) and size.constant == 1):
+            return self.b.sdiv(count, size)
+        short = self.b.sdiv(self.b.trunc(count, self.word), self.b.trunc(size, self.word))
+        return self.b.sext(short, I64)
+
+    def remainder(self, count: Value, size: Value) -> Value:
+        """What is left of a number of elements."""
+        if self.word == I64:
+            return self.b.srem(count, size)
+        return self.b.sub(count, self.b.mul(self.quotient(count, size), size))
 
     @contextmanager
     def symbols_set(self, values: Mapping[str, Value]) -> Generator[None]:
@@ -185,15 +204,16 @@ class Emit:
         """
         if isinstance(count, ir.Constant) and count.constant in (0, 1):
             return list(body(I64(0), list(carried))) if count.constant else list(carried)
-        b, entry = self.b, self.b.block
+        b, entry, word = self.b, self.b.block, self.word
         head, done = b.append_basic_block("loop"), b.append_basic_block("done")
-        b.cbranch(b.icmp_signed(">", count, I64(0)), head, done)
+        count = count if word == I64 else b.trunc(count, word)
+        b.cbranch(b.icmp_signed(">", count, word(0)), head, done)
         b.position_at_end(head)
-        index = b.phi(I64)
-        index.add_incoming(I64(0), entry)
+        index = b.phi(word)
+        index.add_incoming(word(0), entry)
         values = [self._phi(v, entry) for v in carried]
-        new = body(index, list(values))
-        following = b.add(index, I64(1))
+        new = body(index if word == I64 else b.zext(index, I64), list(values))
+        following = b.add(index, word(1))
         index.add_incoming(following, b.block)
         for phi, value in zip(values, new, strict=True):
             phi.add_incoming(value, b.block)
@@ -251,7 +271,7 @@ class Emit:
             if rest:
                 body(I64(full * lanes), self.first_lanes(rest, lanes))
             return
-        full = count if lanes == 1 else b.sdiv(count, I64(lanes))
+        full = self.quotient(count, I64(lanes))
         self.loop(full, turn)
         if lanes > 1:
             start = b.mul(full, I64(lanes))
