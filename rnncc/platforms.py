@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LINE = 64
+"""Bytes of a line of the cache, of most machines."""
+
 
 @dataclass(frozen=True)
 class System:

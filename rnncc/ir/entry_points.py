@@ -98,7 +98,7 @@ class Call:
 class Copy:
     """Copy bytes to a block, or to a field, which must not be NULL.
 
-    `lines`: a multiple of 64, from and to blocks that start at one.
+    `lines`: whole lines of the stream's, from and to blocks that start at one.
     """
 
     source: Place

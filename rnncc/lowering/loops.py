@@ -186,8 +186,9 @@ def _emit_steps(
         flag = lowering.pointer(op.open)
         lowering.builder.insert(kern.Gate(flag, op.open in carry))
     finals = _emit_body(lowering, op, homes, sequences, Dim.of(index))
+    is_short = _most_steps(lowering, op.steps) == 1
     for home, buffer in zip(homes, body.args, strict=True):
-        _set_ring(home, buffer)
+        _set_ring(home, buffer, is_short)
     lowering.builder.insert(Yield(finals))
     lowering.builders.pop()
     loop = kern.For(index, first, count, inits, body, bool(op.reverse))
@@ -210,12 +211,15 @@ def _emit_body(
     return [home.row for home in homes if home.row]
 
 
-def _set_ring(home: Home, previous: SSAValue) -> None:
-    """Keep one row of a state where it can be updated in place, else two."""
+def _set_ring(home: Home, previous: SSAValue, is_short: bool) -> None:
+    """Keep one row of a state where it can be updated in place, else two.
+
+    One will do where there is one step at most (`is_short`): that reads the state where it starts.
+    """
     buffer = home.place.buffer.owner
     if not isinstance(buffer, Buffer) or buffer.role.data == "scratch":
         return
-    rows = 1 if _in_place(home, previous) else 2
+    rows = 1 if is_short or _in_place(home, previous) else 2
     buffer.properties["ring"] = IntAttr(rows)
     if buffer.role.data == "state":
         buffer.properties["size"] = dim_attr(home.size * rows)

@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.prototypes import prototype
+from rnncc.platforms import LINE
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -92,6 +93,7 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         **{key: metadata[key] for key in ("name", "target", "cpu", "workspace")},
         **{key: _entries(metadata[key], metadata.get("kept", ())) for key in GROUPS},
         "version": metadata["rnncc"],
+        "line": metadata.get("line", LINE),
         "max_steps": metadata.get("max_steps"),
         "gpu": metadata.get("device") == "cuda",
         "training": _training(metadata) if "trained" in metadata else None,

@@ -82,7 +82,7 @@ def _streaming(c: Compilation, streamed: Streamed) -> Streaming:
     init, step = c.kernels["init"], c.kernels["step"]
     over = in_place(step, {k.name: k.next for k in streamed.state if k.next is not None})
     state = [(kept.name, kept.next, kept.given) for kept in streamed.state]
-    return Streaming.of(init, step, state, streamed.defaults, c.inputs, over)
+    return Streaming.of(init, step, state, streamed.defaults, c.inputs, over, c.target.line)
 
 
 def _training(c: Compilation, phases: Phases) -> Training:

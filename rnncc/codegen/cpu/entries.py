@@ -159,11 +159,14 @@ def forbid_unwinding(module: ir.Module) -> None:
 
 
 def prefer_small(module: ir.Module) -> None:
-    """Have LLVM write functions as short as it can."""
+    """Have LLVM write functions as short as it can, and let linkers drop those that nobody calls."""
     for function in module.functions:
         if not function.is_declaration:
             function.attributes.add("minsize")
             function.attributes.add("optsize")
+            function.section = f".text.{function.name}"
+    text = module.globals[f"{module.name}_metadata_text"]
+    text.section = f".rodata.{text.name}"
 
 
 def _exported(code: LibraryModule, library: Library) -> set[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
-from rnncc.platforms import architecture_of, system_of
+from rnncc.platforms import LINE, architecture_of, system_of
 
 if TYPE_CHECKING:
     from rnncc.ir.library import Library
@@ -109,6 +109,11 @@ class CpuTarget:
     @property
     def byte_products(self) -> bool:
         return True
+
+    @property
+    def line(self) -> int:
+        """Of the cache; without one, the longest element's."""
+        return 8 if self.compact else LINE
 
     def row_bytes(self, dtype: str, depth: int) -> int:
         from rnncc.codegen.cpu.gemm.converted_rows import ConvertedRows
