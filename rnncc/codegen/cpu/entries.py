@@ -159,7 +159,7 @@ def forbid_unwinding(module: ir.Module) -> None:
 
 
 def prefer_small(module: ir.Module) -> None:
-    """Have LLVM write functions as short as it can, and let linkers drop those that nobody calls."""
+    """Have LLVM write short functions, and let linkers drop those that nobody calls."""
     for function in module.functions:
         if not function.is_declaration:
             function.attributes.add("minsize")

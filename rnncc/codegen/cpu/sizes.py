@@ -78,7 +78,7 @@ def bad_size(emit: CpuEmit, bounds: Sequence[Dim] = ()) -> Value:
         out = b.icmp_unsigned(">", value, I64(LARGEST_SIZE))
         least = b.select(b.icmp_signed("<", value, I64(1)), I64(1), value)
         product, past = _multiplied(emit, product, least)
-        largest = LARGEST_PRODUCT if emit.word == I64 else LARGEST_SIZE
+        largest = LARGEST_PRODUCT if emit.native == I64 else LARGEST_SIZE
         past = b.or_(past, b.icmp_unsigned(">", product, I64(largest)))
         bad = b.or_(bad, b.or_(out, past))
     for formula in bounds:

@@ -156,20 +156,20 @@ class Emit:
         return self.quotient(self.b.add(count, self.b.sub(size, I64(1))), size)
 
     @property
-    def word(self) -> ir.IntType:
+    def native(self) -> ir.IntType:
         """The integers that the machine computes with: wide enough for numbers of elements."""
         return ir.IntType(word_bits(self.target.triple))
 
     def quotient(self, count: Value, size: Value) -> Value:
         """A number of elements divided, towards zero."""
-        if self.word == I64 or (isinstance(size, ir.Constant) and size.constant == 1):
+        if self.native == I64 or (isinstance(size, ir.Constant) and size.constant == 1):
             return self.b.sdiv(count, size)
-        short = self.b.sdiv(self.b.trunc(count, self.word), self.b.trunc(size, self.word))
+        short = self.b.sdiv(self.b.trunc(count, self.native), self.b.trunc(size, self.native))
         return self.b.sext(short, I64)
 
     def remainder(self, count: Value, size: Value) -> Value:
         """What is left of a number of elements."""
-        if self.word == I64:
+        if self.native == I64:
             return self.b.srem(count, size)
         return self.b.sub(count, self.b.mul(self.quotient(count, size), size))
 
@@ -204,16 +204,16 @@ class Emit:
         """
         if isinstance(count, ir.Constant) and count.constant in (0, 1):
             return list(body(I64(0), list(carried))) if count.constant else list(carried)
-        b, entry, word = self.b, self.b.block, self.word
+        b, entry, native = self.b, self.b.block, self.native
         head, done = b.append_basic_block("loop"), b.append_basic_block("done")
-        count = count if word == I64 else b.trunc(count, word)
-        b.cbranch(b.icmp_signed(">", count, word(0)), head, done)
+        count = count if native == I64 else b.trunc(count, native)
+        b.cbranch(b.icmp_signed(">", count, native(0)), head, done)
         b.position_at_end(head)
-        index = b.phi(word)
-        index.add_incoming(word(0), entry)
+        index = b.phi(native)
+        index.add_incoming(native(0), entry)
         values = [self._phi(v, entry) for v in carried]
-        new = body(index if word == I64 else b.zext(index, I64), list(values))
-        following = b.add(index, word(1))
+        new = body(index if native == I64 else b.zext(index, I64), list(values))
+        following = b.add(index, native(1))
         index.add_incoming(following, b.block)
         for phi, value in zip(values, new, strict=True):
             phi.add_incoming(value, b.block)

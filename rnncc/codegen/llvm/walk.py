@@ -179,7 +179,7 @@ class Walk(ABC, Generic[E]):
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             number = b.sub(b.sub(turns, I64(1)), i) if op.reverse else i
             first = b.mul(number, size) if op.chunk is not None else number
-            symbols = {op.index.data: b.add(start, first)}
+            symbols: dict[str, Value] = {op.index.data: b.add(start, first)}
             if op.extent is not None:
                 rest = b.sub(count, first)
                 short = b.icmp_signed("<", rest, size)

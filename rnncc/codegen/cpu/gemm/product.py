@@ -299,12 +299,12 @@ class _GemmCode:
         b = self.emit.b
         if rows >= 3:
             few = 2 if rows > 4 else 1
-            left = b.srem(rest, I64(rows))
+            left = self.emit.remainder(rest, I64(rows))
             poor = b.and_(b.icmp_signed(">", left, I64(0)), b.icmp_signed("<=", left, I64(few)))
             enough = b.icmp_signed(">", rest, I64(rows))
             spared = b.select(b.and_(poor, enough), I64(rows), I64(0))
             rest = b.sub(rest, spared)
-        return b.sdiv(rest, I64(rows))
+        return self.emit.quotient(rest, I64(rows))
 
     def _finish(
         self,
@@ -378,7 +378,7 @@ class _GemmCode:
     def _ahead(self, row: Value, rows: int, width: Value) -> list[Value]:
         """Bytes from a word of weights to lines of the next panel's: tiles take turns."""
         b = self.emit.b
-        turn = b.and_(b.sdiv(row, I64(rows)), I64(1))
+        turn = b.and_(self.emit.quotient(row, I64(rows)), I64(1))
         next_panel = b.mul(self.emit.step, self.terms.size(width))
         first = b.add(b.mul(turn, I64(LINES * LINE)), next_panel)
         return [b.add(first, I64(n * LINE)) for n in range(LINES)]
