@@ -38,6 +38,7 @@ class Options:
         target: an LLVM triple; None is this machine.
         cpu: an LLVM CPU name or "native"; None is native for this machine, else the baseline. For
             GPUs the chips that machine code is made for, such as "sm_80,sm_90a"; they run PTX too.
+            Of several CPUs, such as "x86-64-v2,x86-64-v4", files have code for each.
         seed: of the random fills of an init net.
         stop_after: the step whose result `emit` shows; None is the last.
         dump_ir: a folder that gets the IR after every step.

@@ -169,6 +169,19 @@ def place_weights(programs: Sequence[KernelProgram]) -> int:
     return end
 
 
+def share_weights(libraries: Sequence[Library]) -> Array:
+    """One block for the weights of several libraries of the same net; what is equal, once."""
+    end = place_weights([p for library in libraries for p in library.programs.values()])
+    for same in zip(*(library.initial for library in libraries), strict=True):
+        start = _line(end)
+        end = start + same[0].array.nbytes
+        for one in same:
+            one.offset = start
+    for library in libraries:
+        library.weights = end
+    return np.bitwise_or.reduce([library.weights_block() for library in libraries])
+
+
 def params_of(program: KernelProgram) -> list[Buffer]:
     """The buffers that the packed weights hold."""
     return [buffer for buffer in program.buffers if buffer.role.data == "param"]

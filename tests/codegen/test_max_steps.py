@@ -25,8 +25,9 @@ LSTM = rnncc.cells.lstm(16, 40)
 BAD_SIZE = 2
 
 
-@pytest.mark.parametrize("most", [1, 3])
-@pytest.mark.parametrize("case", STREAMED, ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    ("case", "most"), [*((case, 1) for case in STREAMED), *((case, 3) for case in STREAMED[-1:])]
+)
 def test_pieces_have_the_bits_of_the_whole(case: Path, most: int) -> None:
     program, unlimited = bare_stream(case)
     bare = BareStream(library_of(program.copy(), max_steps=most), resolve_target())
@@ -55,7 +56,7 @@ def test_the_workspace_has_room_for_no_more() -> None:
     }
     gates = 4 * 40 * 4
     assert ahead[1] < 3 * gates
-    assert ahead[10] <= ahead[1] + 10 * gates
+    assert ahead[10] <= ahead[1] + 11 * gates
     assert ahead[100_000] > 100 * gates
 
 

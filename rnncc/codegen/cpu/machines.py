@@ -45,6 +45,9 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
     if platform is None and triple not in (None, host):
         hint = f"{', '.join(PLATFORMS)}, and triples of their kinds are"
         raise CompileError("", f"target {triple!r} is not supported", hint)
+    if cpu is not None and "," in cpu:
+        what = f"{cpu!r} names several CPUs, for which there are libraries in files alone"
+        raise CompileError("--cpu", what, "rnncc compile, rnncc.build; or name one CPU")
     is_named = triple in PLATFORMS
     chosen = platform.triple if platform is not None and is_named else triple or host
     architecture = architecture_of(chosen)
