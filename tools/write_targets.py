@@ -63,7 +63,8 @@ Code and constants alone, as everywhere ([abi.md](abi.md)). What it may call:
 The compiler's are in libgcc or compiler-rt, which C compilers link by themselves. Nothing refers to
 unwinding on Arm, RISC-V and WebAssembly. A `.dll` has the compiler's functions inside, and imports
 `msvcrt.dll`. `size_t` has 32 bits on `armv7`, `riscv32`, `wasm32` and Cortex-M: what does
-not fit is out of range (`(size_t)-1`).
+not fit is out of range (`(size_t)-1`). Where integers have 32 bits (ARMv7, RISC-V 32, Cortex-M), so
+is a product of all sizes, T times N, of 2^31 or more.
 
 ## Python on other systems
 
@@ -129,8 +130,10 @@ over in `processorOptions`, and make `new Net(module)`, as
 
 `rnncc run --target` and `rnncc check --target` compile the library, a C program that serves its
 functions, and run that; each call is a process of its own, and the end of every array is checked.
-`check` compares forward and backward with the interpreter. In tests, `make targets` runs all golden
-nets on all targets that something here runs, and says of the others what is missing.
+`check` compares forward and backward with the interpreter. For Linux with musl, name the triple,
+such as `x86_64-linux-musl`: the library is the same, and musl's gcc or ziglang links a program that
+runs it. In tests, `make targets` runs all golden nets on all targets that something here runs, and
+says of the others what is missing.
 
 """
 
