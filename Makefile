@@ -21,7 +21,7 @@ onnx: .venv/installed-test
 #   libc6-dev-armhf-cross gcc-riscv64-linux-gnu libc6-dev-riscv64-cross gcc-arm-none-eabi \
 #   libnewlib-arm-none-eabi; pip install ziglang (riscv32, macOS, Windows on Arm)
 targets: .venv/installed-test
-	RNNCC_TARGETS=1 $(BIN)/pytest -n 2 --dist worksteal -rs tests/targets
+	RNNCC_TARGETS=1 $(BIN)/pytest -n 2 --dist worksteal -rs tests/targets tests/packaging/test_versions.py
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -31,6 +31,7 @@ class Keywords(TypedDict, total=False):
     seed: int
     max_iterations: int | None
     order: int
+    max_steps: int | None
     recompute: str
     outputs_with_grads: Sequence[str] | str | None
     memory_budget: int | str | None

@@ -19,7 +19,7 @@ Shape = Sequence[int | str | None] | str
 
 
 MAX_ITERATIONS = (1 << 31) - 1
-"""The largest limit of a loop."""
+"""The largest limit of a loop, and of the steps of a call."""
 
 PRECISIONS = ("fp32", "bf16", "int8")
 """What the weights of products may be."""
@@ -38,6 +38,7 @@ class Options:
         target: an LLVM triple; None is this machine.
         cpu: an LLVM CPU name or "native"; None is native for this machine, else the baseline. For
             GPUs the chips that machine code is made for, such as "sm_80,sm_90a"; they run PTX too.
+            Of several CPUs, such as "x86-64-v2,x86-64-v4", files have code for each.
         seed: of the random fills of an init net.
         stop_after: the step whose result `emit` shows; None is the last.
         dump_ir: a folder that gets the IR after every step.
@@ -54,6 +55,8 @@ class Options:
         threads: also make the function by which several threads compute one call.
         plan_for: a value for each size, as "T,N", "T=100,N=4", (100, 4) or a mapping.
         max_iterations: the most turns of a While loop whose number of turns the net does not show.
+        max_steps: the most steps T of one call; more are an error of the call. What is computed
+            ahead of a loop, and so the workspace, is no longer than that.
         state: inputs that keep what an output gave in the call before: {"h": "h_next"}, or texts
             such as "h=h_next"; so the net of one step becomes a stream.
         functions: DOMAIN.NAME of operators of an ONNX model -> what `rnncc.elementwise` made.
@@ -83,6 +86,7 @@ class Options:
     plan_for: str | Sequence[int] | Mapping[str, int] | None = None
     threads: bool = False
     max_iterations: int | None = None
+    max_steps: int | None = None
     precision: str = "fp32"
     flush_denormals: bool = False
     state: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -124,10 +128,11 @@ class Options:
         seed = values.get("seed", 0)
         if not isinstance(seed, int) or seed < 0:
             raise CompileError("", f"seed {seed!r} is not a number from 0 up")
-        most = values.get("max_iterations", 1)
-        if not isinstance(most, int) or not 1 <= most <= MAX_ITERATIONS:
-            what = f"max_iterations {most!r} is not a number from 1 to {MAX_ITERATIONS}"
-            raise CompileError("", what)
+        for limit in ("max_iterations", "max_steps"):
+            most = values.get(limit, 1)
+            if not isinstance(most, int) or not 1 <= most <= MAX_ITERATIONS:
+                what = f"{limit} {most!r} is not a number from 1 to {MAX_ITERATIONS}"
+                raise CompileError("", what)
         return Options(**values)
 
 

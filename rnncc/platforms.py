@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LINE = 64
+"""Bytes of a line of the cache, of most machines."""
+
 
 @dataclass(frozen=True)
 class System:
@@ -52,6 +55,8 @@ class Platform:
         lanes: float32 elements of a vector register; 1 where there are none.
         registers: those that sums may be kept in.
         fma: whether it multiplies and adds in one rounding.
+        compact: whether code is to be small: flash and RAM are counted in kilobytes, and what
+            speeds up batches or long sequences costs more than it gives.
     """
 
     name: str
@@ -62,6 +67,7 @@ class Platform:
     lanes: int = 4
     registers: int = 32
     fma: bool = True
+    compact: bool = False
 
     @property
     def system(self) -> str:
@@ -96,7 +102,7 @@ PLATFORMS = {
         ),
         Platform(
             "riscv32", "32-bit RISC-V without a system (RV32IMAFC)",
-            "riscv32-unknown-none-elf", "generic-rv32", _RV32, 1, 32,
+            "riscv32-unknown-none-elf", "generic-rv32", _RV32, 1, 32, compact=True,
         ),
         Platform(
             "wasm32", "WebAssembly with simd128",
@@ -109,12 +115,19 @@ PLATFORMS = {
             "macos-x64", "x86-64 macOS", "x86_64-apple-macosx10.13.0", "x86-64-v3", "", 8, 16
         ),
         Platform("ios-arm64", "iOS", "arm64-apple-ios13.0.0", "apple-a7"),
-        Platform("cortex-m4", "Cortex-M4F", f"thumbv7em-{_EABI}", "cortex-m4", "", 1, 32),
-        Platform("cortex-m7", "Cortex-M7", f"thumbv7em-{_EABI}", "cortex-m7", "", 1, 32),
-        Platform("cortex-m33", "Cortex-M33", f"thumbv8m.main-{_EABI}", "cortex-m33", "", 1, 32),
         Platform(
-            "cortex-m55", "Cortex-M55 with Helium", f"thumbv8.1m.main-{_EABI}", "cortex-m55",
-            lanes=4, registers=8,
+            "cortex-m4", "Cortex-M4F", f"thumbv7em-{_EABI}", "cortex-m4", "", 1, 32, compact=True,
+        ),
+        Platform(
+            "cortex-m7", "Cortex-M7", f"thumbv7em-{_EABI}", "cortex-m7", "", 1, 32, compact=True,
+        ),
+        Platform(
+            "cortex-m33", "Cortex-M33",
+            f"thumbv8m.main-{_EABI}", "cortex-m33", "", 1, 32, compact=True,
+        ),
+        Platform(
+            "cortex-m55", "Cortex-M55 with Helium",
+            f"thumbv8.1m.main-{_EABI}", "cortex-m55", "", 4, 8, compact=True,
         ),
     )
 }  # fmt: skip
@@ -154,6 +167,11 @@ def full_triple(triple: str) -> str:
 def pointer_bytes(triple: str) -> int:
     """Bytes of an address, and of `size_t`."""
     return 8 if "64" in architecture_of(triple) else 4
+
+
+def word_bits(triple: str) -> int:
+    """Of the integers that one instruction computes with."""
+    return 64 if system_of(triple) == "wasm" else 8 * pointer_bytes(triple)
 
 
 def platform_of(target: str) -> Platform | None:

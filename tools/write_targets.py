@@ -55,14 +55,16 @@ Code and constants alone, as everywhere ([abi.md](abi.md)). What it may call:
 | all but WebAssembly | `memcpy`, `memset`, `memmove` (also as `__aeabi_memcpy...`) |
 | Linux | `getauxval`, of `NAME_supported` for CPUs with extensions |
 | Windows | `__chkstk` or `___chkstk_ms`, of the compiler: frames of more than a page |
-| 32-bit Arm, RISC-V | 64-bit division and casts (`__aeabi_ldivmod`, `__divdi3`) of the compiler's |
+| 32-bit Arm, RISC-V | casts of 64 bits, and division of int64 (`__aeabi_ldivmod`, `__divdi3`) |
+| ARMv7 | division (`__aeabi_idiv`) of the compiler's |
 | the same | of libm `floor`, `ceil`, `trunc`, also with `f`, where the FPU has none |
 | Cortex-M4, M33, riscv32 | for float64 and remainders: doubles of the compiler's, `fma`, `sqrt` |
 
 The compiler's are in libgcc or compiler-rt, which C compilers link by themselves. Nothing refers to
 unwinding on Arm, RISC-V and WebAssembly. A `.dll` has the compiler's functions inside, and imports
 `msvcrt.dll`. `size_t` has 32 bits on `armv7`, `riscv32`, `wasm32` and Cortex-M: what does
-not fit is out of range (`(size_t)-1`).
+not fit is out of range (`(size_t)-1`). Where integers have 32 bits (ARMv7, RISC-V 32, Cortex-M), so
+is a product of all sizes, T times N, of 2^31 or more.
 
 ## Python on other systems
 
@@ -78,6 +80,29 @@ caller's, who can reserve them statically. Floats are passed in registers (`-mfl
 RISC-V `-mabi=ilp32f`). The FPU, and Helium, are to be enabled before the first call.
 [examples/microcontroller](../examples/microcontroller/main.c) is the main loop of a Cortex-M4, a
 step a sample, without an allocator or a system; `make run` there runs it in qemu.
+caller's, who can reserve them statically, at multiples of 8 bytes. Floats are passed in registers
+(`-mfloat-abi=hard`, for RISC-V `-mabi=ilp32f`). The FPU, and Helium, are to be enabled before the
+first call.
+
+Code is short: each kernel is written once, for a row at a time, tanh and its like are functions,
+and one step is computed ahead, not some dozens. Each function has a section of its own, so that
+`--gc-sections` drops those that a program does not call, and the metadata. What a library takes:
+
+```sh
+rnncc plan examples/lstm.pbtxt examples/lstm_init.pbtxt --target cortex-m4 --max-steps 1
+```
+
+shows flash by the sections of the object, and RAM: state and workspace
+([planning.md](planning.md#on-a-machine)). `--max-steps 1` leaves out what longer sequences need. A
+GRU of 16 units with 16 inputs, for a Cortex-M4, all functions:
+
+| weights | their bytes | code and constants | metadata | flash | state and workspace |
+| --- | --- | --- | --- | --- | --- |
+| fp32 | 6,468 | 1,994 | 1,045 | 9,507 | 400 |
+| int8 | 2,372 | 2,570 | 1,046 | 5,988 | 440 |
+
+How many cycles a step takes is not told: of these cores there is no model of time that was checked
+on hardware.
 
 ## WebAssembly
 
@@ -105,8 +130,10 @@ over in `processorOptions`, and make `new Net(module)`, as
 
 `rnncc run --target` and `rnncc check --target` compile the library, a C program that serves its
 functions, and run that; each call is a process of its own, and the end of every array is checked.
-`check` compares forward and backward with the interpreter. In tests, `make targets` runs all golden
-nets on all targets that something here runs, and says of the others what is missing.
+`check` compares forward and backward with the interpreter. For Linux with musl, name the triple,
+such as `x86_64-linux-musl`: the library is the same, and musl's gcc or ziglang links a program that
+runs it. In tests, `make targets` runs all golden nets on all targets that something here runs, and
+says of the others what is missing.
 
 """
 

@@ -85,6 +85,11 @@ class Target(Protocol):
         """Whether it has code for products of i8 rows by packed weights of i8."""
         ...
 
+    @property
+    def line(self) -> int:
+        """Bytes: workspace, state and each value of a state start at a multiple of so many."""
+        ...
+
     def row_bytes(self, dtype: str, depth: int) -> int:
         """Scratch for rows that a product converts to go with weights of a type; 0 for none."""
         ...

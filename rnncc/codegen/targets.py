@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.target import Target
-from rnncc.platforms import PLATFORMS, SYSTEMS, system_of
+from rnncc.errors import CompileError
+from rnncc.platforms import PLATFORMS, SYSTEMS, architecture_of, system_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rnncc.codegen.target import Code
+    from rnncc.ir.library import Library
 
 
 @dataclass(frozen=True)
@@ -76,6 +83,26 @@ def resolve(
 def load(target: str, product: bytes) -> Any:
     """A product for this process, by the target or triple of its metadata."""
     return _module(target).load(product)
+
+
+def write_versions(
+    target: str | None,
+    name: str,
+    versions: Sequence[tuple[Library, Target]],
+    metadata: dict[str, Any],
+    weights: np.ndarray[Any, Any],
+) -> Code:
+    """One library with code for several CPUs of a target; the last that a CPU can run is taken.
+
+    Raises:
+        CompileError: the target's code cannot be chosen at run time.
+    """
+    write = getattr(_module(target), "write_versions", None)
+    first = versions[0][1].triple
+    if write is None or any(architecture_of(one.triple) != "x86_64" for _, one in versions):
+        what = f"a library holds code for several CPUs of x86-64, not of {first}"
+        raise CompileError("--cpu", what, "name one CPU")
+    return write(name, versions, metadata, weights)
 
 
 def _module(target: str | None) -> ModuleType:

@@ -62,6 +62,8 @@ def inspect(path: Path) -> Report:
     """
     held = describe(path)
     facts = ("rnncc", "target", "cpu", "features", "precision", "denormals", "device", "functions")
+    facts = ("rnncc", "target", "cpu", "features", "versions", "precision", "device")
+    facts += ("functions", "max_steps")
     return {
         "name": held["name"],
         "file": str(path),
@@ -105,6 +107,15 @@ def symbols_of(held: Mapping[str, Any]) -> list[str]:
     return [symbol for symbol in held["symbols"] if symbol in used]
 
 
+def _versions(library: Report) -> dict[str, str]:
+    """What a library for several CPUs holds, and how many steps one with a limit takes."""
+    told = {
+        f"for {version['cpu']}": f"workspace {version['workspace']} bytes"
+        for version in library.get("versions", ())
+    }
+    return told | ({"steps": f"at most {n}"} if (n := library.get("max_steps")) else {})
+
+
 def print_inspection(library: Report) -> None:
     """What a library says of itself."""
     features = ", ".join(library.get("features", ())) or "none"
@@ -112,6 +123,7 @@ def print_inspection(library: Report) -> None:
         "made by": f"rnncc {library['rnncc']}",
         "for": f"{library['cpu']}, {library['target']}",
         "needs": features if "device" not in library else f"an NVIDIA GPU; {features}",
+        **_versions(library),
         "weights": f"{library['weights']} bytes, {library.get('precision', 'fp32')}",
         **({"denormals": library["denormals"]} if "denormals" in library else {}),
         "file": bytes_text(library["bytes"]),

@@ -113,7 +113,12 @@ def only_init(placed: Init | None, named: Init | None) -> Init | None:
 def source_options(function: Callable[..., None]) -> Callable[..., None]:
     """The options of every command that reads a net."""
     for option in (
-        click.option("--cpu", metavar="CPU", help="native, or a CPU that LLVM knows."),
+        click.option(
+            "--cpu",
+            metavar="CPU",
+            help="native, or a CPU that LLVM knows; of x86-64 also several in one library, such as"
+            " x86-64-v2,x86-64-v3,x86-64-v4.",
+        ),
         click.option(
             "--target",
             metavar="NAME",
@@ -124,6 +129,12 @@ def source_options(function: Callable[..., None]) -> Callable[..., None]:
             type=int,
             metavar="K",
             help="The most turns of a While loop whose number of turns the net does not show.",
+        ),
+        click.option(
+            "--max-steps",
+            type=int,
+            metavar="K",
+            help="The most steps T of one call, such as 1 of a stream: bounds the workspace.",
         ),
         STATE,
         click.option("--precision", metavar="KIND", help="Of weights: fp32 (without), bf16, int8."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rnncc.commands.tables import print_table, printable
 from rnncc.ir.signatures import SYNC_BYTES
-from rnncc.planning.report import BufferRow, LaunchRow, PlanReport, ProgramReport
+from rnncc.planning.report import BufferRow, LaunchRow, MachineReport, PlanReport, ProgramReport
 
 LAUNCHES = ("program", "kernel", "blocks", "at most", "threads", "shared", "registers", "spills")
 COLUMNS = ("name", "role", "size", "first", "last", "offset", "at", "bytes", "takes over")
@@ -31,9 +31,24 @@ def print_report(report: PlanReport) -> None:
         print(f"size{where}: {report.peak} bytes")
     if report.checkpoints:
         print(report.checkpoints)
+    if report.machine is not None:
+        _print_machine(report.machine)
     if report.launches:
         print(f"{SYNC_BYTES} bytes more where the blocks of a GPU meet\n")
         print_table(f"launches{where}", LAUNCHES, [_launch_cells(row) for row in report.launches])
+
+
+def _print_machine(machine: MachineReport) -> None:
+    """Flash and RAM of a machine."""
+    rows = [("flash", what, "", size) for what, size in machine.flash.items()]
+    rows.append(("flash", "all", "", sum(machine.flash.values())))
+    for row in machine.ram:
+        at = ", ".join(f"{symbol}={value}" for symbol, value in row.sizes.items())
+        rows.append(("RAM", f"{row.what}{' at ' if at else ''}{at}", row.size, row.bytes))
+    print()
+    print_table(f"on {machine.cpu} ({machine.triple})", ("", "of", "size", "bytes"), rows)
+    if machine.functions:
+        print_table("code by function", ("function", "bytes"), list(machine.functions.items()))
 
 
 def _launch_cells(row: LaunchRow) -> tuple[object, ...]:

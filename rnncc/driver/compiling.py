@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rnncc import pipeline
 from rnncc.codegen import targets
 from rnncc.driver.trace import run
+from rnncc.driver.versions import cpus_of, write_versions
 from rnncc.errors import CompileError
 from rnncc.ir.library import Library
 from rnncc.options import Options
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
     from rnncc.packaging.image import Image
 
+DESCRIBED = 1
+"""Steps of `pipeline.CODE` that each of several versions of a library takes."""
+
 
 def compile_object(
     net: Any, init: Any, options: Options, meanwhile: Callable[[], object] | None = None
@@ -32,11 +36,34 @@ def compile_object(
         meanwhile: what may be done while LLVM works, in a thread of its own.
     """
     options = with_tuning(net, init, options)
-    c = Compilation(options, net, init, meanwhile=meanwhile)
-    run_from_net(c, pipeline.LOWERING, pipeline.CODE)
-    name, target = c.planned.name, c.target
+    c = _coded(net, init, options, pipeline.CODE, meanwhile)
+    name, triple = options.name, c.target.triple
     products = targets.row_of(options.target).products
-    return Compiled(name, c.metadata, c.product, target.triple, options.tuning, products)
+    return Compiled(name, c.metadata, c.product, triple, options.tuning, products)
+
+
+def _coded(
+    net: Any,
+    init: Any,
+    options: Options,
+    steps: Sequence[Step],
+    meanwhile: Callable[[], object] | None = None,
+) -> Compilation:
+    """A net after some steps of `pipeline.CODE`: for one CPU, or for several that are named."""
+    if not (cpus := cpus_of(options)):
+        c = Compilation(options, net, init, meanwhile=meanwhile)
+        run_from_net(c, pipeline.LOWERING, steps)
+        return c
+
+    def planned(options: Options) -> Compilation:
+        c = Compilation(options, net, init)
+        run_from_net(c, pipeline.LOWERING, steps[:DESCRIBED])
+        return c
+
+    c = write_versions(cpus, planned, options)
+    c.meanwhile = meanwhile
+    run(c, steps[DESCRIBED + 1 :])
+    return c
 
 
 def build_library(net: Any, init: Any, options: Options) -> Library:
@@ -75,13 +102,14 @@ def emit(net: Any, init: Any, options: Options, kind: str) -> Emitted:
     Raises:
         CompileError: as for compiling; or `options.stop_after` is no step that leaves that form.
     """
-    c = Compilation(with_tuning(net, init, options), net, init)
+    options = with_tuning(net, init, options)
     if kind in ("rnn", "kern"):
+        c = Compilation(options, net, init)
         last = run_from_net(c, *([] if kind == "rnn" else [pipeline.LOWERING]))
         if kind == "kern" and not c.kernels:
             raise CompileError("--stop-after", f"{last} leaves no kernels: it goes with --emit rnn")
         return Emitted(ir_text.write(c, last), {} if c.kernels else ir_text.parameters(c))
-    run_from_net(c, pipeline.LOWERING, pipeline.CODE[:-1])
+    c = _coded(net, init, options, pipeline.CODE[:-1])
     return Emitted(beside(c.form(kind))())
 
 
@@ -108,7 +136,7 @@ def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
 
 def with_tuning(net: Any, init: Any, options: Options) -> Options:
     """The options with whatever has to be measured first."""
-    if not options.tune:
+    if not options.tune or cpus_of(options):
         return options
     from rnncc.driver.tuning import tuned  # seldom needed
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from rnncc.driver.footprint import machine_report
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
 from rnncc.planning.report import LaunchRow, PlanReport, SharedBlock, plan_report
@@ -28,8 +29,9 @@ def report_of(net: Any, init: Any, options: Options, plan_for: Given) -> PlanRep
     report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)
     told = "" if library.training is None else library.training.checkpoints
     launches = _launches(library, options, report.sizes)
+    machine = machine_report(library, options, report.sizes) if options.target else None
     shown = {s: n for s, n in report.sizes.items() if s in library.open_symbols}
-    return replace(report, sizes=shown, checkpoints=told, launches=launches)
+    return replace(report, sizes=shown, checkpoints=told, launches=launches, machine=machine)
 
 
 def _launches(library: Library, options: Options, sizes: dict[str, int]) -> list[LaunchRow]:

@@ -98,7 +98,7 @@ class Call:
 class Copy:
     """Copy bytes to a block, or to a field, which must not be NULL.
 
-    `lines`: a multiple of 64, from and to blocks that start at one.
+    `lines`: whole lines of the stream's, from and to blocks that start at one.
     """
 
     source: Place
@@ -192,7 +192,7 @@ def _run(library: Library) -> list[Step]:
     inputs = tuple(Field("inputs", i) for i in range(len(program.inputs)))
     outputs = tuple(Field("outputs", i) for i in range(len(program.outputs)))
     call = Call("run", inputs, outputs, Place("workspace"))
-    return [CheckSizes(library.bounds), *_not_null("inputs", "outputs"), call]
+    return [CheckSizes(library.whole_bounds), *_not_null("inputs", "outputs"), call]
 
 
 # Streams
@@ -211,10 +211,6 @@ class _Stream:
     def input(self, name: str) -> Field:
         """An input of the model."""
         return Field("inputs", self._inputs[name])
-
-    def check(self) -> CheckSizes:
-        """A piece of a sequence keeps the bounds that T is not in."""
-        return CheckSizes(self.library.untimed_bounds(TIME))
 
     def begin(self, firsts: dict[str, Place], workspace: Place) -> Call:
         """The state before the first step, its values at some places."""
@@ -268,7 +264,7 @@ def _run_stream(library: Library) -> list[Step]:
     given = {s.port.name: stream.given(s) for s in streaming.slots if s.given is not None}
     needed = ["inputs", "outputs", *(["workspace"] if made else [])]
     return [
-        CheckSizes(library.bounds),
+        CheckSizes(library.whole_bounds),
         *_not_null(*needed),
         Locate((*made.values(), rest)),
         *([stream.begin(made, rest)] if made else []),
@@ -289,7 +285,7 @@ def _step(library: Library) -> list[Step]:
     size = sum((slot.bytes for slot in streaming.copied), Dim.of(0))
     copy = Copy(Place("workspace"), Place("state"), size, lines=True)
     return [
-        stream.check(),
+        CheckSizes(library.piece_bounds),
         *_not_null("inputs", "outputs", *needed),
         Locate((*state.values(), *copies.values(), rest)),
         stream.steps({**state}, nexts, rest),
@@ -302,7 +298,7 @@ def _state_init(library: Library) -> list[Step]:
     stream = _Stream(library)
     state = _places(stream.streaming.slots, "state")
     return [
-        stream.check(),
+        CheckSizes(library.untimed_bounds),
         *_not_null("inputs", *(["state"] if state else [])),
         Locate(tuple(state.values())),
         stream.begin(state, Place("workspace")),
@@ -321,7 +317,7 @@ def _forward(library: Library) -> list[Step]:
         for name in training.kept
     ]
     return [
-        CheckSizes(library.bounds),
+        CheckSizes(library.whole_bounds),
         *_not_null("inputs", "parameters", "outputs", "tape"),
         Seal("open"),
         *keep,
@@ -332,7 +328,7 @@ def _forward(library: Library) -> list[Step]:
 
 def _backward(library: Library) -> list[Step]:
     return [
-        CheckSizes(library.bounds),
+        CheckSizes(library.whole_bounds),
         *_not_null("inputs", "parameters", "output_grads", "grads", "tape"),
         Seal("check"),
         _training_call(library, "backward"),

@@ -35,13 +35,13 @@ def exported(library: Library) -> dict[str, tuple[str, ...]]:
 
 def size_functions(library: Library) -> list[SizeFunction]:
     """The functions that tell bytes."""
-    symbols, bounds = tuple(library.symbols), library.bounds
+    symbols, bounds = tuple(library.symbols), library.whole_bounds
     more: list[SizeFunction] = []
     if library.streaming is not None:
         # a step of a stream is shorter than the whole sequence that bounds speak of
-        bounds, untimed = library.untimed_bounds(TIME), tuple(s for s in symbols if s != TIME)
+        bounds, untimed = library.piece_bounds, tuple(s for s in symbols if s != TIME)
         state = Largest([library.streaming.bytes])
-        more = [SizeFunction("state_bytes", state, untimed, bounds)]
+        more = [SizeFunction("state_bytes", state, untimed, library.untimed_bounds)]
     if library.training is not None:
         more = [SizeFunction("tape_bytes", Largest([library.training.tape]), symbols, bounds)]
     return [SizeFunction("workspace_bytes", library.workspace, symbols, bounds), *more]

@@ -13,6 +13,7 @@ from rnncc.ir.kern import Buffer
 from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.largest import Largest
 from rnncc.ir.ops.base import dim_attr, get_dim
+from rnncc.ir.signatures import TIME
 from rnncc.ir.streaming import Streaming
 from rnncc.ir.training import Initial, Training
 
@@ -38,6 +39,7 @@ class Library:
         weights: bytes of the block that all programs read.
         bounds: formulas of a whole sequence's sizes that must not be negative.
         flushes: whether denormals are flushed during a call.
+        max_steps: the most steps of a call, if there is such a limit.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Library:
     shared: bool = False
     bounds: tuple[Dim, ...] = ()
     flushes: bool = False
+    max_steps: int | None = None
 
     def __post_init__(self) -> None:
         self.weights = place_weights(list(self.programs.values()))
@@ -107,9 +110,24 @@ class Library:
         """The symbols whose values a call decides: those that the inputs' shapes have."""
         return used_symbols(self.symbols, (dim for port in self.ports[0] for dim in port.dims))
 
-    def untimed_bounds(self, time: str) -> tuple[Dim, ...]:
-        """The bounds that the symbol of time is not in."""
-        return tuple(formula for formula in self.bounds if time not in formula.symbols)
+    @property
+    def whole_bounds(self) -> tuple[Dim, ...]:
+        """What must not be negative in a call for a whole sequence."""
+        return (*self.bounds, *self._most_steps)
+
+    @property
+    def untimed_bounds(self) -> tuple[Dim, ...]:
+        """The bounds that hold without regard to time, as of a state."""
+        return tuple(formula for formula in self.bounds if TIME not in formula.symbols)
+
+    @property
+    def piece_bounds(self) -> tuple[Dim, ...]:
+        """Those of a call for a piece of a sequence."""
+        return (*self.untimed_bounds, *self._most_steps)
+
+    @property
+    def _most_steps(self) -> tuple[Dim, ...]:
+        return () if self.max_steps is None else (self.max_steps - Dim.of(TIME),)
 
     def weights_block(self) -> Array:
         """The packed parameters as one block of bytes, at a multiple of 64."""
@@ -149,6 +167,19 @@ def place_weights(programs: Sequence[KernelProgram]) -> int:
                 own[key] = start
         known |= own
     return end
+
+
+def share_weights(libraries: Sequence[Library]) -> Array:
+    """One block for the weights of several libraries of the same net; what is equal, once."""
+    end = place_weights([p for library in libraries for p in library.programs.values()])
+    for same in zip(*(library.initial for library in libraries), strict=True):
+        start = _line(end)
+        end = start + same[0].array.nbytes
+        for one in same:
+            one.offset = start
+    for library in libraries:
+        library.weights = end
+    return np.bitwise_or.reduce([library.weights_block() for library in libraries])
 
 
 def params_of(program: KernelProgram) -> list[Buffer]:

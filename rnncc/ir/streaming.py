@@ -10,9 +10,7 @@ from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.largest import Largest
 from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import ITEM_BYTES
-
-LINE = 64
-"""State, and each value in it, start at a multiple of this many bytes."""
+from rnncc.platforms import LINE
 
 
 @dataclass(frozen=True)
@@ -22,6 +20,7 @@ class StateSlot:
     Attributes:
         port: an output of the program `init`, an input of the program `step`.
         offset: in bytes, from the start of the state.
+        bytes: what it takes, in whole lines.
         next: the output of `step` that replaces it; None for what stays the same.
         given: the input of the model that it starts as, element for element, if it is one.
         in_place: whether `step` writes `next` over it, not into the workspace first.
@@ -29,14 +28,10 @@ class StateSlot:
 
     port: Port
     offset: Dim
+    bytes: Dim
     next: str | None = None
     given: str | None = None
     in_place: bool = False
-
-    @property
-    def bytes(self) -> Dim:
-        """What it takes, a multiple of 64."""
-        return _lines(self.port)
 
 
 @dataclass(frozen=True)
@@ -48,12 +43,14 @@ class Streaming:
             belong to `init`.
         slots: the state; what steps replace comes first, and of that what is not in place.
         defaults: inputs of `init` -> what stands for one that a user leaves out, or None.
+        line: state, workspace and each value of the state start at a multiple of so many bytes.
     """
 
     inputs: list[Port]
     outputs: list[Port]
     slots: list[StateSlot]
     defaults: dict[str, int | None]
+    line: int = LINE
 
     @staticmethod
     def of(
@@ -63,6 +60,7 @@ class Streaming:
         defaults: dict[str, int | None],
         order: Sequence[str],
         in_place: Collection[str],
+        line: int = LINE,
     ) -> Streaming:
         """Lay the state out.
 
@@ -70,21 +68,24 @@ class Streaming:
             state: name, next and given of each value.
             order: the names of the model's inputs; unknown parameters follow.
             in_place: names of values that steps replace where they lie.
+            line: of the target.
         """
         ports = {port.name: port for port in (*step.inputs, *init.inputs)}
         slots, end = list[StateSlot](), Dim.of(0)
         for name, following, given in sorted(state, key=lambda s: (s[1] is None, s[0] in in_place)):
-            slots.append(StateSlot(ports.pop(name), end, following, given, name in in_place))
+            port = ports.pop(name)
+            size = _lines(port, line)
+            slots.append(StateSlot(port, end, size, following, given, name in in_place))
             end = end + slots[-1].bytes
         inputs = [ports.pop(name) for name in order] + list(ports.values())
         nexts = {slot.next for slot in slots}
         outputs = [port for port in step.outputs if port.name not in nexts]
-        return Streaming(inputs, outputs, slots, defaults)
+        return Streaming(inputs, outputs, slots, defaults, line)
 
     @property
     def bytes(self) -> Dim:
         """What the state takes; at least a line where there is one."""
-        return _total(self.slots)
+        return self._total(self.slots)
 
     @property
     def copied(self) -> list[StateSlot]:
@@ -99,12 +100,12 @@ class Streaming:
     @property
     def run_area(self) -> Dim:
         """Bytes at the start of the workspace of `run`: the values that are made."""
-        return _total(self.made)
+        return self._total(self.made)
 
     @property
     def step_area(self) -> Dim:
         """Bytes at the start of the workspace of `step`: the next state, if it is not in place."""
-        return _total(self.copied)
+        return self._total(self.copied)
 
     def workspace(self, init: KernelProgram, step: KernelProgram) -> Largest:
         """Bytes that any of the functions needs."""
@@ -113,15 +114,14 @@ class Streaming:
             rooms += [self.run_area + size, self.step_area + size]
         return Largest(_not_below(rooms))
 
+    def _total(self, slots: Sequence[StateSlot]) -> Dim:
+        total = sum((slot.bytes for slot in slots), Dim.of(0))
+        return total + self.line if slots and total.coefficient() == 0 else total
 
-def _lines(port: Port) -> Dim:
+
+def _lines(port: Port, line: int) -> Dim:
     size = product(port.dims) * ITEM_BYTES[port.dtype]
-    return Dim((monomial, -(-factor // LINE) * LINE) for monomial, factor in size.terms)
-
-
-def _total(slots: Sequence[StateSlot]) -> Dim:
-    total = sum((slot.bytes for slot in slots), Dim.of(0))
-    return total + LINE if slots and total.coefficient() == 0 else total
+    return Dim((monomial, -(-factor // line) * line) for monomial, factor in size.terms)
 
 
 def _not_below(sizes: Iterable[Dim]) -> list[Dim]:

@@ -34,6 +34,8 @@ class Ahead:
 
     def room(self, per_step: Dim) -> Dim:
         """The most elements that they have, given those of a step."""
+        if self.target == 1:
+            return per_step  # one step at a time
         width = per_step.divide(self.rows)  # there are fewer than rows + target rows
         return per_step * (self.target + 1) if width is None else (self.rows + self.target) * width
 

@@ -21,6 +21,7 @@ from rnncc.ir.needed_rows import row_masks
 from rnncc.ir.ops.base import Elementwise, dim_attr
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Transpose
+from rnncc.ir.signatures import TIME
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering import compute
 from rnncc.lowering.groups import Group, Item
@@ -49,7 +50,7 @@ def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
     _clear_flags(lowering, op)
     if chunked:
         first, extent = lowering.fresh_index("t"), lowering.fresh_index("t")
-        target, rows = _chunk_size(lowering, chunked)
+        target, rows = _chunk_size(lowering, chunked, op.steps)
         ahead = Ahead(Dim.of(first), Dim.of(extent), target, rows)
         inner = Block(arg_types=[v.type for v in inits])
         lowering.builders.append(OpBuilder(InsertPoint.at_end(inner)))
@@ -117,13 +118,25 @@ def _homes(lowering: Lowering, op: Scan, sequences: list[Home | None]) -> list[H
     return homes
 
 
-def _chunk_size(lowering: Lowering, groups: list[Group]) -> tuple[int, Dim]:
-    """About how many rows to compute ahead so that they stay in cache, and rows a step."""
+def _chunk_size(lowering: Lowering, groups: list[Group], steps: Dim) -> tuple[int, Dim]:
+    """About how many rows to compute ahead so that they stay in cache, and rows a step.
+
+    Where calls are limited there are no more than the loop can have of a batch of 1.
+    """
     rows = product(max((g.dims[1:-1] for g in groups), key=len))
     width = sum(_width(g) * (1 + (dtype_of(i.value) == "f64")) for g in groups for i in g.items)
     sizes = [product(dims_of(g.product.b)) for g in groups if g.product is not None]
     weights = max((int(size) for size in sizes if size.is_static), default=0)
-    return lowering.target.rows_ahead(width, weights), rows
+    target, most = lowering.target.rows_ahead(width, weights), _most_steps(lowering, steps)
+    return target if most is None else max(1, min(target, most)), rows
+
+
+def _most_steps(lowering: Lowering, steps: Dim) -> int | None:
+    """As many steps as a loop over time can have, if calls are limited; None of other loops."""
+    grows = all(factor > 0 for _, factor in steps.terms) and not steps.atoms
+    if lowering.max_steps is None or steps.symbols != frozenset({TIME}) or not grows:
+        return None
+    return int(steps.substitute({TIME: lowering.max_steps}))
 
 
 def _width(group: Group) -> int:
@@ -173,8 +186,9 @@ def _emit_steps(
         flag = lowering.pointer(op.open)
         lowering.builder.insert(kern.Gate(flag, op.open in carry))
     finals = _emit_body(lowering, op, homes, sequences, Dim.of(index))
+    is_short = _most_steps(lowering, op.steps) == 1
     for home, buffer in zip(homes, body.args, strict=True):
-        _set_ring(home, buffer)
+        _set_ring(home, buffer, is_short)
     lowering.builder.insert(Yield(finals))
     lowering.builders.pop()
     loop = kern.For(index, first, count, inits, body, bool(op.reverse))
@@ -197,12 +211,15 @@ def _emit_body(
     return [home.row for home in homes if home.row]
 
 
-def _set_ring(home: Home, previous: SSAValue) -> None:
-    """Keep one row of a state where it can be updated in place, else two."""
+def _set_ring(home: Home, previous: SSAValue, is_short: bool) -> None:
+    """Keep one row of a state where it can be updated in place, else two.
+
+    One will do where there is one step at most (`is_short`): that reads the state where it starts.
+    """
     buffer = home.place.buffer.owner
     if not isinstance(buffer, Buffer) or buffer.role.data == "scratch":
         return
-    rows = 1 if _in_place(home, previous) else 2
+    rows = 1 if is_short or _in_place(home, previous) else 2
     buffer.properties["ring"] = IntAttr(rows)
     if buffer.role.data == "state":
         buffer.properties["size"] = dim_attr(home.size * rows)

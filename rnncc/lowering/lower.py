@@ -51,8 +51,15 @@ EMITTERS = {**moves.EMITTERS, **sums.EMITTERS}
 """Of the ops that stand alone, loops aside."""
 
 
-def lower(program: Program, target: Target, precision: str = "fp32") -> KernelProgram:
-    """Kernels over buffers for a whole net; `precision`: of the weights that it knows."""
+def lower(
+    program: Program, target: Target, precision: str = "fp32", max_steps: int | None = None
+) -> KernelProgram:
+    """Kernels over buffers for a whole net.
+
+    Args:
+        precision: of the weights that it knows.
+        max_steps: no call takes more steps than that.
+    """
     net = program.net
     unknown = {n: op for n, op in program.params.items() if n not in program.arrays}
     result = KernelProgram(
@@ -66,7 +73,7 @@ def lower(program: Program, target: Target, precision: str = "fp32") -> KernelPr
         [_port(n, op.y) for n, op in program.params.items() if n not in unknown],
     )
     lowering = Lowering(program, result, target)
-    lowering.weights.precision = precision
+    lowering.weights.precision, lowering.max_steps = precision, max_steps
     func = lowering.run(net)
     result.module.body.block.add_op(func)
     give_stand_ins(result)
@@ -99,6 +106,7 @@ class Lowering:
         needed: values of which only some rows are read.
         masks: names in loops for what tells rows apart.
         lists: those of a mask's rows, and for which steps ahead.
+        max_steps: the most steps of a call, if that is known.
     """
 
     def __init__(self, program: Program, result: KernelProgram, target: Target) -> None:
@@ -118,6 +126,7 @@ class Lowering:
         self._indices = 0
         self._labels: dict[str, int] = {}
         self.weights = Weights(self)
+        self.max_steps: int | None = None
 
     def run(self, net: Net) -> kern.Func:
         entry = Block()

@@ -40,6 +40,7 @@ class Compiled:
         more = ["cuda_image"] if "device" in told else []
         names = [*told["functions"], *told["sizes"], *more]
         names += ["metadata", "supported", "missing_feature"]
+        names += ["chosen_cpu"] if "versions" in told else []
         return [f"{self.name}_{name}" for name in names]
 
 

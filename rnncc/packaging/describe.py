@@ -16,6 +16,7 @@ from rnncc.ir.signatures import CUDA_SUFFIX, SYNC_BYTES, cuda_parameters
 from rnncc.ir.streaming import Streaming
 from rnncc.ir.training import Training
 from rnncc.names import c_names
+from rnncc.platforms import LINE
 from rnncc.version import __version__
 
 FORMAT = 2
@@ -39,6 +40,8 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         **(_training(library.name, library.training) if library.training else {}),
         "stream": _stream(streaming) if streaming else {"refused": library.refusal},
         **({"bounds": [str(formula) for formula in library.bounds]} if library.bounds else {}),
+        **({"line": streaming.line} if streaming and streaming.line != LINE else {}),
+        **({} if library.max_steps is None else {"max_steps": library.max_steps}),
         "workspace": str(_workspace(library, target.device)),
         "weights": library.weights,
         **({} if target.device == "cpu" else {"device": target.device}),

@@ -9,6 +9,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.prototypes import prototype
+from rnncc.platforms import LINE
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -92,6 +93,9 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
         **{key: metadata[key] for key in ("name", "target", "cpu", "workspace")},
         **{key: _entries(metadata[key], metadata.get("kept", ())) for key in GROUPS},
         "version": metadata["rnncc"],
+        "line": metadata.get("line", LINE),
+        "versions": [version["cpu"] for version in metadata.get("versions", ())],
+        "max_steps": metadata.get("max_steps"),
         "gpu": metadata.get("device") == "cuda",
         "training": _training(metadata) if "trained" in metadata else None,
         "stream": metadata.get("stream", {}).get("state"),
@@ -105,6 +109,10 @@ def _render(kind: str, metadata: Mapping[str, Any], **more: object) -> str:
 def _needs(metadata: Mapping[str, Any]) -> str:
     """A sentence on the CPUs that the code runs on."""
     features = ", ".join(metadata.get("features", ()))
+    if versions := metadata.get("versions"):
+        names = ", ".join(version["cpu"] for version in versions)
+        own = f" One without those of {versions[0]['cpu']} is not supported." if features else ""
+        return f"It holds code for {names}; of those that the CPU has all for the last runs.{own}"
     if metadata.get("device") == "cuda":
         return (
             f"They run on a CPU that has {features}." if features else "They run on any such CPU."

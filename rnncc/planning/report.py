@@ -159,6 +159,33 @@ class LaunchRow:
 
 
 @dataclass(frozen=True)
+class RamRow:
+    """Memory that the caller of a library reserves; `size` is a formula, `bytes` what it gives."""
+
+    what: str
+    size: str
+    sizes: dict[str, int]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class MachineReport:
+    """What a library takes of a machine.
+
+    Attributes:
+        triple, cpu: as LLVM names them.
+        flash: bytes of the object: code, weights, metadata, other constants.
+        functions: bytes of those that linkers drop where nobody calls them.
+    """
+
+    triple: str
+    cpu: str
+    flash: dict[str, int]
+    functions: dict[str, int]
+    ram: list[RamRow]
+
+
+@dataclass(frozen=True)
 class PlanReport:
     """All programs and the blocks that they share, with figures at `sizes`.
 
@@ -166,6 +193,7 @@ class PlanReport:
         workspace: bytes that do for every program, a formula; `peak` is its value.
         checkpoints: how time is cut to stay within a budget, in words.
         launches: of a plan for a GPU.
+        machine: of a plan for a CPU that is named as a target.
     """
 
     name: str
@@ -176,6 +204,7 @@ class PlanReport:
     shared: list[SharedReport]
     checkpoints: str = ""
     launches: list[LaunchRow] = field(default_factory=list[LaunchRow])
+    machine: MachineReport | None = None
 
     def _repr_html_(self) -> str:
         """The plan's picture, for notebooks: a page of its own in a frame."""
@@ -187,7 +216,8 @@ class PlanReport:
     def to_dict(self) -> dict[str, Any]:
         """The report for JSON."""
         told = asdict(self)
-        return told if self.launches else {k: v for k, v in told.items() if k != "launches"}
+        only_if = {"launches", "machine"}
+        return {k: v for k, v in told.items() if v or k not in only_if}
 
 
 def plan_report(

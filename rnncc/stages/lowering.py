@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from rnncc.errors import CompileError
 from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
+from rnncc.ir.signatures import TIME
 from rnncc.ir.streaming import Streaming
 from rnncc.ir.training import GRAD, KEPT, SAVED, Initial, Training
 from rnncc.lowering.lower import lower as lower_net
@@ -26,7 +28,7 @@ def lower(compilation: Compilation) -> None:
     """Turn every net into kernels."""
     c = compilation
     c.kernels = {
-        name: lower_net(program, c.target, c.options.precision)
+        name: lower_net(program, c.target, c.options.precision, c.options.max_steps)
         for name, program in c.programs.items()
     }
 
@@ -68,7 +70,10 @@ def assemble(compilation: Compilation) -> None:
         shared=c.options.threads,
         bounds=c.bounds,
         flushes=c.options.flush_denormals,
+        max_steps=c.options.max_steps,
     )
+    if c.options.max_steps is not None and TIME not in c.library.open_symbols:
+        raise CompileError(c.origin, "max_steps given for a net without T", "leave it out")
 
 
 def _streaming(c: Compilation, streamed: Streamed) -> Streaming:
@@ -77,7 +82,7 @@ def _streaming(c: Compilation, streamed: Streamed) -> Streaming:
     init, step = c.kernels["init"], c.kernels["step"]
     over = in_place(step, {k.name: k.next for k in streamed.state if k.next is not None})
     state = [(kept.name, kept.next, kept.given) for kept in streamed.state]
-    return Streaming.of(init, step, state, streamed.defaults, c.inputs, over)
+    return Streaming.of(init, step, state, streamed.defaults, c.inputs, over, c.target.line)
 
 
 def _training(c: Compilation, phases: Phases) -> Training:

@@ -19,6 +19,7 @@ FORMAT = 2
 _REMEMBERED = 256
 """Combinations of shapes whose sizes are kept; beyond that, all are found anew."""
 _BAD_SIZE = 2
+_TIME = "T"
 _LARGEST = 2**62
 
 
@@ -130,6 +131,11 @@ class Compiled:
 
     def _refuse(self, code: int, symbols: Mapping[str, int]) -> NoReturn:
         told = ", ".join(f"{symbol} = {value}" for symbol, value in symbols.items())
+        most = self.metadata.get("max_steps")
+        if code == _BAD_SIZE and most is not None and symbols.get(_TIME, 0) > most:
+            raise ArrayError(
+                f"{self.name}: a call takes at most {most} steps (--max-steps; {told})"
+            )
         for text in self.metadata.get("bounds", ()) if code == _BAD_SIZE else ():
             size = Size.parse(text).evaluate(symbols)
             if size < 0:

@@ -232,6 +232,10 @@ def test_demo_compares_equals() -> None:
             ["compile", NET, *INIT, "--max-iterations", "0"],
             "max_iterations 0 is not a number from 1 to 2147483647",
         ),
+        (
+            ["compile", NET, *INIT, "--max-steps", "0"],
+            "max_steps 0 is not a number from 1 to 2147483647",
+        ),
         (["compile", NET, *INIT, "--stop-after", "fuse"], "--stop-after: goes with --emit rnn"),
         (["compile", NET, *INIT, "--cpu", "frob"], "frob"),
         (["compile", NET, *INIT, "--target", "frob"], "frob"),

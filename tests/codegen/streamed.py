@@ -24,6 +24,7 @@ from rnncc.options import Options
 from rnncc.stages.reading import import_source
 from tests.codegen.guarded import Guards, address, table
 from tests.golden import Arrays
+from tests.passes.streams import in_chunks
 
 Call = Callable[..., int]
 NOT_WRITTEN = 0xA5
@@ -132,5 +133,24 @@ def bare_stream(case: Path) -> tuple[Program, BareStream]:
     return imported, BareStream(library_of(imported.copy()), resolve_target())
 
 
-def library_of(program: Program) -> Library:
-    return compiling.build_library(program, None, Options(name="net", verify_each=True))
+def library_of(program: Program, **options: Any) -> Library:
+    return compiling.build_library(program, None, Options(name="net", verify_each=True, **options))
+
+
+def stepwise(
+    program: Program,
+    bare: BareStream,
+    inputs: Arrays,
+    sizes: dict[str, int],
+    chunks: Sequence[int],
+    memory: Guards,
+) -> Arrays:
+    """The outputs of a sequence cut into chunks."""
+    state = bare.begin(inputs, sizes, memory)
+
+    def step(part: Arrays, steps: int) -> Arrays:
+        nonlocal state
+        outputs, state = bare.step(part, state, {**sizes, "T": steps}, memory)
+        return outputs
+
+    return in_chunks(program, step, inputs, chunks)

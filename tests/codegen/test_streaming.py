@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,35 +12,16 @@ from hypothesis import strategies as st
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.program import Program
 from tests.codegen.compiled import bare_net
-from tests.codegen.guarded import Guards, guards
-from tests.codegen.streamed import BareStream, bare_stream, library_of
+from tests.codegen.guarded import guards
+from tests.codegen.streamed import BareStream, bare_stream, library_of, stepwise
 from tests.golden import GOLDEN, Arrays, random_inputs
 from tests.passes.helpers import quick
-from tests.passes.streams import STREAMED, in_chunks, streamable
+from tests.passes.streams import STREAMED, streamable
 from tests.strategies import make_inputs, programs
 
 every_case = pytest.mark.parametrize("case", STREAMED, ids=lambda path: path.name)
 both_sides = pytest.mark.parametrize("end", [False, True], ids=["before", "behind"])
 CHUNKS = [(1, 1, 1), (0, 2, 0, 5), (13, 1, 70, 1)]
-
-
-def streamed(
-    program: Program,
-    bare: BareStream,
-    inputs: Arrays,
-    sizes: dict[str, int],
-    chunks: Sequence[int],
-    memory: Guards,
-) -> Arrays:
-    """The outputs of a sequence cut into chunks."""
-    state = bare.begin(inputs, sizes, memory)
-
-    def step(part: Arrays, steps: int) -> Arrays:
-        nonlocal state
-        outputs, state = bare.step(part, state, {**sizes, "T": steps}, memory)
-        return outputs
-
-    return in_chunks(program, step, inputs, chunks)
 
 
 def same_bits(got: Arrays, want: Arrays) -> None:
@@ -60,7 +40,7 @@ def test_chunks_are_the_whole(case: Path, end: bool, chunks: tuple[int, ...], ba
     inputs = random_inputs(program, sizes)
     with guards(end) as memory:
         whole = bare.run(inputs, sizes, memory)
-        same_bits(streamed(program, bare, inputs, sizes, chunks, memory), whole)
+        same_bits(stepwise(program, bare, inputs, sizes, chunks, memory), whole)
 
 
 @every_case
@@ -95,7 +75,7 @@ def test_no_batch_at_all(case: Path) -> None:
     inputs = random_inputs(program, sizes)
     with guards(True) as memory:
         same_bits(
-            streamed(program, bare, inputs, sizes, (1, 1), memory),
+            stepwise(program, bare, inputs, sizes, (1, 1), memory),
             bare.run(inputs, sizes, memory),
         )
 
@@ -112,7 +92,7 @@ def test_random_programs(program: Program, chunks: list[int]) -> None:
     bare = BareStream(library_of(program.copy()), resolve_target())
     with guards(True) as memory:
         whole = bare.run(inputs, sizes, memory)
-        same_bits(streamed(program, bare, inputs, sizes, chunks, memory), whole)
+        same_bits(stepwise(program, bare, inputs, sizes, chunks, memory), whole)
 
 
 def test_an_absent_input_is_its_default() -> None:
@@ -125,7 +105,7 @@ def test_an_absent_input_is_its_default() -> None:
     with guards(True) as memory:
         whole = bare.run(explicit, sizes, memory)
         same_bits(bare.run(inputs, sizes, memory), whole)
-        same_bits(streamed(program, bare, inputs, sizes, (1, 2), memory), whole)
+        same_bits(stepwise(program, bare, inputs, sizes, (1, 2), memory), whole)
 
 
 def test_sizes_and_nulls_are_refused() -> None:

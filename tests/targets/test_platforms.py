@@ -26,13 +26,7 @@ HELPERS = {
     "windows": {"___chkstk_ms", "__chkstk"},
 }
 """What objects may need but memory functions, by system: docs/targets.md says the same."""
-DIVISION = {
-    "armv7": {"__aeabi_ldivmod", "__aeabi_uldivmod"},
-    "thumbv7em": {"__aeabi_ldivmod", "__aeabi_uldivmod"},
-    "thumbv8m.main": {"__aeabi_ldivmod", "__aeabi_uldivmod"},
-    "thumbv8.1m.main": {"__aeabi_ldivmod", "__aeabi_uldivmod"},
-    "riscv32": {"__divdi3", "__moddi3", "__udivdi3", "__umoddi3"},
-}
+DIVISION = {"armv7": {"__aeabi_idiv", "__aeabi_uidiv"}}
 MEMORY = {"memcpy", "memset", "memmove"}
 MEMORY |= {f"__aeabi_{name}{end}" for name in (*MEMORY, "memclr") for end in ("", "4", "8")}
 

@@ -7,6 +7,7 @@ first pointer; `add_exports` makes the functions that users call, for code with 
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,8 +51,10 @@ class LibraryModule:
     linked: list[str] = field(default_factory=list[str])
 
 
-def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -> LibraryModule:
-    """All functions of a model, the weights passed in."""
+def emit_module(
+    library: Library, target: CpuTarget, metadata: dict[str, Any] | None = None
+) -> LibraryModule:
+    """All functions of a model, the weights passed in; `metadata`: if it tells them."""
     module = ir.Module(library.name)
     module.triple = target.triple
     code = LibraryModule(module, linked=applied_texts(library, target))
@@ -77,7 +80,8 @@ def emit_module(library: Library, target: CpuTarget, metadata: dict[str, Any]) -
         worth = Teamwork.of(library.programs.values(), target.lanes)
         emit_threads(module, f"{library.name}_threads", worth, library.symbols, target)
         code.sizes.append("threads")
-    _metadata(module, library.name, metadata)
+    if metadata is not None:
+        add_metadata(module, library.name, metadata)
     return code
 
 
@@ -96,7 +100,7 @@ def _programs(
             shared,
             library.shared,
             checked,
-            bounds=library.bounds,
+            bounds=library.whole_bounds,
         )
         for part, program in library.programs.items()
     }
@@ -109,7 +113,7 @@ def _single_step(
     step = library.programs["step"]
     fixed = {symbol: 1 for symbol in (TIME, BATCH) if symbol in step.symbols}
     work = Teamwork.of([step], target.lanes).work.evaluate(dict.fromkeys(step.symbols, 1))
-    if not fixed or work > SHORT:
+    if not fixed or work > SHORT or target.compact:
         return None
     prefix = f"{library.name}_step"
     made = emit_program(module, step, prefix, target, shared, checked=True, fixed=fixed)
@@ -134,13 +138,8 @@ def _emit_plain(library: Library, call: ir.Function, target: CpuTarget) -> dict[
 
 def add_exports(code: LibraryModule, library: Library) -> None:
     """The functions without weights: those that the library holds are passed on."""
-    type_ = ir.ArrayType(I8, max(library.weights, 1))
-    weights = ir.GlobalVariable(code.module, type_, f"{library.name}_weights")
-    weights.global_constant = True
-    weights.linkage = "external"
-    for function in code.module.functions:
-        if not function.is_declaration and function.name not in _exported(code, library):
-            function.linkage = "internal"
+    weights = declare_weights(code.module, library.name, library.weights)
+    keep_inside(code.module, _exported(code, library))
     for entry, inner in code.entries.items():
         if entry == "step":
             inner.attributes.add("alwaysinline")  # a short one takes no longer than a few calls
@@ -151,6 +150,21 @@ def add_exports(code: LibraryModule, library: Library) -> None:
         builder.ret(builder.call(inner, [weights, *function.args], tail=True))
 
 
+def declare_weights(module: ir.Module, name: str, size: int) -> ir.GlobalVariable:
+    """The block of so many bytes that a library holds."""
+    weights = ir.GlobalVariable(module, ir.ArrayType(I8, max(size, 1)), f"{name}_weights")
+    weights.global_constant = True
+    weights.linkage = "external"
+    return weights
+
+
+def keep_inside(module: ir.Module, exported: Collection[str]) -> None:
+    """Let no other module see functions, but for some."""
+    for function in module.functions:
+        if not function.is_declaration and function.name not in exported:
+            function.linkage = "internal"
+
+
 def forbid_unwinding(module: ir.Module) -> None:
     """Say that no function throws, so that none refers to what unwinds the stack."""
     for function in module.functions:
@@ -158,11 +172,23 @@ def forbid_unwinding(module: ir.Module) -> None:
             function.attributes.add("nounwind")
 
 
+def prefer_small(module: ir.Module) -> None:
+    """Have LLVM write short functions, and let linkers drop those that nobody calls."""
+    for function in module.functions:
+        if not function.is_declaration:
+            function.attributes.add("minsize")
+            function.attributes.add("optsize")
+            function.section = f".text.{function.name}"
+    text = module.globals[f"{module.name}_metadata_text"]
+    text.section = f".rodata.{text.name}"
+
+
 def _exported(code: LibraryModule, library: Library) -> set[str]:
     return {f"{library.name}_{name}" for name in (*code.sizes, "metadata")}
 
 
-def _metadata(module: ir.Module, name: str, metadata: dict[str, Any]) -> None:
+def add_metadata(module: ir.Module, name: str, metadata: dict[str, Any]) -> None:
+    """`NAME_metadata`, and its text."""
     text = bytearray(json.dumps(metadata).encode() + b"\0")
     type_ = ir.ArrayType(I8, len(text))
     constant = ir.GlobalVariable(module, type_, f"{name}_metadata_text")

@@ -37,10 +37,8 @@ from rnncc.ir.entry_points import (
 )
 from rnncc.ir.library import Library
 from rnncc.ir.signatures import BATCH, PART, TIME
-from rnncc.ir.streaming import LINE
 
 _NULL = ir.Constant(POINTER, None)
-_WORDS = ir.VectorType(I32, LINE // 4)
 
 
 def emit_entry_point(
@@ -207,15 +205,17 @@ class _Writer(EntryWriter):
         )
 
     def _copy_lines(self, source: Value, target: Value, size: Dim) -> None:
-        emit, b = self.emit, self.emit.b
+        assert self.library.streaming is not None
+        emit, b, length = self.emit, self.emit.b, self.library.streaming.line
+        words = ir.VectorType(I32, length // 4)
 
         def line(i: Value, carried: list[Value]) -> list[Value]:
-            offset = b.mul(i, I64(LINE))
+            offset = b.mul(i, I64(length))
             from_, to = (b.gep(block, [offset], source_etype=I8) for block in (source, target))
-            b.store(b.load(from_, typ=_WORDS, align=4), to, align=4)
+            b.store(b.load(from_, typ=words, align=4), to, align=4)
             return []
 
-        emit.loop(b.sdiv(emit.dim(size), I64(LINE)), line)
+        emit.loop(emit.quotient(emit.dim(size), I64(length)), line)
 
     def _seal_tape(self, act: str) -> None:
         if self._seal is None:

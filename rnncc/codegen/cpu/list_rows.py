@@ -52,7 +52,7 @@ class _Code:
         b, step = self.emit.b, self.steps[-1]
         if step != 1 or self.lanes == 1:
             return self._one_by_one(first, count, flags, found)
-        vectors = b.sdiv(count, I64(self.lanes))
+        vectors = self.emit.quotient(count, I64(self.lanes))
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             at = b.mul(i, I64(self.lanes))

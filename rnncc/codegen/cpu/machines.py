@@ -45,6 +45,9 @@ def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarg
     if platform is None and triple not in (None, host):
         hint = f"{', '.join(PLATFORMS)}, and triples of their kinds are"
         raise CompileError("", f"target {triple!r} is not supported", hint)
+    if cpu is not None and "," in cpu:
+        what = f"{cpu!r} names several CPUs, for which there are libraries in files alone"
+        raise CompileError("--cpu", what, "rnncc compile, rnncc.build; or name one CPU")
     is_named = triple in PLATFORMS
     chosen = platform.triple if platform is not None and is_named else triple or host
     architecture = architecture_of(chosen)
@@ -66,7 +69,10 @@ def _named(platform: Platform, triple: str, cpu: str) -> CpuTarget:
         triple = full_triple(triple)
     if architecture not in BASELINE:
         row = platform
-        return CpuTarget(triple, cpu, row.features, row.lanes, row.registers, row.fma)
+        sizes = row.lanes, row.registers, row.fma
+        if row.compact:
+            return CpuTarget(triple, cpu, row.features, *sizes, chains=1, compact=True)
+        return CpuTarget(triple, cpu, row.features, *sizes)
     lanes, registers, fma = _vectors(architecture, triple, cpu)
     known = () if cpu in PORTABLE or lanes < 8 else features_of_cpu(triple, cpu)
     dots = "avx512vnni" in known or "avxvnni" in known, "avx512bf16" in known

@@ -138,7 +138,7 @@ class _MapCode:
     ) -> Value:
         """All whole vectors of a size from the first element on; where they end."""
         b = self.emit.b
-        pieces = b.sdiv(b.sub(count, first), I64(size))
+        pieces = self.emit.quotient(b.sub(count, first), I64(size))
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             vector(b.add(first, b.mul(i, I64(size))), size, None)

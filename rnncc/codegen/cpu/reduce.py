@@ -234,7 +234,7 @@ class _ReduceCode:
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             return self._sum(places, [*reduced, emit.b.mul(i, lanes)], [], carried)
 
-        full = emit.b.sdiv(size, lanes)
+        full = emit.quotient(size, lanes)
         totals = emit.loop(full, turn, totals)
         if self.lanes == 1:
             return totals

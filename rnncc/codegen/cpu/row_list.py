@@ -42,11 +42,11 @@ class RowList:
 
     def indices(self, number: Value) -> list[Value]:
         """The indices of a listed row."""
-        emit, b = self.emit, self.emit.b
+        emit = self.emit
         row, found = self._number(emit.at(self.entries, number)), list[Value]()
         for size in (emit.dim(d) for d in reversed(self.dims[1:])):
-            found.append(b.srem(row, size))
-            row = b.sdiv(row, size)
+            found.append(emit.remainder(row, size))
+            row = emit.quotient(row, size)
         return [row, *reversed(found)][: len(self.dims)]
 
     def _number(self, entry: Pointer) -> Value:

@@ -15,7 +15,8 @@ from rnncc.planning.teamwork import START, Teamwork
 from rnncc.platforms import pointer_bytes
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
-"""Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits."""
+"""Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits. Where the
+machine computes with 32, the first is one on the product too, as numbers of elements fit there."""
 UPPER = 20
 """Bits of a product below its upper part."""
 
@@ -77,7 +78,8 @@ def bad_size(emit: CpuEmit, bounds: Sequence[Dim] = ()) -> Value:
         out = b.icmp_unsigned(">", value, I64(LARGEST_SIZE))
         least = b.select(b.icmp_signed("<", value, I64(1)), I64(1), value)
         product, past = _multiplied(emit, product, least)
-        past = b.or_(past, b.icmp_unsigned(">", product, I64(LARGEST_PRODUCT)))
+        largest = LARGEST_PRODUCT if emit.native == I64 else LARGEST_SIZE
+        past = b.or_(past, b.icmp_unsigned(">", product, I64(largest)))
         bad = b.or_(bad, b.or_(out, past))
     for formula in bounds:
         bad = b.or_(bad, b.icmp_signed("<", emit.dim(formula), I64(0)))

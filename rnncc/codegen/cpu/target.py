@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
-from rnncc.platforms import architecture_of, system_of
+from rnncc.platforms import LINE, architecture_of, system_of
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from rnncc.ir.library import Library
 
 MIN_ROWS, MAX_ROWS = 12, 192
@@ -35,6 +37,8 @@ class CpuTarget:
         cache: bytes of the cache next to the core that intermediate results should stay in.
         vectors: of sums that a register tile has for one row, over all slots.
         chains: independent sums that keep the multiply-add units busy when there is one row.
+        compact: whether code is to be small, as `Platform` has it: kernels are written once, for a
+            row at a time, functions of elements stand apart, and nothing is computed ahead.
     """
 
     triple: str
@@ -49,6 +53,7 @@ class CpuTarget:
     vectors: int = 4
     chains: int = 8
     item: int = 4
+    compact: bool = False
 
     @property
     def architecture(self) -> str:
@@ -107,6 +112,11 @@ class CpuTarget:
     def byte_products(self) -> bool:
         return True
 
+    @property
+    def line(self) -> int:
+        """Of the cache; without one, the longest element's."""
+        return 8 if self.compact else LINE
+
     def row_bytes(self, dtype: str, depth: int) -> int:
         from rnncc.codegen.cpu.gemm.converted_rows import ConvertedRows
 
@@ -121,6 +131,8 @@ class CpuTarget:
 
     def rows_ahead(self, width: int, weights: int) -> int:
         """As many as stay in half of the cache, in whole tiles."""
+        if self.compact:
+            return 1
         fit = self.cache // 2 // (4 * max(width, 1))
         least = MIN_ROWS_OF_FAR if weights > FAR_WEIGHTS else MIN_ROWS
         return min(max(fit // 12 * 12, least), MAX_ROWS)
@@ -133,7 +145,12 @@ class CpuTarget:
 
     def write(self, library: Library, metadata: dict[str, Any], in_memory: bool = False) -> Code:
         """LLVM IR; LLVM does the rest."""
-        from rnncc.codegen.cpu.entries import add_exports, emit_module, forbid_unwinding
+        from rnncc.codegen.cpu.entries import (
+            add_exports,
+            emit_module,
+            forbid_unwinding,
+            prefer_small,
+        )
         from rnncc.codegen.cpu.features import BASELINE
         from rnncc.codegen.cpu.supported import supported_text
         from rnncc.codegen.llvm import objects
@@ -151,6 +168,8 @@ class CpuTarget:
             weights = library.name, library.weights_block()
         if self.architecture not in BASELINE:
             forbid_unwinding(code.module)
+        if self.compact:
+            prefer_small(code.module)
         text = str(code.module) + more
 
         def finish() -> Forms:
@@ -174,6 +193,18 @@ def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> Cp
     from rnncc.codegen.cpu.machines import resolve_target
 
     return replace(resolve_target(triple, cpu), **knobs)
+
+
+def write_versions(
+    name: str,
+    versions: Sequence[tuple[Library, CpuTarget]],
+    metadata: dict[str, Any],
+    weights: np.ndarray[Any, Any],
+) -> Code:
+    """One library with code for several CPUs; see `rnncc.codegen.cpu.versions`."""
+    from rnncc.codegen.cpu import versions as writer
+
+    return writer.write_versions(name, versions, metadata, weights)
 
 
 def load(code: bytes) -> Any:

@@ -13,11 +13,11 @@ from rnncc.codegen.llvm.builder import FoldingBuilder
 from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
-from rnncc.codegen.llvm.vector import Real, Splat, Vector, declared
+from rnncc.codegen.llvm.vector import Real, Splat, Vector, VectorEmitter, declared
 from rnncc.ir.dims import Dim, Excess, Quotient
 from rnncc.ir.largest import Largest
 from rnncc.ir.types import FLOATS, ITEM_BYTES
-from rnncc.platforms import pointer_bytes
+from rnncc.platforms import pointer_bytes, word_bits
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)
 I8, I1 = ir.IntType(8), ir.IntType(1)
@@ -102,6 +102,22 @@ class Emit:
             self._math[key] = math_of(self.module, Vector(lanes, self.target.fma, dtype))
         return self._math[key]
 
+    def function(self, name: str, xs: Sequence[Value], lanes: int, dtype: Real) -> Value:
+        """A function of `MathEmitter` on values: in place, or where code is to be small and it is
+        more than arithmetic by a call."""
+        math = self.math(lanes, dtype)
+        if not self.target.compact or hasattr(VectorEmitter, name):
+            return math.function(name)(self.b, *xs)
+        symbol = f"{self.module.name}_{name}_{lanes}{dtype}"
+        function: Any = self.module.globals.get(symbol)
+        if function is None:
+            types = ir.FunctionType(math.type, [math.type] * len(xs))
+            function = ir.Function(self.module, types, symbol)
+            function.linkage = "internal"
+            builder = FoldingBuilder(function.append_basic_block("entry"))
+            builder.ret(math.function(name)(builder, *function.args))
+        return self.b.call(function, xs)
+
     # Sizes
 
     def dim(self, dim: Dim) -> Value:
@@ -119,7 +135,8 @@ class Emit:
     def _factor(self, name: str) -> Value:
         match name:
             case Quotient():
-                return self.parts(self.dim(name.inner), I64(name.divisor))
+                upper = self.b.add(self.dim(name.inner), I64(name.divisor - 1))
+                return self.b.sdiv(upper, I64(name.divisor))
             case Excess():
                 value = self.dim(name.inner)
                 return self.b.select(self.b.icmp_signed(">", value, I64(0)), value, I64(0))
@@ -132,11 +149,29 @@ class Emit:
             whole, rest = divmod(int(size), by)
             return I64(whole), I64(rest)
         count = self.dim(size)
-        return self.b.sdiv(count, I64(by)), self.b.srem(count, I64(by))
+        return self.quotient(count, I64(by)), self.remainder(count, I64(by))
 
     def parts(self, count: Value, size: Value) -> Value:
         """How many parts of a size there are of a count, the last one perhaps smaller."""
-        return self.b.sdiv(self.b.add(count, self.b.sub(size, I64(1))), size)
+        return self.quotient(self.b.add(count, self.b.sub(size, I64(1))), size)
+
+    @property
+    def native(self) -> ir.IntType:
+        """The integers that the machine computes with: wide enough for numbers of elements."""
+        return ir.IntType(word_bits(self.target.triple))
+
+    def quotient(self, count: Value, size: Value) -> Value:
+        """A number of elements divided, towards zero."""
+        if self.native == I64 or (isinstance(size, ir.Constant) and size.constant == 1):
+            return self.b.sdiv(count, size)
+        short = self.b.sdiv(self.b.trunc(count, self.native), self.b.trunc(size, self.native))
+        return self.b.sext(short, I64)
+
+    def remainder(self, count: Value, size: Value) -> Value:
+        """What is left of a number of elements."""
+        if self.native == I64:
+            return self.b.srem(count, size)
+        return self.b.sub(count, self.b.mul(self.quotient(count, size), size))
 
     @contextmanager
     def symbols_set(self, values: Mapping[str, Value]) -> Generator[None]:
@@ -169,15 +204,16 @@ class Emit:
         """
         if isinstance(count, ir.Constant) and count.constant in (0, 1):
             return list(body(I64(0), list(carried))) if count.constant else list(carried)
-        b, entry = self.b, self.b.block
+        b, entry, native = self.b, self.b.block, self.native
         head, done = b.append_basic_block("loop"), b.append_basic_block("done")
-        b.cbranch(b.icmp_signed(">", count, I64(0)), head, done)
+        count = count if native == I64 else b.trunc(count, native)
+        b.cbranch(b.icmp_signed(">", count, native(0)), head, done)
         b.position_at_end(head)
-        index = b.phi(I64)
-        index.add_incoming(I64(0), entry)
+        index = b.phi(native)
+        index.add_incoming(native(0), entry)
         values = [self._phi(v, entry) for v in carried]
-        new = body(index, list(values))
-        following = b.add(index, I64(1))
+        new = body(index if native == I64 else b.zext(index, I64), list(values))
+        following = b.add(index, native(1))
         index.add_incoming(following, b.block)
         for phi, value in zip(values, new, strict=True):
             phi.add_incoming(value, b.block)
@@ -235,7 +271,7 @@ class Emit:
             if rest:
                 body(I64(full * lanes), self.first_lanes(rest, lanes))
             return
-        full = count if lanes == 1 else b.sdiv(count, I64(lanes))
+        full = self.quotient(count, I64(lanes))
         self.loop(full, turn)
         if lanes > 1:
             start = b.mul(full, I64(lanes))

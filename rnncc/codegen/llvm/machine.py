@@ -28,6 +28,11 @@ class Machine(Protocol):
         ...
 
     @property
+    def compact(self) -> bool:
+        """Whether code is to be small: functions of elements stand apart, once each."""
+        ...
+
+    @property
     def lane_counts(self) -> list[int]:
         """How long vectors may be."""
         ...

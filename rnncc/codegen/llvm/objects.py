@@ -86,6 +86,12 @@ class Optimised:
         """LLVM IR."""
         return str(self.module)
 
+    def take_in(self, text: str, inside: Sequence[str]) -> None:
+        """Link another module's functions in, as they are; those named become internal."""
+        self.module.link_in(_parse(text, self.module.triple))
+        for name in inside:
+            self.module.get_function(name).linkage = "internal"
+
     @property
     def assembly(self) -> str:
         """The machine's assembly language."""

@@ -12,7 +12,7 @@ from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.narrow import narrowed, widened
 from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
-from rnncc.codegen.llvm.vector import declared, real_of
+from rnncc.codegen.llvm.vector import Real, declared, real_of
 from rnncc.errors import CompileError
 from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
@@ -187,16 +187,16 @@ def _emit_op(emit: Emit, op: Operation, xs: list[Value], lanes: int) -> Value:
         case Uniform():
             return uniform(b, xs[0], xs[1], op.stream.data, lanes)
         case _ if dtype in FLOATS:
-            return _float_op(emit, op, xs, emit.math(lanes, real_of(dtype)))
+            return _float_op(emit, op, xs, lanes, real_of(dtype))
         case _:
             return _integer_op(emit, op, xs)
 
 
-def _float_op(emit: Emit, op: Operation, xs: list[Value], math: MathEmitter) -> Value:
+def _float_op(emit: Emit, op: Operation, xs: list[Value], lanes: int, dtype: Real) -> Value:
     if isinstance(op, ew.Round):
-        return math.rounded(emit.b, op.kind.data, xs[0])
+        return emit.math(lanes, dtype).rounded(emit.b, op.kind.data, xs[0])
     assert isinstance(op, Elementwise) and op.CODE, f"{op.name} has no code"
-    return math.function(op.CODE)(emit.b, *xs)
+    return emit.function(op.CODE, xs, lanes, dtype)
 
 
 def _integer_op(emit: Emit, op: Operation, xs: list[Value]) -> Value:

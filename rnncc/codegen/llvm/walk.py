@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from typing import Any, Generic, TypeVar
 
+from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import I8, I64, PAST_LIMIT, POINTER, Emit, Pointer, Value
@@ -178,10 +179,12 @@ class Walk(ABC, Generic[E]):
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             number = b.sub(b.sub(turns, I64(1)), i) if op.reverse else i
             first = b.mul(number, size) if op.chunk is not None else number
-            symbols = {op.index.data: b.add(start, first)}
+            symbols: dict[str, Value] = {op.index.data: b.add(start, first)}
             if op.extent is not None:
                 rest = b.sub(count, first)
-                symbols[op.extent.data] = b.select(b.icmp_signed("<", rest, size), rest, size)
+                short = b.icmp_signed("<", rest, size)
+                one = isinstance(size, ir.Constant)  # step by step, each is whole
+                symbols[op.extent.data] = size if one else b.select(short, rest, size)
             if op.turn is not None:
                 symbols[op.turn.data] = number
             for argument, base, like in zip(op.body.block.args, carried, types, strict=True):
@@ -227,9 +230,11 @@ class Walk(ABC, Generic[E]):
         """max(1, chunk // max(rows, 1))"""
         assert op.chunk is not None and op.rows is not None
         b = self.emit.b
+        if op.chunk.data == 1:
+            return I64(1)
         rows = self.emit.dim(get_dim(op.rows))
         rows = b.select(b.icmp_signed(">", rows, I64(1)), rows, I64(1))
-        steps = b.sdiv(I64(op.chunk.data), rows)
+        steps = self.emit.quotient(I64(op.chunk.data), rows)
         return b.select(b.icmp_signed(">", steps, I64(1)), steps, I64(1))
 
 

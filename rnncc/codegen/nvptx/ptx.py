@@ -48,6 +48,10 @@ class DeviceMachine:
         return True
 
     @property
+    def compact(self) -> bool:
+        return False
+
+    @property
     def lane_counts(self) -> list[int]:
         return [1]
 

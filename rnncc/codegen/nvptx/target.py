@@ -12,6 +12,7 @@ from rnncc.codegen.nvptx.limits import room_bytes
 from rnncc.codegen.nvptx.ptx import BASELINE, DeviceMachine, Image, assembled, ptx_of
 from rnncc.codegen.target import Code, Forms
 from rnncc.errors import CompileError
+from rnncc.platforms import LINE
 
 if TYPE_CHECKING:
     from llvmlite import ir
@@ -88,6 +89,10 @@ class NvptxTarget:
     @property
     def byte_products(self) -> bool:
         return False
+
+    @property
+    def line(self) -> int:
+        return LINE
 
     def row_bytes(self, dtype: str, depth: int) -> int:
         """Rounded rows of a loop's product go from turn to turn there."""

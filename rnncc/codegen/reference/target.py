@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rnncc.codegen.target import Code
 from rnncc.errors import CompileError
+from rnncc.platforms import LINE
 
 if TYPE_CHECKING:
     from rnncc.ir.library import Library
@@ -56,6 +57,10 @@ class ReferenceTarget:
     @property
     def byte_products(self) -> bool:
         return False
+
+    @property
+    def line(self) -> int:
+        return LINE
 
     def row_bytes(self, dtype: str, depth: int) -> int:
         return 0

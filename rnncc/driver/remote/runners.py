@@ -158,7 +158,8 @@ def find_runner(target: str) -> Runner:
         emulator, compiler = USERS[architecture]
         words = shlex.split(emulator)
         start = (_program(target, words[0]), *words[1:])
-        return Runner(start, _compiler(target, (compiler,), triple))
+        own = f"{architecture}-linux-musl-gcc" if "musl" in triple else compiler
+        return Runner(start, _compiler(target, (own,), triple))
     raise Missing(target, "there is no emulator of it", "files are made with rnncc compile")
 
 

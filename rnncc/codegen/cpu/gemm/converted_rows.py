@@ -14,7 +14,6 @@ WORD = 4
 """Bytes: a group of k."""
 HEAD = 2 * WORD
 """Of a row, before its values: its scale, then what its sums start at; for whole numbers."""
-LINE = 64
 MOST_ROWS, LEAST_ROWS = 96, 12
 
 
@@ -26,11 +25,13 @@ class ConvertedRows:
         item: bytes of a value: what the weights' group leaves of a word.
         stride: from row to row, with room for whole vectors.
         rows: as many as stay in the cache.
+        line: what the bytes of all rows are a multiple of.
     """
 
     item: int
     stride: int
     rows: int
+    line: int
 
     @staticmethod
     def of(target: CpuTarget, dtype: str, depth: int) -> ConvertedRows:
@@ -39,9 +40,10 @@ class ConvertedRows:
         vectors = -(-depth // target.lanes)
         stride = HEAD + -(-vectors * target.lanes * item // WORD) * WORD
         fit = target.cache // stride
-        return ConvertedRows(item, stride, min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS))
+        rows = 1 if target.compact else min(max(fit // 12 * 12, LEAST_ROWS), MOST_ROWS)
+        return ConvertedRows(item, stride, rows, target.line)
 
     @property
     def bytes(self) -> int:
         """Of all rows, in whole lines."""
-        return -(-self.rows * self.stride // LINE) * LINE
+        return -(-self.rows * self.stride // self.line) * self.line

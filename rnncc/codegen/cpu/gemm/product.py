@@ -122,6 +122,9 @@ class _GemmCode:
             self.terms.prepare(outer, first, size)
             self._some_rows(outer, size)
 
+        if self.terms.one_by_one:
+            emit.loop(count, lambda i, carried: block(i, I64(1)) or [])
+            return
         if isinstance(count, ir.Constant) and count.constant <= self.terms.most_rows:
             block(I64(0), count)
             return
@@ -139,26 +142,29 @@ class _GemmCode:
     def _some_rows(self, outer: list[Value], count: Value) -> None:
         """All panels for rows from the first one of a block on."""
         emit = self.emit
+        if self.terms.one_by_one:
+            emit.loop(count, lambda i, carried: self._single_row(outer, i) or [])
+            return
         if isinstance(count, ir.Constant):
             if count.constant == 1:
-                self._single_row(outer)
+                self._single_row(outer, I64(0))
             else:
                 self._tiles(outer, count)
             return
         with emit.b.if_else(emit.b.icmp_signed("==", count, I64(1))) as (single, several):
             with single:
-                self._single_row(outer)
+                self._single_row(outer, I64(0))
             with several:
                 self._tiles(outer, count)
 
-    def _single_row(self, outer: list[Value]) -> None:
+    def _single_row(self, outer: list[Value], number: Value) -> None:
         """One row: several panels side by side, for independent chains of sums."""
         emit, together, full = self.emit, self.sizes.together, self.sizes.full
         turns, left = emit.divided(full, together)
 
         def row(numbers: list[Value], width: _Width) -> None:
-            (sums,) = self._sums(outer, I64(0), 1, numbers, width)
-            self._finish(outer, I64(0), numbers, width, lambda p, n: sums[p][n])
+            (sums,) = self._sums(outer, number, 1, numbers, width)
+            self._finish(outer, number, numbers, width, lambda p, n: sums[p][n])
 
         def panels(first: Value, count: int) -> None:
             row([emit.b.add(first, I64(i)) for i in range(count)], self.whole)
@@ -293,12 +299,12 @@ class _GemmCode:
         b = self.emit.b
         if rows >= 3:
             few = 2 if rows > 4 else 1
-            left = b.srem(rest, I64(rows))
+            left = self.emit.remainder(rest, I64(rows))
             poor = b.and_(b.icmp_signed(">", left, I64(0)), b.icmp_signed("<=", left, I64(few)))
             enough = b.icmp_signed(">", rest, I64(rows))
             spared = b.select(b.and_(poor, enough), I64(rows), I64(0))
             rest = b.sub(rest, spared)
-        return b.sdiv(rest, I64(rows))
+        return self.emit.quotient(rest, I64(rows))
 
     def _finish(
         self,
@@ -372,7 +378,7 @@ class _GemmCode:
     def _ahead(self, row: Value, rows: int, width: Value) -> list[Value]:
         """Bytes from a word of weights to lines of the next panel's: tiles take turns."""
         b = self.emit.b
-        turn = b.and_(b.sdiv(row, I64(rows)), I64(1))
+        turn = b.and_(self.emit.quotient(row, I64(rows)), I64(1))
         next_panel = b.mul(self.emit.step, self.terms.size(width))
         first = b.add(b.mul(turn, I64(LINES * LINE)), next_panel)
         return [b.add(first, I64(n * LINE)) for n in range(LINES)]

@@ -50,7 +50,7 @@ class GemmSizes:
             Dim.of(width),
             -(-width // target.lanes),
             min(several, max(full, 1)),
-            unit_bytes * op.units > CACHE_BYTES // 2,
+            unit_bytes * op.units > CACHE_BYTES // 2 and not target.compact,
         )
 
     @property

@@ -97,6 +97,11 @@ class Terms:
         """Rows of a register tile that is four vectors wide."""
         return self.emit.target.tile_rows
 
+    @property
+    def one_by_one(self) -> bool:
+        """Whether there are no tiles of several rows, whose code would be another one."""
+        return self.emit.target.compact
+
     def prepare(self, outer: list[Value], first: Value, count: Value) -> None:
         """What must be done before the sums of some rows."""
 

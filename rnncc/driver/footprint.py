@@ -1,0 +1,63 @@
+"""What a library takes of a machine: flash by the sections of its object, RAM by its formulas."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+
+from rnncc import pipeline
+from rnncc.codegen import targets
+from rnncc.driver.trace import run
+from rnncc.ir.dims import Dim
+from rnncc.ir.largest import Largest
+from rnncc.ir.library import Library
+from rnncc.ir.signatures import TIME
+from rnncc.options import Options
+from rnncc.planning.report import MachineReport, RamRow
+from rnncc.stages.compilation import Compilation
+
+
+def machine_report(
+    library: Library, options: Options, sizes: Mapping[str, int]
+) -> MachineReport | None:
+    """Compile a planned library for the target that is named; None where that makes no object.
+
+    Args:
+        sizes: those of the plan, for what is no stream.
+    """
+    if "o" not in targets.row_of(options.target).products:
+        return None
+    c = Compilation(options, library=library)
+    if c.target.device != "cpu":
+        return None
+    run(c, pipeline.CODE)
+    from rnncc.codegen.llvm.sections import parts_of  # only targets with objects have it
+
+    parts, metadata = parts_of(c.product), len(json.dumps(c.metadata)) + 1
+    flash = {
+        "code": parts.code,
+        "weights": library.weights,
+        "metadata": metadata,
+        "constants": parts.constants - library.weights - metadata,
+    }
+    ram = list(_ram(library, sizes))
+    return MachineReport(c.target.triple, c.target.cpu, flash, parts.functions, ram)
+
+
+def _ram(library: Library, sizes: Mapping[str, int]) -> Iterator[RamRow]:
+    """What the caller reserves: for a stream, of a batch of one."""
+    workspace, ones = library.workspace, dict.fromkeys(library.symbols, 1)
+    if library.streaming is None:
+        if library.training is not None:
+            yield _row("tape", library.training.tape, sizes)
+        yield _row("workspace", workspace, sizes)
+        return
+    yield _row("state", library.streaming.bytes, ones)
+    yield _row("workspace of a step", workspace, ones)
+    if (most := library.max_steps or 1) > 1:
+        yield _row(f"workspace of {most} steps", workspace, {**ones, TIME: most})
+
+
+def _row(what: str, size: Dim | Largest, sizes: Mapping[str, int]) -> RamRow:
+    used = {symbol: sizes[symbol] for symbol in sizes if symbol in size.symbols}
+    return RamRow(what, str(size), used, size.evaluate(sizes))
