@@ -117,7 +117,8 @@ def compile(
         options: as `rnncc.options.Options` describes them:
 
             - shapes={"x": ("T", "N", 40)}, bind={"sr": 16000}, state={"h": "h_next"}: what inputs
-              are; max_iterations of loops that do not tell; seed of random fills;
+              are; max_iterations of loops that do not tell; max_steps of a call; seed of random
+              fills;
             - precision="bf16" or "int8" of weights; threads=True for calls by several threads;
               flush_denormals=True;
             - cpu, target, tune and tuning: the machine;
