@@ -42,12 +42,23 @@ def apply(net: TorchNet, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [_whole(x, output.kind) for x, output in pairs]
 
 
-def _called(net: TorchNet, tensors: Sequence[torch.Tensor]) -> Iterable[torch.Tensor]:
+def _called(net: TorchNet, tensors: _Tensors) -> Iterable[torch.Tensor]:
     """The net's outputs, as it makes them."""
     train = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
-    if train or torch._C._are_functorch_transforms_active() or any(map(_is_dual, tensors)):
-        return _Net.apply(_Call(net, train), *tensors)
+    if train or _is_transformed(tensors):
+        return _applied(_Call(net, train), tensors)
     return net.infer(tensors)
+
+
+def _is_transformed(tensors: _Tensors) -> bool:
+    """Whether a transform of torch.func is under way, or a tensor has a tangent."""
+    return torch._C._are_functorch_transforms_active() or any(map(_is_dual, tensors))
+
+
+def _applied(call: _Call, tensors: _Tensors) -> tuple[torch.Tensor, ...]:
+    """A call's results, which know where they come from."""
+    transformed = torch._C._are_functorch_transforms_active()
+    return (_Transformed if transformed else _Net).apply(call, *tensors)
 
 
 def _check_narrow(net: TorchNet, tensors: list[torch.Tensor]) -> None:
@@ -146,18 +157,10 @@ class _Net(torch.autograd.Function):
     """A call, as a function of tensors."""
 
     @staticmethod
-    def forward(call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(call.compute(tensors))
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.call, *tensors = inputs
-        ctx.set_materialize_grads(False)
-        forward = forward_ad._current_level >= 0  # what has a tangent is not said
-        wanted = {i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs or forward}
-        ctx.mark_non_differentiable(*(output[i] for i in ctx.call.without_gradient(wanted)))
-        ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
+    def forward(ctx: Any, call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        outputs = tuple(call.compute(tensors))
+        _prepare(ctx, call, tensors, outputs)
+        return outputs
 
     @staticmethod
     def backward(ctx: Any, *grads: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
@@ -166,7 +169,10 @@ class _Net(torch.autograd.Function):
         given = [grad for grad in grads if grad is not None]
         if not given:
             return (None,) * (1 + len(tensors))
-        made = iter(_Net.apply(_Gradients(ctx.call, grads, wanted), *tensors, *given))
+        call = _Gradients(ctx.call, grads, wanted)
+        every = [*tensors, *given]
+        known = torch.is_grad_enabled() or _is_transformed(every)
+        made = iter(_applied(call, every) if known else call.compute(every))
         return (None, *(next(made) if want else None for want in wanted))
 
     @staticmethod
@@ -179,6 +185,19 @@ class _Net(torch.autograd.Function):
         made = iter(_called(net.tangents(moved), [*ctx.saved_tensors, *given]))
         return tuple(next(made) if o.dtype.is_floating_point else None for o in net.outputs)
 
+
+class _Transformed(_Net):
+    """The same in the form that torch.func takes; to apply it takes longer."""
+
+    @staticmethod
+    def forward(call: _Call, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(call.compute(tensors))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        call, *tensors = inputs
+        _prepare(ctx, call, tensors, output)
+
     @staticmethod
     def vmap(info: Any, in_dims: Any, call: _Call, *tensors: torch.Tensor) -> tuple[Any, int]:
         dims = in_dims[1:]
@@ -186,3 +205,14 @@ class _Net(torch.autograd.Function):
         pairs = zip(tensors, dims, strict=True)
         given = [x if dim is None else x.movedim(dim, 0) for x, dim in pairs]
         return tuple(_called(call.net.instances(own), given)), 0
+
+
+def _prepare(ctx: Any, call: _Call, tensors: _Tensors, outputs: _Tensors) -> None:
+    """Keep what gradients and tangents of a call are made of."""
+    ctx.call = call
+    ctx.set_materialize_grads(False)
+    forward = forward_ad._current_level >= 0  # what has a tangent is not said
+    wanted = {i for i, needs in enumerate(ctx.needs_input_grad[1:]) if needs or forward}
+    ctx.mark_non_differentiable(*(outputs[i] for i in call.without_gradient(wanted)))
+    ctx.save_for_backward(*tensors)
+    ctx.save_for_forward(*tensors)
