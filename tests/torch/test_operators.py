@@ -42,6 +42,10 @@ OPERATORS: dict[str, Operator] = {
     "rsub": lambda x, y, n: torch.rsub(x, y, alpha=3),
     "add of whole numbers": lambda x, y, n: torch.add(n, n, alpha=2),
     "bits of bools": lambda x, y, n: ~((x > 0) & (y > 0)) ^ (x > y),
+    "bits": lambda x, y, n: (n & 6) ^ ~(n | 1) | (n << n) ^ (-n >> 1) ^ (2 << n),
+    "bits of int32": lambda x, y, n: torch.bitwise_left_shift(n.int(), n.int() * 7) | n.int(),
+    "bits beyond the width": lambda x, y, n: (n - 3 << n * 13 - 1) ^ (n - 3 >> n * 32 - 32),
+    "bits of large numbers": lambda x, y, n: (n * 2**59 + 3) & 0x7FEDCBA987654321,
     "logic of numbers": lambda x, y, n: torch.logical_and(n, n - 1).logical_not(),
     "maximum": lambda x, y, n: torch.maximum(x.round(), y.round()) + torch.minimum(x, y),
     "maximum of whole numbers": lambda x, y, n: torch.maximum(n, 3 - n),
@@ -226,7 +230,6 @@ def test_operators(dtype: Any) -> None:
 
 REFUSED: dict[str, Operator] = {
     "norm of order 0.5 is not supported": lambda x, y, n: x.norm(0.5),
-    "bits of whole numbers": lambda x, y, n: n & 1,
     "ranking 6 elements of i1": lambda x, y, n: (x > 0).sort()[0],
     "cannot be replaced": lambda x, y, n: x.slice_scatter(x[:, ::2], 1, step=2),
     "indexing with a mask": lambda x, y, n: x[torch.tensor([True, False, True, True])],

@@ -218,6 +218,23 @@ def _fourier() -> Iterator[Case]:
         yield Case("STFT", inputs, {"onesided": onesided}, fixed)
 
 
+def _bits() -> Iterator[Case]:
+    """All of an integer's bits, and counts beyond its width."""
+    kinds = [np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    for dtype, shape, op in product(
+        kinds, ((1,), (5, 1), (2, 1, 7)), ("And", "Or", "Xor", "Not", "LEFT", "RIGHT")
+    ):
+        draw, limits = np.random.default_rng(len(shape)).integers, np.iinfo(dtype)
+        x, y = (draw(limits.min, limits.max, s, dtype, endpoint=True) for s in ((5, 7), shape))
+        if op in ("LEFT", "RIGHT"):
+            counts = {"x": x, "y": np.abs(y % (limits.bits + 9)).astype(dtype)}
+            yield Case("BitShift", counts, {"direction": op})
+        else:
+            inputs = {"x": x} if op == "Not" else {"x": x, "y": y}
+            yield Case(f"Bitwise{op}", inputs, opset=18)
+            yield Case(f"Bitwise{op}", inputs, opset=18, fixed=[list(inputs)[-1]])
+
+
 GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
     "Reduce": _reduce,
     "ArgMax, ArgMin": _extremum_place,
@@ -233,4 +250,5 @@ GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
     "Einsum": _einsum,
     "Det": _determinants,
     "DFT, STFT": _fourier,
+    "BitShift, Bitwise": _bits,
 }

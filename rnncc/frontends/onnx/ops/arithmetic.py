@@ -10,10 +10,11 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
-from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import EXACT_FLOAT, NEAR, Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops.elementwise import BITS
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import modulo, power
 
@@ -158,10 +159,34 @@ def _mean(n: Node) -> SSAValue:
 
 def _bitwise(kind: str) -> Any:
     def build(n: Node) -> SSAValue:
-        raise n.unsupported("works on bits of computed integers, which is not supported")
+        return n.b.bits(kind, n.x(0, INTEGERS), n.x(1, INTEGERS))
 
-    build.__doc__ = f"A {kind} B, bit by bit, of constants.\n\nRefused: computed operands."
+    build.__doc__ = f"A {kind} B, bit by bit."
     return build
+
+
+def _bitwise_not(n: Node) -> SSAValue:
+    """not A, bit by bit."""
+    x = n.x(0, INTEGERS)
+    return n.b.bits("xor", x, n.full(-1, x))
+
+
+def _fold_not(n: Node, arrays: list[Array]) -> Array | None:
+    return None if arrays[0].dtype == object else np.asarray(np.bitwise_not(arrays[0]))
+
+
+def _bit_shift(n: Node) -> SSAValue:
+    """A with its bits moved by B, to the right with copies of the sign behind them; a B that is
+    negative, or no smaller than there are bits, moves out all of them."""
+    return n.b.bits(_direction(n), n.x(0, INTEGERS), n.x(1, INTEGERS))
+
+
+def _fold_bit_shift(n: Node, arrays: list[Array]) -> Array | None:
+    return folded(BITS[_direction(n)], None)(n, arrays)
+
+
+def _direction(n: Node) -> str:
+    return n.one_of("direction", ("LEFT", "RIGHT")).lower()
 
 
 ADD, SUB, MUL = Builder.add, Builder.sub, Builder.mul
@@ -186,4 +211,6 @@ OPERATORS: dict[str, Operator] = {
     "BitwiseAnd": Operator(_bitwise("and"), folded(np.bitwise_and, None)),
     "BitwiseOr": Operator(_bitwise("or"), folded(np.bitwise_or, None)),
     "BitwiseXor": Operator(_bitwise("xor"), folded(np.bitwise_xor, None)),
+    "BitwiseNot": Operator(_bitwise_not, _fold_not),
+    "BitShift": Operator(_bit_shift, _fold_bit_shift),
 }
