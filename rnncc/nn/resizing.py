@@ -87,19 +87,24 @@ def _at_even_distances(
     b: Builder, x: SSAValue, axis: int, size: Dim, scale: float | None, how: Resizing
 ) -> SSAValue | None:
     """Each element as often, or one of as many; None where it is not so, or not surely."""
-    dims = dims_of(x)
-    old, centred = dims[axis], how.coordinates in CENTRED
+    old, centred = dims_of(x)[axis], how.coordinates in CENTRED
     factor = times_larger(old, size)
     if factor is not None and scale in (None, factor):
         middle = centred and how.rounding in ROUNDINGS[:2]
         if middle or (how.coordinates == "asymmetric" and how.rounding == "floor"):
-            wide = (*dims[: axis + 1], Dim.of(factor), *dims[axis + 1 :])
-            repeated = b.broadcast(x, wide, [a for a in range(len(wide)) if a != axis + 1])
-            return b.reshape(repeated, (*dims[:axis], size, *dims[axis + 1 :]))
-    if how.coordinates == "asymmetric" and scale is not None and _is_power_of_two(1 / scale):
-        if size == old.under(int(1 / scale)):
-            return strided(b, x, axis, 0, size, int(1 / scale))
+            return repeated(b, x, axis, factor)
+    step = 0 if scale is None else _power_of_two(1 / scale)
+    if how.coordinates == "asymmetric" and step and size == old.under(step):
+        return strided(b, x, axis, 0, size, step)
     return None
+
+
+def repeated(b: Builder, x: SSAValue, axis: int, count: int) -> SSAValue:
+    """Each element along an axis so many times, one after another."""
+    dims = dims_of(x)
+    wide = (*dims[: axis + 1], Dim.of(count), *dims[axis + 1 :])
+    made = b.broadcast(x, wide, [a for a in range(len(wide)) if a != axis + 1])
+    return b.reshape(made, (*dims[:axis], dims[axis] * count, *dims[axis + 1 :]))
 
 
 def times_larger(old: Dim, new: Dim) -> int | None:
@@ -108,8 +113,9 @@ def times_larger(old: Dim, new: Dim) -> int | None:
     return int(quotient) if quotient is not None and quotient.is_static else None
 
 
-def _is_power_of_two(number: float) -> bool:
-    return number >= 1 and math.frexp(number)[0] == 0.5
+def _power_of_two(number: float) -> int:
+    """The number as an integer; 0 if it is no power of 2 from 1 on."""
+    return int(number) if number >= 1 and math.frexp(number)[0] == 0.5 else 0
 
 
 def _number(b: Builder, size: Dim) -> SSAValue:

@@ -51,11 +51,11 @@ def _upsample(n: Node) -> SSAValue:
     """
     mode, dims = n.one_of("mode", MODES[:2]), n.dims()
     x = n.x() if mode == "nearest" else n.x(0, FLOATS)
-    scales = n.reals("scales") if n.opset < 9 else n.numbers(1).tolist()
+    scales: list[float] = n.reals("scales") if n.opset < 9 else n.numbers(1).tolist()
     _check_count(n, scales, dims)
     changes = [(a, _scaled(n, dims[a], scale), scale) for a, scale in enumerate(scales)]
-    for _, (axis, size, scale) in _cheap_first(enumerate(changes)):
-        rounding = "ceil" if scale < 1 else "floor"  # which the standard leaves open
+    for axis, (_, size, scale) in _cheap_first(enumerate(changes)):
+        rounding = "ceil" if scales[axis] < 1 else "floor"  # which the standard leaves open
         how = Resizing(mode, "asymmetric", rounding)
         x = resize(n.b, x, axis, size, scale, how)
     return x
@@ -67,8 +67,8 @@ def _cheap_first(changes: Iterable[tuple[int, Axis]]) -> list[tuple[int, Axis]]:
 
     def order(change: tuple[int, Axis]) -> tuple[bool, int]:
         axis, _, scale = change[1]
-        shrinks = scale is not None and scale < 1
-        return not shrinks, axis if shrinks else -axis
+        grows = scale is None or scale >= 1
+        return grows, -axis if grows else axis
 
     return sorted(changes, key=order)
 
