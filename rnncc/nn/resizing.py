@@ -160,7 +160,8 @@ def _sampled(
     shrink = scale if how.antialias and scale is not None and scale < 1 else 1.0
     first = 1 + math.floor(-REACH[how.mode] / shrink)
     places = [plus(b, below, offset) for offset in range(first, 2 - first)]
-    weights = [_weight(b, times(b, b.abs(b.sub(at, p)), shrink), how) for p in places]
+    far = [times(b, b.abs(b.sub(at, place)), shrink) for place in places]
+    weights = [weight_at(b, distance, how.mode, how.cubic) for distance in far]
     if how.exclude_outside:
         weights = [_within(b, w, p, size) for w, p in zip(weights, places, strict=True)]
     if how.exclude_outside or shrink < 1:
@@ -180,11 +181,10 @@ def _nearest(b: Builder, below: SSAValue, beyond: SSAValue, rounding: str) -> SS
     return b.add(below, b.cast(above, "f32"))
 
 
-def _weight(b: Builder, far: SSAValue, how: Resizing) -> SSAValue:
+def weight_at(b: Builder, far: SSAValue, mode: str, a: float) -> SSAValue:
     """What an element counts at a distance: a tent, or Keys's cubic polynomials (1981)."""
-    if how.mode == "linear":
+    if mode == "linear":
         return b.maximum(b.sub(b.full_like(far, 1), far), b.full_like(far, 0))
-    a = how.cubic
     near = _polynomial(b, far, (a + 2, -(a + 3), 0.0, 1.0))
     behind = _polynomial(b, far, (a, -5 * a, 8 * a, -4 * a))
     inner, outer = (b.compare("lt", far, b.full_like(far, edge)) for edge in (1, 2))

@@ -148,6 +148,7 @@ OPERATORS: dict[str, Operator] = {
     "places in rows": lambda x, y, n: torch.searchsorted(x.sort(1)[0], y, right=True),
     "parametric": lambda x, y, n: F.prelu(x, y[0, :1]) + F.logsigmoid(y),
     "arange": lambda x, y, n: torch.arange(7, 2, -2) + torch.arange(3),
+    "linspace": lambda x, y, n: torch.linspace(0.5, 2, 6) * x,
     "new_full": lambda x, y, n: x.new_full((2, 3), 1.5) + torch.full((3,), 2.5),
     "powers": lambda x, y, n: x.abs() ** y + x**3 + (x * x + 1) ** -0.5,
     "negative whole numbers": lambda x, y, n: (-n).abs() + n.sign(),

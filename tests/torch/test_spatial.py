@@ -49,16 +49,14 @@ OPERATORS: dict[str, Operator] = {
     ),
     "nearest of fewer": lambda x, w: F.interpolate(x, scale_factor=0.4),
     "nearest of 41": lambda x, w: F.interpolate(x[:1, 0], scale_factor=41.0),
-    "between two": lambda x, w: F.interpolate(x[:, 0], scale_factor=1.7, mode="linear"),
     "between four": lambda x, w: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
     "from end to end": lambda x, w: F.interpolate(x, (9, 3), mode="bilinear", align_corners=True),
-    "cubic": lambda x, w: F.interpolate(x[:1, :1], scale_factor=2, mode="bicubic"),
-    "samples": lambda x, w: F.grid_sample(x, x.view(2, 14, 6, 2), align_corners=False),
+    "samples": lambda x, w: F.grid_sample(
+        x, 2 * x.view(2, 14, 6, 2), "bilinear", "reflection", align_corners=False
+    ),
     "nearest samples": lambda x, w: F.grid_sample(
         x, x.view(2, 14, 6, 2), "nearest", "border", align_corners=True
     ),
-    "grid": lambda x, w: F.affine_grid(x[:, 0, :2, :3], [2, 1, 3, 4], align_corners=False),
-    "laid over each other": lambda x, w: F.fold(x.view(2, 8, 21), (4, 8), 2),
     "largest of parts": lambda x, w: F.adaptive_max_pool2d(x, (2, 4)),
     "largest of parts of one axis": lambda x, w: F.adaptive_max_pool1d(x[0, :, 0], 2),
 }

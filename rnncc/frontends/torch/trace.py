@@ -128,8 +128,7 @@ def decompositions() -> dict[Any, Any]:
 def beside_core() -> dict[Any, Any]:
     """How PyTorch takes operators apart that it counts among the core ones."""
     ops = torch.ops.aten
-    core = (ops.upsample_bilinear2d, ops.grid_sampler_2d, ops.linspace)
-    return torch._decomp.get_decompositions(core)
+    return torch._decomp.get_decompositions([ops.upsample_bilinear2d, ops.linspace])
 
 
 def _batch_norm(

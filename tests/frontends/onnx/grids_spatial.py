@@ -145,6 +145,20 @@ def _upsample() -> Iterator[Case]:
         yield Case("Upsample", {"x": x}, {"mode": mode, "scales": scales}, opset=7)
 
 
+def _grid_sample() -> Iterator[Case]:
+    for mode, padding, corners, opset in product(
+        ("nearest", "linear", "cubic"), ("zeros", "border", "reflection"), (0, 1), (16, 20)
+    ):
+        old = {"linear": "bilinear", "cubic": "bicubic"} if opset < 20 else {}
+        attributes = {"mode": old.get(mode, mode), "padding_mode": padding}
+        attributes |= {"align_corners": corners}
+        for sizes, points in (((4, 5), (3, 2)), ((1, 3), (2, 4)), ((3, 2, 4), (2, 1, 3))):
+            grid = floats(2, *points, len(sizes), seed=1)
+            inputs = {"x": floats(2, 3, *sizes), "g": grid}
+            yield Case("GridSample", inputs, attributes, opset=opset)
+            yield Case("GridSample", inputs, attributes, ["g"], opset=opset)
+
+
 PADDED = [{}, {"count_include_pad": 1}]
 POWERS = [{"p": 1}, {"p": 2}, {"p": 3}]
 GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
@@ -155,4 +169,5 @@ GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
     "LpPool": _pool("LpPool", POWERS, (11, 18)),
     "Resize": _resize,
     "Upsample": _upsample,
+    "GridSample": _grid_sample,
 }

@@ -14,6 +14,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import shape_text
+from rnncc.nn.grid_sampling import PADDINGS, grid_sample
 from rnncc.nn.resizing import COORDINATES, ROUNDINGS, Resizing, resize
 
 MODES = ("nearest", "linear", "cubic")
@@ -183,7 +184,26 @@ def _check_count(n: Node, values: Sequence[Any], dims: Sequence[Dim]) -> None:
         raise n.error(f"has {len(values)} scales or sizes for {len(dims)} axes")
 
 
+def _grid_sample(n: Node) -> SSAValue:
+    """X at the places that a grid holds: the nearest elements, or sums of neighbours.
+
+    Refused: elements other than floats.
+    """
+    x, grid = n.x(0, FLOATS), n.x(1, FLOATS)
+    dims, shape = n.dims(), n.dims(1)
+    shown = f"has data of shape {shape_text(dims)} and a grid of shape {shape_text(shape)}"
+    if len(dims) != len(shape) or len(dims) < 3 or shape[-1] != len(dims) - 2:
+        raise n.error(shown)
+    if shape[0] != dims[0]:
+        raise n.differ(shape[:1], dims[:1], shown)
+    names = {"bilinear": "linear", "bicubic": "cubic"} if n.opset < 20 else {}
+    mode = n.one_of("mode", (*names, "nearest") if names else MODES)
+    padding = n.one_of("padding_mode", PADDINGS)
+    return grid_sample(n.b, x, grid, names.get(mode, mode), padding, n.flag("align_corners"))
+
+
 OPERATORS: dict[str, Operator] = {
     "Resize": Operator(_resize),
     "Upsample": Operator(_upsample),
+    "GridSample": Operator(_grid_sample),
 }

@@ -1,4 +1,4 @@
-"""Images and sequences of another size by the nearest elements; PyTorch takes other modes apart."""
+"""Other sizes by the nearest elements; samples of images. PyTorch takes other modes apart."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 
 from rnncc.frontends.torch.site import Site, Table, Translation, Value, rank_of
 from rnncc.ir.types import dims_of
+from rnncc.nn.grid_sampling import PADDINGS, grid_sample
 from rnncc.nn.resizing import repeated, times_larger
 
 Factor = float | None
@@ -66,10 +67,17 @@ def _repeats(factor: int, count: int) -> bool:
     return bool((places == number // factor).all())
 
 
+def samples(at: Site, x: Value, grid: Value, mode: int, padding: int, align_corners: bool) -> Value:
+    """x at the places of a grid: sums of neighbours, or the nearest elements"""
+    kind, edges = ("linear", "nearest", "cubic")[mode], PADDINGS[padding]
+    return grid_sample(at.b, at.value(x), at.value(grid), kind, edges, align_corners)
+
+
 RANKS = (1, 2, 3)
 OPERATORS: Table = {
     **{f"upsample_nearest{rank}d": nearest(False) for rank in RANKS},
     **{f"_upsample_nearest_exact{rank}d": nearest(True) for rank in RANKS},
     **{f"upsample_nearest{rank}d.vec": nearest_by_factors(False) for rank in RANKS},
     **{f"_upsample_nearest_exact{rank}d.vec": nearest_by_factors(True) for rank in RANKS},
+    **{f"grid_sampler_{rank}d": samples for rank in (2, 3)},
 }
