@@ -202,14 +202,15 @@ def _determinants() -> Iterator[Case]:
 
 
 def _fourier() -> Iterator[Case]:
-    for axis, onesided, parts, length in product(
-        (-3, -2, -1, 0, 1, 2), (0, 1), (1, 2), (None, 2, 6)
+    for axis, onesided, parts, length, inverse in product(
+        (-3, -2, -1, 0, 1, 2), (0, 1), (1, 2), (None, 2, 5, 6), (0, 1)
     ):
         inputs = {"x": floats(3, 4, parts), "l": None if length is None else np.array(length)}
         fixed = [] if length is None else ["l"]
-        yield Case("DFT", inputs, {"axis": axis, "onesided": onesided}, fixed)
+        kind = {"onesided": onesided, "inverse": inverse}
+        yield Case("DFT", inputs, {"axis": axis, **kind}, fixed)
         inputs = {**inputs, "a": np.array(axis)}
-        yield Case("DFT", inputs, {"onesided": onesided}, [*fixed, "a"], opset=20)
+        yield Case("DFT", inputs, kind, [*fixed, "a"], opset=20)
     for step, length, window, onesided in product((1, 2, 3), (None, 3, 4), (False, True), (0, 1)):
         inputs = {"x": floats(2, 9, 1), "s": np.array(step)}
         inputs["w"] = floats(length or 4) if window else None
