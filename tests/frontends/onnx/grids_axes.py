@@ -219,6 +219,15 @@ def _fourier() -> Iterator[Case]:
         yield Case("STFT", inputs, {"onesided": onesided}, fixed)
 
 
+def _powers() -> Iterator[Case]:
+    for dtype, power, kind in product(
+        (np.int32, np.int64, np.float32), (-1, 0, 0.5, 1, 2, 3, 13), (np.float32, np.int64)
+    ):
+        inputs = {"x": whole(3, 4, dtype=dtype), "y": np.array(power, kind)}
+        yield Case("Pow", inputs, fixed=["y"])
+        yield Case("Pow", inputs)
+
+
 def _bits() -> Iterator[Case]:
     """All of an integer's bits, and counts beyond its width."""
     kinds = [np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
@@ -252,4 +261,5 @@ GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
     "Det": _determinants,
     "DFT, STFT": _fourier,
     "BitShift, Bitwise": _bits,
+    "Pow": _powers,
 }

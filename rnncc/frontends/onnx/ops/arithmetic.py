@@ -16,7 +16,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.elementwise import BITS
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.nn.arithmetic import modulo, power
+from rnncc.nn.arithmetic import MOST_FACTORS, modulo, power
 
 Binary = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]
@@ -108,15 +108,22 @@ def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:
 def _pow(n: Node) -> SSAValue:
     """A to the power of B.
 
-    Refused: elements of A other than floats.
+    Refused: integers to powers that are computed, or other than 0, 1, ... 64.
     """
-    x, exponent = n.x(0, FLOATS), n.value(1)
+    x, exponent = n.x(0, NUMBERS), n.value(1)
     numbers = exponent.numbers
+    if dtype_of(x) in INTEGERS and (numbers is None or not _is_count(numbers)):
+        raise n.unsupported("raises integers to powers that are computed, negative or no integers")
     if numbers is not None and numbers.size == 1:
         rank = max(exponent.rank, len(dims_of(x)))
         shaped = n.b.reshape(x, (*[1] * (rank - len(dims_of(x))), *dims_of(x)))
         return power(n.b, shaped, float(numbers.reshape(-1)[0]))
     return power(n.b, x, n.b.cast(n.x(1), dtype_of(x)))
+
+
+def _is_count(numbers: Array) -> bool:
+    """Whether it is one number of factors."""
+    return numbers.size == 1 and float(numbers.reshape(-1)[0]) in range(MOST_FACTORS + 1)
 
 
 def _fold_pow(n: Node, arrays: list[Array]) -> Array | None:
