@@ -63,7 +63,7 @@ UNVERSIONED: tuple[str, ...] = ("LayerNormalization", "SimplifiedLayerNormalizat
 
 BY_DEFINITION: tuple[str, ...] = (
     *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
-    *("CausalConvWithState", "LRN", "LinearAttention", "SwiGLU"),
+    *("CausalConvWithState", "LinearAttention", "SwiGLU"),
     *("HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
 )

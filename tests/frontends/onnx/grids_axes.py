@@ -109,6 +109,9 @@ def _normalise() -> Iterator[Case]:
             yield Case("LayerNormalization", {**inputs, **more}, attributes, outputs=3)
             if not bias:
                 yield Case("RMSNormalization", inputs, attributes, opset=23)
+    for size, power in product((1, 2, 3, 5), (0.5, 0.75, 1.0)):
+        attributes = {"size": size, "alpha": 0.3, "beta": power, "bias": 2.0}
+        yield Case("LRN", {"x": floats(2, 4, 3, 2)}, attributes)
     for op, axis, opset in product(
         ("Softmax", "LogSoftmax", "Hardmax"), (-3, -2, -1, 0, 1, 2, 3), (11, 13)
     ):
