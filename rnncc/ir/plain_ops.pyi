@@ -63,6 +63,8 @@ class PlainOps(ABC):
         """y = a ? b as i1, with ? one of lt, le, gt, ge, eq, ne; only ne holds for NaN"""
     def logical(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a ? b over i1, with ? one of and, or, xor"""
+    def bits(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
+        """y = a ? b over the bits of integers, with ? one of and, or, xor, left, right"""
     def select(self, condition: SSAValue, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a where the condition holds, else b"""
     def stop_gradient(self, x: SSAValue) -> SSAValue:

@@ -109,7 +109,8 @@ def clamp(b: Builder, x: SSAValue, low: float, high: float) -> SSAValue:
 
 
 def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
-    """x to a power, of floats; a number as exponent is cheaper, whole ones and halves exact.
+    """x to a power, of floats; a number as exponent is cheaper, whole ones and halves exact. Of
+    integers a number from 0 to `MOST_FACTORS`.
 
     Zero to the power of 0 is 1; of a negative x only whole powers are numbers.
     """

@@ -44,6 +44,7 @@ MOVES: dict[str, Callable[[Builder, SSAValue], SSAValue]] = {
     "size": lambda b, x: b.size(T * N),
     "uniform": lambda b, x: b.uniform(index(b, S, T), b.input("i", ["S", "T"], "i32"), 1),
     "logical": lambda b, x: b.logical("xor", *(b.input(n, ["S", "T"], "i1") for n in "pq")),
+    "bits": lambda b, x: b.bits("left", *(b.input(n, ["S", "T"], "i32") for n in "pq")),
     "not": lambda b, x: b.logical_not(b.input("p", ["S", "T"], "i1")),
     "reshape, joined": lambda b, x: b.reshape(x, [S * T, "N"]),
     "reshape, split": lambda b, x: b.reshape(b.input("y", [S * T, "N"]), ["S", "T", "N"]),

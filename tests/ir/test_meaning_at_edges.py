@@ -19,6 +19,43 @@ def test_there_is_no_arithmetic_of_truth_values(name: str) -> None:
         getattr(b, name)(x, x)
 
 
+@pytest.mark.parametrize("dtype", ["i32", "i64"])
+def test_shifts_beyond_the_width_move_out_all_bits(dtype: str) -> None:
+    b, kinds = Builder.net("bits"), ("and", "or", "xor", "left", "right")
+    x, y = b.input("x", ["N"], dtype), b.input("y", ["N"], dtype)
+    program = b.finish({kind: b.bits(kind, x, y) for kind in kinds})
+    whole = {"i32": np.int32, "i64": np.int64}[dtype]
+    limits = np.iinfo(whole)
+    numbers = np.array([0, 1, 5, -1, -7, 31, 32, 33, 63, 64, limits.min, limits.max], whole)
+    grid = np.meshgrid(numbers, numbers)
+    inputs = {name: a.ravel() for name, a in zip("xy", grid, strict=True)}
+    want, got = run(program, inputs), rnncc.compile(program).run(inputs)
+    for kind in kinds:
+        np.testing.assert_array_equal(got[kind], want[kind])
+    beyond = (inputs["y"] < 0) | (inputs["y"] >= limits.bits)
+    assert not want["left"][beyond].any()
+    assert (want["right"][beyond] == np.where(inputs["x"] < 0, -1, 0)[beyond]).all()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i1", "u8"])
+def test_there_are_no_bits_of_other_types(dtype: str) -> None:
+    b = Builder.net("bits")
+    x = b.input("x", [3], dtype)
+    with pytest.raises(CompileError, match=dtype):
+        b.bits("and", x, x)
+
+
+def test_known_numbers_are_computed_exactly() -> None:
+    """A product and a sum of bits that no float64 holds."""
+    b, large = Builder.net("large"), 2**31 + 1
+    x = b.fill(large, [2], "i64")
+    y = b.bits("or", b.bits("left", x, b.fill(31, (), "i64")), b.fill(1, (), "i64"))
+    program = b.finish({"square": b.mul(x, x), "bits": y})
+    want = {"square": [large * large] * 2, "bits": [large << 31 | 1] * 2}
+    for got in (run(program, {}), rnncc.compile(program).run({})):
+        assert {name: array.tolist() for name, array in got.items()} == want
+
+
 @pytest.mark.parametrize("dtype", ["f32", "i32", "i64"])
 @pytest.mark.parametrize("kind", ["max", "min"])
 def test_an_extreme_of_nothing_is_beyond_all(kind: str, dtype: str) -> None:

@@ -52,6 +52,12 @@ OPS: dict[str, tuple[Callable[..., Value], list[list[Any]]]] = {
     ),
     "cast": (lambda b, x: b.cast(b.cast(x, "f64"), "f32"), [["N", 3]]),
     "cast to i32": (lambda b, x: b.mul(x, b.cast(b.cast(x, "i32"), "f32")), [["N", 3]]),
+    "bits": (
+        lambda b, x: b.mul(
+            x, b.cast(b.bits("xor", b.cast(b.mul(x, x), "i32"), b.iota([N], 0)), "f32")
+        ),
+        [["N"]],
+    ),
     "cast of a condition": (
         lambda b, x, y: b.mul(
             x, b.cast(b.logical_not(b.logical("and", *[b.compare("gt", x, y)] * 2)), "f32")

@@ -42,6 +42,21 @@ OPERATORS: dict[str, Operator] = {
     "means of parts": lambda x, w: F.adaptive_avg_pool2d(x, (3, 2)),
     "means of parts that overlap": lambda x, w: F.adaptive_avg_pool2d(x, (4, None)),
     "means of parts of one axis": lambda x, w: F.adaptive_avg_pool1d(x[:, :, 0], 4),
+    "repeated": lambda x, w: F.interpolate(x, scale_factor=(2, 3)),
+    "repeated along one axis": lambda x, w: nn.Upsample(scale_factor=4)(x[:, :, 0]),
+    "nearest": lambda x, w: (
+        F.interpolate(x, (9, 5)) + F.interpolate(x, (9, 5), mode="nearest-exact")
+    ),
+    "nearest of fewer": lambda x, w: F.interpolate(x, scale_factor=0.4),
+    "nearest of 41": lambda x, w: F.interpolate(x[:1, 0], scale_factor=41.0),
+    "between four": lambda x, w: F.interpolate(x, scale_factor=1.7, mode="bilinear"),
+    "from end to end": lambda x, w: F.interpolate(x, (9, 3), mode="bilinear", align_corners=True),
+    "samples": lambda x, w: F.grid_sample(
+        x, 2 * x.view(2, 14, 6, 2), "bilinear", "reflection", align_corners=False
+    ),
+    "nearest samples": lambda x, w: F.grid_sample(
+        x, x.view(2, 14, 6, 2), "nearest", "border", align_corners=True
+    ),
     "largest of parts": lambda x, w: F.adaptive_max_pool2d(x, (2, 4)),
     "largest of parts of one axis": lambda x, w: F.adaptive_max_pool1d(x[0, :, 0], 2),
 }

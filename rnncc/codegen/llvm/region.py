@@ -22,7 +22,7 @@ from rnncc.ir.ops.control import Yield, terminator
 from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.precision import stored_bits
-from rnncc.ir.types import FLOATS, WIDE, dtype_of
+from rnncc.ir.types import FLOATS, ITEM_BYTES, WIDE, dtype_of
 
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
@@ -216,8 +216,21 @@ def _integer_op(emit: Emit, op: Operation, xs: list[Value]) -> Value:
             order = ">" if isinstance(op, ew.Maximum) else "<"
             signed = b.icmp_signed if dtype_of(op.y) != "i1" else b.icmp_unsigned
             return b.select(signed(order, *xs), *xs)
+        case ew.Bits():
+            return _bits(emit, op.kind.data, 8 * ITEM_BYTES[dtype_of(op.y)], *xs)
         case _:
             raise CompileError(str(op.location), f"{op.name} of {dtype_of(op.operands[0])}")
+
+
+def _bits(emit: Emit, kind: str, width: int, x: Value, y: Value) -> Value:
+    """And, or, xor; a shift by more bits than there are moves out all of them."""
+    b = emit.b
+    if kind not in ("left", "right"):
+        return {"and": b.and_, "or": b.or_, "xor": b.xor}[kind](x, y)
+    inside = b.icmp_unsigned("<", y, _splat(x, width))
+    if kind == "left":
+        return b.select(inside, b.shl(x, y), ir.Constant(x.type, None))
+    return b.ashr(x, b.select(inside, y, _splat(x, width - 1)))
 
 
 def _divide(emit: Emit, x: Value, y: Value) -> Value:
@@ -229,9 +242,14 @@ def _divide(emit: Emit, x: Value, y: Value) -> Value:
 
 
 def _one(like: Value) -> Value:
+    return _splat(like, 1)
+
+
+def _splat(like: Value, number: int) -> Value:
+    """An integer of a value's type."""
     if isinstance(like.type, ir.VectorType):
-        return ir.Constant(like.type, [1] * like.type.count)
-    return ir.Constant(like.type, 1)
+        return ir.Constant(like.type, [number] * like.type.count)
+    return ir.Constant(like.type, number)
 
 
 def _compare(emit: Emit, kind: str, dtype: str, x: Value, y: Value) -> Value:

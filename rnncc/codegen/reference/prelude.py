@@ -26,6 +26,19 @@ static {type} rnncc_rest_{dtype}({type} a, {type} b)
         return a;
     return b == -1 ? 0 : a % b;
 }}
+
+/* a by b bits to the left; 0 where it has not so many. */
+static {type} rnncc_left_{dtype}({type} a, {type} b)
+{{
+    return b < 0 || b >= {bits} ? 0 : ({type})((u{type})a << b);
+}}
+
+/* a by b bits to the right, copies of the sign before it. */
+static {type} rnncc_right_{dtype}({type} a, {type} b)
+{{
+    const int count = b < 0 || b >= {bits} ? {bits} - 1 : (int)b;
+    return a < 0 ? ~(~a >> count) : a >> count;
+}}
 """
 
 _TO_INTEGER = """
@@ -113,8 +126,8 @@ static float rnncc_uniform(uint32_t seed, uint32_t index, uint32_t stream)
     }}
     return (float)(x >> {32 - BITS}) * {2.0**-BITS!r}f;
 }}
-{_INTEGERS.format(dtype="i32", type="int32_t")}
-{_INTEGERS.format(dtype="i64", type="int64_t")}
+{_INTEGERS.format(dtype="i32", type="int32_t", bits=32)}
+{_INTEGERS.format(dtype="i64", type="int64_t", bits=64)}
 {_of_reals("f32")}
 {_of_reals("f64")}
 static float rnncc_f16_to_f32(uint16_t x)

@@ -27,6 +27,7 @@ OWN = ("sigmoid", "sin", "cos")
 """Those that are functions of `prelude.py`."""
 ROUNDINGS = {"floor": "floor", "ceil": "ceil", "even": "rint", "trunc": "trunc"}
 COMPARISONS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+BITS = {"and": "&", "or": "|", "xor": "^"}
 LOGIC = {"and": "&&", "or": "||", "xor": "!="}
 INFIX = {ew.Add: "+", ew.Sub: "-", ew.Mul: "*"}
 
@@ -136,6 +137,10 @@ def _integer(op: Operation, xs: list[str], dtype: str) -> str:
             return f"rnncc_quotient_{dtype}({xs[0]}, {xs[1]})"
         case ew.Rem():
             return f"rnncc_rest_{dtype}({xs[0]}, {xs[1]})"
+        case ew.Bits() if op.kind.data in BITS:
+            return f"{xs[0]} {BITS[op.kind.data]} {xs[1]}"
+        case ew.Bits():
+            return f"rnncc_{op.kind.data}_{dtype}({xs[0]}, {xs[1]})"
         case ew.Maximum() | ew.Minimum():
             order = ">" if isinstance(op, ew.Maximum) else "<"
             return f"{xs[0]} {order} {xs[1]} ? {xs[0]} : {xs[1]}"

@@ -19,6 +19,7 @@ from rnncc.frontends.onnx.ops import (
     ranking,
     recurrent,
     reduce,
+    resize,
     sequence,
     shape,
     slicing,
@@ -37,6 +38,7 @@ FAMILIES: dict[str, dict[str, Operator]] = {
     "Reductions": reduce.OPERATORS,
     "Normalisation": normal.OPERATORS,
     "Convolution and pooling": conv.OPERATORS,
+    "Other sizes": resize.OPERATORS,
     "Shapes": shape.OPERATORS,
     "Parts and edges": slicing.OPERATORS,
     "Indexing": indexing.OPERATORS,
@@ -61,7 +63,7 @@ UNVERSIONED: tuple[str, ...] = ("LayerNormalization", "SimplifiedLayerNormalizat
 
 BY_DEFINITION: tuple[str, ...] = (
     *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
-    *("CausalConvWithState", "LRN", "LinearAttention", "SwiGLU"),
+    *("CausalConvWithState", "LinearAttention", "SwiGLU"),
     *("HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
     *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
 )

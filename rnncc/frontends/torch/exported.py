@@ -24,7 +24,7 @@ from rnncc.frontends.torch.lower import lower_graph, translation_of
 from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
-from rnncc.frontends.torch.trace import refused_by
+from rnncc.frontends.torch.trace import beside_core, refused_by
 from rnncc.frontends.torch.types import as_computed, type_name
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.watch import watching
@@ -153,17 +153,24 @@ def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
     """The same without changes in place; what has no translation falls apart, where it can."""
-    plain = _decompose(exported, {})
-    parts = graphs_of(plain.graph_module)
-    missing = {
+    plain, known = _decompose(exported, {}), dict[Any, Any]()
+    while missing := _untranslated(plain):
+        known = known or {**torch.export.default_decompositions(), **beside_core()}
+        table = {op: known.pop(op) for op in missing if op in known}
+        if not table:
+            break
+        plain = _decompose(plain, table)  # which may leave others that have none
+    return plain
+
+
+def _untranslated(exported: ExportedProgram) -> set[Any]:
+    """The operators that have no translation."""
+    nodes = (node for part in graphs_of(exported.graph_module) for node in part.graph.nodes)
+    return {
         node.target
-        for node in (node for part in parts for node in part.graph.nodes)
+        for node in nodes
         if isinstance(node.target, torch._ops.OpOverload) and translation_of(node.target) is None
     }
-    if not missing:
-        return plain
-    known = torch.export.default_decompositions()
-    return _decompose(plain, {op: known[op] for op in missing if op in known})
 
 
 def _decompose(exported: ExportedProgram, table: dict[Any, Any]) -> ExportedProgram:

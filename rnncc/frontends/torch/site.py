@@ -87,7 +87,14 @@ class Site:
         kind = self.dtype if dtype is None else dtype
         if isinstance(x, Dim) and not x.is_static:
             x = self.b.size(x)
+        if isinstance(x, int) and kind == "i64" and int(float(x)) != x:
+            return self._large(x)
         return self.b.cast(x, kind) if isinstance(x, SSAValue) else self.b.fill(float(x), (), kind)
+
+    def _large(self, number: int) -> Value:
+        """An integer that no float64 holds, as constants do their numbers: of two halves."""
+        high, count, low = (self.value(part, "i64") for part in (number >> 32, 32, number % 2**32))
+        return self.b.bits("or", self.b.bits("left", high, count), low)
 
     def scaled(self, x: Operand, factor: Number) -> Value:
         """An operand of the result's element type, times a number."""

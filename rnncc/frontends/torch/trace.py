@@ -119,9 +119,16 @@ def fake_mode(values: Sequence[Any]) -> FakeTensorMode | None:
 @cache
 def decompositions() -> dict[Any, Any]:
     """How PyTorch takes operators apart, of those that have no translation."""
-    known = torch._decomp.core_aten_decompositions().items()
+    known = {**torch._decomp.core_aten_decompositions(), **beside_core()}.items()
     found = {op: function for op, function in known if translation_of(op) is None}
     return {**found, torch.ops.aten.native_batch_norm.default: _batch_norm}
+
+
+@cache
+def beside_core() -> dict[Any, Any]:
+    """How PyTorch takes operators apart that it counts among the core ones."""
+    ops = torch.ops.aten
+    return torch._decomp.get_decompositions([ops.upsample_bilinear2d, ops.linspace])
 
 
 def _batch_norm(

@@ -42,6 +42,10 @@ COMPARISONS = {
     "ne": np.not_equal,
 }
 LOGIC = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+BITS = {
+    **{"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor},
+    **{"left": np.left_shift, "right": np.right_shift},
+}
 ROUNDINGS = {"floor": np.floor, "ceil": np.ceil, "even": np.rint, "trunc": np.trunc}
 FARTHEST = 2.0**23
 """The largest number of which code computes the sine."""
@@ -314,6 +318,30 @@ class Logical(Binary):
         return [None, None]
 
 
+@irdl_op_definition
+class Bits(Arithmetic):
+    """y = a ? b over the bits of integers, with ? one of and, or, xor, left, right
+
+    The last two shift a by b bits: to the left zeros follow, to the right copies of the sign. A b
+    that is negative or as large as the integer is wide moves out all of a's bits.
+    """
+
+    name = "rnn.bits"
+    kind = prop_def(StringAttr)
+
+    @classmethod
+    def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
+        expect_kind(properties, BITS)
+        expect(dtype_of(types[0]) not in FLOATS, f"operand is {dtype_of(types[0])}, not an integer")
+        return super().infer_element(properties, *types)
+
+    def evaluate(self, context: Context, *arrays: Array) -> Array:
+        return BITS[self.kind.data](*arrays)
+
+    def vjp(self, b: Builder, dy: SSAValue) -> Grads:
+        return [None, None]
+
+
 @elementwise("not", np.logical_not, code="")
 class Not(Unary):
     """y = not x over i1"""
@@ -404,5 +432,5 @@ def _to_one(b: Builder, condition: SSAValue, dy: SSAValue) -> list[SSAValue]:
 OPS: list[type[Elementwise]] = [
     *(Neg, Abs, Sqrt, Exp, Log, Log1p, Expm1, Tanh, Sigmoid, Relu, Erf, Sin, Cos),
     *(Add, Sub, Mul, Div, Maximum, Minimum, Rem, Round),
-    *(Compare, Logical, Not, Select, Cast, StopGradient),
+    *(Compare, Logical, Bits, Not, Select, Cast, StopGradient),
 ]

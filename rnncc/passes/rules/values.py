@@ -39,8 +39,10 @@ def evaluate_fills(op: Elementwise) -> SSAValue | None:
         for n, v in zip(numbers, op.operands, strict=True)
     ]
     with np.errstate(all="ignore"):
-        result = float(op.evaluate(_WIDE, *arrays))
-    return Builder.before(op).fill(result, dims_of(op.y), dtype_of(op.y))
+        result = op.evaluate(_WIDE, *arrays)
+    if dtype_of(op.y) == "i64" and int(float(result)) != int(result):
+        return None  # a fill holds a float64
+    return Builder.before(op).fill(float(result), dims_of(op.y), dtype_of(op.y))
 
 
 def below_broadcasts(op: Elementwise) -> SSAValue | None:

@@ -81,6 +81,9 @@ def test_functions_at_their_edges(tmp_path: Path, real: str) -> None:
         kinds = ("lt", "le", "gt", "ge", "eq", "ne")
         outputs |= {f"{kind} of {d}": b.compare(kind, p, q) for kind in kinds}
         outputs |= {f"{d} to {to}": b.cast(p, to) for to in (*FLOATS, "i32", "i64", "i1")}
+    for d, (p, q) in ints.items():
+        kinds = ("and", "or", "xor", "left", "right")
+        outputs |= {f"{kind} of {d}'s bits": b.bits(kind, p, q) for kind in kinds}
     other = b.compare("ne", x, x)
     outputs |= {kind: b.logical(kind, flags, other) for kind in ("and", "or", "xor")}
     outputs |= {"not": b.logical_not(flags), "select": b.select(flags, x, y)}
@@ -90,7 +93,7 @@ def test_functions_at_their_edges(tmp_path: Path, real: str) -> None:
     inputs: Arrays = dict(zip("xy", (a.ravel().astype(NUMPY[real]) for a in grid), strict=True))
     for dtype in (np.int32, np.int64):
         limits = np.iinfo(dtype)
-        numbers = [0, 1, -1, 7, -7, limits.min, limits.max, *range(7)]
+        numbers = [0, 1, 2, 5, -1, 7, -7, limits.min, limits.max, 31, 32, 33, 63, 64]
         pairs = np.meshgrid(np.array(numbers, dtype), np.array(numbers, dtype))
         name = f"i{limits.bits}"
         inputs |= {f"{name} a": pairs[0].ravel(), f"{name} b": pairs[1].ravel()}

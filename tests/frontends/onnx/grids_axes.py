@@ -109,6 +109,9 @@ def _normalise() -> Iterator[Case]:
             yield Case("LayerNormalization", {**inputs, **more}, attributes, outputs=3)
             if not bias:
                 yield Case("RMSNormalization", inputs, attributes, opset=23)
+    for size, power in product((1, 2, 3, 5), (0.5, 0.75, 1.0)):
+        attributes = {"size": size, "alpha": 0.3, "beta": power, "bias": 2.0}
+        yield Case("LRN", {"x": floats(2, 4, 3, 2)}, attributes)
     for op, axis, opset in product(
         ("Softmax", "LogSoftmax", "Hardmax"), (-3, -2, -1, 0, 1, 2, 3), (11, 13)
     ):
@@ -202,20 +205,47 @@ def _determinants() -> Iterator[Case]:
 
 
 def _fourier() -> Iterator[Case]:
-    for axis, onesided, parts, length in product(
-        (-3, -2, -1, 0, 1, 2), (0, 1), (1, 2), (None, 2, 6)
+    for axis, onesided, parts, length, inverse in product(
+        (-3, -2, -1, 0, 1, 2), (0, 1), (1, 2), (None, 2, 5, 6), (0, 1)
     ):
         inputs = {"x": floats(3, 4, parts), "l": None if length is None else np.array(length)}
         fixed = [] if length is None else ["l"]
-        yield Case("DFT", inputs, {"axis": axis, "onesided": onesided}, fixed)
+        kind = {"onesided": onesided, "inverse": inverse}
+        yield Case("DFT", inputs, {"axis": axis, **kind}, fixed)
         inputs = {**inputs, "a": np.array(axis)}
-        yield Case("DFT", inputs, {"onesided": onesided}, [*fixed, "a"], opset=20)
+        yield Case("DFT", inputs, kind, [*fixed, "a"], opset=20)
     for step, length, window, onesided in product((1, 2, 3), (None, 3, 4), (False, True), (0, 1)):
         inputs = {"x": floats(2, 9, 1), "s": np.array(step)}
         inputs["w"] = floats(length or 4) if window else None
         inputs["l"] = None if length is None else np.array(length)
         fixed = ["s", *(["l"] if length else [])]
         yield Case("STFT", inputs, {"onesided": onesided}, fixed)
+
+
+def _powers() -> Iterator[Case]:
+    for dtype, power, kind in product(
+        (np.int32, np.int64, np.float32), (-1, 0, 0.5, 1, 2, 3, 13), (np.float32, np.int64)
+    ):
+        inputs = {"x": whole(3, 4, dtype=dtype), "y": np.array(power, kind)}
+        yield Case("Pow", inputs, fixed=["y"])
+        yield Case("Pow", inputs)
+
+
+def _bits() -> Iterator[Case]:
+    """All of an integer's bits, and counts beyond its width."""
+    kinds = [np.dtype(f"{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)]
+    for dtype, shape, op in product(
+        kinds, ((1,), (5, 1), (2, 1, 7)), ("And", "Or", "Xor", "Not", "LEFT", "RIGHT")
+    ):
+        draw, limits = np.random.default_rng(len(shape)).integers, np.iinfo(dtype)
+        x, y = (draw(limits.min, limits.max, s, dtype, endpoint=True) for s in ((5, 7), shape))
+        if op in ("LEFT", "RIGHT"):
+            counts = {"x": x, "y": np.abs(y % (limits.bits + 9)).astype(dtype)}
+            yield Case("BitShift", counts, {"direction": op})
+        else:
+            inputs = {"x": x} if op == "Not" else {"x": x, "y": y}
+            yield Case(f"Bitwise{op}", inputs, opset=18)
+            yield Case(f"Bitwise{op}", inputs, opset=18, fixed=[list(inputs)[-1]])
 
 
 GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
@@ -233,4 +263,6 @@ GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
     "Einsum": _einsum,
     "Det": _determinants,
     "DFT, STFT": _fourier,
+    "BitShift, Bitwise": _bits,
+    "Pow": _powers,
 }

@@ -126,9 +126,9 @@ def _pad() -> Iterator[Case]:
         yield Case("Pad", pads, {"mode": mode}, ["p", "a"], opset=max(opset, 18))
         if mode == "constant":
             inputs["v"] = np.array(1.5, np.float32)
-            yield Case("Pad", inputs, {"mode": mode}, ["p", "v"], opset=opset)
+            yield from _both(Case("Pad", inputs, {"mode": mode}, ["p"], opset=opset), "p", "v")
             inputs = {**inputs, "x": whole(2, size), "v": np.array(3)}
-            yield Case("Pad", inputs, {"mode": mode}, ["p", "v"], opset=opset)
+            yield from _both(Case("Pad", inputs, {"mode": mode}, ["p"], opset=opset), "p", "v")
     for mode in ("constant", "edge", "reflect"):
         attributes = {"mode": mode, "pads": [1, 0, 2, 1], "value": 2.0}
         yield Case("Pad", {"x": floats(3, 3)}, attributes, opset=9)

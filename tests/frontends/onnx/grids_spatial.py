@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
-from tests.frontends.onnx.grids import Case, floats
+import numpy as np
+
+from tests.frontends.onnx.grids import Case, floats, ints
 
 AUTO = ("SAME_UPPER", "SAME_LOWER", "VALID")
 
@@ -94,6 +96,69 @@ def _pool(op: str, extra: list[dict[str, Any]], opsets: tuple[int, ...]) -> Any:
     return cases
 
 
+COORDINATES = (
+    *("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"),
+)
+NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+
+
+def _resize() -> Iterator[Case]:
+    none = np.zeros(0, np.float32)
+    kinds = [{"mode": "nearest", "nearest_mode": rounding} for rounding in NEAREST]
+    kinds += [{"mode": "linear"}, {"mode": "cubic"}, {"mode": "cubic", "cubic_coeff_a": -0.5}]
+    kinds += [{"mode": "cubic", "exclude_outside": 1}]
+    factors = (0.25, 0.5, 0.6, 1.0, 1.5, 2.0, 3.0, 3.7)
+    for coordinates, kind, high, wide in product(COORDINATES, kinds, factors, factors):
+        attributes = {"coordinate_transformation_mode": coordinates, **kind}
+        x = floats(1, 2, 4, 7)
+        inputs = {"x": x, "r": none, "s": np.array([1, 1, high, wide], np.float32)}
+        yield Case("Resize", inputs, attributes, ["r", "s"])
+        sizes = ints(1, 2, max(int(4 * high), 1), max(int(7 * wide), 1))
+        inputs = {"x": x, "r": None, "s": None, "n": sizes}
+        yield Case("Resize", inputs, attributes, ["n"])
+    smaller = [k for k in kinds if k["mode"] != "nearest"]
+    for coordinates, kind, high, wide in product(COORDINATES, smaller, (2, 3, 8), (1, 3, 9)):
+        attributes = {"coordinate_transformation_mode": coordinates, **kind, "antialias": 1}
+        inputs = {"x": floats(1, 1, 5, 8), "r": None, "s": None, "n": ints(1, 1, high, wide)}
+        yield Case("Resize", inputs, attributes, ["n"], opset=18)
+    for policy, sizes, kind in product(("not_larger", "not_smaller"), ([7, 8], [2, 9]), kinds):
+        attributes = {"keep_aspect_ratio_policy": policy, "axes": [2, 3], **kind}
+        inputs = {"x": floats(1, 2, 4, 5), "r": None, "s": None, "n": ints(*sizes)}
+        yield Case("Resize", inputs, attributes, ["n"], opset=18)
+    for region, kind, sizes in product(
+        ([0.2, 0.1, 0.9, 0.7], [-0.2, 0.5, 1.4, 0.5]), kinds, ([3, 6], [1, 1], [7, 2])
+    ):
+        attributes = {"coordinate_transformation_mode": "tf_crop_and_resize", **kind}
+        attributes |= {"extrapolation_value": 9.0}
+        roi = np.array([0, 0, *region[:2], 1, 1, *region[2:]], np.float32)
+        inputs = {"x": floats(1, 2, 4, 5), "r": roi, "s": None, "n": ints(1, 2, *sizes)}
+        yield Case("Resize", inputs, attributes, ["r", "n"])
+
+
+def _upsample() -> Iterator[Case]:
+    factors = (0.25, 0.5, 0.6, 1.0, 1.5, 2.0, 3.0)
+    for mode, high, wide, rank in product(("nearest", "linear"), factors, factors, (2, 4)):
+        x, scales = floats(*[1, 2][: rank - 2], 4, 7), [1.0, 1.0, high, wide][-rank:]
+        inputs = {"x": x, "s": np.array(scales, np.float32)}
+        for op, opset in (("Resize", 10), ("Upsample", 9)):
+            yield Case(op, inputs, {"mode": mode}, ["s"], opset=opset)
+        yield Case("Upsample", {"x": x}, {"mode": mode, "scales": scales}, opset=7)
+
+
+def _grid_sample() -> Iterator[Case]:
+    for mode, padding, corners, opset in product(
+        ("nearest", "linear", "cubic"), ("zeros", "border", "reflection"), (0, 1), (16, 20)
+    ):
+        old = {"linear": "bilinear", "cubic": "bicubic"} if opset < 20 else {}
+        attributes = {"mode": old.get(mode, mode), "padding_mode": padding}
+        attributes |= {"align_corners": corners}
+        for sizes, points in (((4, 5), (3, 2)), ((1, 3), (2, 4)), ((3, 2, 4), (2, 1, 3))):
+            grid = floats(2, *points, len(sizes), seed=1)
+            inputs = {"x": floats(2, 3, *sizes), "g": grid}
+            yield Case("GridSample", inputs, attributes, opset=opset)
+            yield Case("GridSample", inputs, attributes, ["g"], opset=opset)
+
+
 PADDED = [{}, {"count_include_pad": 1}]
 POWERS = [{"p": 1}, {"p": 2}, {"p": 3}]
 GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
@@ -102,4 +167,7 @@ GRIDS: dict[str, Callable[[], Iterator[Case]]] = {
     "MaxPool": _pool("MaxPool", [{}], (11, 17)),
     "AveragePool": _pool("AveragePool", PADDED, (11, 19)),
     "LpPool": _pool("LpPool", POWERS, (11, 18)),
+    "Resize": _resize,
+    "Upsample": _upsample,
+    "GridSample": _grid_sample,
 }

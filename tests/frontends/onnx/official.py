@@ -23,6 +23,11 @@ DEVICE = "_cpu"
 """Behind the names of tests for the device that rnncc has."""
 
 
+_NOISE = "expects 1.9e-7 where the result is 0, within 1e-7"
+EXCLUDED = dict.fromkeys(("test_dft_inverse", "test_dft_inverse_opset19"), _NOISE)
+"""Tests whose expected numbers are wrong by more than they allow, and how."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """Of one test: passed, skipped or failed, and why."""
@@ -94,6 +99,8 @@ def _or_skip(function: Callable[[], Any]) -> Any:
 
 def run(name: str, interpret: bool, category: str = NODES) -> Outcome:
     """Run one test, by machine code or by the interpreter of the IR."""
+    if name in EXCLUDED:
+        return Outcome(name, "skipped", EXCLUDED[name])
     result = unittest.TestResult()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

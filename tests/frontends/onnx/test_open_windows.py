@@ -90,6 +90,31 @@ def filled_up() -> Any:
     return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants)
 
 
+def joined(**attributes: Any) -> Any:
+    """A pyramid's step: down, then as long as x again, whatever was rounded."""
+    nodes = [
+        node("Conv", "x w", "a", strides=[2], pads=[1, 1]),
+        node("Shape", "x", "size"),
+        node("Resize", "a _ _ size", "b", **attributes),
+        node("Add", "x b", "y"),
+    ]
+    return model(
+        nodes, [info("x", ["N", 2, "W"])], [info("y", None)], {"w": drawn(2, 2, 3)}, opset=18
+    )
+
+
+def longer(factor: float, **attributes: Any) -> Any:
+    """By a factor, and half as long again."""
+    nodes = [
+        node("Resize", "x _ factor", "a", **attributes),
+        node("Resize", "a _ less", "y", **attributes),
+    ]
+    numbers = {"factor": factor, "less": 0.5}
+    constants = {name: np.array([1, 1, number], np.float32) for name, number in numbers.items()}
+    return model(nodes, [info("x", ["N", 2, "W"])], [info("y", None)], constants, opset=18)
+
+
+WHOLE: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 POOL: dict[str, Any] = {"kernel_shape": [3], "strides": [2]}
 MODELS: dict[str, tuple[Any, int]] = {
     "strides": (windowed("Conv", "x w", strides=[2]), 3),
@@ -112,6 +137,11 @@ MODELS: dict[str, tuple[Any, int]] = {
     "halves": (halves(), 1),
     "laid over": (laid_over(), 1),
     "filled up": (filled_up(), 1),
+    "as long as x": (joined(mode="linear"), 1),
+    "as long as x, nearest": (joined(**WHOLE), 1),
+    "ends on ends": (joined(mode="linear", coordinate_transformation_mode="align_corners"), 1),
+    "repeated": (longer(4, **WHOLE), 1),
+    "in between": (longer(2.5, mode="linear"), 1),
 }
 
 
@@ -130,7 +160,9 @@ def test_equals_onnxruntime_at_every_size(name: str) -> None:
             compiled.run({"x": drawn(1, 2, least - 1)})
 
 
-@pytest.mark.parametrize("name", ["convolutions, a pool and a loop", "halves", "laid over"])
+@pytest.mark.parametrize(
+    "name", ["convolutions, a pool and a loop", "halves", "laid over", "as long as x"]
+)
 def test_gradients(name: str) -> None:
     made, least = MODELS[name]
     program = import_model(made)

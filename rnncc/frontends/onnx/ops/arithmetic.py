@@ -10,12 +10,13 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx import sizes
-from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, INTEGERS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.values import EXACT_FLOAT, NEAR, Array, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.ops.elementwise import BITS
 from rnncc.ir.types import dims_of, dtype_of
-from rnncc.nn.arithmetic import modulo, power
+from rnncc.nn.arithmetic import MOST_FACTORS, modulo, power
 
 Binary = Callable[[Builder, SSAValue, SSAValue], SSAValue]
 OfSizes = Callable[[Dim, Dim], Any]
@@ -107,15 +108,22 @@ def _fold_mod(n: Node, arrays: list[Array]) -> Array | None:
 def _pow(n: Node) -> SSAValue:
     """A to the power of B.
 
-    Refused: elements of A other than floats.
+    Refused: integers to powers that are computed, or other than 0, 1, ... 64.
     """
-    x, exponent = n.x(0, FLOATS), n.value(1)
+    x, exponent = n.x(0, NUMBERS), n.value(1)
     numbers = exponent.numbers
+    if dtype_of(x) in INTEGERS and (numbers is None or not _is_count(numbers)):
+        raise n.unsupported("raises integers to powers that are computed, negative or no integers")
     if numbers is not None and numbers.size == 1:
         rank = max(exponent.rank, len(dims_of(x)))
         shaped = n.b.reshape(x, (*[1] * (rank - len(dims_of(x))), *dims_of(x)))
         return power(n.b, shaped, float(numbers.reshape(-1)[0]))
     return power(n.b, x, n.b.cast(n.x(1), dtype_of(x)))
+
+
+def _is_count(numbers: Array) -> bool:
+    """Whether it is one number of factors."""
+    return numbers.size == 1 and float(numbers.reshape(-1)[0]) in range(MOST_FACTORS + 1)
 
 
 def _fold_pow(n: Node, arrays: list[Array]) -> Array | None:
@@ -158,10 +166,34 @@ def _mean(n: Node) -> SSAValue:
 
 def _bitwise(kind: str) -> Any:
     def build(n: Node) -> SSAValue:
-        raise n.unsupported("works on bits of computed integers, which is not supported")
+        return n.b.bits(kind, n.x(0, INTEGERS), n.x(1, INTEGERS))
 
-    build.__doc__ = f"A {kind} B, bit by bit, of constants.\n\nRefused: computed operands."
+    build.__doc__ = f"A {kind} B, bit by bit."
     return build
+
+
+def _bitwise_not(n: Node) -> SSAValue:
+    """not A, bit by bit."""
+    x = n.x(0, INTEGERS)
+    return n.b.bits("xor", x, n.full(-1, x))
+
+
+def _fold_not(n: Node, arrays: list[Array]) -> Array | None:
+    return None if arrays[0].dtype == object else np.asarray(np.bitwise_not(arrays[0]))
+
+
+def _bit_shift(n: Node) -> SSAValue:
+    """A with its bits moved by B, to the right with copies of the sign behind them; a B that is
+    negative, or no smaller than there are bits, moves out all of them."""
+    return n.b.bits(_direction(n), n.x(0, INTEGERS), n.x(1, INTEGERS))
+
+
+def _fold_bit_shift(n: Node, arrays: list[Array]) -> Array | None:
+    return folded(BITS[_direction(n)], None)(n, arrays)
+
+
+def _direction(n: Node) -> str:
+    return n.one_of("direction", ("LEFT", "RIGHT")).lower()
 
 
 ADD, SUB, MUL = Builder.add, Builder.sub, Builder.mul
@@ -186,4 +218,6 @@ OPERATORS: dict[str, Operator] = {
     "BitwiseAnd": Operator(_bitwise("and"), folded(np.bitwise_and, None)),
     "BitwiseOr": Operator(_bitwise("or"), folded(np.bitwise_or, None)),
     "BitwiseXor": Operator(_bitwise("xor"), folded(np.bitwise_xor, None)),
+    "BitwiseNot": Operator(_bitwise_not, _fold_not),
+    "BitShift": Operator(_bit_shift, _fold_bit_shift),
 }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx.functions import KINDS
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import (
     FLOATS,
@@ -120,7 +121,9 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
     if dtype not in STORED:
         raise n.unsupported(f"casts to {TEXT.get(dtype, dtype)}, which is not supported")
     value = n.value(0)
-    if value.known is not None and value.symbolic and dtype in SIZES:
+    if value.numbers is not None:
+        return Value.of(_numbers_as(value.numbers, dtype, KINDS[dtype]))
+    if value.known is not None and dtype in SIZES:
         from_float = value.dtype in FLOATS
         if not from_float or n.scope.model.within(EXACT_FLOAT, value.known.flat):
             return Value.of(value.known, dtype=dtype)
@@ -136,6 +139,11 @@ def _fold_cast(n: Node, arrays: list[Array]) -> Array | None:
         raise n.unsupported(f"casts to {dtype}, which is not supported")
     if dtype not in NUMPY and n.given("saturate"):
         return None
+    return _numbers_as(x, dtype, kind)
+
+
+def _numbers_as(x: Array, dtype: str, kind: int) -> Array:
+    """Numbers as another element type, which ONNX numbers so."""
     if x.dtype == np.float64 and dtype in NARROW_FLOATS:
         x = x.astype(np.float32)  # rounded twice, as at run time and by ONNX Runtime
     return x.astype(onnx_package().helper.tensor_dtype_to_np_dtype(kind))

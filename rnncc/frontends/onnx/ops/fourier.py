@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
-from rnncc.frontends.onnx.values import Value
+from rnncc.frontends.onnx.values import Array, Value
+from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import NUMPY, dims_of, dtype_of, shape_text
 from rnncc.nn.axes import move_axis
@@ -16,31 +19,52 @@ MAX_LENGTH = 4096
 """Elements of one transform, whose matrix has their square."""
 
 
-def _matrix(n: Node, length: int, bins: int, parts: int, dtype: str) -> SSAValue:
-    """[parts · length, 2 · bins]: real and imaginary parts of a row beside those of a bin."""
-    if length > MAX_LENGTH:
-        raise n.unsupported(f"transforms {length} elements, at most {MAX_LENGTH} are supported")
-    angle = 2 * np.pi * (np.outer(np.arange(length), np.arange(bins)) % length) / length
-    cosine, sine = np.cos(angle), -np.sin(angle)
-    rows = [np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)][:parts]
-    whole = np.stack(rows, 1).reshape(length * parts, bins * 2)
-    return n.scope.ssa(Value.of(whole.astype(NUMPY[dtype]), f"dft_{length}"))
+@dataclass(frozen=True)
+class _Transform:
+    """A transform of `length` elements, as a matrix.
+
+    Attributes:
+        bins: how many elements of the result are kept.
+        inverse: from a spectrum, whose upper half `real` leaves out, as the result is real.
+    """
+
+    length: int
+    bins: int
+    inverse: bool = False
+    real: bool = False
+
+    def matrix(self, rows: int, parts: int) -> Array:
+        """[parts · rows, 1 or 2 · bins]: real and imaginary parts of a row beside a bin's."""
+        places = np.outer(np.arange(rows), np.arange(self.bins)) % self.length
+        angle = 2 * np.pi * places / self.length
+        cosine, sine = np.cos(angle), np.sin(angle) * (1 if self.inverse else -1)
+        whole = np.stack([np.stack([cosine, sine], -1), np.stack([-sine, cosine], -1)], 1)
+        whole = whole[:, :parts, :, : 1 if self.real else 2]
+        if self.real:  # each but the first and the middle one stands for two
+            whole[1 : (self.length + 1) // 2] *= 2
+        return whole.reshape(rows * parts, -1)
 
 
-def _transformed(n: Node, x: SSAValue, bins: int) -> SSAValue:
-    """x [..., length, 1 or 2] as [..., bins, 2]."""
-    *lead, size, parts = dims_of(x)
-    length, complex_ = int(size), int(parts)
-    flat = n.b.reshape(x, (*lead, length * complex_))
-    flat = flat if lead else n.b.reshape(flat, (1, length * complex_))
-    y = n.b.matmul(flat, _matrix(n, length, bins, complex_, dtype_of(x)))
-    return n.b.reshape(y, (*lead, bins, 2))
+def _transformed(n: Node, x: SSAValue, transform: _Transform) -> SSAValue:
+    """x [..., rows, 1 or 2] as [..., bins, 1 or 2]."""
+    *lead, rows, parts = dims_of(x)
+    if transform.length > MAX_LENGTH:
+        what = f"transforms {transform.length} elements, at most {MAX_LENGTH} are supported"
+        raise n.unsupported(what)
+    flat = n.b.reshape(x, (*(lead or [1]), rows * parts))
+    matrix = transform.matrix(int(rows), int(parts)).astype(NUMPY[dtype_of(x)])
+    y = n.b.matmul(flat, n.scope.ssa(Value.of(matrix, f"dft_{transform.length}")))
+    if transform.inverse:  # here, as the matrix's ones and zeros are exact
+        y = n.b.div(y, n.full(transform.length, y))
+    return n.b.reshape(y, (*lead, transform.bins, 1 if transform.real else 2))
 
 
 def _dft(n: Node) -> SSAValue:
-    """The discrete Fourier transform along an axis; the last axis holds real and imaginary parts.
+    """The discrete Fourier transform along an axis, or its inverse; the last axis holds real and
+    imaginary parts.
 
-    Refused: open or computed lengths; more than 4096 elements; the inverse.
+    Refused: open or computed lengths; more than 4096 elements; half a spectrum that is shorter or
+    longer than the length says.
     """
     b, dims = n.b, n.dims()
     x = n.x(0, FLOATS)
@@ -50,22 +74,29 @@ def _dft(n: Node) -> SSAValue:
     axis, onesided = n.axis(at, len(dims)), n.flag("onesided", 0)
     if axis == len(dims) - 1:
         raise n.error("transforms the axis of real and imaginary parts")
-    if n.integer("inverse", 0):
-        raise n.unsupported("goes back from a spectrum, which is not supported")
-    size = dims[axis]
-    length = int(n.scalar(1)) if n.has(1) else None
+    inverse, size = n.flag("inverse"), dims[axis]
     if not size.is_static:
         raise n.unsupported(f"transforms an axis of {size}", "--shape gives a size")
-    if length is not None and length > int(size):
-        x = b.pad(x, axis, 0, Dim.of(length), 0.0)
-    elif length is not None:
-        x = b.slice(x, axis, 0, length)
-    if length is not None and length < 1:
+    real = inverse and onesided
+    if real and dims[-1] != 2:
+        raise n.error("goes back from half a spectrum that has no imaginary parts")
+    length = int(n.scalar(1)) if n.has(1) else 2 * (int(size) - 1) if real else int(size)
+    if length < 1:
         raise n.error(f"transforms {length} elements")
-    count = int(dims_of(x)[axis])
-    last = len(dims) - 2
-    y = _transformed(n, move_axis(b, x, axis, last), count // 2 + 1 if onesided else count)
-    return move_axis(b, y, last, axis)
+    last, half = len(dims) - 2, length // 2 + 1
+    if real and half != size:  # where ONNX Runtime does otherwise than the standard says
+        what = f"goes back to {length} elements from half a spectrum of {size}, not {half}"
+        raise n.unsupported(f"{what}, which is not supported")
+    x = move_axis(b, _of_length(b, x, axis, half if real else length), axis, last)
+    bins = half if onesided and not inverse else length
+    return move_axis(b, _transformed(n, x, _Transform(length, bins, inverse, real)), last, axis)
+
+
+def _of_length(b: Builder, x: SSAValue, axis: int, length: int) -> SSAValue:
+    """x cut off, or with zeros behind it."""
+    if length > int(dims_of(x)[axis]):
+        return b.pad(x, axis, 0, Dim.of(length), 0.0)
+    return b.slice(x, axis, 0, length)
 
 
 def _stft(n: Node) -> SSAValue:
@@ -87,7 +118,7 @@ def _stft(n: Node) -> SSAValue:
     if window is not None:
         x = b.mul(x, b.reshape(n.x(2, FLOATS), (length, 1)))
     onesided = n.flag("onesided", 1) and parts == 1
-    return _transformed(n, x, length // 2 + 1 if onesided else length)
+    return _transformed(n, x, _Transform(length, length // 2 + 1 if onesided else length))
 
 
 OPERATORS: dict[str, Operator] = {"DFT": Operator(_dft), "STFT": Operator(_stft)}

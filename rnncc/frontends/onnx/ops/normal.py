@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, Node, Operator
 from rnncc.ir.dims import product
 from rnncc.ir.types import dims_of, dtype_of, shape_text
-from rnncc.nn.arithmetic import reciprocal
+from rnncc.nn.arithmetic import plus, power, reciprocal, times
 from rnncc.nn.axes import by_channel
 from rnncc.nn.indexing import extremum_place, one_hot
 from rnncc.nn.normalisation import (
@@ -19,6 +21,9 @@ from rnncc.nn.normalisation import (
     rms_norm,
     softmax,
 )
+
+MOST_CHANNELS = 64
+"""Of a sum of neighbouring channels, which is a term each."""
 
 
 def _rows(n: Node) -> tuple[SSAValue, int]:
@@ -137,6 +142,23 @@ def rms_normalised(n: Node) -> SSAValue:
     return n.like(rms_norm(n.b, x, n.x(1, FLOATS), axis, epsilon), x)
 
 
+def _local_response(n: Node) -> SSAValue:
+    """X / (bias + alpha/size · Σ X²)^beta, the sum over so many neighbouring channels.
+
+    Refused: elements other than floats; more than 64 channels to a sum.
+    """
+    b, x, size = n.b, n.x(0, FLOATS), n.integer("size")
+    if len(n.dims()) < 2 or size < 1:
+        raise n.error(f"has data of shape {shape_text(n.dims())} and the size {size}")
+    if size > MOST_CHANNELS:
+        raise n.unsupported(f"sums {size} channels, at most {MOST_CHANNELS} are supported")
+    channels = n.dims()[1]
+    padded = b.pad(b.mul(x, x), 1, (size - 1) // 2, channels + size - 1, 0.0)
+    total = reduce(b.add, [b.slice(padded, 1, k, channels) for k in range(size)])
+    mean = times(b, total, n.real("alpha") / size)
+    return b.div(x, power(b, plus(b, mean, n.real("bias")), n.real("beta")))
+
+
 OPERATORS: dict[str, Operator] = {
     "Softmax": Operator(_softmax),
     "LogSoftmax": Operator(_log_softmax),
@@ -146,4 +168,5 @@ OPERATORS: dict[str, Operator] = {
     "BatchNormalization": Operator(_batch_norm),
     "InstanceNormalization": Operator(_instance_norm),
     "LpNormalization": Operator(_lp_norm),
+    "LRN": Operator(_local_response),
 }

@@ -11,9 +11,9 @@ from xdsl.ir import SSAValue
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.node import Node, Operator
 from rnncc.frontends.onnx.values import NEAR, Array, varies
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural, larger, smaller
-from rnncc.ir.types import dims_of
+from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.axes import strided
 from rnncc.nn.indexing import from_front
 
@@ -202,8 +202,7 @@ def _fold_slice(n: Node, arrays: list[Array]) -> Array | None:
 def _pad(n: Node) -> SSAValue:
     """X with more elements around it: a constant, or by the modes edge, reflect and wrap.
 
-    Refused: pads that are computed at run time, or negative with a mode other than constant; a fill
-    value that is computed at run time.
+    Refused: pads that are computed at run time, or negative with a mode other than constant.
     """
     x, dims = n.x(), n.dims()
     if n.opset < 11:
@@ -211,7 +210,7 @@ def _pad(n: Node) -> SSAValue:
         number = n.real("value", 0.0)
     else:
         amounts = n.sizes(1)
-        number = n.scalar(2) if n.has(2) else 0
+        number = _fill_value(n)
     axes = n.axes(n.whole(3), len(dims)) if n.has(3) else list(range(len(dims)))
     if len(amounts) != 2 * len(axes):
         raise n.error(f"has {len(amounts)} pads for {len(axes)} axes")
@@ -221,8 +220,19 @@ def _pad(n: Node) -> SSAValue:
     return x
 
 
+def _fill_value(n: Node) -> float | SSAValue:
+    """What a Pad puts around X: one number, known or computed."""
+    if not n.has(2):
+        return 0
+    if n.value(2).known is not None:
+        return n.scalar(2)
+    if product(n.dims(2)) != 1:
+        raise n.error(f"has a fill value of shape {shape_text(n.dims(2))}, expected one number")
+    return n.b.reshape(n.x(2), ())
+
+
 def padded(
-    n: Node, x: SSAValue, axis: int, before: Dim, behind: Dim, mode: str, number: float
+    n: Node, x: SSAValue, axis: int, before: Dim, behind: Dim, mode: str, number: float | SSAValue
 ) -> SSAValue:
     """x with elements put before and behind it along an axis, or cut off where that is negative."""
     b, size, none = n.b, dims_of(x)[axis], Dim.of(0)

@@ -21,6 +21,7 @@ from rnncc.frontends.torch.aten import (
     ranking,
     recurrent,
     reductions,
+    resizing,
     shapes,
     sources,
 )
@@ -38,6 +39,7 @@ OPERATORS: Table = {
     **shapes.OPERATORS,
     **convolution.OPERATORS,
     **pooling.OPERATORS,
+    **resizing.OPERATORS,
     **indexing.OPERATORS,
     **ranking.OPERATORS,
     **sources.OPERATORS,

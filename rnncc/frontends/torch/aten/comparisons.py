@@ -34,13 +34,25 @@ def logical_not(at: Site, x: Value) -> Value:
     return at.b.logical_not(at.value(x, "i1"))
 
 
-def of_bools(translation: Translation) -> Translation:
-    """The bits of bools are what the logical operator gives; whole numbers are refused"""
+def bitwise(kind: str) -> Translation:
+    """a and b, a or b, ... of each bit, and of bools"""
 
-    def translate(at: Site, *operands: Operand) -> Value:
-        if at.dtype != "i1":
-            at.refuse("bits of whole numbers are not supported")
-        return translation(at, *operands)
+    def translate(at: Site, a: Operand, b: Operand) -> Value:
+        return (at.b.logical if at.dtype == "i1" else at.b.bits)(kind, at.value(a), at.value(b))
+
+    return translate
+
+
+def bitwise_not(at: Site, x: Value) -> Value:
+    """not x, of each bit, and of bools"""
+    return bitwise("xor")(at, x, True if at.dtype == "i1" else -1)
+
+
+def shift(direction: str) -> Translation:
+    """a with its bits moved by b: all of them, where b is negative or as large as their number"""
+
+    def translate(at: Site, a: Operand, b: Operand) -> Value:
+        return at.b.bits(direction, at.value(a), at.value(b))
 
     return translate
 
@@ -129,9 +141,11 @@ OPERATORS: Table = {
     "searchsorted.Tensor": place_in,
     **{kind: compare(kind) for kind in ("lt", "le", "gt", "ge", "eq", "ne")},
     **{f"logical_{kind}": logical(kind) for kind in ("and", "or", "xor")},
-    **{f"bitwise_{kind}": of_bools(logical(kind)) for kind in ("and", "or", "xor")},
+    **{f"bitwise_{kind}": bitwise(kind) for kind in ("and", "or", "xor")},
+    **{f"bitwise_{way}_shift": shift(way) for way in ("left", "right")},
+    **{f"__{way[0]}shift__": shift(way) for way in ("left", "right")},
     "logical_not": logical_not,
-    "bitwise_not": of_bools(logical_not),
+    "bitwise_not": bitwise_not,
     "where": where,
     "masked_fill": masked_fill,
     "maximum": extreme(Builder.maximum),

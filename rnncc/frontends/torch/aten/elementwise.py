@@ -119,10 +119,10 @@ def square(at: Site, x: Value) -> Value:
 
 
 def power(at: Site, x: Operand, exponent: Operand) -> Value:
-    """x to a power, of floats"""
-    if at.dtype not in FLOATS:
-        at.refuse("powers of whole numbers are not supported")
+    """x to a power; of whole numbers to one that is known"""
     known = isinstance(exponent, (int, float))
+    if at.dtype not in FLOATS and not (known and exponent in range(arithmetic.MOST_FACTORS + 1)):
+        at.refuse("powers of whole numbers are only supported with known exponents from 0 to 64")
     return arithmetic.power(at.b, at.value(x), exponent if known else at.value(exponent))
 
 

@@ -1,0 +1,209 @@
+"""Tensors of other sizes: what images, spectra and sequences are scaled by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.ir.dims import Dim
+from rnncc.ir.types import shape_text
+from rnncc.nn.grid_sampling import PADDINGS, grid_sample
+from rnncc.nn.resizing import COORDINATES, ROUNDINGS, Resizing, resize
+
+MODES = ("nearest", "linear", "cubic")
+POLICIES = ("stretch", "not_larger", "not_smaller")
+FINEST = 64
+"""The largest denominator of a scale of an axis whose size is open."""
+Axis = tuple[int, Dim, float | None]
+"""An axis that changes, its new size, and its scale if that is known."""
+
+
+def _resize(n: Node) -> SSAValue:
+    """X with other sizes: the nearest elements, or sums of neighbours by linear or cubic weights.
+
+    Refused: scales and sizes that are computed at run time; of axes of open size antialias, and
+    scales that are no fractions by 2, 4, ... 64; align_corners with a scale that gives no whole
+    size, and tf_crop_and_resize with scales, of which the standard and ONNX Runtime think
+    differently; linear and cubic of elements other than floats.
+    """
+    if n.opset < 11:
+        return _upsample(n)
+    how = _how(n)
+    x, dims = n.x() if how.mode == "nearest" else n.x(0, FLOATS), n.dims()
+    axes = n.axes(n.integers("axes"), len(dims)) if n.given("axes") else list(range(len(dims)))
+    for at, (axis, size, scale) in _cheap_first(enumerate(_changes(n, how, axes))):
+        own = replace(how, region=_region(n, at, len(axes)))
+        x = resize(n.b, x, axis, size, scale, own)
+    return x
+
+
+def _upsample(n: Node) -> SSAValue:
+    """X larger by factors: each element repeated, or sums of neighbours by linear weights.
+
+    Refused: scales that are computed at run time; of axes of open size scales that are no
+    fractions by 2, 4, ... 64; linear of elements other than floats.
+    """
+    mode, dims = n.one_of("mode", MODES[:2]), n.dims()
+    x = n.x() if mode == "nearest" else n.x(0, FLOATS)
+    scales: list[float] = n.reals("scales") if n.opset < 9 else n.numbers(1).tolist()
+    _check_count(n, scales, dims)
+    changes = [(a, _scaled(n, dims[a], scale), scale) for a, scale in enumerate(scales)]
+    for axis, (_, size, scale) in _cheap_first(enumerate(changes)):
+        rounding = "ceil" if scales[axis] < 1 else "floor"  # which the standard leaves open
+        how = Resizing(mode, "asymmetric", rounding)
+        x = resize(n.b, x, axis, size, scale, how)
+    return x
+
+
+def _cheap_first(changes: Iterable[tuple[int, Axis]]) -> list[tuple[int, Axis]]:
+    """Axes that shrink, from the first on; then those that grow, of which the last costs most for
+    an element, from there on."""
+
+    def order(change: tuple[int, Axis]) -> tuple[bool, int]:
+        axis, _, scale = change[1]
+        grows = scale is None or scale >= 1
+        return grows, -axis if grows else axis
+
+    return sorted(changes, key=order)
+
+
+def _how(n: Node) -> Resizing:
+    mode = n.one_of("mode", MODES)
+    coordinates = n.one_of("coordinate_transformation_mode", COORDINATES)
+    antialias = n.opset >= 18 and n.flag("antialias")
+    if antialias and mode == "nearest":
+        raise n.error("has antialias = 1 with the mode nearest")
+    return Resizing(
+        mode,
+        coordinates,
+        n.one_of("nearest_mode", ROUNDINGS),
+        n.real("cubic_coeff_a"),
+        antialias,
+        n.flag("exclude_outside"),
+        outside=n.real("extrapolation_value"),
+    )
+
+
+def _region(n: Node, at: int, count: int) -> tuple[float, float]:
+    """Of tf_crop_and_resize, where an axis starts and ends; of others all of it."""
+    if n.text("coordinate_transformation_mode") != "tf_crop_and_resize":
+        return 0.0, 1.0
+    region = n.numbers(1).reshape(-1)
+    if region.size != 2 * count:
+        raise n.error(f"has a roi of {region.size} numbers for {count} axes")
+    return float(region[at]), float(region[at + count])
+
+
+def _changes(n: Node, how: Resizing, axes: list[int]) -> list[Axis]:
+    dims = [n.dims()[axis] for axis in axes]
+    by_scales = n.has(2) and n.dims(2) != (0,)
+    if by_scales == n.has(3):
+        raise n.error("has both scales and sizes" if by_scales else "has neither scales nor sizes")
+    if not by_scales:
+        return _to_sizes(n, how, axes, dims)
+    scales = np.asarray(n.numbers(2), np.float32).reshape(-1).tolist()
+    _check_count(n, scales, dims)
+    sizes = [_scaled(n, size, scale) for size, scale in zip(dims, scales, strict=True)]
+    for old, new, scale in zip(dims, sizes, scales, strict=True):
+        _check_scale(n, how, old, new, scale)
+    return list(zip(axes, sizes, scales, strict=True))
+
+
+def _check_scale(n: Node, how: Resizing, old: Dim, new: Dim, scale: float) -> None:
+    """Raise `CompileError` where coordinates by a scale are not the same to all."""
+    whole = Dim.of(Fraction(scale).numerator) * old == new * Fraction(scale).denominator
+    mode = how.coordinates
+    if scale != 1 and (mode == "tf_crop_and_resize" or (mode == "align_corners" and not whole)):
+        what = f"scales {old} elements by {scale} with {mode}, which is not supported"
+        raise n.unsupported(what, "sizes instead of scales")
+    _check_open(n, how, old, new)
+
+
+def _check_open(n: Node, how: Resizing, old: Dim, new: Dim) -> None:
+    if how.antialias and not (old.is_static and new.is_static):
+        what = f"resizes an axis of {old} elements to {new} with antialias"
+        raise n.unsupported(f"{what}, which is not supported", "--shape gives an input's sizes")
+
+
+def _to_sizes(n: Node, how: Resizing, axes: list[int], dims: list[Dim]) -> list[Axis]:
+    sizes = n.sizes(3)
+    _check_count(n, sizes, dims)
+    policy = n.one_of("keep_aspect_ratio_policy", POLICIES) if n.opset >= 18 else POLICIES[0]
+    if policy != POLICIES[0]:
+        return _in_ratio(n, how, axes, dims, sizes, policy)
+    for old, new in zip(dims, sizes, strict=True):
+        _check_open(n, how, old, new)
+    return [(a, new, _ratio(new, old)) for a, new, old in zip(axes, sizes, dims, strict=True)]
+
+
+def _in_ratio(
+    n: Node, how: Resizing, axes: list[int], dims: list[Dim], sizes: list[Dim], policy: str
+) -> list[Axis]:
+    """All axes by one scale: the largest or smallest for which none is larger or smaller."""
+    scales = [_ratio(new, old) for new, old in zip(sizes, dims, strict=True)]
+    known = [scale for scale in scales if scale is not None]
+    if len(known) < len(scales):
+        what = f"keeps the ratio of open sizes, {shape_text(dims)}, which is not supported"
+        raise n.unsupported(what, "--shape gives an input's sizes")
+    scale = min(known) if policy == "not_larger" else max(known)
+    made = [Dim.of(math.floor(np.float32(scale) * np.float32(int(d)) + 0.5)) for d in dims]
+    for old, new in zip(dims, made, strict=True):
+        _check_scale(n, how, old, new, scale)
+    return [(axis, size, scale) for axis, size in zip(axes, made, strict=True)]
+
+
+def _ratio(new: Dim, old: Dim) -> float | None:
+    """The quotient of two known sizes, as float32."""
+    if not (new.is_static and old.is_static) or old == 0:
+        return None
+    return float(np.float32(int(new)) / np.float32(int(old)))
+
+
+def _scaled(n: Node, size: Dim, scale: float) -> Dim:
+    """⌊size · scale⌋, which readers of the format compute in float32."""
+    if not scale > 0 or math.isinf(scale):
+        raise n.error(f"has the scale {scale}")
+    if size.is_static:
+        return Dim.of(int(np.float32(scale) * np.float32(int(size))))
+    exact = Fraction(scale)
+    if exact.denominator > FINEST:
+        what = f"scales an axis of {size} elements, which is open, by {scale}"
+        raise n.unsupported(what, "--shape gives an input's sizes")
+    return (size * exact.numerator).under(exact.denominator)
+
+
+def _check_count(n: Node, values: Sequence[Any], dims: Sequence[Dim]) -> None:
+    if len(values) != len(dims):
+        raise n.error(f"has {len(values)} scales or sizes for {len(dims)} axes")
+
+
+def _grid_sample(n: Node) -> SSAValue:
+    """X at the places that a grid holds: the nearest elements, or sums of neighbours.
+
+    Refused: elements other than floats.
+    """
+    x, grid = n.x(0, FLOATS), n.x(1, FLOATS)
+    dims, shape = n.dims(), n.dims(1)
+    shown = f"has data of shape {shape_text(dims)} and a grid of shape {shape_text(shape)}"
+    if len(dims) != len(shape) or len(dims) < 3 or shape[-1] != len(dims) - 2:
+        raise n.error(shown)
+    if shape[0] != dims[0]:
+        raise n.differ(shape[:1], dims[:1], shown)
+    names = {"bilinear": "linear", "bicubic": "cubic"} if n.opset < 20 else {}
+    mode = n.one_of("mode", (*names, "nearest") if names else MODES)
+    padding = n.one_of("padding_mode", PADDINGS)
+    return grid_sample(n.b, x, grid, names.get(mode, mode), padding, n.flag("align_corners"))
+
+
+OPERATORS: dict[str, Operator] = {
+    "Resize": Operator(_resize),
+    "Upsample": Operator(_upsample),
+    "GridSample": Operator(_grid_sample),
+}

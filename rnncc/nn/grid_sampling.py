@@ -1,0 +1,97 @@
+"""Elements of a tensor at computed places, between its own: sums of neighbours."""
+
+from __future__ import annotations
+
+from functools import reduce
+from itertools import product as combinations
+
+from xdsl.ir import SSAValue
+
+from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim, product
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.arithmetic import plus, times
+from rnncc.nn.axes import move_axis
+from rnncc.nn.resizing import REACH, weight_at
+
+PADDINGS = ("zeros", "border", "reflection")
+CUBIC = -0.75
+Tap = tuple[SSAValue, SSAValue, SSAValue]
+"""Along one axis, of each place: a neighbour's number, whether it counts, and how much."""
+
+
+def grid_sample(
+    b: Builder, x: SSAValue, grid: SSAValue, mode: str, padding: str, align_corners: bool
+) -> SSAValue:
+    """y[n, :, o...] = x[n, :, ...] at the place grid[n, o...].
+
+    Args:
+        x: [N, C, D1, ..., Dr]
+        grid: [N, O1, ..., Or, r]: places along Dr first, where -1 and 1 are the ends of an axis:
+            the middles of its first and last element with `align_corners`, else their outer edges.
+        mode: nearest, linear or cubic.
+        padding: what is outside of x: zeros, the elements at its border, or x mirrored.
+    """
+    batch, channels, *sizes = dims_of(x)
+    points, rank = dims_of(grid)[:-1], len(sizes)
+    taps = list[list[Tap]]()
+    for axis, size in enumerate(sizes):
+        part = b.reshape(b.slice(grid, rank + 1, rank - 1 - axis, 1), points)
+        taps.append(_taps(b, part, size, mode, padding, align_corners))
+    rows = b.reshape(move_axis(b, x, 1, rank + 1), (product([batch, *sizes]), channels))
+    parts = [_sample(b, rows, points, sizes, neighbours) for neighbours in combinations(*taps)]
+    return move_axis(b, b.reshape(reduce(b.add, parts), (*points, channels)), rank + 1, 1)
+
+
+def _sample(
+    b: Builder, rows: SSAValue, points: tuple[Dim, ...], sizes: list[Dim], taps: tuple[Tap, ...]
+) -> SSAValue:
+    """One neighbour of each place, times what it counts."""
+    place = b.iota(points, 0, "i64")
+    for (number, _, _), size in zip(taps, sizes, strict=True):
+        place = b.add(b.mul(place, b.size(size)), number)
+    inside = reduce(lambda p, q: b.logical("and", p, q), [tap[1] for tap in taps])
+    weight = reduce(b.mul, [tap[2] for tap in taps])
+    column = (product(points), Dim.of(1))
+    found = b.gather(rows, b.reshape(place, column[:1]), 0)
+    held = b.select(b.reshape(inside, column), found, b.fill(0, (), dtype_of(rows)))
+    return b.mul(held, b.cast(b.reshape(weight, column), dtype_of(rows)))
+
+
+def _taps(
+    b: Builder, part: SSAValue, size: Dim, mode: str, padding: str, align_corners: bool
+) -> list[Tap]:
+    """The neighbours along one axis, of places from -1 to 1."""
+    n = b.cast(b.size(size), dtype_of(part))
+    low = b.full_like(n, 0.0 if align_corners else -0.5)
+    whole = plus(b, n, -1.0) if align_corners else n
+    at = b.add(times(b, b.mul(plus(b, part, 1.0), whole), 0.5), low)
+    if mode == "nearest":
+        place = b.round("even", at)
+        return [(*_held(b, place, size, low, padding), b.full_like(at, 1.0))]
+    below, reach = b.round("floor", at), REACH[mode]
+    places = [plus(b, below, offset) for offset in range(1 - reach, reach + 1)]
+    weights = [weight_at(b, b.abs(b.sub(at, place)), mode, CUBIC) for place in places]
+    held = [_held(b, place, size, low, padding) for place in places]
+    return [(*where, weight) for where, weight in zip(held, weights, strict=True)]
+
+
+def _held(
+    b: Builder, place: SSAValue, size: Dim, low: SSAValue, padding: str
+) -> tuple[SSAValue, SSAValue]:
+    """An element that is there for each place, mirrored at the edges if so, and whether it counts.
+
+    Args:
+        low: where the axis starts; it ends as far behind its last element.
+    """
+    last = plus(b, b.cast(b.size(size), dtype_of(place)), -1.0)
+    zero = b.full_like(last, 0)
+    inside = b.logical("and", b.compare("ge", place, zero), b.compare("le", place, last))
+    if padding == "reflection":
+        period = times(b, b.sub(last, times(b, low, 2.0)), 2.0)
+        far = b.abs(b.sub(place, low))
+        rest = b.sub(far, b.mul(b.round("floor", b.div(far, period)), period))
+        place = b.select(inside, place, b.add(b.minimum(rest, b.sub(period, rest)), low))
+    number = b.cast(b.maximum(b.minimum(place, last), zero), "i64")
+    always = b.broadcast(b.fill(1, (), "i1"), dims_of(place), [])
+    return number, inside if padding == "zeros" else always
