@@ -11,7 +11,7 @@ from xdsl.ir import Operation, SSAValue, Use
 from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Net, Scan, Yield, names_of, terminator
 
-FAR = 64
+FAR = 16
 """How many values are looked at."""
 
 

@@ -105,6 +105,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server() -> Iterator[subprocess.Popen[str]]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    environment["OPENBLAS_NUM_THREADS"] = "1"  # others would not be there after a fork
     environment.pop("RNNCC_DEBUG", None)
     process = subprocess.Popen(
         [sys.executable, HERE / "surroundings.py"],

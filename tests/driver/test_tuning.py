@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +36,23 @@ def passes(model: TrainableModel) -> dict[str, Any]:
     return {**outputs, **model.backward(tape, {"y": outputs["y"]})}
 
 
+def results(settings: Mapping[str, int]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        precision: rnncc.compile(layer(), precision=precision, tuning=settings).run({"x": X})["y"]
+        for precision in ("fp32", "bf16", "int8")
+    }
+    return found | passes(rnncc.compile(layer(), train=True, tuning=settings))
+
+
+@cache
+def usual_results() -> dict[str, Any]:
+    return results({})
+
+
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_bits_do_not_depend_on_settings(settings: Mapping[str, int]) -> None:
-    for precision in ("fp32", "bf16", "int8"):
-        want, got = (
-            rnncc.compile(layer(), precision=precision, tuning=chosen).run({"x": X})["y"]
-            for chosen in ({}, settings)
-        )
-        np.testing.assert_array_equal(got, want)
-    want, got = (passes(rnncc.compile(layer(), train=True, tuning=s)) for s in ({}, settings))
-    for name, array in want.items():
+    got = results(settings)
+    for name, array in usual_results().items():
         np.testing.assert_array_equal(got[name], array, err_msg=name)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from xdsl.ir import SSAValue
+from xdsl.ir import OpResult, SSAValue
 
 from rnncc.errors import CompileError, Location
 from rnncc.frontends.caffe2.constants import RULES, Known
@@ -71,6 +71,8 @@ class Emitter:
     told_apart: dict[Operator, dict[Blob, SSAValue]] = field(
         default_factory=dict["Operator", dict[Blob, SSAValue]]
     )
+    called: set[SSAValue] = field(default_factory=set[SSAValue])
+    """The values that have a blob's name."""
 
     def build(self, op: Operator) -> None:
         """Translate an operator; where its gradient is wanted, one value read as two blobs becomes
@@ -80,7 +82,8 @@ class Emitter:
         if not apart:
             op.build(self)
             return
-        inner = Emitter(self.b, self.shapes, {**self.values, **apart}, self.told_apart)
+        values = {**self.values, **apart}
+        inner = Emitter(self.b, self.shapes, values, self.told_apart, self.called)
         op.build(inner)
         self.told_apart[op] = apart
         self.values |= {y: inner.values[y] for y in op.produced() if y in inner.values}
@@ -108,8 +111,15 @@ class Emitter:
         return self.values[blob]
 
     def __setitem__(self, blob: Blob, value: SSAValue) -> None:
+        """Blobs have the user's names, whatever a formula calls what it computes."""
         self.values[blob] = value
-        value.name_hint = value.name_hint or hint_of(blob.name)
+        self.name(value, blob.name)
+
+    def name(self, value: SSAValue, blob: str) -> None:
+        """Call a value as a blob, unless it is an argument or has the name of another."""
+        if value.name_hint is None or (isinstance(value, OpResult) and value not in self.called):
+            value.name_hint = hint_of(blob)
+        self.called.add(value)
 
     def dims(self, blob: Blob) -> Dims:
         """A blob's shape."""

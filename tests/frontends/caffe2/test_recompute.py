@@ -28,10 +28,12 @@ SAVED: dict[str, set[str | None]] = {
         "rnn_alpha_by_input_t_plus_beta_h_by_prev_t",
         "rnn_beta_i_by_input_t_plus_b",
     },
-    "milstm_reshape_recompute": {"mi_prev_t", None},  # its unit reads a copy that is not named
+    # its unit reads a copy that is not named
+    "milstm_reshape_recompute": {"mi_prev_t", None, "f", "g", "i", "o", "live"},
     "sum_cell_recompute": {"act", "fc"},
 }
-"""What is kept of each step beside the outputs; None is what an operator computes on the way."""
+"""What is kept of each step beside the outputs; None, gates and `live` are what an operator computes
+on the way."""
 
 
 def forward_part(case: Path) -> NetDef:

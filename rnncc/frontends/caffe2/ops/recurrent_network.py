@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.caffe2.graph import GraphMaker, Scope
-from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator, hint_of
+from rnncc.frontends.caffe2.operator import ANY, Blob, Emitter, Operator
 from rnncc.frontends.caffe2.recurrent import (
     Alias,
     Link,
@@ -259,7 +259,7 @@ class RecurrentNetwork(Operator):
         ends = [step[y] for y in op.ys if y in step.values]
         for made in ops_between(sources, ends):
             for value in made.results:
-                value.name_hint = value.name_hint or hint_of(name)
+                step.name(value, name)
 
     def _window(
         self, step: Emitter, op: Operator, rows: SSAValue, link: Link, written: Blob
