@@ -32,8 +32,8 @@ SAVED: dict[str, set[str | None]] = {
     "milstm_reshape_recompute": {"mi_prev_t", None, "f", "g", "i", "o", "live"},
     "sum_cell_recompute": {"act", "fc"},
 }
-"""What is kept of each step beside the outputs; None, gates and `live` are what an operator computes
-on the way."""
+"""What is kept of each step beside the outputs; None, gates and `live` are what an operator
+computes on the way."""
 
 
 def forward_part(case: Path) -> NetDef:
