@@ -9,7 +9,8 @@ reads again.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,6 +18,7 @@ from weakref import WeakKeyDictionary
 import torch
 import torch._dynamo
 from torch._dynamo.exc import FailOnRecompileLimitHit, TorchDynamoException
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils import _pytree as pytree
 
 from rnncc.errors import CompileError
@@ -62,7 +64,7 @@ def read(
     kind = is_open, reading.is_first
     given = cell, rows, states, [(place.owner, place.key) for place in places], kept
     try:
-        with outside_of_transforms(), watching(guarded=True), quiet():
+        with outside_of_transforms(), _outside_of_ddp(), watching(guarded=True), quiet():
             try:
                 return _reader(cell, kind)(*given)
             except FailOnRecompileLimitHit:  # most of what was read may long be of no use
@@ -73,6 +75,18 @@ def read(
         raise CompileError(user_line(text, _name(cell)), reason) from error
     finally:
         readings.stack.pop()
+
+
+@contextmanager
+def _outside_of_ddp() -> Generator[None]:
+    """Let no DistributedDataParallel be under way, for which TorchDynamo would cut the cell's graph
+    after so many bytes of parameters: its gradients come all at once, after the loop."""
+    active = DistributedDataParallel._active_ddp_module
+    DistributedDataParallel._active_ddp_module = None
+    try:
+        yield
+    finally:
+        DistributedDataParallel._active_ddp_module = active
 
 
 def _row_or_none(x: Any) -> Any:

@@ -6,6 +6,7 @@ import copy
 import gc
 import threading
 import weakref
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -331,3 +332,17 @@ def test_mixed_float32_and_float64() -> None:
         made.append((outputs, torch.autograd.grad(total, (xs, weight))))
     assert [o.dtype for o in made[0][0]] == [o.dtype for o in made[1][0]]
     torch.testing.assert_close(made[0], made[1], rtol=1e-5, atol=1e-5)
+
+
+def test_within_distributed_data_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under it TorchDynamo cuts graphs where parameters are larger than a bucket of gradients."""
+    parallel, active = (
+        torch.nn.parallel.DistributedDataParallel,
+        SimpleNamespace(bucket_bytes_cap=1),
+    )
+    monkeypatch.setattr(parallel, "_active_ddp_module", active)
+    torch._dynamo.reset()
+    cell = make_cell(MinimalGated)
+    given = (cell, sequence(3), cell.start)
+    torch.testing.assert_close(results(rt.scan, *given), results(loop, *given), **CLOSE)
+    assert parallel._active_ddp_module is active
