@@ -49,6 +49,7 @@ def train(rank: int, given: argparse.Namespace, store: Path) -> None:
     if rank == 0:
         taken = (time.perf_counter() - begun) / given.updates
         print(f"{count} processes: {taken * 1000:.1f} ms an update", flush=True)
+    dist.barrier()  # a process that ends first would leave others waiting for it
     dist.destroy_process_group()
 
 
