@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from rnncc.bench.cases import NET, Case
@@ -53,7 +52,7 @@ def addlengths(program: Program) -> None:
     """Another input, lengths i32 [N]: from step lengths[n] on states stay, and rows of y are 0."""
     net, (scan,) = program.net, scans_of(program.net.body.block)
     batch, loop = dims_of(scan.ys[0])[1], Loop(scan)
-    net.properties["input_names"] = ArrayAttr(map(StringAttr, (*net.inputs, "lengths")))
+    net.name_added(["lengths"])
     lengths = net.body.block.insert_arg(tensor([batch], "i32"), len(net.body.block.args))
     ends, t = loop.add_const(lengths), loop.add_arg(tensor([], "i32"))
     loop.xs.append(Rows(Builder.before(scan).iota([loop.steps], 0), t))

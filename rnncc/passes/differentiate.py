@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
-from rnncc.ir.ops.control import Net, Yield, names_of
+from rnncc.ir.ops.control import Net, Yield
 from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
@@ -65,8 +64,9 @@ def with_gradients(
         backprop.add(output, block.insert_arg(output.type, len(block.args)))
     backprop.run(block.ops)
     grads = [_total(Builder.before(end), backprop, group) for group in asked.values()]
-    end.operands = [*end.operands, *grads]
-    add_names(made.net, [prefix + name for name in given], [prefix + name for name in asked])
+    names = [prefix + name for name in asked]
+    made.net.give({**made.net.outputs, **dict(zip(names, grads, strict=True))})
+    made.net.name_added(prefix + name for name in given)
     return made
 
 
@@ -118,10 +118,3 @@ def _total(b: Builder, backprop: Backprop, group: list[SSAValue]) -> SSAValue:
     for other in others:
         first = b.add(first, other)
     return first
-
-
-def add_names(net: Net, inputs: Sequence[str], outputs: Sequence[str]) -> None:
-    """Name the added inputs and outputs."""
-    inputs, outputs = [*names_of(net.input_names), *inputs], [*names_of(net.output_names), *outputs]
-    net.input_names = ArrayAttr(StringAttr(name) for name in inputs)
-    net.output_names = ArrayAttr(StringAttr(name) for name in outputs)

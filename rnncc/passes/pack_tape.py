@@ -11,12 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import Elementwise, get_dim
-from rnncc.ir.ops.control import Net, Scan, Yield, names_of
+from rnncc.ir.ops.control import Net, Scan, name_list, names_of
 from rnncc.ir.ops.shape import Slice
 from rnncc.ir.rewriting import Loop, Made
 from rnncc.ir.types import dims_of, dtype_of, tensor
@@ -77,11 +76,7 @@ def _join_outputs(net: Net, names: Sequence[str]) -> None:
     loop.ys.append(Made(joined))
     every = loop.rebuild().ys[-1]
     values = {**net.outputs, names[0]: every}
-    left = {name: value for name, value in values.items() if name not in names[1:]}
-    end = net.body.block.last_op
-    assert isinstance(end, Yield)
-    end.operands = list(left.values())
-    net.output_names = ArrayAttr(StringAttr(name) for name in left)
+    net.give({name: value for name, value in values.items() if name not in names[1:]})
 
 
 def _join_inputs(net: Net, names: Sequence[str]) -> None:
@@ -101,4 +96,4 @@ def _join_inputs(net: Net, names: Sequence[str]) -> None:
         old.replace_all_uses_with(part)
         block.erase_arg(old)
         kept.remove(name)
-    net.input_names = ArrayAttr(StringAttr(name) for name in [*kept, names[0]])
+    net.input_names = name_list([*kept, names[0]])

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import BlockArgument, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import RnnOp
-from rnncc.ir.ops.control import Net, Scan, Yield, names_of
+from rnncc.ir.ops.control import Net, Scan, name_list
 from rnncc.ir.order import post_order
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Made
@@ -204,13 +203,8 @@ def _clone(program: Program) -> tuple[Program, dict[SSAValue, SSAValue]]:
 
 def _finish(net: Net, outputs: Mapping[str, SSAValue], inputs: Sequence[str]) -> None:
     """Name the outputs and the added inputs, and drop what is not needed for them."""
-    block = net.body.block
-    end = block.last_op
-    assert isinstance(end, Yield)
-    end.operands = list(outputs.values())
-    names = [*names_of(net.input_names), *inputs]
-    net.output_names = ArrayAttr(StringAttr(name) for name in outputs)
-    net.input_names = ArrayAttr(StringAttr(name) for name in names)
+    net.give(outputs)
+    net.name_added(inputs)
     Dce().rewrite(net)
 
 
@@ -220,4 +214,4 @@ def _drop_gradients(net: Net) -> None:
     for name, arg in reversed(inputs.items()):
         if name.startswith(GRAD) and isinstance(arg, BlockArgument):
             net.body.block.erase_arg(arg)
-    net.input_names = ArrayAttr(StringAttr(name) for name in inputs if not name.startswith(GRAD))
+    net.input_names = name_list(name for name in inputs if not name.startswith(GRAD))

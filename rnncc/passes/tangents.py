@@ -19,7 +19,6 @@ from rnncc.ir.rewriting import Carry, Loop, Made, Rows
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.passes.activity import dependent_values
 from rnncc.passes.dce import Dce
-from rnncc.passes.differentiate import add_names
 from rnncc.passes.vjp_of_region import vjp_of_region
 
 Found = dict[SSAValue, SSAValue]
@@ -44,9 +43,10 @@ def tangents(program: Program, of: Sequence[str], prefix: str) -> Program:
     _Forward(dependent_values(block.ops, inputs.values()), known).run(block)
     end = block.last_op
     assert isinstance(end, Yield)
-    outputs = {name: y for name, y in net.outputs.items() if dtype_of(y) in FLOATS}
-    end.operands = [*end.operands, *(_or_zeros(end, known, y) for y in outputs.values())]
-    add_names(net, [prefix + name for name in inputs], [prefix + name for name in outputs])
+    floats = {name: y for name, y in net.outputs.items() if dtype_of(y) in FLOATS}
+    added = {prefix + name: _or_zeros(end, known, y) for name, y in floats.items()}
+    net.give({**net.outputs, **added})
+    net.name_added(prefix + name for name in inputs)
     Dce().rewrite(net)
     return made
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
@@ -54,8 +54,8 @@ class Net(IRDLOperation):
     ) -> None:
         properties: dict[str, Attribute] = {
             "sym_name": StringAttr(name),
-            "input_names": ArrayAttr(StringAttr(n) for n in inputs),
-            "output_names": ArrayAttr(StringAttr(n) for n in outputs),
+            "input_names": name_list(inputs),
+            "output_names": name_list(outputs),
         }
         super().__init__(properties=properties, regions=[Region(body)])
 
@@ -68,6 +68,17 @@ class Net(IRDLOperation):
     def outputs(self) -> dict[str, SSAValue]:
         """Output name -> value."""
         return dict(zip(names_of(self.output_names), terminator(self.body.block), strict=True))
+
+    def give(self, outputs: Mapping[str, SSAValue]) -> None:
+        """Let these values be the outputs, and no others."""
+        end = self.body.block.last_op
+        assert isinstance(end, Yield)
+        end.operands = list(outputs.values())
+        self.output_names = name_list(outputs)
+
+    def name_added(self, inputs: Iterable[str]) -> None:
+        """Name the inputs that stand behind those with names."""
+        self.input_names = name_list([*names_of(self.input_names), *inputs])
 
     def verify_(self) -> None:
         expect(len(self.input_names) == len(self.body.block.args), "an input has no name")
@@ -199,6 +210,11 @@ def terminator(block: Block) -> tuple[SSAValue, ...]:
 def row_type(value: SSAValue) -> Tensor:
     """The type of one time step of a sequence."""
     return tensor(dims_of(value)[1:], dtype_of(value))
+
+
+def name_list(names: Iterable[str]) -> ArrayAttr:
+    """Names as an attribute."""
+    return ArrayAttr(StringAttr(name) for name in names)
 
 
 def names_of(attribute: ArrayAttr) -> list[str]:

@@ -6,16 +6,15 @@ the tape, instead of a value for every step, the carry of every so many steps.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, RnnOp, Source
-from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.control import Scan, Yield, name_list
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.order import post_order
 from rnncc.ir.program import Program
@@ -78,11 +77,10 @@ class _Joined:
         for op in moved:
             op.detach()
             self.block.insert_op_before(op, end)
-        end.operands = list(self.outputs.values())
         back_end.detach()
         back_end.erase()
-        self.net.output_names = _names(self.outputs)
-        self.net.input_names = _names([*self.net_inputs(phases), *self.grads_of])
+        self.net.give(self.outputs)
+        self.net.input_names = name_list([*self.net_inputs(phases), *self.grads_of])
         cse(self.block, (Source, *VIEWS))
         Dce().rewrite(self.net)
         late = late_ops(self.net)
@@ -132,17 +130,14 @@ class _Joined:
         """The halves again; between them is what backward needs and cannot make for little."""
         border = _Border(self)
         backward, names = border.backward()
-        end = self.block.last_op
-        assert isinstance(end, Yield)
         outputs = {n: v for n, v in self.net.outputs.items() if not n.startswith(GRAD)}
         saved = {n: v for n, v in names.items() if n.startswith(SAVED)}
-        end.operands = [*outputs.values(), *saved.values()]
-        self.net.output_names = _names([*outputs, *saved])
+        self.net.give({**outputs, **saved})
         Dce().rewrite(self.net)
         inputs = [n for n in self.net.inputs if not n.startswith(GRAD)]
         for arg in list(self.block.args)[len(inputs) :]:
             self.block.erase_arg(arg)
-        self.net.input_names = _names(inputs)
+        self.net.input_names = name_list(inputs)
         kept = [n for n in names if n.startswith(KEPT)]
         return Phases(self.program, backward, list(saved), kept)
 
@@ -184,11 +179,8 @@ class _Border:
             shape = net.outputs[name.removeprefix(KEPT)] if name.startswith(KEPT) else inner
             arg = block.insert_arg(shape.type, len(block.args))
             inner.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(inner)))
-        last = block.last_op
-        assert isinstance(last, Yield)
-        last.operands = [clones[value] for value in grads.values()]
-        net.output_names = _names(grads)
-        net.input_names = _names([*self.both.net.inputs, *self.names])
+        net.give({name: clones[value] for name, value in grads.items()})
+        net.input_names = name_list([*self.both.net.inputs, *self.names])
         Dce().rewrite(net)
         program.zeros = frozenset(name for name in net.inputs if name.startswith(GRAD))
         return program, self.names
@@ -241,7 +233,3 @@ class _Border:
             while name in self.names:
                 name, number = f"{stem}.{number}", number + 1
             self.names[name] = value
-
-
-def _names(names: Sequence[str] | Mapping[str, object]) -> ArrayAttr[StringAttr]:
-    return ArrayAttr(StringAttr(name) for name in names)
