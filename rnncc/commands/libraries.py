@@ -61,8 +61,7 @@ def inspect(path: Path) -> Report:
         LoadError: rnncc did not make it.
     """
     held = describe(path)
-    facts = ("rnncc", "target", "cpu", "features", "precision", "denormals", "device", "functions")
-    facts = ("rnncc", "target", "cpu", "features", "versions", "precision", "device")
+    facts = ("rnncc", "target", "cpu", "features", "versions", "precision", "denormals", "device")
     facts += ("functions", "max_steps")
     return {
         "name": held["name"],

@@ -14,6 +14,7 @@ from rnncc_runtime import Pool
 
 import rnncc
 from rnncc import CompileError
+from rnncc.commands.libraries import inspect
 from rnncc.driver.remote.runners import USERS
 from tests.teams import insistent
 
@@ -39,6 +40,14 @@ def impulse() -> dict[str, Any]:
 def flushed_decay() -> Any:
     y = np.ldexp(np.float32(1), -np.arange(STEPS)).astype(np.float32)
     return np.where(y < TINY, np.float32(0), y)[:, None, None]
+
+
+def test_inspection_tells_of_it(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"products": ("so",), "flush_denormals": True, "max_steps": STEPS}
+    library = rnncc.build(decaying(), out=tmp_path, **options).library
+    assert library is not None
+    told = inspect(library)["library"]
+    assert (told["denormals"], told["max_steps"]) == ("flushed", STEPS)
 
 
 def test_a_decay_ends_at_the_last_normal_number() -> None:
