@@ -28,19 +28,22 @@ class Row:
             `load(product)`, whose result has `get_function_address(symbol)`.
         products: the files that it makes; `by_default` without a choice.
         knobs: settings that change how fast code is, and no bit of its results (`--tune`).
+        versions: has `write_versions`, where one library may hold code for several CPUs.
     """
 
     module: str
     products: tuple[str, ...]
     by_default: tuple[str, ...]
     knobs: tuple[str, ...] = ()
+    versions: str | None = None
 
 
 def _cpu(system: str) -> Row:
     """CPUs of a system; what none is named for is as Linux."""
     told = SYSTEMS.get(system, SYSTEMS["linux"])
     knobs = ("cache", "vectors", "chains")
-    return Row("rnncc.codegen.cpu.target", told.products, told.by_default, knobs)
+    versions = "rnncc.codegen.cpu.versions"
+    return Row("rnncc.codegen.cpu.target", told.products, told.by_default, knobs, versions)
 
 
 CPU = _cpu("linux")
@@ -97,12 +100,11 @@ def write_versions(
     Raises:
         CompileError: the target's code cannot be chosen at run time.
     """
-    write = getattr(_module(target), "write_versions", None)
-    first = versions[0][1].triple
-    if write is None or any(architecture_of(one.triple) != "x86_64" for _, one in versions):
-        what = f"a library holds code for several CPUs of x86-64, not of {first}"
+    writer, triple = row_of(target).versions, versions[0][1].triple
+    if writer is None or architecture_of(triple) != "x86_64":
+        what = f"a library holds code for several CPUs of x86-64, not of {triple}"
         raise CompileError("--cpu", what, "name one CPU")
-    return write(name, versions, metadata, weights)
+    return import_module(writer).write_versions(name, versions, metadata, weights)
 
 
 def _module(target: str | None) -> ModuleType:

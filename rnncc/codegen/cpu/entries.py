@@ -189,11 +189,15 @@ def _exported(code: LibraryModule, library: Library) -> set[str]:
 
 def add_metadata(module: ir.Module, name: str, metadata: dict[str, Any]) -> None:
     """`NAME_metadata`, and its text."""
-    text = bytearray(json.dumps(metadata).encode() + b"\0")
-    type_ = ir.ArrayType(I8, len(text))
-    constant = ir.GlobalVariable(module, type_, f"{name}_metadata_text")
-    constant.initializer = ir.Constant(type_, text)
-    constant.global_constant = True
-    constant.linkage = "private"
+    constant = text_constant(module, f"{name}_metadata_text", json.dumps(metadata))
     function = ir.Function(module, ir.FunctionType(POINTER, []), f"{name}_metadata")
     ir.IRBuilder(function.append_basic_block()).ret(constant)
+
+
+def text_constant(module: ir.Module, name: str, text: str) -> ir.GlobalVariable:
+    """A text as C has it, ended by a zero; no other module sees it."""
+    held = bytearray(text.encode() + b"\0")
+    constant = ir.GlobalVariable(module, ir.ArrayType(I8, len(held)), name)
+    constant.initializer = ir.Constant(constant.value_type, held)
+    constant.global_constant, constant.linkage = True, "private"
+    return constant

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,6 @@ from rnncc.errors import CompileError
 from rnncc.platforms import LINE, architecture_of, system_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from rnncc.ir.library import Library
 
 MIN_ROWS, MAX_ROWS = 12, 192
@@ -193,18 +191,6 @@ def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> Cp
     from rnncc.codegen.cpu.machines import resolve_target
 
     return replace(resolve_target(triple, cpu), **knobs)
-
-
-def write_versions(
-    name: str,
-    versions: Sequence[tuple[Library, CpuTarget]],
-    metadata: dict[str, Any],
-    weights: np.ndarray[Any, Any],
-) -> Code:
-    """One library with code for several CPUs; see `rnncc.codegen.cpu.versions`."""
-    from rnncc.codegen.cpu import versions as writer
-
-    return writer.write_versions(name, versions, metadata, weights)
 
 
 def load(code: bytes) -> Any:

@@ -14,12 +14,19 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from rnncc.codegen.cpu.entries import add_metadata, declare_weights, emit_module, keep_inside
+from rnncc.codegen.cpu.entries import (
+    add_metadata,
+    declare_weights,
+    emit_module,
+    keep_inside,
+    text_constant,
+)
 from rnncc.codegen.cpu.features import BASELINE, needed
 from rnncc.codegen.cpu.supported import supported_text
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
-from rnncc.codegen.llvm.emit import I8, I32, POINTER, Value
+from rnncc.codegen.llvm.emit import I32, POINTER, Value
+from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.target import Code, Forms
 from rnncc.ir.library import Library
 
@@ -164,11 +171,7 @@ def _add_chosen_cpu(module: ir.Module, name: str, cpus: Sequence[str]) -> None:
     function = ir.Function(module, ir.FunctionType(POINTER, []), f"{name}_chosen_cpu")
 
     def give(builder: ir.IRBuilder, number: int) -> None:
-        text = bytearray(cpus[number].encode() + b"\0")
-        held = ir.GlobalVariable(module, ir.ArrayType(I8, len(text)), f"{name}_cpu_{number}")
-        held.initializer = ir.Constant(held.value_type, text)
-        held.global_constant, held.linkage = True, "private"
-        builder.ret(held)
+        builder.ret(text_constant(module, f"{name}_cpu_{number}", cpus[number]))
 
     _choose(module, name, function, give, len(cpus))
 
@@ -182,8 +185,7 @@ def _choose(
 ) -> None:
     """A function's body: what `write` writes for the version that is taken."""
     builder: Any = ir.IRBuilder(function.append_basic_block("entry"))
-    known: Any = module.globals.get(f"{name}_version")
-    version = known or ir.Function(module, ir.FunctionType(I32, []), f"{name}_version")
+    version = declared(module, f"{name}_version", I32, [])
     blocks = [function.append_basic_block(f"version{i}") for i in range(count)]
     switch = builder.switch(builder.call(version, []), blocks[0])
     for number, block in enumerate(blocks):
