@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-import rnncc.torch as rt
 from rnncc.errors import CompileError
 from tests.torch.cells import torch
 from tests.torch.strategies import cells
 from tests.torch.transforms import check, loop, second, weighted
 
+rt: Any = pytest.importorskip("rnncc.torch")
+pytestmark = pytest.mark.peers
 func: Any = torch.func
 F64 = {"dtype": torch.float64}
 XS, H, W = (torch.randn(*shape, **F64) for shape in ((3, 2, 4), (2, 4), (4, 4)))

@@ -9,12 +9,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-import rnncc.torch as rt
 from tests.torch.cells import leaves_of, torch
 from tests.torch.strategies import UNITS, RandomCell, cells
 
+rt: Any = pytest.importorskip("rnncc.torch")
 Loop = Callable[..., Any]
 T, N = 3, 2
 
