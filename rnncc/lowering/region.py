@@ -22,6 +22,8 @@ from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, is_view, through_vi
 
 Point = tuple[SSAValue, IndexMap]
 """A value and which of its elements."""
+MOST_SLOTS = 16
+"""Columns of a product that one point of a kernel may read: their sums are in registers."""
 Resolve = Callable[[SSAValue, IndexMap], tuple[SSAValue, IndexMap]]
 """Replaces a loop body's argument by the outer value it stands for."""
 
@@ -167,6 +169,8 @@ class Region:
             raise CannotFuse
         start = int(last.offset)
         if start not in self.slots:
+            if len(self.slots) == MOST_SLOTS:
+                raise CannotFuse
             self.block.insert_arg(tensor((), dtype_of(self._product.y)), len(self.slots))
             self.slots.append(start)
         return self.block.args[self.slots.index(start)]

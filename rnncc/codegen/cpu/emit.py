@@ -16,7 +16,7 @@ from rnncc.codegen.llvm.vector import Real, declared
 if TYPE_CHECKING:
     from rnncc.codegen.cpu.team import Team
 
-SUMS = 24
+SUMS = 48
 """Vectors of sums that products may keep on the stack."""
 
 Part = tuple[Value, Value]

@@ -19,6 +19,9 @@ FAR_WEIGHTS, MIN_ROWS_OF_FAR = 1 << 21, 96
 """Weights beyond the second-level cache, in elements: they are read for each chunk, and drive those
 of the steps out, so that chunks are larger."""
 
+PANELS = {4: (4, 2, 1), 2: (2, 1, 2)}
+"""Vectors of a tile -> those of each slot in a panel, of 1, 2 or 3 slots; more slots have one."""
+
 
 @dataclass(frozen=True)
 class CpuTarget:
@@ -33,7 +36,7 @@ class CpuTarget:
         byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
         bf16_dot: whether it adds two products of bf16 to a sum in one instruction.
         cache: bytes of the cache next to the core that intermediate results should stay in.
-        vectors: of sums that a register tile has for one row, over all slots.
+        vectors: of a panel of weights, over all slots; 0 for as many as suit the registers.
         chains: independent sums that keep the multiply-add units busy when there is one row.
         compact: whether code is to be small, as `Platform` has it: kernels are written once, for a
             row at a time, functions of elements stand apart, and nothing is computed ahead.
@@ -48,7 +51,7 @@ class CpuTarget:
     byte_dot: bool = False
     bf16_dot: bool = False
     cache: int = 256 * 1024
-    vectors: int = 4
+    vectors: int = 0
     chains: int = 8
     item: int = 4
     compact: bool = False
@@ -82,8 +85,13 @@ class CpuTarget:
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a register tile that is four vectors wide."""
-        return 6 if self.registers >= 32 else 3
+        """Rows of a register tile: with `tile_vectors` three quarters of the registers are sums."""
+        return 6
+
+    @property
+    def tile_vectors(self) -> int:
+        """Vectors of a register tile."""
+        return 4 if self.registers >= 32 else 2
 
     # Layouts
 
@@ -97,8 +105,11 @@ class CpuTarget:
         return self.lanes
 
     def panel(self, slots: int, units: int) -> int:
-        """About `vectors` vectors over all slots."""
-        vectors = max(1, self.vectors // slots)
+        """About `vectors` vectors over all slots; else whole tiles where few slots allow it."""
+        usual = PANELS[self.tile_vectors]
+        vectors = usual[slots - 1] if slots <= len(usual) else 1
+        if self.vectors:
+            vectors = max(1, self.vectors // slots)
         return self.lanes * min(vectors, -(-units // self.lanes))
 
     def weights_dtype(self, precision: str) -> str:

@@ -5,14 +5,15 @@ Every sum over k starts at zero and takes its terms in order, whatever the tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import cast
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.emit import CpuEmit, Part
+from rnncc.codegen.cpu.emit import SUMS, CpuEmit, Part
 from rnncc.codegen.cpu.gemm.bf16 import DotTerms, WidenedTerms
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.int8 import ExactTerms, ScaledTerms
@@ -31,6 +32,8 @@ LINE, LINES = 64, 2
 """Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
 EVEN = 4
 """Blocks of rows that are converted at a time are as large as each other, and a multiple of it."""
+Load = Callable[[], list[Value]]
+"""Writes what reads a word of a row or of weights."""
 
 
 def emit_gemm(
@@ -163,7 +166,8 @@ class _GemmCode:
         turns, left = emit.divided(full, together)
 
         def row(numbers: list[Value], width: _Width) -> None:
-            (sums,) = self._sums(outer, number, 1, numbers, width)
+            places = range(self.slots * width.vectors)
+            (sums,) = self._sums(outer, number, 1, numbers, width, places)
             self._finish(outer, number, numbers, width, lambda p, n: sums[p][n])
 
         def panels(first: Value, count: int) -> None:
@@ -222,7 +226,7 @@ class _GemmCode:
     def _panel(self, outer: list[Value], rows: Part, panel: Value, width: _Width) -> None:
         """Some rows: as many large tiles as fit, then smaller ones; one epilogue serves all."""
         b, (first, rest) = self.emit.b, rows
-        heights = _tile_sizes(self.terms.tile_rows, self.slots * width.vectors)
+        heights = _tile_sizes(min(self.terms.tile_rows, SUMS // (self.slots * width.vectors)))
         if self.emit.team is None and heights[0] >= 3:
             heights.remove(1)  # other tiles make up any number but that of a single row
         turns, ends = I64(0), dict[int, Value]()
@@ -264,9 +268,7 @@ class _GemmCode:
                 following = b.append_basic_block("smaller")
                 b.cbranch(b.icmp_signed("<", turn, end), here, following)
                 b.position_at_end(here)
-            sums = self._sums(outer, row, height, [panel], width)
-            for i, value in enumerate(v for of_row in sums for v in of_row[0]):
-                self.emit.store(value, self._on_stack(self._stack, I64(i)), self.lanes)
+            self._store_sums(outer, row, height, panel, width)
             found.append((I64(height), b.block))
             b.branch(done)
             if following is not None:
@@ -276,6 +278,19 @@ class _GemmCode:
         for height, block in found:
             chosen.add_incoming(height, block)
         return chosen
+
+    def _store_sums(
+        self, outer: list[Value], row: Value, height: int, panel: Value, width: _Width
+    ) -> None:
+        """The sums of a tile, by as many vectors at a time as registers hold."""
+        vectors, together = self.slots * width.vectors, self.emit.target.tile_vectors
+        for first in range(0, vectors, together):
+            places = range(first, min(first + together, vectors))
+            sums = self._sums(outer, row, height, [panel], width, places)
+            for r, ((of_row,)) in enumerate(sums):
+                for place, value in zip(places, of_row, strict=True):
+                    at = self._on_stack(self._stack, I64(r * vectors + place))
+                    self.emit.store(value, at, self.lanes)
 
     def _finish_saved(
         self, outer: list[Value], row: Value, height: Value, panel: Value, width: _Width
@@ -344,31 +359,35 @@ class _GemmCode:
         return self.lanes if vector + 1 < width.vectors or self.lanes == 1 else inside
 
     def _sums(
-        self, outer: list[Value], row: Value, rows: int, panels: list[Value], width: _Width
+        self,
+        outer: list[Value],
+        row: Value,
+        rows: int,
+        panels: list[Value],
+        width: _Width,
+        places: range,
     ) -> list[list[list[Value]]]:
-        """sums[row][panel][slot · vectors + j] over all k."""
+        """sums[row][panel][place] over all k; places: slot · vectors + vector of a panel."""
         emit, b, terms = self.emit, self.emit.b, self.terms
         lefts = [self._row(outer, b.add(row, I64(r))) for r in range(rows)]
         rights = [terms.panel(p, self.panel) for p in panels]
-        places = product(range(self.slots), range(width.vectors))
-        offsets = [self._unit(width, s, j) for s, j in places]
-        ahead = self._ahead(row, rows, width.units) if rows > 1 and self.sizes.far else []
+        offsets = [self._unit(width, *divmod(place, width.vectors)) for place in places]
+        columns = list(product(rights, offsets))
+        fetches = rows > 1 and self.sizes.far and places.start == 0
+        ahead = self._ahead(row, rows, width.units) if fetches else []
 
         def turn(word: Value, carried: list[Value]) -> list[Value]:
             for line in ahead:
                 emit.fetch(terms.word(rights[0], word, width.units, I64(0)), line)
-            wide = [terms.left(left, word) for left in lefts]
+            wide = [partial(terms.left, left, word) for left in lefts]
+            weights = [partial(terms.right, right, word, width.units, at) for right, at in columns]
             sums = list(carried)
-            for p, right in enumerate(rights):
-                for i, offset in enumerate(offsets):
-                    weight = terms.right(right, word, width.units, offset)
-                    for r in range(rows):
-                        n = (r * len(rights) + p) * len(offsets) + i
-                        sums[n] = terms.add(sums[n], wide[r], weight)
+            for r, c, left, weight in _pairs(wide, weights):
+                n = r * len(columns) + c
+                sums[n] = terms.add(sums[n], left, weight)
             return sums
 
-        own = len(rights) * len(offsets)
-        none = [none for left in lefts for none in [terms.start(left)] * own]
+        none = [none for left in lefts for none in [terms.start(left)] * len(columns)]
         flat = emit.loop(terms.count, turn, none)
         n = len(offsets)
         return [
@@ -421,7 +440,21 @@ def _chosen(b: ir.IRBuilder, condition: Value, chosen: Part, other: Part) -> Par
     return first, count
 
 
-def _tile_sizes(rows: int, vectors: int) -> list[int]:
-    """Rows of the tiles for a panel, largest first, ending in 1: 6, 4, 3, 2, 1 at most."""
-    most = max(1, rows * 4 // max(vectors, 4))
-    return [most, *(size for size in (4, 3, 2, 1) if size < most)]
+def _pairs(
+    rows: Sequence[Load], columns: Sequence[Load]
+) -> Iterator[tuple[int, int, list[Value], list[Value]]]:
+    """Each row with each column, loaded once: registers hold those of which there are fewer."""
+    if len(rows) > len(columns):
+        for c, r, column, row in _pairs(columns, rows):
+            yield r, c, row, column
+        return
+    held = [load() for load in rows]
+    for c, load in enumerate(columns):
+        column = load()
+        for r, row in enumerate(held):
+            yield r, c, row, column
+
+
+def _tile_sizes(most: int) -> list[int]:
+    """Rows of the tiles for a panel, largest first, ending in 1: 6, 5, 4, 3, 2, 1 at most."""
+    return [most, *range(min(most - 1, 5), 0, -1)]

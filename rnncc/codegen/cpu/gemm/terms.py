@@ -94,7 +94,7 @@ class Terms:
 
     @property
     def tile_rows(self) -> int:
-        """Rows of a register tile that is four vectors wide."""
+        """Rows of a register tile."""
         return self.emit.target.tile_rows
 
     @property

@@ -1,0 +1,75 @@
+"""Register tiles of products: as many sums as registers hold, whatever the number of gates."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import rnncc
+from rnncc.cells import gru, lstm
+from rnncc.ir.builder import Builder
+from rnncc.ir.interpreter import run
+from rnncc.ir.program import Program
+from rnncc.options import Options
+from tests.compiling import text_of
+
+CPUS = ("x86-64-v3", "x86-64-v4", "znver4", "sapphirerapids")
+CELLS = {"lstm": lstm, "gru": gru}
+
+
+def loops(assembly: str) -> list[list[str]]:
+    """The innermost loops: from a label to a jump back to it."""
+    lines = [line for line in assembly.splitlines() if not line.startswith("\t.")]
+    labels = {line[:-1]: i for i, line in enumerate(lines) if line.startswith(".L")}
+    jumps = [(i, re.match(r"\tj\w+\t(\.L\w+)", line)) for i, line in enumerate(lines)]
+    spans = [(labels[m[1]], i) for i, m in jumps if m and labels.get(m[1], i) < i]
+    starts = sorted(start for start, _ in spans)
+    inner = [(s, e) for s, e in spans if not any(s < other < e for other in starts)]
+    return [lines[start:end] for start, end in inner]
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_sums_stay_in_registers(cell: str, cpu: str, precision: str) -> None:
+    """A sum that is spilled in its loop waits for memory in each iteration."""
+    net = CELLS[cell](96, 96)
+    text = text_of(net, None, Options.of(net, {"cpu": cpu, "precision": precision}), "asm")
+    assert isinstance(text, str)
+    products = [
+        body
+        for body in loops(text)
+        if sum(bool(re.match(r"\tv(fmadd|dpbf16)", line)) for line in body) >= 8
+        and not any("vmaxps" in line or "vdivps" in line for line in body)  # an epilogue
+    ]
+    assert len(products) >= 4
+    spilled = [line for body in products for line in body if re.search(r", \d*\(%r[sb]p\)", line)]
+    assert not spilled
+
+
+def gated(gates: int, units: int) -> Program:
+    """One product whose columns are so many gates, of which each point needs all."""
+    b = Builder.net("gated")
+    x, w = b.input("x", (7, 24)), b.input("w", (24, gates * units))
+    product = b.matmul(x, w)
+    total = b.fill(0.0, [7, units])
+    for gate in range(gates):
+        part = b.slice(product, 1, gate * units, units)
+        total = b.add(b.mul(total, b.fill(0.5, [7, units])), b.tanh(part))
+    return b.finish({"y": total})
+
+
+@pytest.mark.parametrize("gates", [7, 15, 16, 17, 100, 200])
+def test_many_gates(gates: int) -> None:
+    """A point of a kernel reads no more columns than there are registers for."""
+    program = gated(gates, 16)
+    rng = np.random.default_rng(0)
+    inputs = {
+        "x": rng.standard_normal((7, 24), np.float32),
+        "w": rng.standard_normal((24, gates * 16), np.float32),
+    }
+    want = run(program, inputs)["y"]
+    found = rnncc.compile(program).run(inputs)["y"]
+    np.testing.assert_allclose(found, want, 1e-5, 1e-5)
