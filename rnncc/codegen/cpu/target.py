@@ -34,7 +34,8 @@ class CpuTarget:
         registers: vector registers.
         fma: whether it multiplies and adds in one rounding.
         byte_dot: whether it adds four products of bytes to a sum in one instruction (VNNI).
-        bf16_dot: whether it adds two products of bf16 to a sum in one instruction.
+        bf16_dot: whether it adds two products of bf16 to a sum in one instruction, which takes
+            no longer than the two multiply-adds of float32 that it stands for.
         cache: bytes of the cache next to the core that intermediate results should stay in.
         vectors: of a panel of weights, over all slots; 0 for as many as suit the registers.
         chains: independent sums that keep the multiply-add units busy when there is one row.
@@ -84,14 +85,9 @@ class CpuTarget:
         return next((lanes for lanes in self.lane_counts if lanes >= count), self.lanes)
 
     @property
-    def tile_rows(self) -> int:
-        """Rows of a register tile: with `tile_vectors` three quarters of the registers are sums."""
-        return 6
-
-    @property
-    def tile_vectors(self) -> int:
-        """Vectors of a register tile."""
-        return 4 if self.registers >= 32 else 2
+    def tile(self) -> tuple[int, int]:
+        """Rows and vectors of a register tile, whose sums take three quarters of the registers."""
+        return (6, 4) if self.registers >= 32 else (6, 2)
 
     # Layouts
 
@@ -106,7 +102,7 @@ class CpuTarget:
 
     def panel(self, slots: int, units: int) -> int:
         """About `vectors` vectors over all slots; else whole tiles where few slots allow it."""
-        usual = PANELS[self.tile_vectors]
+        usual = PANELS[self.tile[1]]
         vectors = usual[slots - 1] if slots <= len(usual) else 1
         if self.vectors:
             vectors = max(1, self.vectors // slots)

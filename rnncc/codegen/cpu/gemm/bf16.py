@@ -18,8 +18,9 @@ class WidenedTerms(Terms):
     """Two k a word, the even one in its lower half, widened as they are read; sums as for fp32."""
 
     @property
-    def tile_rows(self) -> int:
-        return super().tile_rows - 1  # widened weights take registers
+    def tile(self) -> tuple[int, int]:
+        rows, vectors = super().tile
+        return rows - 1, vectors  # widened weights take registers
 
     def left(self, row: Pointer, word: Value) -> list[Value]:
         b = self.emit.b

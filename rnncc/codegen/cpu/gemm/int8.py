@@ -37,8 +37,9 @@ class ExactTerms(RowTerms):
     sums = "i32"
 
     @property
-    def tile_rows(self) -> int:
-        return super().tile_rows - (self.weights.dtype == "i8")  # which is widened
+    def tile(self) -> tuple[int, int]:
+        rows, vectors = super().tile
+        return rows - (self.weights.dtype == "i8"), vectors  # i8 is widened
 
     def start(self, row: Pointer) -> Value:
         if self.weights.dtype == "i8":

@@ -213,7 +213,7 @@ class _GemmCode:
         team, b = self.emit.team, self.emit.b
         if team is None:
             return (I64(0), count), None
-        height, all_panels = self.terms.tile_rows, (I64(0), panels)
+        height, all_panels = self.terms.tile[0], (I64(0), panels)
         tiles = self.emit.parts(count, I64(height))
         by_rows, by_panels = (self.emit.parts(x, team.parts) for x in (tiles, panels))
         fewer = b.icmp_signed("<", b.mul(by_rows, panels), b.mul(by_panels, tiles))
@@ -226,7 +226,7 @@ class _GemmCode:
     def _panel(self, outer: list[Value], rows: Part, panel: Value, width: _Width) -> None:
         """Some rows: as many large tiles as fit, then smaller ones; one epilogue serves all."""
         b, (first, rest) = self.emit.b, rows
-        heights = _tile_sizes(min(self.terms.tile_rows, SUMS // (self.slots * width.vectors)))
+        heights = _tile_sizes(min(self.terms.tile[0], SUMS // (self.slots * width.vectors)))
         if self.emit.team is None and heights[0] >= 3:
             heights.remove(1)  # other tiles make up any number but that of a single row
         turns, ends = I64(0), dict[int, Value]()
@@ -283,7 +283,7 @@ class _GemmCode:
         self, outer: list[Value], row: Value, height: int, panel: Value, width: _Width
     ) -> None:
         """The sums of a tile, by as many vectors at a time as registers hold."""
-        vectors, together = self.slots * width.vectors, self.emit.target.tile_vectors
+        vectors, together = self.slots * width.vectors, self.terms.tile[1]
         for first in range(0, vectors, together):
             places = range(first, min(first + together, vectors))
             sums = self._sums(outer, row, height, [panel], width, places)

@@ -93,9 +93,9 @@ class Terms:
         return b.mul(b.mul(self.count, units), I64(self.bytes))
 
     @property
-    def tile_rows(self) -> int:
-        """Rows of a register tile."""
-        return self.emit.target.tile_rows
+    def tile(self) -> tuple[int, int]:
+        """Rows and vectors of a register tile."""
+        return self.emit.target.tile
 
     @property
     def one_by_one(self) -> bool:
