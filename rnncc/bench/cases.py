@@ -119,6 +119,12 @@ def _standard() -> list[Case]:
     return single + _cases(STANDARD, (256, 512, 1024), (16, 32, 64), (50,))
 
 
+def _batches() -> list[Case]:
+    """Few sequences at once: tiles of rows with a remainder."""
+    sizes = product((256, 400), (2, 3, 5, 7, 8, 12, 16))
+    return [Case(cell, h, n, 50) for cell in STANDARD for h, n in sizes]
+
+
 def _custom() -> list[Case]:
     return _cases(CUSTOM, (128,), (1,), (100,)) + _cases(CUSTOM, (256,), (32,), (50,))
 
@@ -162,6 +168,7 @@ def _deepbench() -> list[Case]:
 SUITES = {
     "overview": ("a few cells of all kinds, alone, in batches and trained", _overview),
     "standard": ("LSTM and GRU over sequences, alone and in batches", _standard),
+    "batches": ("LSTM and GRU over 2 to 16 sequences", _batches),
     "streaming": (
         "one step of one sequence, called from C",
         lambda: _cases(STANDARD, (32, 64, 128, 256), (1,), (1,), "step"),

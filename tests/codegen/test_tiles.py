@@ -73,3 +73,12 @@ def test_many_gates(gates: int) -> None:
     want = run(program, inputs)["y"]
     found = rnncc.compile(program).run(inputs)["y"]
     np.testing.assert_allclose(found, want, 1e-5, 1e-5)
+
+
+@pytest.mark.parametrize("vectors", [1, 5, 300])
+def test_panels_of_any_width(vectors: int) -> None:
+    """Settings decide how fast code is, and no bit of its results."""
+    net = lstm(40, 200)
+    inputs = {"x": np.random.default_rng(0).standard_normal((3, 4, 40), np.float32)}
+    tuned = rnncc.compile(net, tuning={"vectors": vectors}).run(inputs)["y"]
+    assert tuned.tobytes() == rnncc.compile(net).run(inputs)["y"].tobytes()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rnncc.codegen.cpu.team import Team
 
 SUMS = 48
-"""Vectors of sums that products may keep on the stack."""
+"""Vectors of sums that products may keep on the stack: those of a row of any panel, at least."""
 
 Part = tuple[Value, Value]
 """Where a part of something starts, and how much it is."""

@@ -22,6 +22,9 @@ of the steps out, so that chunks are larger."""
 PANELS = {4: (4, 2, 1), 2: (2, 1, 2)}
 """Vectors of a tile -> those of each slot in a panel, of 1, 2 or 3 slots; more slots have one."""
 
+MOST_VECTORS = 16
+"""Of a panel: tiles keep their sums on the stack."""
+
 
 @dataclass(frozen=True)
 class CpuTarget:
@@ -105,7 +108,7 @@ class CpuTarget:
         usual = PANELS[self.tile[1]]
         vectors = usual[slots - 1] if slots <= len(usual) else 1
         if self.vectors:
-            vectors = max(1, self.vectors // slots)
+            vectors = max(1, min(self.vectors, MOST_VECTORS) // slots)
         return self.lanes * min(vectors, -(-units // self.lanes))
 
     def weights_dtype(self, precision: str) -> str:

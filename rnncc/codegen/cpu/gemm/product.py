@@ -5,11 +5,11 @@ Every sum over k starts at zero and takes its terms in order, whatever the tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
-from typing import cast
+from typing import Any, cast
 
 from llvmlite import ir
 
@@ -166,8 +166,8 @@ class _GemmCode:
         turns, left = emit.divided(full, together)
 
         def row(numbers: list[Value], width: _Width) -> None:
-            places = range(self.slots * width.vectors)
-            (sums,) = self._sums(outer, number, 1, numbers, width, places)
+            offsets = [self._unit(width, i) for i in range(self.slots * width.vectors)]
+            (sums,) = self._sums(outer, number, 1, numbers, width, offsets)
             self._finish(outer, number, numbers, width, lambda p, n: sums[p][n])
 
         def panels(first: Value, count: int) -> None:
@@ -224,25 +224,30 @@ class _GemmCode:
         )
 
     def _panel(self, outer: list[Value], rows: Part, panel: Value, width: _Width) -> None:
-        """Some rows: as many large tiles as fit, then smaller ones; one epilogue serves all."""
-        b, (first, rest) = self.emit.b, rows
-        heights = _tile_sizes(min(self.terms.tile[0], SUMS // (self.slots * width.vectors)))
-        if self.emit.team is None and heights[0] >= 3:
-            heights.remove(1)  # other tiles make up any number but that of a single row
-        turns, ends = I64(0), dict[int, Value]()
-        for height in heights:
-            tiles = self._tile_count(rest, height)
-            rest = b.sub(rest, b.mul(tiles, I64(height)))
-            turns = b.add(turns, tiles)
-            ends[height] = turns
+        """Some rows, in tiles that are as even as can be; one epilogue serves all."""
+        b, (first, count) = self.emit.b, rows
+        most = min(self.terms.tile[0], SUMS // (self.slots * width.vectors))
+        tiles = self.emit.parts(count, I64(most))
+        none = b.icmp_signed("==", tiles, I64(0))
+        least = self.emit.quotient(count, b.select(none, I64(1), tiles))
+        higher = b.sub(count, b.mul(least, tiles))
 
         def turn(i: Value, carried: list[Value]) -> list[Value]:
             (row,) = carried
-            height = self._save_sums(outer, row, panel, width, i, ends)
+            height = b.add(least, b.zext(b.icmp_signed("<", i, higher), I64))
+            self._save_sums(outer, row, panel, width, height, self._heights(count, most))
             self._finish_saved(outer, row, height, panel, width)
             return [b.add(row, height)]
 
-        self.emit.loop(turns, turn, [first])
+        self.emit.loop(tiles, turn, [first])
+
+    def _heights(self, count: Value, most: int) -> list[int]:
+        """Those that even tiles of so many rows may have."""
+        if isinstance(count, ir.Constant):
+            least, higher = divmod(count.constant, -(-count.constant // most))
+            return [least, least + 1] if higher else [least]
+        single = self.emit.team is not None or most < 3  # else a row is alone only if it is all
+        return list(range(1 if single else 2, most + 1))
 
     def _save_sums(
         self,
@@ -250,47 +255,48 @@ class _GemmCode:
         row: Value,
         panel: Value,
         width: _Width,
-        turn: Value,
-        ends: Mapping[int, Value],
-    ) -> Value:
-        """The sums of the tile of a turn, on the stack; its height.
-
-        Args:
-            ends: by height, the turn before which tiles are as high.
-        """
+        height: Value,
+        heights: Sequence[int],
+    ) -> None:
+        """The sums of a tile, on the stack; its height is one of those."""
         b = self.emit.b
         done = b.append_basic_block("sums")
-        found: list[tuple[Value, ir.Block]] = []
-        for height, end in ends.items():
-            following = None
-            if len(found) + 1 < len(ends):
-                here = b.append_basic_block(f"tile.{height}")
-                following = b.append_basic_block("smaller")
-                b.cbranch(b.icmp_signed("<", turn, end), here, following)
-                b.position_at_end(here)
-            self._store_sums(outer, row, height, panel, width)
-            found.append((I64(height), b.block))
+        starts = {number: b.append_basic_block(f"tile.{number}") for number in heights}
+        switch = cast(Any, b).switch(height, starts[heights[-1]])
+        for number, start in starts.items():
+            if number != heights[-1]:
+                switch.add_case(I64(number), start)
+            b.position_at_end(start)
+            self._store_sums(outer, row, number, panel, width)
             b.branch(done)
-            if following is not None:
-                b.position_at_end(following)
         b.position_at_end(done)
-        chosen = b.phi(I64)
-        for height, block in found:
-            chosen.add_incoming(height, block)
-        return chosen
 
     def _store_sums(
         self, outer: list[Value], row: Value, height: int, panel: Value, width: _Width
     ) -> None:
         """The sums of a tile, by as many vectors at a time as registers hold."""
-        vectors, together = self.slots * width.vectors, self.terms.tile[1]
+        b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
+
+        def part(offsets: list[Value], first: Value, fetches: bool) -> None:
+            sums = self._sums(outer, row, height, [panel], width, offsets, fetches)
+            for r, (of_row,) in enumerate(sums):
+                for i, value in enumerate(of_row):
+                    at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))
+                    self.emit.store(value, at, self.lanes)
+
+        if width is self.whole and vectors % together == 0:
+
+            def turn(i: Value, carried: list[Value]) -> list[Value]:
+                first = b.mul(i, I64(together))
+                places = [b.add(first, I64(n)) for n in range(together)]
+                part([b.mul(place, I64(self.lanes)) for place in places], first, True)
+                return []
+
+            self.emit.loop(I64(vectors // together), turn)
+            return
         for first in range(0, vectors, together):
             places = range(first, min(first + together, vectors))
-            sums = self._sums(outer, row, height, [panel], width, places)
-            for r, ((of_row,)) in enumerate(sums):
-                for place, value in zip(places, of_row, strict=True):
-                    at = self._on_stack(self._stack, I64(r * vectors + place))
-                    self.emit.store(value, at, self.lanes)
+            part([self._unit(width, place) for place in places], I64(first), first == 0)
 
     def _finish_saved(
         self, outer: list[Value], row: Value, height: Value, panel: Value, width: _Width
@@ -308,18 +314,6 @@ class _GemmCode:
             return []
 
         self.emit.loop(height, turn)
-
-    def _tile_count(self, rest: Value, rows: int) -> Value:
-        """As many tiles as fit; one fewer where that leaves too few rows to be worth a tile."""
-        b = self.emit.b
-        if rows >= 3:
-            few = 2 if rows > 4 else 1
-            left = self.emit.remainder(rest, I64(rows))
-            poor = b.and_(b.icmp_signed(">", left, I64(0)), b.icmp_signed("<=", left, I64(few)))
-            enough = b.icmp_signed(">", rest, I64(rows))
-            spared = b.select(b.and_(poor, enough), I64(rows), I64(0))
-            rest = b.sub(rest, spared)
-        return self.emit.quotient(rest, I64(rows))
 
     def _finish(
         self,
@@ -340,15 +334,15 @@ class _GemmCode:
                     self.terms.total(
                         sums(p, s * vectors + j),
                         left,
-                        b.add(before, self._unit(width, s, j)),
+                        b.add(before, self._unit(width, s * vectors + j)),
                     )
                     for s in range(self.slots)
                 ]
                 self.epilogue.run(state, panel, j, self._inside(width, j), slots)
 
-    def _unit(self, width: _Width, slot: int, vector: int) -> Value:
-        """The first unit of a vector, over a panel's slots."""
-        b = self.emit.b
+    def _unit(self, width: _Width, place: int) -> Value:
+        """The first unit of a vector, over a panel's slots; place: slot · vectors + vector."""
+        b, (slot, vector) = self.emit.b, divmod(place, width.vectors)
         return b.add(b.mul(I64(slot), width.units), I64(vector * self.lanes))
 
     def _inside(self, width: _Width, vector: int) -> int | Value:
@@ -365,16 +359,20 @@ class _GemmCode:
         rows: int,
         panels: list[Value],
         width: _Width,
-        places: range,
+        offsets: list[Value],
+        fetches: bool = False,
     ) -> list[list[list[Value]]]:
-        """sums[row][panel][place] over all k; places: slot · vectors + vector of a panel."""
+        """sums[row][panel][offset] over all k.
+
+        Args:
+            offsets: the first units of vectors, over a panel's slots.
+            fetches: whether several rows bring some of the next panel near the core.
+        """
         emit, b, terms = self.emit, self.emit.b, self.terms
         lefts = [self._row(outer, b.add(row, I64(r))) for r in range(rows)]
         rights = [terms.panel(p, self.panel) for p in panels]
-        offsets = [self._unit(width, *divmod(place, width.vectors)) for place in places]
         columns = list(product(rights, offsets))
-        fetches = rows > 1 and self.sizes.far and places.start == 0
-        ahead = self._ahead(row, rows, width.units) if fetches else []
+        ahead = self._ahead(row, rows, width.units) if fetches and self.sizes.far else []
 
         def turn(word: Value, carried: list[Value]) -> list[Value]:
             for line in ahead:
@@ -453,8 +451,3 @@ def _pairs(
         column = load()
         for r, row in enumerate(held):
             yield r, c, row, column
-
-
-def _tile_sizes(most: int) -> list[int]:
-    """Rows of the tiles for a panel, largest first, ending in 1: 6, 5, 4, 3, 2, 1 at most."""
-    return [most, *range(min(most - 1, 5), 0, -1)]
