@@ -108,6 +108,19 @@ def test_rtneural_from_its_headers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rtneural.make(Case("milstm", 4, 1, 1, "step")) is None
 
 
+def test_rtneural_that_does_not_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is told is the error, not where it was included from."""
+    from rnncc.bench.peers import rtneural
+
+    folder = tmp_path / "RTNeural"
+    folder.mkdir()
+    (folder / "RTNeural.h").write_text('#include "inner.h"\n')
+    (folder / "inner.h").write_text("#warning old\n#error alignments of 16 alone\n")
+    monkeypatch.setenv("RTNEURAL_DIR", str(tmp_path))
+    with pytest.raises(ImportError, match=r"error: .*alignments of 16 alone"):
+        rtneural.make(Case("lstm", 4, 1, 1, "step"))
+
+
 def test_run_times_cases_in_processes() -> None:
     told: list[str] = []
     cases = [Case("lstm", 4, 1, 2), Case("gru", 4, 1, 1, "step")]

@@ -82,7 +82,9 @@ def _compile(case: Case, folder: Path, compiler: str) -> Any:
     defined = {"LAYER": layer, "UNITS": case.units, "GATES": gates}
     eigen = folder / "modules" / "Eigen"
     kind = "EIGEN" if eigen.is_dir() else "STL"
-    defined |= {f"RTNEURAL_USE_{kind}": 1, "RTNEURAL_DEFAULT_ALIGNMENT": 64}
+    # Its copy of Eigen takes maps of 32 bytes at most, and arrays on the stack without a limit.
+    defined |= {f"RTNEURAL_USE_{kind}": 1, "RTNEURAL_DEFAULT_ALIGNMENT": 32}
+    defined |= {"EIGEN_STACK_ALLOCATION_LIMIT": 0}
     with tempfile.TemporaryDirectory() as made:
         source, code, library = (Path(made) / f"layer.{end}" for end in ("cpp", "o", "so"))
         source.write_text(SOURCE)
@@ -98,7 +100,9 @@ def _compile(case: Case, folder: Path, compiler: str) -> Any:
 def _call(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise ImportError(f"RTNeural does not compile: {done.stderr.strip()[:200]}")
+        lines = done.stderr.splitlines()
+        error = next((line for line in lines if "error:" in line), done.stderr.strip()[:200])
+        raise ImportError(f"RTNeural does not compile: {error}")
 
 
 def _weights(case: Case) -> list[Array]:
