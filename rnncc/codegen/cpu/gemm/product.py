@@ -5,10 +5,8 @@ Every sum over k starts at zero and takes its terms in order, whatever the tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import product
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from llvmlite import ir
@@ -18,6 +16,7 @@ from rnncc.codegen.cpu.gemm.bf16 import DotTerms, WidenedTerms
 from rnncc.codegen.cpu.gemm.epilogue import Epilogue
 from rnncc.codegen.cpu.gemm.int8 import ExactTerms, ScaledTerms
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
+from rnncc.codegen.cpu.gemm.sums import Sums, Width
 from rnncc.codegen.cpu.gemm.terms import Left, Terms
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
@@ -28,12 +27,8 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.kernels import Gemm
 from rnncc.ir.types import FLOATS
 
-LINE, LINES = 64, 2
-"""Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
 EVEN = 4
 """Blocks of rows that are converted at a time are as large as each other, and a multiple of it."""
-Load = Callable[[], list[Value]]
-"""Writes what reads a word of a row or of weights."""
 
 
 def emit_gemm(
@@ -56,14 +51,6 @@ def emit_gemm(
     if a.dtype not in (*FLOATS, "i8"):
         raise CompileError(str(op.location), f"a product of {a.dtype} is not supported")
     _GemmCode(emit, op, a, weights, [*ins, *outs], rows, sizes).run()
-
-
-@dataclass(frozen=True)
-class _Width:
-    """Of a panel: its units, and the vectors that hold them."""
-
-    units: Value
-    vectors: int
 
 
 class _GemmCode:
@@ -93,8 +80,9 @@ class _GemmCode:
         if sizes is not None:
             terms.count = emit.dim(sizes.depth)
         self.full = emit.dim(self.sizes.full)
-        self.whole = _Width(I64(self.panel), self.panel // self.lanes)
-        self.rest = _Width(emit.dim(self.sizes.width), self.sizes.vectors)
+        self.whole = Width(I64(self.panel), self.panel // self.lanes)
+        self.rest = Width(emit.dim(self.sizes.width), self.sizes.vectors)
+        self.sums = Sums(emit, terms, self.panel)
         self.epilogue = Epilogue(emit, op, pointers, nest)
         self.first: Value = I64(0)
 
@@ -165,9 +153,9 @@ class _GemmCode:
         emit, together, full = self.emit, self.sizes.together, self.sizes.full
         turns, left = emit.divided(full, together)
 
-        def row(numbers: list[Value], width: _Width) -> None:
-            offsets = [self._unit(width, i) for i in range(self.slots * width.vectors)]
-            (sums,) = self._sums(outer, number, 1, numbers, width, offsets)
+        def row(numbers: list[Value], width: Width) -> None:
+            offsets = [self.sums.unit(width, i) for i in range(self.slots * width.vectors)]
+            (sums,) = self.sums.of([self._row(outer, number)], numbers, width, offsets)
             self._finish(outer, number, numbers, width, lambda p, n: sums[p][n])
 
         def panels(first: Value, count: int) -> None:
@@ -223,7 +211,7 @@ class _GemmCode:
             _chosen(b, fewer, all_panels, of_panels),
         )
 
-    def _panel(self, outer: list[Value], rows: Part, panel: Value, width: _Width) -> None:
+    def _panel(self, outer: list[Value], rows: Part, panel: Value, width: Width) -> None:
         """Some rows, in tiles that are as even as can be; one epilogue serves all."""
         b, (first, count) = self.emit.b, rows
         most = min(self.terms.tile[0], SUMS // (self.slots * width.vectors))
@@ -254,7 +242,7 @@ class _GemmCode:
         outer: list[Value],
         row: Value,
         panel: Value,
-        width: _Width,
+        width: Width,
         height: Value,
         heights: Sequence[int],
     ) -> None:
@@ -272,13 +260,15 @@ class _GemmCode:
         b.position_at_end(done)
 
     def _store_sums(
-        self, outer: list[Value], row: Value, height: int, panel: Value, width: _Width
+        self, outer: list[Value], row: Value, height: int, panel: Value, width: Width
     ) -> None:
         """The sums of a tile, by as many vectors at a time as registers hold."""
         b, vectors, together = self.emit.b, self.slots * width.vectors, self.terms.tile[1]
+        lefts = [self._row(outer, b.add(row, I64(r))) for r in range(height)]
 
         def part(offsets: list[Value], first: Value, fetches: bool) -> None:
-            sums = self._sums(outer, row, height, [panel], width, offsets, fetches)
+            ahead = self.sums.ahead(row, height, width) if fetches and self.sizes.far else []
+            sums = self.sums.of(lefts, [panel], width, offsets, ahead)
             for r, (of_row,) in enumerate(sums):
                 for i, value in enumerate(of_row):
                     at = self._on_stack(self._stack, b.add(first, I64(r * vectors + i)))
@@ -296,10 +286,10 @@ class _GemmCode:
             return
         for first in range(0, vectors, together):
             places = range(first, min(first + together, vectors))
-            part([self._unit(width, place) for place in places], I64(first), first == 0)
+            part([self.sums.unit(width, place) for place in places], I64(first), first == 0)
 
     def _finish_saved(
-        self, outer: list[Value], row: Value, height: Value, panel: Value, width: _Width
+        self, outer: list[Value], row: Value, height: Value, panel: Value, width: Width
     ) -> None:
         """The epilogue of a tile whose sums are on the stack."""
         b, stack, vectors = self.emit.b, self._stack, self.slots * width.vectors
@@ -320,7 +310,7 @@ class _GemmCode:
         outer: list[Value],
         row: Value,
         panels: list[Value],
-        width: _Width,
+        width: Width,
         sums: Callable[[int, int], Value],
     ) -> None:
         """The epilogue of one row; `sums`: by panel and by slot · vectors + vector."""
@@ -334,71 +324,18 @@ class _GemmCode:
                     self.terms.total(
                         sums(p, s * vectors + j),
                         left,
-                        b.add(before, self._unit(width, s * vectors + j)),
+                        b.add(before, self.sums.unit(width, s * vectors + j)),
                     )
                     for s in range(self.slots)
                 ]
                 self.epilogue.run(state, panel, j, self._inside(width, j), slots)
 
-    def _unit(self, width: _Width, place: int) -> Value:
-        """The first unit of a vector, over a panel's slots; place: slot · vectors + vector."""
-        b, (slot, vector) = self.emit.b, divmod(place, width.vectors)
-        return b.add(b.mul(I64(slot), width.units), I64(vector * self.lanes))
-
-    def _inside(self, width: _Width, vector: int) -> int | Value:
+    def _inside(self, width: Width, vector: int) -> int | Value:
         """How many units of a vector the panel has."""
         inside = self.emit.b.sub(width.units, I64(vector * self.lanes))
         if isinstance(inside, ir.Constant):
             return min(self.lanes, cast(int, inside.constant))
         return self.lanes if vector + 1 < width.vectors or self.lanes == 1 else inside
-
-    def _sums(
-        self,
-        outer: list[Value],
-        row: Value,
-        rows: int,
-        panels: list[Value],
-        width: _Width,
-        offsets: list[Value],
-        fetches: bool = False,
-    ) -> list[list[list[Value]]]:
-        """sums[row][panel][offset] over all k.
-
-        Args:
-            offsets: the first units of vectors, over a panel's slots.
-            fetches: whether several rows bring some of the next panel near the core.
-        """
-        emit, b, terms = self.emit, self.emit.b, self.terms
-        lefts = [self._row(outer, b.add(row, I64(r))) for r in range(rows)]
-        rights = [terms.panel(p, self.panel) for p in panels]
-        columns = list(product(rights, offsets))
-        ahead = self._ahead(row, rows, width.units) if fetches and self.sizes.far else []
-
-        def turn(word: Value, carried: list[Value]) -> list[Value]:
-            for line in ahead:
-                emit.fetch(terms.word(rights[0], word, width.units, I64(0)), line)
-            wide = [partial(terms.left, left, word) for left in lefts]
-            weights = [partial(terms.right, right, word, width.units, at) for right, at in columns]
-            sums = list(carried)
-            for r, c, left, weight in _pairs(wide, weights):
-                n = r * len(columns) + c
-                sums[n] = terms.add(sums[n], left, weight)
-            return sums
-
-        none = [none for left in lefts for none in [terms.start(left)] * len(columns)]
-        flat = emit.loop(terms.count, turn, none)
-        n = len(offsets)
-        return [
-            [flat[(r * len(rights) + p) * n :][:n] for p in range(len(rights))] for r in range(rows)
-        ]
-
-    def _ahead(self, row: Value, rows: int, width: Value) -> list[Value]:
-        """Bytes from a word of weights to lines of the next panel's: tiles take turns."""
-        b = self.emit.b
-        turn = b.and_(self.emit.quotient(row, I64(rows)), I64(1))
-        next_panel = b.mul(self.emit.step, self.terms.size(width))
-        first = b.add(b.mul(turn, I64(LINES * LINE)), next_panel)
-        return [b.add(first, I64(n * LINE)) for n in range(LINES)]
 
     def _on_stack(self, stack: Pointer, number: Value) -> Pointer:
         return self.emit.at(stack, self.emit.b.mul(number, I64(self.lanes)))
@@ -436,18 +373,3 @@ def _split(op: Gemm) -> tuple[Dim, tuple[Dim, ...]]:
 def _chosen(b: ir.IRBuilder, condition: Value, chosen: Part, other: Part) -> Part:
     first, count = (b.select(condition, x, y) for x, y in zip(chosen, other, strict=True))
     return first, count
-
-
-def _pairs(
-    rows: Sequence[Load], columns: Sequence[Load]
-) -> Iterator[tuple[int, int, list[Value], list[Value]]]:
-    """Each row with each column, loaded once: registers hold those of which there are fewer."""
-    if len(rows) > len(columns):
-        for c, r, column, row in _pairs(columns, rows):
-            yield r, c, row, column
-        return
-    held = [load() for load in rows]
-    for c, load in enumerate(columns):
-        column = load()
-        for r, row in enumerate(held):
-            yield r, c, row, column

@@ -1,0 +1,100 @@
+"""Sums of products over k, all in registers: some rows times some vectors of packed weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.gemm.terms import Terms
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
+
+LINE, LINES = 64, 2
+"""Bytes of a line of the cache, and how many of the next panel a tile fetches with each word."""
+Load = Callable[[], list[Value]]
+"""Writes what reads a word of a row or of weights."""
+
+
+@dataclass(frozen=True)
+class Width:
+    """Of a panel: its units, and the vectors that hold them."""
+
+    units: Value
+    vectors: int
+
+
+class Sums:
+    """Loops over k.
+
+    Args:
+        panel: units of a whole panel.
+    """
+
+    def __init__(self, emit: CpuEmit, terms: Terms, panel: int) -> None:
+        self.emit, self.terms, self.panel = emit, terms, panel
+        self.lanes = emit.target.lanes
+
+    def unit(self, width: Width, place: int) -> Value:
+        """The first unit of a vector, over a panel's slots; place: slot · vectors + vector."""
+        b, (slot, vector) = self.emit.b, divmod(place, width.vectors)
+        return b.add(b.mul(I64(slot), width.units), I64(vector * self.lanes))
+
+    def of(
+        self,
+        rows: Sequence[Pointer],
+        panels: Sequence[Value],
+        width: Width,
+        offsets: Sequence[Value],
+        ahead: Sequence[Value] = (),
+    ) -> list[list[list[Value]]]:
+        """sums[row][panel][offset] over all k.
+
+        Args:
+            panels: their numbers, all of one width.
+            offsets: the first units of vectors, over a panel's slots.
+            ahead: what is fetched with each word: bytes from it.
+        """
+        emit, terms = self.emit, self.terms
+        rights = [terms.panel(p, self.panel) for p in panels]
+        columns = list(product(rights, offsets))
+
+        def turn(word: Value, carried: list[Value]) -> list[Value]:
+            for line in ahead:
+                emit.fetch(terms.word(rights[0], word, width.units, I64(0)), line)
+            wide = [partial(terms.left, row, word) for row in rows]
+            weights = [partial(terms.right, right, word, width.units, at) for right, at in columns]
+            sums = list(carried)
+            for r, c, left, weight in _pairs(wide, weights):
+                n = r * len(columns) + c
+                sums[n] = terms.add(sums[n], left, weight)
+            return sums
+
+        none = [none for row in rows for none in [terms.start(row)] * len(columns)]
+        flat, n = emit.loop(terms.count, turn, none), len(offsets)
+        by_panel = [flat[i : i + n] for i in range(0, len(flat), n)]
+        return [by_panel[i : i + len(rights)] for i in range(0, len(by_panel), len(rights))]
+
+    def ahead(self, row: Value, rows: int, width: Width) -> list[Value]:
+        """Bytes from a word of weights to lines of the next panel's: tiles take turns."""
+        b = self.emit.b
+        turn = b.and_(self.emit.quotient(row, I64(rows)), I64(1))
+        next_panel = b.mul(self.emit.step, self.terms.size(width.units))
+        first = b.add(b.mul(turn, I64(LINES * LINE)), next_panel)
+        return [b.add(first, I64(n * LINE)) for n in range(LINES)]
+
+
+def _pairs(
+    rows: Sequence[Load], columns: Sequence[Load]
+) -> Iterator[tuple[int, int, list[Value], list[Value]]]:
+    """Each row with each column, loaded once: registers hold those of which there are fewer."""
+    if len(rows) > len(columns):
+        for c, r, column, row in _pairs(columns, rows):
+            yield r, c, row, column
+        return
+    held = [load() for load in rows]
+    for c, load in enumerate(columns):
+        column = load()
+        for r, row in enumerate(held):
+            yield r, c, row, column
