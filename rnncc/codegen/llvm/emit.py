@@ -197,10 +197,13 @@ class Emit:
         body: Body,
         carried: Sequence[Value] = (),
         goes_on: Callable[[], Value] | None = None,
+        often: int = 0,
     ) -> list[Value]:
         """`body(i, carried) -> carried` for i from 0 below `count`; returns the last carried.
 
-        `goes_on`: after each turn, whether there may be another.
+        Args:
+            goes_on: after each turn, whether there may be another.
+            often: turns, about, for LLVM, which takes all loops for equally long otherwise.
         """
         if isinstance(count, ir.Constant) and count.constant in (0, 1):
             return list(body(I64(0), list(carried))) if count.constant else list(carried)
@@ -221,7 +224,9 @@ class Emit:
         another = b.icmp_signed("<", following, count)
         if goes_on is not None:
             another = b.and_(another, goes_on())
-        b.cbranch(another, head, done)
+        branch = b.cbranch(another, head, done)
+        if often > 1:
+            branch.set_weights([often - 1, 1])
         b.position_at_end(done)
         results = [self._phi(v, entry) for v in carried]
         for phi, value in zip(results, new, strict=True):

@@ -72,7 +72,7 @@ class Sums:
             return sums
 
         none = [none for row in rows for none in [terms.start(row)] * len(columns)]
-        flat, n = emit.loop(terms.count, turn, none), len(offsets)
+        flat, n = emit.loop(terms.count, turn, none, often=terms.words), len(offsets)
         by_panel = [flat[i : i + n] for i in range(0, len(flat), n)]
         return [by_panel[i : i + len(rights)] for i in range(0, len(by_panel), len(rights))]
 
