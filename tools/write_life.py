@@ -60,10 +60,10 @@ recurrent product has the gates as its epilogue: they are computed while its sum
 ```
 
 ## LLVM
-`--emit llvm --cpu x86-64-v3`: the innermost loop of that product, for three sequences at once:
-twelve sums of four gates for eight units each stay in registers, and every weight is read once for
-three rows. The sum over k runs in one order whatever the batch and the tile, so that a row's bits
-do not depend on the rows around it.
+`--emit llvm --cpu x86-64-v3`: the innermost loop of that product, for six sequences at once: twelve
+sums, two of the four gates for eight units each, stay in registers, and a weight is read once for
+six rows; the other two gates follow. The sum over k runs in one order whatever the batch and the
+tile, so that a row's bits do not depend on the rows around it.
 
 ```llvm
 {llvm}
@@ -87,8 +87,8 @@ def page() -> str:
         read=_scan(_emit("rnn", stop_after="read")),
         compiled=_scan(_emit("rnn").split('sym_name = "step"')[1]),
         kern=_gates(_emit("kern")),
-        llvm=_densest(_emit("llvm"), r"^\d+:|^[\w.]+:", "llvm.fma", ", 128"),
-        asm=_densest(_emit("asm"), r"^\.L\w+:", "vfmadd", "$128,"),
+        llvm=_fullest(_emit("llvm"), r"^\d+:|^[\w.]+:", "llvm.fma", ", 128"),
+        asm=_fullest(_emit("asm"), r"^\.L\w+:", "vfmadd", "$128,"),
     )
 
 
@@ -135,9 +135,9 @@ def _short(text: str) -> str:
     return "\n".join(line[margin:] for line in lines)
 
 
-def _densest(text: str, label: str, word: str, depth: str) -> str:
-    """Of the blocks that jump to themselves and name a depth, that with most of a word a line."""
-    best, most = "", 0.0
+def _fullest(text: str, label: str, word: str, depth: str) -> str:
+    """Of the blocks that jump to themselves and name a depth, the first with most of a word."""
+    best, most = "", 0
     starts = [(match.start(), match[0]) for match in re.finditer(rf"(?m){label}", text)]
     for (start, name), (end, _) in zip(starts, [*starts[1:], (len(text), "")], strict=True):
         block = text[start:end]
@@ -145,9 +145,8 @@ def _densest(text: str, label: str, word: str, depth: str) -> str:
         jump = re.search(rf"(?m)^\s+(?:br|j\w+)\s[^\n]*\b{own}\b", block)
         if jump is not None:
             block = block[: (block + "\n").index("\n", jump.end())]
-            share = block.count(word) / (block.count("\n") + 1)
-            if share > most and depth in block:
-                best, most = block, share
+            if block.count(word) > most and depth in block:
+                best, most = block, block.count(word)
     lines = [line.split("\t#")[0].split(" ; preds")[0].rstrip() for line in best.splitlines()]
     return "\n".join(line.expandtabs(8) for line in lines if line.strip())
 
