@@ -12,7 +12,7 @@ from rnncc_runtime import Model
 
 import rnncc
 from rnncc.cli import main
-from rnncc.commands.running import fitted, read_csv, scoring_of
+from rnncc.commands.running import fitted, read_arrays, read_csv, scoring_of
 from rnncc.commands.scoring import Scoring, batch_of, rows_of
 from rnncc.errors import CompileError
 
@@ -116,6 +116,25 @@ def test_text_with_commas(model: Model, tmp_path: Path) -> None:
         path.write_text("\n".join([*head, *lines]) + "\n")
         found = fitted({"x": read_csv(path)}, model)["x"]
         assert found.dtype == np.float32 and np.array_equal(found, row[:, None])
+
+
+def test_numbers(model: Model, tmp_path: Path) -> None:
+    """`NAME=0` is for all elements; the sizes are those of the other inputs."""
+    np.save(tmp_path / "x.npy", np.zeros((5, 3, 64), np.float32))
+    given = read_arrays([f"x={tmp_path}/x.npy", "seq_lengths=5", "h0=0.5", "c0=0"])
+    found = fitted(given, model)
+    assert np.array_equal(found["seq_lengths"], np.full(3, 5, np.int32))
+    assert found["h0"].shape == (1, 3, 128) and (found["h0"] == 0.5).all()
+    (tmp_path / "x.csv").write_text("\n".join([",".join(["1"] * 64)] * 5))
+    assert fitted(read_arrays([f"x={tmp_path}/x.csv", "c0=0"]), model)["c0"].shape == (1, 1, 128)
+    for texts, told in (
+        (["c0=0"], "no other input tells the size N"),
+        ([f"x={tmp_path}/x.csv", "seq_lengths=0.5"], "seq_lengths=0.5: is no number of type int32"),
+        ([f"x={tmp_path}/x.csv", "seq_lengths=nan"], "seq_lengths=nan: is no number of type int32"),
+        ([f"x={tmp_path}/x.csv", "c0=zero"], "zero: No such file"),
+    ):
+        with pytest.raises(CompileError, match=told):
+            fitted(read_arrays(texts), model)
 
 
 @pytest.mark.parametrize(
