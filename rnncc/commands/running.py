@@ -12,7 +12,7 @@ from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
 
 from rnncc import arrays
 from rnncc.arrays import Array, Arrays
-from rnncc.commands.scoring import SUFFIX, Scoring
+from rnncc.commands.scoring import SUFFIX, Scoring, typed
 from rnncc.commands.tables import print_table, shape_text
 from rnncc.errors import CompileError
 from rnncc.sources import read_bytes
@@ -30,7 +30,7 @@ def scoring_of(inputs: Sequence[str], rows: int, threads: int, lengths: str = ""
     tables = [(name, Path(rest)) for name, _, rest in parted if rest.endswith(SUFFIX)]
     if not tables:
         if lengths:
-            raise CompileError("--lengths", "goes with a table")
+            raise CompileError("--lengths", "goes with a table", f"-i FILE{SUFFIX}")
         return None
     constants = dict[str, float]()
     for text, (name, _, rest) in zip(inputs, parted, strict=True):
@@ -135,11 +135,8 @@ def _filled(number: Array, spec: TensorSpec, sizes: Mapping[int | str, int]) -> 
     if open_sizes := [d for d in spec.shape if isinstance(d, str) and d not in sizes]:
         what = f"no other input tells the size {open_sizes[0]}"
         raise CompileError(f"--input {spec.name}={number}", what, f"{spec.name}=FILE.npy")
-    with np.errstate(invalid="ignore"):  # compared below
-        array = np.asarray(number).astype(spec.dtype)
-    if spec.dtype.kind in "iu" and array != number:
-        raise CompileError(f"--input {spec.name}={number}", f"is no number of type {spec.dtype}")
-    return np.full([d if isinstance(d, int) else sizes[d] for d in spec.shape], array)
+    shape = [d if isinstance(d, int) else sizes[d] for d in spec.shape]
+    return np.full(shape, typed(np.asarray(number), spec))
 
 
 def _fit(table: Array, spec: TensorSpec) -> Array:
