@@ -156,6 +156,14 @@ def test_the_runtime_alone_runs_a_library(dist: Path, tmp_path: Path) -> None:
     assert run(tmp_path / "venv/bin/python", "-c", program, cwd=tmp_path) == "layer\n"
 
 
+@pytest.mark.skipif(not EVERYWHERE, reason="with RNNCC_PYTHONS=1 (make pythons)")
+def test_the_index_takes_all_files(dist: Path, tmp_path: Path) -> None:
+    run(sys.executable, "-m", "venv", "venv", cwd=tmp_path)
+    python = tmp_path / "venv/bin/python"
+    run(python, "-m", "pip", "install", "--quiet", "twine", cwd=tmp_path)
+    run(python, "-m", "twine", "check", "--strict", *dist.iterdir(), cwd=tmp_path)
+
+
 def test_the_index_renders_both_pages() -> None:
     markdown = pytest.importorskip("readme_renderer.markdown")
     for page in (ROOT / "README.md", ROOT / "runtime/README.md"):
