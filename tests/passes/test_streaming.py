@@ -179,6 +179,6 @@ def x_of(b: Builder, x: SSAValue) -> SSAValue:
 def test_steps_of_another_name() -> None:
     b = Builder.net("net")
     x, h = b.input("x", ["steps", "N", 2]), b.input("h", ["N", 2])
-    _, ys = b.scan([], [h], [x], lambda c, _, h, x: ([c.add(h[0], x[0])], [x[0]]))
+    _, ys = b.scan([], [h], [x], lambda c, _, h, x: ([s := c.tanh(c.add(h[0], x[0]))], [s]))
     with pytest.raises(NotCausal, match="its steps are named steps, and time is T: --shape"):
         split(b.finish({"y": ys[0]}))
