@@ -3,7 +3,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test onnx targets lint dist site clean
+.PHONY: demo test onnx targets pythons lint dist site clean
 
 demo: .venv/installed
 	$(BIN)/rnncc demo -o build/demo
@@ -22,6 +22,11 @@ onnx: .venv/installed-test
 #   libnewlib-arm-none-eabi; pip install ziglang (riscv32, macOS, Windows on Arm)
 targets: .venv/installed-test
 	RNNCC_TARGETS=1 $(BIN)/pytest -n 2 --dist worksteal -rs tests/targets tests/packaging/test_versions.py
+
+# What `make dist` makes, in clean environments of every Python from 3.11 on that is on the path or
+# in pyenv; -rs says which are missing. With PyTorch where pip finds a wheel of it without CUDA.
+pythons: .venv/installed-test
+	RNNCC_PYTHONS=1 $(BIN)/pytest -rs tests/packaging/test_release.py
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

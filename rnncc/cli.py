@@ -171,7 +171,8 @@ def compile(
     "inputs",
     multiple=True,
     metavar="FILE",
-    help="x.npz, NAME=x.npy, NAME=x.csv; or a table x.parquet, a row a sequence.",
+    help="x.npz, NAME=x.npy, NAME=x.csv, NAME=0 for all elements; or a table x.parquet, a row a"
+    " sequence.",
 )
 @click.option(
     "-o",

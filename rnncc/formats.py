@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Sequence
 
 ELF = b"\x7fELF"
+
+_START = 1 << 16
+"""How many bytes of a text are looked at."""
 
 _ENTRY, _MOST = b"PK\x01\x02", 10_000
 """Begins each entry of a zip file's table; how many are looked at."""
@@ -16,6 +20,11 @@ _ARRAYS = "arrays go behind `rnncc run NET --input`"
 _EXPORT = "torch.export.save(rnncc.torch.export(module, args), file) writes the graph too"
 _BY_ONNX = "export it as ONNX"
 _UNPACK = "unpack it first"
+_FETCH = "`git lfs pull` fetches it"
+_RUN = "in it, rnncc.build and rnncc.torch.build write libraries: run it with python"
+
+_PYTHON = re.compile(rb"^(import|from) \w|^(def|class) \w+.*:\s*$", re.MULTILINE)
+"""A line that only programs in Python have."""
 
 _BEGINS = (
     (ELF, "a compiled library or program (ELF)", _LIBRARY),
@@ -31,6 +40,7 @@ _BEGINS = (
     (b"\x28\xb5\x2f\xfd", "packed by zstd", _UNPACK),
     (b"\x89PNG", "a picture (PNG)", None),
     (b"%PDF", "a PDF", None),
+    (b"version https://git-lfs", "a pointer of Git LFS in place of the file", _FETCH),
     (b"<", "XML or HTML", None),
     (b"{", "JSON", None),
     (b"\x80\x02", "a pickle of Python, which is not read: it may run code", _EXPORT),
@@ -57,7 +67,10 @@ def kind_of(data: bytes) -> tuple[str, str | None] | None:
         return "a model of TensorFlow Lite", _BY_ONNX
     if data[8:9] == b"{" and int.from_bytes(data[:8], "little") < len(data):
         return "weights without a graph (safetensors)", _BY_ONNX
-    return next(((kind, hint) for begin, kind, hint in _BEGINS if data.startswith(begin)), None)
+    for begin, kind, hint in _BEGINS:
+        if data.startswith(begin):
+            return kind, hint
+    return ("a program in Python", _RUN) if _PYTHON.search(data[:_START]) else None
 
 
 def _kind_of_zip(data: bytes) -> tuple[str, str | None] | None:

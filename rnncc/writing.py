@@ -186,5 +186,5 @@ def _named(path: Path) -> Generator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(path)) from error
     except ValueError as error:  # a NUL in the path
         if "\0" in str(path):
-            raise OSError(errno.EINVAL, str(error), repr(str(path))) from error
+            raise OSError(errno.EINVAL, "embedded null byte", repr(str(path))) from error
         raise

@@ -42,12 +42,26 @@ FILES = {
     "a.gguf": (b"GGUF" + bytes(50), "weights without a graph (GGUF)"),
     "a.json": (b'{"layers": []}', "JSON"),
     "a.pb.gz": (b"\x1f\x8b\x08" + bytes(30), "packed by gzip"),
+    "a.pb": (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "a pointer of Git LFS"),
+    "a.py": (b"'A net.'\nimport torch\n", "a program in Python (in it, rnncc.build"),
+    "b.py": (b"class Net(Module):\n    pass\n", "a program in Python"),
+    "page.onnx": (b"<!DOCTYPE html>", "is no ONNX model but XML or HTML"),
+    "weights.onnx": (
+        zipped("a/data.pkl", "a/data/0"),
+        "is no ONNX model but a pickle of torch.save",
+    ),
+    "page.pt2": (b"<!DOCTYPE html>", "is XML or HTML, no program of torch.export.save"),
 }
+
+READERS = {".onnx": "onnx", ".pt2": "torch"}
+"""Endings of names -> the package that reads such files."""
 
 
 @pytest.mark.parametrize("name", FILES)
 def test_kind(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     content, kind = FILES[name]
+    if reader := READERS.get(Path(name).suffix):
+        pytest.importorskip(reader)
     path = tmp_path / name
     path.write_bytes(content)
     assert main(["inspect", str(path)]) == 2

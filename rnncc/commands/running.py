@@ -12,7 +12,7 @@ from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
 
 from rnncc import arrays
 from rnncc.arrays import Array, Arrays
-from rnncc.commands.scoring import SUFFIX, Scoring
+from rnncc.commands.scoring import SUFFIX, Scoring, typed
 from rnncc.commands.tables import print_table, shape_text
 from rnncc.errors import CompileError
 from rnncc.sources import read_bytes
@@ -30,7 +30,7 @@ def scoring_of(inputs: Sequence[str], rows: int, threads: int, lengths: str = ""
     tables = [(name, Path(rest)) for name, _, rest in parted if rest.endswith(SUFFIX)]
     if not tables:
         if lengths:
-            raise CompileError("--lengths", "goes with a table")
+            raise CompileError("--lengths", "goes with a table", f"-i FILE{SUFFIX}")
         return None
     constants = dict[str, float]()
     for text, (name, _, rest) in zip(inputs, parted, strict=True):
@@ -50,14 +50,15 @@ def scoring_of(inputs: Sequence[str], rows: int, threads: int, lengths: str = ""
 def read_arrays(files: Sequence[str]) -> Arrays:
     """Arrays by name from `x.npz`, `NAME=x.npy`, `NAME=x.csv`, or without a name, which is empty.
 
+    `NAME=0`, where no file is called so, is a number that `fitted` fills the input with.
+
     Raises:
         CompileError: a file is no such thing, or two arrays have one name.
     """
     found: Arrays = {}
     for text in files:
         name, _, file = text.rpartition("=") if not _exists(text) else ("", "", text)
-        path = Path(file)
-        content = read_csv(path) if path.suffix == CSV else arrays.read(path)
+        content = _read(Path(file), name)
         if isinstance(content, np.ndarray):
             content = {name: content}
         for key, array in content.items():
@@ -65,6 +66,21 @@ def read_arrays(files: Sequence[str]) -> Arrays:
                 raise CompileError(file, f"a second array is named {key!r}")
             found[key] = array
     return found
+
+
+def _read(path: Path, name: str) -> Array | Arrays:
+    if path.suffix == CSV:
+        return read_csv(path)
+    if name and not _exists(str(path)) and (number := _number(str(path))) is not None:
+        return np.array(number).view(_Table)
+    return arrays.read(path)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def read_csv(path: Path) -> Array:
@@ -96,17 +112,31 @@ def read_csv(path: Path) -> Array:
 
 
 class _Table(np.ndarray[Any, Any]):
-    """Numbers of a text, which have neither a dtype nor more than two axes."""
+    """Numbers of a text, which have no dtype and at most two axes; one without axes is for all."""
 
 
 def fitted(given: Arrays, model: Model | TrainableModel) -> Arrays:
-    """Tables of text in the dtypes of their inputs, and as batches of one where these have one."""
-    return {
-        name: _fit(array, model.inputs[name])
-        if isinstance(array, _Table) and name in model.inputs
-        else array
-        for name, array in given.items()
-    }
+    """Tables of text in the dtypes of their inputs, and as batches of one where these have one.
+
+    Raises:
+        CompileError: a number is for an input of integers and is none, or of unknown size.
+    """
+    found = dict(given)
+    texts = {n: x for n, x in given.items() if isinstance(x, _Table) and n in model.inputs}
+    found.update({n: _fit(x, model.inputs[n]) for n, x in texts.items() if x.ndim})
+    sizes: dict[int | str, int] = {"N": 1} if any(x.ndim for x in texts.values()) else {}
+    for name in found.keys() & model.inputs.keys() - {n for n, x in texts.items() if not x.ndim}:
+        sizes.update(zip(model.inputs[name].shape, np.shape(found[name]), strict=False))
+    return found | {n: _filled(x, model.inputs[n], sizes) for n, x in texts.items() if not x.ndim}
+
+
+def _filled(number: Array, spec: TensorSpec, sizes: Mapping[int | str, int]) -> Array:
+    """An input whose elements all are one number."""
+    if open_sizes := [d for d in spec.shape if isinstance(d, str) and d not in sizes]:
+        what = f"no other input tells the size {open_sizes[0]}"
+        raise CompileError(f"--input {spec.name}={number}", what, f"{spec.name}=FILE.npy")
+    shape = [d if isinstance(d, int) else sizes[d] for d in spec.shape]
+    return np.full(shape, typed(np.asarray(number), spec))
 
 
 def _fit(table: Array, spec: TensorSpec) -> Array:

@@ -62,7 +62,7 @@ def score(model: Model | TrainableModel, how: Scoring, out: Path | None) -> int:
     names = _inputs_of(list(file.schema_arrow.names), model, how)
     with _writer(out) as write, Pool(how.threads) as pool, terminal_bar(total) as done:
         for table in _batches(file, how):
-            columns = {name: cells(table.column(column)) for name, column in names.items()}
+            columns = {n: cells(table.column(column), column) for n, column in names.items()}
             inputs, lengths = batch_of(model.inputs, columns, how)
             outputs = rows_of(model.outputs, model.run(inputs, pool=pool), lengths)
             kept = [name for name in table.schema.names if name not in names.values()]
@@ -89,7 +89,7 @@ def batch_of(
     for name, spec in specs.items():
         if name not in inputs and name in how.constants:
             shape = [size.evaluate(sizes) for size in spec.sizes]
-            inputs[name] = np.full(shape, how.constants[name], spec.dtype)
+            inputs[name] = np.full(shape, typed(np.array(how.constants[name]), spec))
         elif name == how.lengths:
             inputs[name] = np.asarray(lengths, spec.dtype)
     if len(set(lengths)) > 1 and not how.lengths:
@@ -118,35 +118,36 @@ def rows_of(
     return found
 
 
-def cells(column: Any) -> list[Array]:
+def cells(column: Any, name: str) -> list[Array]:
     """An array a row: of numbers, lists, or lists of lists of equal lengths.
 
     Raises:
         CompileError: something else, or nothing.
     """
-    _check_no_nulls(column)
+    _check_no_nulls(column, name)
     if not _is_list(column.type):
-        return list(_numbers(column))
+        return list(_numbers(column, name))
     counts = _lengths(column)
-    return np.split(_dense(column.flatten()), np.cumsum(counts)[:-1])
+    return np.split(_dense(column.flatten(), name), np.cumsum(counts)[:-1])
 
 
-def _dense(column: Any) -> Array:
+def _dense(column: Any, name: str) -> Array:
     """The rows as one array."""
-    _check_no_nulls(column)
+    _check_no_nulls(column, name)
     if not _is_list(column.type):
-        return _numbers(column)
+        return _numbers(column, name)
     widths = set(_lengths(column).tolist())
     if len(widths) > 1:
-        raise CompileError("--input", f"a column has inner lists of {sorted(widths)[:3]} numbers")
-    inner = _dense(column.flatten())
+        what = f"column {name} has inner lists of {sorted(widths)[:3]} numbers"
+        raise CompileError("--input", what)
+    inner = _dense(column.flatten(), name)
     return inner.reshape(len(column), max(widths, default=0), *inner.shape[1:])
 
 
-def _numbers(column: Any) -> Array:
+def _numbers(column: Any, name: str) -> Array:
     array = column.to_numpy(zero_copy_only=False)
     if array.dtype.kind not in "biuf":
-        raise CompileError("--input", f"a column of {column.type} is none of numbers")
+        raise CompileError("--input", f"column {name}, of {column.type}, is none of numbers")
     return array
 
 
@@ -160,9 +161,19 @@ def _is_list(kind: Any) -> bool:
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
-def _check_no_nulls(column: Any) -> None:
+def _check_no_nulls(column: Any, name: str) -> None:
     if column.null_count:
-        raise CompileError("--input", f"a column of {column.type} has {column.null_count} nulls")
+        what = f"column {name}, of {column.type}, holds null, {column.null_count} times"
+        raise CompileError("--input", what)
+
+
+def typed(array: Array, spec: TensorSpec) -> Array:
+    """In the type of an input; refuses what no integer can hold."""
+    with np.errstate(invalid="ignore"):
+        made = array.astype(spec.dtype)
+    if spec.dtype.kind in "biu" and (made != array).any():
+        raise CompileError("--input", f"{spec.name} is {spec.dtype}, and is given other numbers")
+    return made
 
 
 def _stacked(rows: Sequence[Array], spec: TensorSpec, path: Path) -> tuple[Array, list[int]]:
@@ -175,7 +186,7 @@ def _stacked(rows: Sequence[Array], spec: TensorSpec, path: Path) -> tuple[Array
         lengths = [row.shape[at] for row in shaped]
         most = max(lengths, default=0)
         shaped = [np.pad(row, _ahead(row, at, most)) for row in shaped]
-    stacked = np.stack(shaped).astype(spec.dtype)
+    stacked = typed(np.stack(shaped), spec)
     return np.ascontiguousarray(np.moveaxis(stacked, 0, spec.shape.index(BATCH))), lengths
 
 
@@ -225,7 +236,7 @@ def _inputs_of(names: Sequence[str], model: Model | TrainableModel, how: Scoring
     found = {name: name for name in specs if name in names}
     left = [name for name in specs if name not in found]
     others = [name for name in names if name not in found]
-    if len(left) == 1 and (len(others) == 1 or how.column == left[0]) and others:
+    if len(left) == len(others) == 1 and (how.column == left[0] or not found):
         found[left.pop()] = others[0]
     if left or not found:
         fill = f"-i {(left or ['NAME'])[0]}=0 fills an input, --lengths names that of lengths"

@@ -22,6 +22,9 @@ _CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _TEXT_START = re.compile(rb"(\s|#.*\n)*\w+\s*[:{<]")
 _TEXT_ERROR = re.compile(r"(\d+):\d+ : (.*)", re.DOTALL)
 
+_NETS = "a path, bytes, a NetDef, ModelProto or ExportedProgram, or what rnncc.cells builds"
+_TORCH = "rnncc.torch.compile and build take modules, rnncc.torch.scan cells"
+
 
 @runtime_checkable
 class Message(Protocol):
@@ -48,7 +51,8 @@ def load(source: str | Path | bytes | Message | object, name: str = "<bytes>") -
     elif isinstance(source, Message):
         data = source.SerializeToString()
     else:
-        raise CompileError(name, f"{type(source).__name__} is not a path, bytes or a NetDef")
+        what = f"{type(source).__name__} is no net"
+        raise CompileError(name, what, _TORCH if callable(source) else _NETS)
     net = _parse(data, name)
     check_text(net, name)
     return net

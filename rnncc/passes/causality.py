@@ -58,8 +58,17 @@ def availability_of(net: Net) -> dict[SSAValue, Availability]:
             place = str(Builder.before(op).loc)
             raise NotCausal(f"{place}: {reason}" if place else str(reason)) from None
     if not any(TIME in dim.symbols for op in net.body.block.ops for dim in _formulas(op)):
-        raise NotCausal(f"nothing in it takes {TIME} steps: their number is fixed")
+        raise NotCausal(_fixed(net))
     return available
+
+
+def _fixed(net: Net) -> str:
+    """Why a net has no steps: what might be their number has another name, or there is none."""
+    loops = [op.steps for op in net.body.block.ops if isinstance(op, Scan)]
+    names = sorted({name for steps in loops for name in steps.symbols} - {TIME})
+    if names:
+        return f"its steps are named {names[0]}, and time is {TIME}: --shape INPUT={TIME},N,..."
+    return f"nothing in it takes {TIME} steps: their number is fixed"
 
 
 def time_axis(value: SSAValue) -> int | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
 from torch.utils import _pytree as pytree
 
 import rnncc
@@ -108,6 +109,7 @@ class CompiledModule(torch.nn.Module):
         self._changed = [_owner(module, exported, target) for target in net.changed]
         self._changing = [target in net.changed for target in net.held]
         self._in, self._out = exported.call_spec.in_spec, exported.call_spec.out_spec
+        self._arguments = _arguments(exported)
         self._outputs = [output.name for output in self._code.outputs]
 
     def prepare(self, train: bool) -> None:
@@ -119,7 +121,8 @@ class CompiledModule(torch.nn.Module):
         leaves, spec = pytree.tree_flatten((args, kwargs))
         if spec != self._in:
             raise CompileError("", f"called with {spec}, compiled for {self._in}")
-        given = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+        pairs = zip(self._arguments, leaves, strict=True)
+        given = [leaf for argument, leaf in pairs if _is_tensor(argument, leaf)]
         tensors = self._together([*given, *self._held()])
         if self._frozen and torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
             raise CompileError("", "a frozen module has no gradients", "torch.no_grad()")
@@ -216,10 +219,12 @@ def _symbol_names(
     exported: ExportedProgram, arguments: Mapping[str, Any], shapes: Any
 ) -> dict[str, str]:
     """What the user calls the symbols, from the place of each `Dim`."""
-    names, users = dict[str, str](), set(exported.graph_signature.user_inputs)
+    names = dict[str, str]()
     if not shapes:
         return names
     places = exported.graph.find_nodes(op="placeholder")
+    specs = exported.graph_signature.input_specs
+    users = {spec.arg.name for spec in specs if spec.kind == InputKind.USER_INPUT}
     nodes = iter([node for node in places if node.name in users])
     for number, (name, value) in enumerate(arguments.items()):
         spec = shapes.get(name) if isinstance(shapes, dict) else shapes[number]
@@ -237,8 +242,8 @@ def _name(value: Any, spec: Any, nodes: Any, names: dict[str, str]) -> None:
             _name(part, (spec or {}).get(key), nodes, names)
         return
     shape = getattr(next(nodes).meta["val"], "shape", ())
-    axes = spec.items() if isinstance(spec, dict) else enumerate(spec or ())
-    for axis, dim in axes:
+    listed = spec if isinstance(spec, (list, tuple)) else ()
+    for axis, dim in spec.items() if isinstance(spec, dict) else enumerate(listed):
         name = str(getattr(dim, "__name__", ""))
         if name.isidentifier() and axis < len(shape):
             names.setdefault(str(shape[axis]), name)
@@ -253,6 +258,30 @@ def _owner(module: torch.nn.Module, exported: ExportedProgram, target: str) -> t
     except AttributeError:  # a tensor that the module's code closes over
         return _Constant(held_tensor(exported, target)), "value"
     return owner, name
+
+
+_Argument = TensorArgument | ConstantArgument
+
+
+def _arguments(exported: ExportedProgram) -> list[_Argument]:
+    """What a call gives: tensors, and what is in the code as the example had it."""
+    specs = exported.graph_signature.input_specs
+    given = [spec.arg for spec in specs if spec.kind == InputKind.USER_INPUT]
+    return [argument for argument in given if isinstance(argument, _Argument)]
+
+
+def _is_tensor(argument: _Argument, given: Any) -> bool:
+    """Whether a call gives a tensor here; refuses what the code was not made for."""
+    if isinstance(argument, TensorArgument):
+        if not isinstance(given, torch.Tensor):
+            what = f"is {type(given).__name__}, compiled for a tensor"
+            raise CompileError(argument.name, what)
+        return True
+    fixed = argument.value
+    if type(given) is not type(fixed) or given != fixed:
+        what = f"compiled for {fixed!r}, called with {given!r}"
+        raise CompileError(argument.name, what, "compile it for each value, or give tensors")
+    return False
 
 
 _Follow = Callable[[torch.Tensor, torch.device], torch.Tensor]

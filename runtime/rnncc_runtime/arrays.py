@@ -69,7 +69,12 @@ def check_inputs(inputs: Mapping[str, object], specs: Specs) -> list[Array | Non
 
     None stands for an optional input that is not given.
     """
-    if inputs.keys() != specs.keys():
+    try:
+        named = inputs.keys()
+    except AttributeError:
+        what = f"inputs are {type(inputs).__name__}, expected arrays by name: {listed(specs)}"
+        raise ArrayError(what) from None
+    if named != specs.keys():
         check_names(inputs, specs)
     arrays: list[Array | None] = []
     for name, spec in specs.items():

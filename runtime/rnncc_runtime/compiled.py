@@ -126,7 +126,8 @@ class Compiled:
             return 1
         worth = self._functions.get("threads")
         if worth is None:
-            raise LoadError(f"{self.name} was compiled for one thread, without `threads`")
+            what = f"{self.name} was compiled for one thread"
+            raise LoadError(f"{what}, without --threads (in Python threads=True)")
         return min(pool.threads, worth(*symbols))
 
     def _refuse(self, code: int, symbols: Mapping[str, int]) -> NoReturn:

@@ -91,7 +91,7 @@ def _found(path: str | os.PathLike[str], name: str | None) -> tuple[Path, str]:
     try:
         file = Path(path).resolve()
         if not file.is_file():
-            raise LoadError(f"{path}: no such file")
+            raise LoadError(f"{path}: {'is a folder' if file.is_dir() else 'no such file'}")
     except (OSError, ValueError) as error:  # a name that is too long, or with a NUL in it
         reason = getattr(error, "strerror", None) or error
         raise LoadError(f"{str(path)[:80]!r}: {reason}") from error
@@ -283,7 +283,8 @@ def _open(file: Path) -> ctypes.CDLL:
             alias.symlink_to(file)
             return ctypes.CDLL(str(alias))
     except OSError as error:
-        raise LoadError(f"{file}: {difference(file) or error}") from error
+        reason = difference(file) or str(error).removeprefix(f"{file}: ")
+        raise LoadError(f"{file}: {reason}") from error
 
 
 def _is_loaded(file: Path) -> bool:

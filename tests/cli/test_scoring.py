@@ -12,7 +12,7 @@ from rnncc_runtime import Model
 
 import rnncc
 from rnncc.cli import main
-from rnncc.commands.running import fitted, read_csv, scoring_of
+from rnncc.commands.running import fitted, read_arrays, read_csv, scoring_of
 from rnncc.commands.scoring import Scoring, batch_of, rows_of
 from rnncc.errors import CompileError
 
@@ -81,7 +81,9 @@ def test_parquet(model: Model, tmp_path: Path, capsys: Capture) -> None:
     pyarrow: Any = pytest.importorskip("pyarrow")
     parquet: Any = pytest.importorskip("pyarrow.parquet")
     rows = sequences([3, 1, 5, 4, 2, 7])
-    table = pyarrow.table({"id": list("abcdef"), "x": [row.tolist() for row in rows]})
+    table = pyarrow.table(
+        {"id": list("abcdef"), "when": range(6), "x": [row.tolist() for row in rows]}
+    )
     source, out = tmp_path / "t.parquet", tmp_path / "y.parquet"
     parquet.write_table(table, source)
     words = ["run", *NET, "-i", str(source), "-i", "h0=0", "-i", "c0=0", "--batch", "4"]
@@ -99,6 +101,10 @@ def test_parquet(model: Model, tmp_path: Path, capsys: Capture) -> None:
     assert "probabilities has rows of different shapes" in capsys.readouterr().err
     assert main(["run", *NET, "-i", str(source)]) == 2
     assert "has no column for seq_lengths, h0, c0" in capsys.readouterr().err
+    numbered = tmp_path / "numbered.parquet"
+    parquet.write_table(table.drop_columns("id"), numbered)
+    assert main(["run", *NET, "-i", str(numbered), *words[5:9]]) == 2  # `when` are no lengths
+    assert "has no column for seq_lengths" in capsys.readouterr().err
     assert main(["run", *NET, "-i", str(source), "--lengths", "x"]) == 2
     assert "--lengths: x is no input of whole numbers [N]" in capsys.readouterr().err
     assert main(["run", *NET, "-i", str(ROOT / "examples/lstm.npz"), "--lengths", "x"]) == 2
@@ -106,6 +112,22 @@ def test_parquet(model: Model, tmp_path: Path, capsys: Capture) -> None:
     source.write_text("none")
     assert main(words) == 2
     assert "is no table in Parquet" in capsys.readouterr().err
+
+
+def test_columns_that_do_not_fit(model: Model, tmp_path: Path, capsys: Capture) -> None:
+    pyarrow: Any = pytest.importorskip("pyarrow")
+    parquet: Any = pytest.importorskip("pyarrow.parquet")
+    x, source = [row.tolist() for row in sequences([3, 3])], tmp_path / "t.parquet"
+    words = ["run", *NET, "-i", str(source), "-i", "h0=0", "-i", "c0=0"]
+    for columns, told in (
+        ({"x": x, "seq_lengths": [3, 2.5]}, "seq_lengths is int32, and is given other numbers"),
+        ({"x": x, "seq_lengths": [3, 2**40]}, "seq_lengths is int32, and is given other numbers"),
+        ({"x": x, "seq_lengths": ["3", "3"]}, "column seq_lengths, of string, is none of numbers"),
+        ({"x": x, "seq_lengths": [3, None]}, "column seq_lengths, of int64, holds null, 1 times"),
+    ):
+        parquet.write_table(pyarrow.table(columns), source)
+        assert main(words) == 2
+        assert told in capsys.readouterr().err
 
 
 def test_text_with_commas(model: Model, tmp_path: Path) -> None:
@@ -116,6 +138,31 @@ def test_text_with_commas(model: Model, tmp_path: Path) -> None:
         path.write_text("\n".join([*head, *lines]) + "\n")
         found = fitted({"x": read_csv(path)}, model)["x"]
         assert found.dtype == np.float32 and np.array_equal(found, row[:, None])
+
+
+def test_numbers(model: Model, tmp_path: Path) -> None:
+    """`NAME=0` is for all elements; the sizes are those of the other inputs."""
+    np.save(tmp_path / "x.npy", np.zeros((5, 3, 64), np.float32))
+    given = read_arrays([f"x={tmp_path}/x.npy", "seq_lengths=5", "h0=0.5", "c0=0"])
+    found = fitted(given, model)
+    assert np.array_equal(found["seq_lengths"], np.full(3, 5, np.int32))
+    assert found["h0"].shape == (1, 3, 128) and (found["h0"] == 0.5).all()
+    (tmp_path / "x.csv").write_text("\n".join([",".join(["1"] * 64)] * 5))
+    assert fitted(read_arrays([f"x={tmp_path}/x.csv", "c0=0"]), model)["c0"].shape == (1, 1, 128)
+    for texts, told in (
+        (["c0=0"], "no other input tells the size N"),
+        (
+            [f"x={tmp_path}/x.csv", "seq_lengths=0.5"],
+            "seq_lengths is int32, and is given other numbers",
+        ),
+        (
+            [f"x={tmp_path}/x.csv", "seq_lengths=nan"],
+            "seq_lengths is int32, and is given other numbers",
+        ),
+        ([f"x={tmp_path}/x.csv", "c0=zero"], "zero: No such file"),
+    ):
+        with pytest.raises(CompileError, match=told):
+            fitted(read_arrays(texts), model)
 
 
 @pytest.mark.parametrize(

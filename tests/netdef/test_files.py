@@ -63,6 +63,8 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         load(tmp_path / "nothing.pb")
     with pytest.raises(CompileError, match="Is a directory"):
         load(tmp_path)
-    with pytest.raises(CompileError, match="int is not a path"):
+    with pytest.raises(CompileError, match=r"int is no net \(a path, bytes"):
         load(3)
+    with pytest.raises(CompileError, match=r"function is no net \(rnncc.torch.compile"):
+        load(lambda x, h: (h, h))
     assert isinstance(load(b'name: "only a name"'), NetDef)

@@ -174,3 +174,11 @@ def test_reasons(reason: str, make: Make) -> None:
 def x_of(b: Builder, x: SSAValue) -> SSAValue:
     """A sequence as a matrix, one row a step and element of the batch."""
     return b.reshape(x, [T * N, 2])
+
+
+def test_steps_of_another_name() -> None:
+    b = Builder.net("net")
+    x, h = b.input("x", ["steps", "N", 2]), b.input("h", ["N", 2])
+    _, ys = b.scan([], [h], [x], lambda c, _, h, x: ([s := c.tanh(c.add(h[0], x[0]))], [s]))
+    with pytest.raises(NotCausal, match="its steps are named steps, and time is T: --shape"):
+        split(b.finish({"y": ys[0]}))

@@ -166,6 +166,7 @@ def test_steps_on_other_arrays_of_the_same_shapes(lstm: Model) -> None:
         np.testing.assert_array_equal(got[ALL], want[ALL])
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # NumPy 2.5: to set shape and dtype
 def test_arrays_that_change_between_steps(lstm: Model) -> None:
     """An array's memory, shape, type or flags may be others than when it was checked."""
     rows = np.random.default_rng(0).standard_normal((4, 2, 5)).astype(np.float32)

@@ -450,6 +450,37 @@ def test_another_structure() -> None:
         compiled(torch.ones(5, 1, 3))
 
 
+class Switched(nn.Module):
+    """Its arguments are tensors, and a number and a word that its code depends on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(3, 4)
+
+    def forward(self, x: Any, factor: Any, of: str, y: Any) -> Any:
+        return self.layer(x)[0] * factor + (y if of == "sum" else 0)
+
+
+def test_arguments_that_are_no_tensors(tmp_path: Path) -> None:
+    """They are in the code as the example had them."""
+    net, x, y = Switched(), torch.ones(2, 1, 3), torch.ones(2, 1, 4)
+    compiled = rt.compile(net, (x, 2, "sum", y), dynamic_shapes=({0: T}, None, None, {0: T}))
+    x, y = torch.ones(5, 1, 3), torch.ones(5, 1, 4)
+    torch.testing.assert_close(compiled(x, 2, "sum", y), net(x, 2, "sum", y), **CLOSE)
+    for wrong in ((x, 3, "sum", y), (x, 2.0, "sum", y), (x, True, "sum", y), (x, 2, "", y)):
+        with pytest.raises(CompileError, match=r"(factor|of): compiled for (2|'sum'), called with"):
+            compiled(*wrong)
+    with pytest.raises(CompileError, match="factor: compiled for 2"):
+        compiled(x, torch.tensor(2), "sum", y)
+    with pytest.raises(CompileError, match="x: is ndarray, compiled for a tensor"):
+        compiled(x.numpy(), 2, "sum", y)
+    free = ({0: T}, Dim.DYNAMIC, None, {0: T})
+    with pytest.raises(CompileError, match="factor: is a number of Python that may change"):
+        rt.compile(net, (x, 2, "sum", y), dynamic_shapes=free)
+    with pytest.raises(CompileError, match="factor: is a number of Python that may change"):
+        rt.build(net, (x, 2, "sum", y), dynamic_shapes=free, out=tmp_path)
+
+
 def test_unsupported() -> None:
     class Strange(nn.Module):
         def forward(self, x: Any) -> Any:

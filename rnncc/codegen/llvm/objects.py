@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,7 +80,6 @@ class Optimised:
     module: Any
     machine: Any
     target: Machine
-    keep: Any = None
 
     @property
     def text(self) -> str:
@@ -126,7 +126,7 @@ def optimise(
             for another assembler; then what takes long is left to that.
     """
     machine = _machine(target.triple, target.cpu, target.features, jit)
-    text, keep = _with_weights(text, target, *weights) if weights else (text, None)
+    text, file = _with_weights(text, target, *weights) if weights else (text, None)
     module = _parse(text, target.triple)
     module.data_layout = str(machine.target_data)
     for other in linked:
@@ -142,7 +142,10 @@ def optimise(
         manager.add_simplify_cfg_pass()
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     manager.run(module, llvm.create_pass_builder(machine, tuning))
-    return Optimised(module, machine, target, keep)
+    optimised = Optimised(module, machine, target)
+    if file is not None:
+        weakref.finalize(optimised, file.close)
+    return optimised
 
 
 def inlined(text: str, triple: str, name: str) -> str:
@@ -169,7 +172,7 @@ def _link(module: Any, text: str, machine: Any) -> None:
 def _with_weights(
     text: str, target: Machine, name: str, weights: np.ndarray[Any, Any]
 ) -> tuple[str, Any]:
-    """IR that holds a constant's bytes, and what must live until the object is written.
+    """IR that holds a constant's bytes, and a file that is open until the object is written.
 
     The assembler reads them from a file where LLVM has one for this machine: a second quicker
     for 32 MB than bytes written out as text.

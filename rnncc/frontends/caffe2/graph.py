@@ -154,7 +154,7 @@ class GraphMaker:
 
         close = get_close_matches(op.type[:40], self.operators, 3)
         hint = f"did you mean {' or '.join(close)}? " if close else ""
-        hint += "known: " + ", ".join(sorted(self.operators))
+        hint += "`rnncc ops` lists those that are known"
         raise CompileError(location, f"operator type {op.type[:80]!r} is not known", hint)
 
     def _read(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from rnncc.errors import CompileError, Location
+from rnncc.formats import kind_of
 from rnncc.frontends.onnx.errors import Unsupported
 from rnncc.sources import (
     HINT,
@@ -105,12 +106,17 @@ def load(source: object) -> ModelProto:
 def _parse(onnx: Any, data: bytes, name: str) -> ModelProto:
     from google.protobuf.message import DecodeError
 
+    if not data:
+        raise CompileError(name, "is empty", "an ONNX model is expected")
     check_message(data, name)
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
     except (DecodeError, RecursionError, ValueError) as error:
-        raise CompileError(name, "is no ONNX model, or a damaged one") from error
+        what, hint = "is no ONNX model, or a damaged one", None
+        if found := kind_of(data):
+            what, hint = f"is no ONNX model but {found[0]}", found[1]
+        raise CompileError(name, what, hint) from error
     return model
 
 

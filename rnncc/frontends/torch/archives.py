@@ -76,7 +76,10 @@ def _check_archive(data: bytes, where: str) -> None:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             entries = archive.infolist()
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise CompileError(where, f"damaged: {error}") from error
+        what, hint = f"damaged: {error}", None
+        if found := kind_of(data):
+            what, hint = f"is {found[0]}, no program of torch.export.save", found[1]
+        raise CompileError(where, what, hint) from error
     if sum(entry.file_size for entry in entries) > limit():
         raise too_large(where, limit())
     names = [entry.filename.rpartition("/")[2] for entry in entries]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +12,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind, TensorArgument
+from torch.export.graph_signature import (
+    InputKind,
+    OutputKind,
+    SymBoolArgument,
+    SymFloatArgument,
+    SymIntArgument,
+    TensorArgument,
+)
 from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
@@ -109,6 +116,7 @@ def _import(
         return declared(b, add, key, tensor, [sizes(size) for size in tensor.shape], key)
 
     given = [spec.arg.name for spec in signature.input_specs if spec.kind == InputKind.USER_INPUT]
+    _check_fixed(signature.input_specs)
     values = {key: made(b.input, key, tensors[key]) for key in given if key in tensors}
     count = len(values)
     held = {s.arg.name: str(s.target) for s in signature.input_specs if s.kind in _HELD}
@@ -136,6 +144,14 @@ def _import(
     found_tensors = list(tensors.values())
     dtypes = Dtypes(taken, made_as)
     return Exported(program, dtypes, count, kept, list(changed), sources, results, found_tensors)
+
+
+def _check_fixed(specs: Iterable[Any]) -> None:
+    """Refuse arguments that are numbers of Python, other ones at each call."""
+    for spec in specs:
+        if isinstance(spec.arg, SymIntArgument | SymFloatArgument | SymBoolArgument):
+            what = "is a number of Python that may change, which is not supported"
+            raise CompileError(spec.arg.name, what, "give it as a tensor, or keep it fixed")
 
 
 def held_tensor(exported: ExportedProgram, target: str) -> torch.Tensor:

@@ -88,6 +88,12 @@ def expect_float(type_: Tensor) -> None:
     expect(dtype_of(type_) in ("f32", "f64"), f"operand is {dtype_of(type_)}, expected a float")
 
 
+def expect_one_type(types: Sequence[Tensor]) -> None:
+    """Raise `VerifyException` unless all have elements of one type."""
+    names = [dtype_of(t) for t in types]
+    expect(len(set(names)) == 1, f"element types differ: {', '.join(names)}")
+
+
 class Sized(IRDLOperation):
     """An op with sizes among its properties."""
 
@@ -334,8 +340,7 @@ class Elementwise(RnnOp, ABC):
     @classmethod
     def infer_element(cls, properties: Properties, *types: Tensor) -> Tensor:
         """The result's type, given operands of one shape; by default all types agree."""
-        names = [dtype_of(t) for t in types]
-        expect(len(set(names)) == 1, f"element types differ: {', '.join(names)}")
+        expect_one_type(types)
         return types[0]
 
 

@@ -24,6 +24,7 @@ from rnncc.ir.ops.base import (
     expect_equal,
     expect_kind,
     expect_number,
+    expect_one_type,
     get_dim,
     get_int,
 )
@@ -106,7 +107,7 @@ class Scatter(Accumulating):
         init, x, index = types
         expect_kind(properties, AT)
         expect_number(init)
-        expect(dtype_of(init) == dtype_of(x), "element types differ")
+        expect_one_type([init, x])
         rows = tuple(_chosen(init, index, get_int(properties["axis"])))
         shapes = f"{shape_text(dims_of(x))} and {shape_text(rows)}"
         expect_equal(dims_of(x), rows, f"{shapes}: rows and their places differ")

@@ -25,6 +25,7 @@ from rnncc.ir.ops.base import (
     expect_float,
     expect_kind,
     expect_number,
+    expect_one_type,
     get_ints,
 )
 from rnncc.ir.ops.source import Fill
@@ -59,7 +60,7 @@ class Matmul(RnnOp):
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         dtype = dtype_of(types[0])
         expect(dtype in (*FLOATS, "i8"), f"operand is {dtype}, expected a float or i8")
-        expect(dtype == dtype_of(types[1]), "element types differ")
+        expect_one_type(types)
         a, b = dims_of(types[0]), dims_of(types[1])
         shapes = f"{shape_text(a)} and {shape_text(b)}"
         expect(len(a) >= 2 and len(b) >= 2, f"product of {shapes}: both need two axes")
@@ -244,7 +245,7 @@ class Contract(OrderedSum):
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         expect_float(types[0])
-        expect(len({dtype_of(t) for t in types}) == 1, "element types differ")
+        expect_one_type(types)
         init, a, b = (dims_of(t) for t in types)
         shapes = f"{shape_text(init)}, {shape_text(a)} and {shape_text(b)}"
         fits = len(a) == len(b) == 2 and a[0] == b[0] and init == (a[1], b[1])
@@ -290,7 +291,7 @@ class SumRows(OrderedSum):
     @classmethod
     def infer(cls, properties: Properties, *types: Tensor) -> Tensor:
         expect_float(types[0])
-        expect(dtype_of(types[0]) == dtype_of(types[1]), "element types differ")
+        expect_one_type(types)
         init, x = dims_of(types[0]), dims_of(types[1])
         shapes = f"{shape_text(x)} and {shape_text(init)}"
         expect(len(x) > 0 and x[1:] == init, f"{shapes}: rows and their sum differ")

@@ -75,7 +75,7 @@ def loops(levels: int) -> Any:
 
 WHOLE = one("Relu").SerializeToString()
 CASES: dict[str, tuple[Any, str]] = {
-    "empty file": (b"", "holds no graph (is it an ONNX model?)"),
+    "empty file": (b"", "is empty (an ONNX model is expected)"),
     "truncated": (WHOLE[:-9], "is no ONNX model, or a damaged one"),
     "other bytes": (b"\x08\x08\x12" + b"\xff" * 40, "is no ONNX model, or a damaged one"),
     "no opset": (
