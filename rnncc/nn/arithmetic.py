@@ -117,17 +117,31 @@ def power(b: Builder, x: SSAValue, exponent: SSAValue | float) -> SSAValue:
     if isinstance(exponent, (int, float)):
         return _known_power(b, x, float(exponent))
     x, exponent = b.broadcast_together(x, exponent)
-    one, zero = b.full_like(x, 1.0), b.full_like(x, 0.0)
-    size = b.exp(b.mul(exponent, b.log(b.abs(x))))
+    one, zero, infinity = (b.full_like(x, number) for number in (1.0, 0.0, math.inf))
+    magnitude, rate = b.abs(x), b.abs(exponent)
+    is_none = b.compare("eq", exponent, zero)
+    at_zero = b.logical("and", b.compare("eq", x, zero), b.compare("le", zero, exponent))
+    size = b.exp(b.mul(exponent, b.log(b.select(at_zero, one, magnitude))))
     half = b.mul(exponent, b.full_like(x, 0.5))
     odd = b.compare("ne", b.round("floor", half), half)
     whole = b.compare("eq", b.round("floor", exponent), exponent)
     signed = b.select(odd, b.neg(size), size)
     below = b.select(whole, signed, b.full_like(x, math.nan))
     y = b.select(b.compare("lt", x, zero), below, size)
-    return b.select(
-        b.logical("or", b.compare("eq", exponent, zero), b.compare("eq", x, one)), one, y
-    )
+    y = b.select(at_zero, b.select(is_none, one, _power_of_zero(b, x, exponent)), y)
+    endless = (b.logical_not(b.compare("lt", number, infinity)) for number in (magnitude, rate))
+    limits = zip((is_none, b.compare("eq", x, one)), endless, strict=True)
+    return b.select(b.logical("or", *(b.logical("and", *pair) for pair in limits)), one, y)
+
+
+def _power_of_zero(b: Builder, zero: SSAValue, exponent: SSAValue) -> SSAValue:
+    """0 to a power above 0, with the slope there: infinite below 1, 1 at 1, 0 beyond."""
+    one, nothing = b.full_like(zero, 1.0), b.full_like(zero, 0.0)
+    is_root = b.logical("and", b.compare("lt", nothing, exponent), b.compare("lt", exponent, one))
+    is_root = b.logical("and", is_root, b.compare("eq", zero, nothing))
+    root = b.sqrt(b.select(is_root, zero, one))
+    others = b.select(b.compare("eq", exponent, one), zero, nothing)
+    return b.select(is_root, root, others)
 
 
 def _known_power(b: Builder, x: SSAValue, exponent: float) -> SSAValue:

@@ -39,11 +39,18 @@ _patched: list[str] = []
 
 
 def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) -> Any:
-    """The ys and the last state of a loop that `torch.export` is to see as one operator."""
+    """The ys and the last state of a loop that `torch.export` is to see as one operator.
 
-    def step(state: Any, rows: Any) -> tuple[Any, Any]:
-        y, new = cell(rows, state)
-        return _copied(new), _copied(y)
+    States are lists of tensors there: PyTorch does not let named tuples leave a step.
+    """
+    starts, spec = pytree.tree_flatten(state)
+
+    def step(carried: Any, rows: Any) -> tuple[Any, Any]:
+        y, new = cell(rows, pytree.tree_unflatten(carried, spec))
+        leaves, after = pytree.tree_flatten(new)
+        if after != spec:
+            raise TypeError("the state is another nest of tensors after a step")
+        return _copied(leaves), _copied(y)
 
     with _lock:
         if not _patched:
@@ -56,14 +63,14 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
         ) in _COMPILED:  # guards of what was exported before would fix sizes that are open now
             reset_code(code)
         with unasked():
-            finals, ys = scan_operator(step, _copied(state), _copied(xs), reverse=reverse)
+            finals, ys = scan_operator(step, _copied(starts), _copied(xs), reverse=reverse)
     except UncapturedHigherOrderOpError as error:
         text = str(error).partition("error:")[2].strip()
         hint = "in exported modules a cell keeps nothing in objects of its own"
         raise CompileError(user_line(text, "scan"), reason_of(text), hint) from error
     finally:
         _own.exporting = before
-    return ys, finals
+    return ys, pytree.tree_unflatten(finals, spec)
 
 
 class _Loop(torch.autograd.Function):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -430,6 +430,40 @@ class Switching(nn.Module):
             fixed = fixed + 1
         y = fixed * self.inner(x)
         return y, y.detach() * self.inner(x)
+
+
+class Pair(NamedTuple):
+    h: Any
+    c: Any
+
+
+class OfPairs(nn.Module):
+    """A loop of a cell that writes numbers down, in named tuples."""
+
+    def forward(self, x: Any) -> Any:
+        def step(row: Any, state: Any) -> Any:
+            new = state._replace(h=0.5 * state.h + row * torch.tensor([0.5, 2.0]), c=state.h)
+            return new.h + new.c, new
+
+        return rt.scan(step, x, Pair(x[0], x[0]))
+
+
+def test_named_tuples_and_constants_of_cells() -> None:
+    x = torch.randn(5, 3, 2)
+    y, last = rt.compile(OfPairs(), (x,))(x)
+    expected, (h, c) = OfPairs()(x)
+    assert isinstance(last, Pair)
+    torch.testing.assert_close((y, last.h, last.c), (expected, h, c))
+
+
+class OfOtherStates(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return rt.scan(lambda row, state: (row, (state["b"], row)), x, {"a": x[0], "b": x[0]})
+
+
+def test_state_that_becomes_another_nest() -> None:
+    with pytest.raises(CompileError, match="another nest of tensors"):
+        rt.compile(OfOtherStates(), (torch.ones(5, 2),))
 
 
 @pytest.mark.parametrize("outside", [torch.no_grad, torch.enable_grad])

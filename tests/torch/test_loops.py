@@ -413,6 +413,61 @@ def test_warning_tells_of_a_loop_that_stays_unrolled() -> None:
         rnncc.torch.compile(module, (X,))
 
 
+class Normalised(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.RMSNorm(3)
+
+    def forward(self, x: Any) -> Any:
+        h = torch.zeros(3)
+        for row in x:
+            h = torch.tanh(self.norm(h + row))
+        return h
+
+
+def test_operators_that_change_what_they_made() -> None:
+    """PyTorch's RMS norm adds its epsilon in place."""
+    net, x = Normalised(), torch.randn(6, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = torch.compile(net, backend="rnncc", dynamic=False)(x)
+    torch.testing.assert_close(y, net(x), rtol=1e-4, atol=1e-5)
+
+
+class Filter(nn.Module):
+    """Rows that are written and read again."""
+
+    def forward(self, x: Any) -> Any:
+        y, a, b = torch.zeros_like(x), x[:, 0], x[:, 0]
+        for n in range(x.shape[1]):
+            y[:, n] = x[:, n] + a
+            a, b = x[:, n] - 0.5 * y[:, n] + b, x[:, n] - 0.25 * y[:, n]
+        return y
+
+
+def test_filter_that_reads_what_it_wrote() -> None:
+    x = torch.randn(2, 24)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        y = rnncc.torch.compile(Filter(), (x,))(x)
+    torch.testing.assert_close(y, Filter()(x), rtol=1e-4, atol=1e-5)
+
+
+class Slopes(nn.Module):
+    def forward(self, x: Any) -> Any:
+        h = x[0]
+        for row in x:
+            h = torch.func.vmap(torch.func.grad(lambda v: (v**3).sum()))(h + row) / 9
+        return h
+
+
+def test_transforms_stay_with_pytorch() -> None:
+    x = torch.rand(5, 3, 2) / 4
+    with pytest.warns(UserWarning, match="torch.func is not supported"):
+        y = torch.compile(Slopes(), backend="rnncc")(x)
+    torch.testing.assert_close(y, Slopes()(x))
+
+
 def test_layers_are_no_loop() -> None:
     net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)))
     with warnings.catch_warnings():

@@ -26,6 +26,15 @@ OPERATORS: dict[str, Operator] = {
     "var": lambda x, y, n: x.var(),
     "var along an axis": lambda x, y, n: x.var(1, correction=2, keepdim=True),
     "var with half a correction": lambda x, y, n: torch.var(x, 0, correction=0.5),
+    "biased var": lambda x, y, n: x[0].var(unbiased=False) + y.var(1, False)[:1],
+    "biased var and mean": lambda x, y, n: torch.var_mean(x, 1, False, True)[0],
+    "powers of a number": lambda x, y, n: 10 ** (x * (y > 0)),
+    "powers that are not whole": lambda x, y, n: (x * (y > 0)).abs() ** 1.5,
+    "powers of 1 and 0": lambda x, y, n: (
+        ((x > 0) + 0.0 * x)
+        ** torch.tensor([1.0, 2.0, 2.5, 0.0, -1.0, 3.0]).where(x > 0, y.abs() + 1)
+    ),
+    "one hot": lambda x, y, n: F.one_hot(n, 7) + x[0, 0],
     "var and mean": lambda x, y, n: torch.var_mean(x, 1)[1],
     "norm": lambda x, y, n: x.norm() + F.normalize(y, dim=1),
     "norm of order 1 along both axes": lambda x, y, n: torch.linalg.vector_norm(x, 1, (0, 1)),

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
@@ -124,7 +125,11 @@ class _Histories:
 
 def _memory(node: Node) -> Any:
     value = node.meta.get("val")
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else node
+    if not isinstance(value, torch.Tensor):
+        return node
+    if is_functorch_wrapped_tensor(value):
+        raise CompileError(location(node), "torch.func is not supported here")
+    return value.untyped_storage()._cdata
 
 
 def _changed(node: Node) -> list[Node]:

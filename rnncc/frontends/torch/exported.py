@@ -24,6 +24,7 @@ from torch.fx import GraphModule
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
+from rnncc.frontends.torch.constant_op import write_constants
 from rnncc.frontends.torch.graphs import graphs_of
 from rnncc.frontends.torch.interface import Dtypes, declared, given_out
 from rnncc.frontends.torch.loops import Tensor
@@ -169,6 +170,7 @@ def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
     """The same without changes in place; what has no translation falls apart, where it can."""
+    write_constants(exported.graph_module)
     plain, known = _decompose(exported, {}), dict[Any, Any]()
     while missing := _untranslated(plain):
         known = known or {**torch.export.default_decompositions(), **beside_core()}

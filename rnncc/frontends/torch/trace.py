@@ -59,7 +59,8 @@ def aten_graph(
     if any(node.target in _DETACHING for part in graphs_of(module) for node in part.graph.nodes):
         refuse_hidden_changes(_traced(module, examples, mode, functional=False))
     made = _traced(module, examples, mode)
-    if any(map(_changes, made.graph.nodes)):  # what a composite operator made, it changed
+    if any(_changes(node) for part in graphs_of(made) for node in part.graph.nodes):
+        # what a composite operator made, it changed
         made = _traced(made, examples, mode)
     made.graph.eliminate_dead_code()
     return made
@@ -126,9 +127,18 @@ def decompositions() -> dict[Any, Any]:
 
 @cache
 def beside_core() -> dict[Any, Any]:
-    """How PyTorch takes operators apart that it counts among the core ones."""
+    """How operators fall apart that PyTorch counts among the core ones."""
     ops = torch.ops.aten
-    return torch._decomp.get_decompositions([ops.upsample_bilinear2d, ops.linspace])
+    known = torch._decomp.get_decompositions([ops.upsample_bilinear2d, ops.linspace])
+    return {**known, ops.one_hot.default: _one_hot}
+
+
+def _one_hot(index: Any, classes: int) -> Any:
+    """PyTorch checks the classes on the CPU, not in all traces; here a lookup does it."""
+    known = torch.arange(classes, device=index.device)
+    if index.device.type == "cpu":
+        index = known.index_select(0, index.flatten()).view(index.shape)
+    return (index.unsqueeze(-1) == known).long()
 
 
 def _batch_norm(
@@ -160,6 +170,8 @@ class _Whole(Interpreter):
             return call_whole(kind, *args, **kwargs)
         if target in _IN_PARTS and torch.is_autocast_enabled(args[0].device.type):
             target = _IN_PARTS[target]
+        if target is torch.nn.functional.one_hot:
+            return _one_hot(*args, **kwargs)
         if target is torch.ops.higher_order.scan:
             args = (_Whole(args[0]).run, *args[1:])
         if target is torch.nn.functional.linear and len(args) == 3 and args[0].dim() > 2:

@@ -6,7 +6,7 @@ key is an operator's name, or NAME.OVERLOAD where overloads differ.
 
 from __future__ import annotations
 
-from rnncc.frontends.torch import scalar_op
+from rnncc.frontends.torch import constant_op, scalar_op
 from rnncc.frontends.torch.aten import (
     activations,
     comparisons,
@@ -44,6 +44,7 @@ OPERATORS: Table = {
     **ranking.OPERATORS,
     **sources.OPERATORS,
     **scalar_op.OPERATORS,
+    **constant_op.OPERATORS,
 }
 COMPLEX = complex_numbers.OPERATORS
 COMPLEX_FROM_FLOATS = complex_numbers.MAKING

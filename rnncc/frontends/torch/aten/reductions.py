@@ -193,8 +193,8 @@ OPERATORS: Table = {
     **{f"any.{form}": of_bools(largest) for form in ("default", "dim", "dims")},
     **{f"all.{form}": of_bools(smallest) for form in ("default", "dim", "dims")},
     "_cdist_forward": distances,
-    "var": variance,
-    "var_mean": variance_and_mean,
+    "var.correction": variance,
+    "var_mean.correction": variance_and_mean,
     **dict.fromkeys(("_softmax", "softmax.int"), softmax),
     **dict.fromkeys(("_log_softmax", "log_softmax.int"), log_softmax),
 }

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.amp.autocast_mode import _enter_autocast
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
@@ -32,9 +33,10 @@ _FILLS = ("copy_", "fill_", "zero_")
 def without_changes(module: GraphModule) -> bool:
     """Take changes in place out of a graph; whether none is left. If so, the graph was changed.
 
-    Where autocast is switched, calls change what they compute in: such a graph stays as it is.
+    Where autocast is switched, calls change what they compute in, and tensors within transforms of
+    torch.func have no memory that can be told: such graphs stay as they are.
     """
-    if any(node.target is _enter_autocast for node in module.graph.nodes):
+    if any(node.target is _enter_autocast or _is_wrapped(node) for node in module.graph.nodes):
         return False
     changes = {
         node: target for node in module.graph.nodes if (target := _changed(node)) is not None
@@ -50,6 +52,12 @@ def without_changes(module: GraphModule) -> bool:
     for node in reversed(changes):
         module.graph.erase_node(node)
     return True
+
+
+def _is_wrapped(node: Node) -> bool:
+    value = value_of(node)
+    parts = value if isinstance(value, (tuple, list)) else [value]
+    return any(isinstance(x, torch.Tensor) and is_functorch_wrapped_tensor(x) for x in parts)
 
 
 def _changed(node: Node) -> Node | None:

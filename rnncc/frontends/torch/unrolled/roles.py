@@ -195,7 +195,7 @@ class _Comparison:
 
     def _role(self, values: Sequence[Any], arithmetic: bool = False) -> Role:
         """What a leaf is in all repeats; where that ends is where the loop ends."""
-        values = values[: self.end]
+        values = values[: max(self.end, 1)]  # the first tells the role even if no loop is left
         first = values[0]
         if isinstance(first, Node) and held_graph(first) is None:
             return self._node_role(values)

@@ -1,0 +1,83 @@
+# pyright: basic, reportMissingImports=false
+"""`rnncc::constant`: numbers that a step writes down, as an operator of its graph.
+
+`torch.tensor([0.5, 2.0])` in a step of a loop becomes an attribute of the step's graph, and an
+exported program knows those of its outermost graph alone. The operator's arguments are numbers, so
+constants go by the number under which they were first used.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import torch
+from torch.fx import GraphModule, Node
+
+from rnncc.errors import CompileError
+from rnncc.frontends.torch.graphs import graphs_of
+from rnncc.frontends.torch.site import Site, Table, Value, location
+from rnncc.frontends.torch.types import LARGEST_CONSTANT, as_computed
+
+_library = torch.library.Library("rnncc", "FRAGMENT")
+_library.define("constant(int number, Device device) -> Tensor")
+CONSTANT = torch.ops.rnncc.constant.default
+_lock = threading.Lock()
+_constants: list[torch.Tensor] = []
+
+
+def write_constants(module: GraphModule) -> None:
+    """Put the operator in the place of tensors that the graphs within a graph hold.
+
+    Raises:
+        CompileError: a tensor has too many numbers, or complex ones.
+    """
+    for part in graphs_of(module):
+        if part is module:
+            continue
+        for node in part.graph.find_nodes(op="get_attr"):
+            if isinstance(getattr(part, str(node.target), None), torch.Tensor):
+                _write(part, node)
+        part.recompile()
+
+
+def _write(part: GraphModule, node: Node) -> None:
+    held = getattr(part, str(node.target))
+    if held.numel() > LARGEST_CONSTANT or held.is_complex():
+        what = "a tensor that a step makes of so many, or complex, numbers"
+        raise CompileError(location(node), what, "make it outside of the step")
+    with part.graph.inserting_before(node):
+        made = part.graph.call_function(CONSTANT, (_number_of(held), held.device))
+    made.meta = dict(node.meta)
+    node.replace_all_uses_with(made)
+    part.graph.erase_node(node)
+    if not any(other.target == node.target for other in part.graph.find_nodes(op="get_attr")):
+        delattr(part, str(node.target))
+
+
+def _number_of(held: torch.Tensor) -> int:
+    """What stands for a constant; it is kept."""
+    with _lock:
+        for number, known in enumerate(_constants):
+            if known.dtype == held.dtype and torch.equal(known, held.cpu()):
+                return number
+        _constants.append(held.detach().cpu().clone())
+        return len(_constants) - 1
+
+
+@torch.library.register_fake("rnncc::constant", lib=_library)
+def _shape(number: int, device: torch.device) -> torch.Tensor:
+    known = _constants[number]
+    return torch.empty(known.shape, dtype=known.dtype, device=device)
+
+
+@torch.library.impl("rnncc::constant", "CompositeExplicitAutograd", lib=_library)
+def _made(number: int, device: torch.device) -> torch.Tensor:
+    return _constants[number].to(device, copy=True)
+
+
+def _written(at: Site, number: int, device: torch.device) -> Value:
+    """The numbers themselves"""
+    return at.b.constant(as_computed(_constants[number]).numpy(), at.dtype)
+
+
+OPERATORS: Table = {"rnncc::constant": _written}
