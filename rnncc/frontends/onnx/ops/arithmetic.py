@@ -35,8 +35,10 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
         if a.dtype != object and b.dtype != object:
             return np.asarray(numpy(a, b))
         floats = n.value(0).dtype in FLOATS
-        if of_sizes is None or (floats and rounds):
+        if of_sizes is None:
             return None
+        if floats and rounds:
+            return _of_exact_floats(n, of_sizes, a, b)
         beyond = not rounds and any(map(_stands_for_the_end, (a, b)))
         found = None if floats or beyond else sizes.by_element(of_sizes, a, b)
         if found is not None or rounds:
@@ -44,6 +46,14 @@ def folded(numpy: Callable[..., Any], of_sizes: OfSizes | None, rounds: bool = T
         return _within(n, of_sizes, a, b, EXACT_FLOAT if floats else NEAR)
 
     return fold
+
+
+def _of_exact_floats(n: Node, of_sizes: OfSizes, a: Array, b: Array) -> Array | None:
+    """A function of sizes that calls check to be floats without rounding. The result may be rounded
+    where it is used as a float; where it decides something, it is checked itself."""
+    found = sizes.by_element(of_sizes, a, b)
+    formulas = [*as_objects(a).flat, *as_objects(b).flat]
+    return found if found is not None and n.scope.model.within(EXACT_FLOAT, formulas) else None
 
 
 def _stands_for_the_end(array: Array) -> bool:
@@ -87,7 +97,8 @@ def _fold_div(n: Node, arrays: list[Array]) -> Array | None:
     b = arrays[1]
     if b.dtype != object and b.dtype.kind in "iu" and (b == 0).any():
         raise n.error("divides integers by 0")
-    return folded(_truncated, sizes.divide)(n, arrays)
+    exact = n.value(0).dtype in FLOATS
+    return folded(_truncated, sizes.exact_quotient if exact else sizes.divide)(n, arrays)
 
 
 def _mod(n: Node) -> SSAValue:

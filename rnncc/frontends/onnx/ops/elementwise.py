@@ -48,6 +48,13 @@ def folded(numpy: Callable[[Array], Any]) -> FoldOne:
     return lambda n, arrays: None if arrays[0].dtype == object else np.asarray(numpy(arrays[0]))
 
 
+def rounded(numpy: Callable[[Array], Any]) -> FoldOne:
+    """Folding of what leaves integers as they are: sizes are some."""
+    return lambda n, arrays: (
+        arrays[0] if arrays[0].dtype == object else np.asarray(numpy(arrays[0]))
+    )
+
+
 def _neg(n: Node) -> SSAValue:
     """-X.
 
@@ -181,10 +188,13 @@ OPERATORS: dict[str, Operator] = {
     "Exp": Operator(of_floats(Builder.exp, "e^X."), folded(np.exp)),
     "Log": Operator(of_floats(Builder.log, "ln X."), folded(np.log)),
     "Reciprocal": Operator(of_floats(reciprocal, "1 / X.")),
-    "Floor": Operator(of_floats(lambda b, x: b.round("floor", x), "⌊X⌋."), folded(np.floor)),
-    "Ceil": Operator(of_floats(lambda b, x: b.round("ceil", x), "⌈X⌉."), folded(np.ceil)),
+    "Floor": Operator(of_floats(lambda b, x: b.round("floor", x), "⌊X⌋."), rounded(np.floor)),
+    "Ceil": Operator(of_floats(lambda b, x: b.round("ceil", x), "⌈X⌉."), rounded(np.ceil)),
     "Round": Operator(
-        of_floats(lambda b, x: b.round("even", x), "The nearest whole number, of two the even one.")
+        of_floats(
+            lambda b, x: b.round("even", x), "The nearest whole number, of two the even one."
+        ),
+        rounded(np.round),
     ),
     "Sin": Operator(of_floats(Builder.sin, "sin X; NaN where |X| > 2²³.")),
     "Cos": Operator(of_floats(Builder.cos, "cos X; NaN where |X| > 2²³.")),
