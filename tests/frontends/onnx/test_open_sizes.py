@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from rnncc_runtime import ArrayError
 from rnncc_runtime.errors import ModelError
 
@@ -175,9 +176,9 @@ def counted_up_to(nodes: list[Any], **constants: Any) -> Any:
     )
 
 
-def as_floats(*nodes: Any) -> list[Any]:
+def as_floats(*nodes: Any, kind: int = TensorProto.FLOAT) -> list[Any]:
     """T and N as the floats t and m, and r as the int64 n."""
-    casts = [node("Cast", "T", "t", to=1), node("Cast", "N", "m", to=1)]
+    casts = [node("Cast", "T", "t", to=kind), node("Cast", "N", "m", to=kind)]
     return [*casts, *nodes, node("Cast", "r", "n", to=7)]
 
 
@@ -200,10 +201,12 @@ EXACT = {
 }
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("name", EXACT)
-def test_arithmetic_of_sizes_as_floats(name: str) -> None:
-    constants = {f"c{n}": np.array(n, np.float32) for n in (1, 2)}
-    made = counted_up_to(as_floats(*EXACT[name]), **constants)
+def test_arithmetic_of_sizes_as_floats(name: str, dtype: Any) -> None:
+    constants = {f"c{n}": np.array(n, dtype) for n in (1, 2)}
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    made = counted_up_to(as_floats(*EXACT[name], kind=kind), **constants)
     compiled: Any = rnncc.compile(made)
     for steps, batch in ((1, 1), (4, 3), (7, 2)):
         x = np.ones((steps, batch), np.float32)
@@ -212,13 +215,17 @@ def test_arithmetic_of_sizes_as_floats(name: str) -> None:
         )
 
 
-def test_sizes_that_floats_would_round_are_refused_where_they_decide() -> None:
-    """(T · N) / N is not T where float32 does not hold the product."""
-    program = import_model(counted_up_to(as_floats(*EXACT["a product divided again"])))
+@pytest.mark.parametrize(
+    ("kind", "most"), [(TensorProto.FLOAT, 1 << 24), (TensorProto.FLOAT16, 1 << 11)]
+)
+def test_sizes_that_floats_would_round_are_refused_where_they_decide(kind: int, most: int) -> None:
+    """(T · N) / N is not T where the floats do not hold the product."""
+    nodes = as_floats(*EXACT["a product divided again"], kind=kind)
+    program = import_model(counted_up_to(nodes))
     bounds = bounds_of(program.net, program.bounds)
-    check_bounds(bounds, {"T": 1 << 12, "N": 1 << 12})
+    check_bounds(bounds, {"T": most // 8, "N": 8})
     with pytest.raises(CompileError, match="is negative"):
-        check_bounds(bounds, {"T": 1 << 12, "N": (1 << 12) + 1})
+        check_bounds(bounds, {"T": most // 8, "N": 9})
 
 
 @pytest.mark.parametrize("steps", [6, 7, 10, 13])

@@ -21,14 +21,14 @@ from rnncc.frontends.onnx.node import (
     Operator,
 )
 from rnncc.frontends.onnx.reading import onnx_package
-from rnncc.frontends.onnx.values import EXACT_FLOAT, Array, Value, as_objects
+from rnncc.frontends.onnx.values import EXACT, Array, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import NARROW_FLOATS, NUMPY, dtype_of
 from rnncc.nn import angles
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 Unary = Callable[[Builder, SSAValue], SSAValue]
-SIZES = ("i32", "i64", *FLOATS)
+SIZES = ("i32", "i64", *EXACT)
 """The types that formulas of sizes may be of."""
 FLOAT_ONLY = "\n\nRefused: elements other than floats."
 
@@ -131,8 +131,8 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
     if value.numbers is not None:
         return Value.of(_numbers_as(value.numbers, dtype, KINDS[dtype]))
     if value.known is not None and dtype in SIZES:
-        from_float = value.dtype in FLOATS
-        if not from_float or n.scope.model.within(EXACT_FLOAT, value.known.flat):
+        exact = EXACT.get(value.dtype)
+        if exact is None or n.scope.model.within(exact, value.known.flat):
             return Value.of(value.known, dtype=dtype)
     return n.b.cast(n.x(0), dtype)
 
