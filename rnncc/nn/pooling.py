@@ -9,7 +9,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import dims_of, dtype_of
+from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.arithmetic import power
 from rnncc.nn.convolution import Window, windowed
 from rnncc.nn.indexing import extremum_place
@@ -18,7 +18,8 @@ from rnncc.nn.reduction import mean
 
 def max_pool(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     """The largest element of each window; equal ones share its gradient."""
-    return b.reduce("max", *_windowed(b, x, windows, -math.inf))
+    least = -math.inf if dtype_of(x) in FLOATS else -(1 << 31)
+    return b.reduce("max", *_windowed(b, x, windows, least))
 
 
 def max_places(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:

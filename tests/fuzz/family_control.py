@@ -144,7 +144,7 @@ def scan(g: Growing) -> None:
     inputs = [info(v.name, None) for v in (*state, *given)]
     outputs = [info(f"{name}out", None) for _ in state] + [info(n, None) for n in named]
     made = graph(nodes, inputs, outputs, inside.constants)
-    more = {"num_scan_inputs": len(xs), "scan_input_axes": [axis] * len(xs)}
+    more: dict[str, Any] = {"num_scan_inputs": len(xs), "scan_input_axes": [axis] * len(xs)}
     more["scan_input_directions"] = [g.rng.randrange(2) for _ in xs]
     if stacked:
         more["scan_output_axes"] = [0] * len(stacked)

@@ -220,8 +220,8 @@ def sequence(g: Growing) -> None:
     """The last axis becomes time, and a recurrent layer reads it."""
     x, channels = _spatial(g)
     if x.rank != 3:
-        n, c, h, w = x.dims[:4] if x.rank == 4 else (None,) * 4
-        if not isinstance(h, int) or n is None:
+        n, c, h, w = x.dims if x.rank == 4 else (0, 0, "", 0)
+        if not isinstance(h, int):
             raise NotPossibleError
         x = g.add("Transpose", [x], (w, n, c, h), perm=[3, 0, 1, 2])
         if 0 in x.dims:

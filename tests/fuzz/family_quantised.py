@@ -78,7 +78,7 @@ def weighted(g: Growing) -> None:
     shape = (made,) if channels else ()
     numbers = _weights(g, w, depth, made)
     given = [numbers, _scale(g, *shape), _zero(g, w, *shape)]
-    more = {"axis": 1} if channels else {}
+    more: dict[str, Any] = {"axis": 1} if channels else {}
     b = g.add("DequantizeLinear", given, (depth, made), **more)
     y = g.add("MatMul", [a, b], (*x.dims[:-1], made))
     y = g.add("Add", [y, g.floats(made)], y.dims)

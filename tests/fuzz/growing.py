@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,7 +105,7 @@ class Growing:
         self,
         kind: str,
         x: Tensor,
-        lists: dict[str, Sequence[int]],
+        lists: Mapping[str, Sequence[int]],
         since: int,
         dims: Dims,
         **more: Any,

@@ -201,6 +201,7 @@ EXACT = {
 }
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("name", EXACT)
 def test_arithmetic_of_sizes_as_floats(name: str, dtype: Any) -> None:
@@ -228,6 +229,7 @@ def test_sizes_that_floats_would_round_are_refused_where_they_decide(kind: int, 
         check_bounds(bounds, {"T": most // 8, "N": 9})
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize("steps", [6, 7, 10, 13])
 def test_the_last_whole_parts(steps: int) -> None:
     """x[-4 * ((T - 2) // 4):], whose start counts from the end for all but small T."""
@@ -248,6 +250,7 @@ def test_the_last_whole_parts(steps: int) -> None:
         compiled.run({"x": x[:5]})
 
 
+@pytest.mark.peers
 def test_one_hot_of_as_many_as_there_are_rows() -> None:
     made = model(
         [

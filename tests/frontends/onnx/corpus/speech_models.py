@@ -329,6 +329,9 @@ class Chunks(nn.Module):
 class Spectral(nn.Module):
     """A Fourier transform inside of the model, a mask by an LSTM, log mel features."""
 
+    window: Tensor
+    mel: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("window", torch.hann_window(32))
@@ -367,6 +370,8 @@ class VoiceFrames(nn.Module):
 
 class Segmentation(nn.Module):
     """Filters of sinc, instance norms and pools, a deep bidirectional LSTM, speakers a frame."""
+
+    n: Tensor
 
     def __init__(self) -> None:
         super().__init__()
