@@ -178,8 +178,7 @@ def listed(g: Growing) -> None:
     count = g.squeezed(Tensor(g.size_of(x, 0).name, (1,), "i64"), 0)
     empty = g.add("SequenceEmpty", [], (), "list")
     full = g.add("Loop", [count, "", empty], (), "list", body=made)
-    more = {"axis": 0, "new_axis": 1}
-    g.add("ConcatFromSequence", [full], x.dims, **more)
+    g.add("ConcatFromSequence", [full], x.dims, axis=0, new_axis=1)
 
 
 CONTROL: list[Maker] = [branch, loop, scan, loop, scan, listed]

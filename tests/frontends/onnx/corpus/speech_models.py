@@ -38,10 +38,10 @@ class DualPath(nn.Module):
         self.width, self.channels = width, channels
         self.intra = GroupedRnn(channels, channels // 2, both=True)
         self.intra_fc = nn.Linear(channels, channels)
-        self.intra_ln = nn.LayerNorm((width, channels), eps=1e-8)
+        self.intra_ln = nn.LayerNorm([width, channels], eps=1e-8)
         self.inter = GroupedRnn(channels, channels)
         self.inter_fc = nn.Linear(channels, channels)
-        self.inter_ln = nn.LayerNorm((width, channels), eps=1e-8)
+        self.inter_ln = nn.LayerNorm([width, channels], eps=1e-8)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x.permute(0, 2, 3, 1)
