@@ -9,17 +9,19 @@ from xdsl.ir import SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.arithmetic import power
 from rnncc.nn.convolution import Window, windowed
 from rnncc.nn.indexing import extremum_place
 from rnncc.nn.reduction import mean
 
+LEAST = {"i32": -(1 << 31), "i64": -(1 << 63)}
+"""What stands around integers, of which some are in each window."""
+
 
 def max_pool(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     """The largest element of each window; equal ones share its gradient."""
-    least = -math.inf if dtype_of(x) in FLOATS else -(1 << 31)
-    return b.reduce("max", *_windowed(b, x, windows, least))
+    return b.reduce("max", *_windowed(b, x, windows, LEAST.get(dtype_of(x), -math.inf)))
 
 
 def max_places(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
