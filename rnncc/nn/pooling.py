@@ -15,10 +15,13 @@ from rnncc.nn.convolution import Window, windowed
 from rnncc.nn.indexing import extremum_place
 from rnncc.nn.reduction import mean
 
+LEAST = {"i32": -(1 << 31), "i64": -(1 << 63)}
+"""What stands around integers, of which some are in each window."""
+
 
 def max_pool(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:
     """The largest element of each window; equal ones share its gradient."""
-    return b.reduce("max", *_windowed(b, x, windows, -math.inf))
+    return b.reduce("max", *_windowed(b, x, windows, LEAST.get(dtype_of(x), -math.inf)))
 
 
 def max_places(b: Builder, x: SSAValue, windows: Sequence[Window]) -> SSAValue:

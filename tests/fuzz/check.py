@@ -35,6 +35,8 @@ LIMIT_SECONDS = 40
 RUNS = 4
 WORKSPACE = 1 << 28
 MAX_ITERATIONS = 8
+LARGE = 1e20
+"""Of larger inputs rounding decides, in other places here than there."""
 
 
 def check(case: Case, runs: int = RUNS) -> Result:
@@ -226,7 +228,7 @@ def _onnxruntime(case: Case) -> Callable[[Arrays], Arrays] | None:
     names = [output.name for output in session.get_outputs()]
 
     def ask(inputs: Arrays) -> Arrays:
-        if any(array.size == 0 or not np.isfinite(array).all() for array in inputs.values()):
+        if any(array.size == 0 or not (np.abs(array) < LARGE).all() for array in inputs.values()):
             return {}  # without elements several operators of ONNX Runtime end the process
         feeds = {name: inputs[name] for name in kinds if name in inputs}
         for name, array in feeds.items():

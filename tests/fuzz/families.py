@@ -11,6 +11,11 @@ from rnncc.netdef import NetDef, load
 from tests.frontends.caffe2.control_reference import RandomNet
 from tests.fuzz import fuzz_caffe2, fuzz_onnx
 from tests.fuzz.cases import Case
+from tests.fuzz.family_control import control_model
+from tests.fuzz.family_conv import conv_model
+from tests.fuzz.family_indexing import indexing_model
+from tests.fuzz.family_quantised import quantised_model
+from tests.fuzz.family_recurrent import recurrent_model
 from tests.fuzz.random_onnx import random_model
 from tests.golden import GOLDEN, arrays_of
 
@@ -29,6 +34,16 @@ def _onnx_random(rng: random.Random, name: str) -> Case:
     train = rng.random() < 0.25
     source = random_model(rng).SerializeToString()
     return Case(name, source, train=train, seed=rng.randrange(1 << 30))
+
+
+def _of_family(make: Callable[[random.Random], Any]) -> Callable[[random.Random, str], Case]:
+    """Valid models of one family of operators, in chains with others between."""
+
+    def made(rng: random.Random, name: str) -> Case:
+        source = make(rng).SerializeToString()
+        return Case(name, source, seed=rng.randrange(1 << 30))
+
+    return made
 
 
 def _onnx_mutant(rng: random.Random, name: str) -> Case:
@@ -72,9 +87,14 @@ def _caffe2_control(rng: random.Random, name: str) -> Case:
 
 FAMILIES: dict[str, Callable[[random.Random, str], Case]] = {
     "onnx-random": _onnx_random,
+    "onnx-recurrent": _of_family(recurrent_model),
+    "onnx-conv": _of_family(conv_model),
+    "onnx-quantised": _of_family(quantised_model),
+    "onnx-indexing": _of_family(indexing_model),
+    "onnx-control": _of_family(control_model),
     "onnx-mutant": _onnx_mutant,
     "caffe2-mutant": _caffe2_mutant,
     "caffe2-control": _caffe2_control,
 }
-WEIGHTS = {"onnx-random": 6, "onnx-mutant": 3, "caffe2-mutant": 2, "caffe2-control": 1}
+WEIGHTS = dict.fromkeys(FAMILIES, 1) | {"onnx-random": 6, "onnx-mutant": 3, "caffe2-mutant": 2}
 """How often a family is drawn."""

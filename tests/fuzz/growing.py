@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import onnx
 
-from tests.frontends.onnx.models import node
+from tests.frontends.onnx.models import KINDS, node
 
 Dims = tuple[int | str, ...]
 MAX_RANK = 4
@@ -38,12 +39,21 @@ class Growing:
 
     rng: random.Random
     prefix: str = ""
+    opset: int = 17
     values: list[Tensor] = field(default_factory=list[Tensor])
     nodes: list[Any] = field(default_factory=list[Any])
     constants: dict[str, Any] = field(default_factory=dict[str, Any])
 
     def fresh(self) -> str:
         return f"{self.prefix}v{len(self.nodes)}_{len(self.values)}"
+
+    def inner(self, *values: Tensor) -> Growing:
+        """A graph inside of this one, with some values to begin with."""
+        return Growing(self.rng, f"{self.fresh()}_", self.opset, list(values))
+
+    def one_of(self, *choices: Any) -> Any:
+        """One of several things."""
+        return self.rng.choice(choices)
 
     def pick(self, least: int = 0, most: int = MAX_RANK, dtype: str = "f32") -> Tensor:
         fitting = [v for v in self.values if least <= v.rank <= most and v.dtype == dtype]
@@ -68,13 +78,62 @@ class Growing:
         self, kind: str, inputs: Sequence[str | Tensor], dims: Dims, dtype: str = "f32", **more: Any
     ) -> Tensor:
         """Append a node of one result."""
-        if len(dims) > MAX_RANK + 1:
+        return self.add_all(kind, inputs, [(dims, dtype)], **more)[0]
+
+    def add_all(
+        self,
+        kind: str,
+        inputs: Sequence[str | Tensor],
+        results: Sequence[tuple[Dims, str] | None],
+        **more: Any,
+    ) -> list[Tensor]:
+        """Append a node of several results, of which None stands for one that nobody wants."""
+        if any(len(made[0]) > MAX_RANK + 1 for made in results if made):
             raise NotPossibleError
-        made = Tensor(self.fresh(), dims, dtype)
-        names = [i.name if isinstance(i, Tensor) else i or "_" for i in inputs]
-        self.nodes.append(node(kind, " ".join(names), made.name, **more))
-        self.values.append(made)
+        if "domain" not in more and not onnx.defs.has(kind, max_inclusive_version=self.opset):
+            raise NotPossibleError
+        name = self.fresh()
+        made = [Tensor(f"{name}_{i}" if i else name, *r) for i, r in enumerate(results) if r]
+        names = [f"{name}_{i}" if i else name for i, _ in enumerate(results)]
+        outputs = " ".join(n if r else "_" for n, r in zip(names, results, strict=True))
+        given = [i.name if isinstance(i, Tensor) else i or "_" for i in inputs]
+        self.nodes.append(node(kind, " ".join(given), outputs, **more))
+        self.values += made
         return made
+
+    def listed(
+        self,
+        kind: str,
+        x: Tensor,
+        lists: Mapping[str, Sequence[int]],
+        since: int,
+        dims: Dims,
+        **more: Any,
+    ) -> Tensor:
+        """Append a node whose lists of integers are attributes, and inputs from an opset on."""
+        if self.opset < since:
+            return self.add(kind, [x], dims, x.dtype, **lists, **more)
+        inputs = [self.ints(*numbers) for numbers in lists.values()]
+        return self.add(kind, [x, *inputs], dims, x.dtype, **more)
+
+    def squeezed(self, x: Tensor, *axes: int) -> Tensor:
+        """Without axes of size 1."""
+        left = tuple(d for i, d in enumerate(x.dims) if i not in axes)
+        return self.listed("Squeeze", x, {"axes": axes}, 13, left)
+
+    def unsqueezed(self, x: Tensor, axis: int) -> Tensor:
+        """With one more axis."""
+        dims = (*x.dims[:axis], 1, *x.dims[axis:])
+        return self.listed("Unsqueeze", x, {"axes": [axis]}, 13, dims)
+
+    def cast(self, x: Tensor, dtype: str) -> Tensor:
+        """As another type."""
+        return self.add("Cast", [x], x.dims, dtype, to=KINDS[dtype])
+
+    def size_of(self, x: Tensor, axis: int) -> Tensor:
+        """The size of an axis, of one element."""
+        shape = self.add("Shape", [x], (x.rank,), "i64")
+        return self.add("Gather", [shape, self.ints(axis)], (1,), "i64", axis=0)
 
     def axis(self, x: Tensor, static: bool = False) -> int:
         """An axis, of known size if asked."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from tests.frontends.onnx.models import node
 from tests.fuzz.growing import (
     MAX_RANK,
     Growing,
@@ -141,14 +140,20 @@ def merge(g: Growing) -> None:
     if len(sizes) < x.rank:
         raise NotPossibleError
     dims = (math.prod(sizes[:axis]), math.prod(sizes[axis:]))
-    g.add("Flatten", [x], dims, axis=g.spelt(axis, x.rank))
+    g.add("Flatten", [x], dims, axis=_spelt(g, axis, x.rank))
 
 
 def unsqueeze(g: Growing) -> None:
     x = g.pick(0, MAX_RANK - 1)
     axis = g.rng.randrange(x.rank + 1)
     dims = (*x.dims[:axis], 1, *x.dims[axis:])
-    g.add("Unsqueeze", [x, g.ints(g.spelt(axis, x.rank + 1))], dims)
+    at = g.spelt(axis, x.rank + 1) if g.opset >= 11 else axis
+    g.listed("Unsqueeze", x, {"axes": [at]}, 13, dims)
+
+
+def _spelt(g: Growing, axis: int, rank: int) -> int:
+    """An axis counted from the front, or from the back where the opset has that."""
+    return g.spelt(axis, rank) if g.opset >= 11 else axis
 
 
 def squeeze(g: Growing) -> None:
@@ -157,7 +162,7 @@ def squeeze(g: Growing) -> None:
     if x.dims[axis] != 1:
         raise NotPossibleError
     dims = (*x.dims[:axis], *x.dims[axis + 1 :])
-    g.add("Squeeze", [x, g.ints(g.spelt(axis, x.rank))], dims)
+    g.listed("Squeeze", x, {"axes": [_spelt(g, axis, x.rank)]}, 13, dims)
 
 
 def concat(g: Growing) -> None:
@@ -188,8 +193,12 @@ def slices(g: Growing) -> None:
     count = len(range(size)[start:stop:step])
     if count == 0:
         raise NotPossibleError
-    places = [g.ints(n) for n in (start, stop, g.spelt(axis, x.rank), step)]
-    g.add("Slice", [x, *places], replaced(x.dims, axis, count))
+    lists = {"starts": [start], "ends": [stop], "axes": [g.spelt(axis, x.rank)], "steps": [step]}
+    if g.opset < 10:
+        if lists.pop("steps") != [1]:
+            raise NotPossibleError
+        lists["axes"] = [axis]
+    g.listed("Slice", x, lists, 10, replaced(x.dims, axis, count))
 
 
 def split(g: Growing) -> None:
@@ -200,13 +209,11 @@ def split(g: Growing) -> None:
     if size < 2:
         raise NotPossibleError
     at = g.rng.randint(1, size - 1)
-    one, two = g.fresh() + "a", g.fresh() + "b"
-    names = f"{x.name} {g.ints(at, size - at)}"
-    g.nodes.append(node("Split", names, f"{one} {two}", axis=axis))
-    g.values += [
-        Tensor(one, replaced(x.dims, axis, at)),
-        Tensor(two, replaced(x.dims, axis, size - at)),
-    ]
+    results = [(replaced(x.dims, axis, n), x.dtype) for n in (at, size - at)]
+    if g.opset < 13:
+        g.add_all("Split", [x], results, axis=axis, split=[at, size - at])
+    else:
+        g.add_all("Split", [x, g.ints(at, size - at)], results, axis=axis)
 
 
 def pad(g: Growing) -> None:
@@ -221,8 +228,11 @@ def pad(g: Growing) -> None:
     low, high = (g.rng.randint(0, min(most, 3)) for _ in range(2))
     pads = [0] * (2 * x.rank)
     pads[axis], pads[axis + x.rank] = low, high
-    inputs = [x, g.ints(*pads)] + ([g.floats()] if mode == "constant" else [])
-    g.add("Pad", inputs, replaced(x.dims, axis, size + low + high), mode=mode)
+    dims = replaced(x.dims, axis, size + low + high)
+    if g.opset < 11 or mode != "constant":
+        g.listed("Pad", x, {"pads": pads}, 11, dims, mode=mode)
+    else:
+        g.add("Pad", [x, g.ints(*pads), g.floats()], dims, mode=mode)
 
 
 def gather(g: Growing) -> None:
@@ -256,12 +266,10 @@ def reduce(g: Growing) -> None:
     keep = g.rng.randrange(2)
     dims = [1 if i in axes else d for i, d in enumerate(x.dims) if keep or i not in axes]
     kind = g.rng.choice(REDUCE)
-    if kind == "ReduceSum" or g.rng.random() < 0.5:
-        axes = [g.spelt(axis, x.rank) for axis in axes]
-    if kind == "ReduceSum":
-        g.add(kind, [x, g.ints(*axes)], tuple(dims), keepdims=keep)
-    else:
-        g.add(kind, [x], tuple(dims), keepdims=keep, axes=axes)
+    if g.rng.random() < 0.5:
+        axes = [_spelt(g, axis, x.rank) for axis in axes]
+    since = 13 if kind == "ReduceSum" else 18
+    g.listed(kind, x, {"axes": axes}, since, tuple(dims), keepdims=keep)
 
 
 def rank_along(g: Growing) -> None:
@@ -285,11 +293,11 @@ def top(g: Growing) -> None:
     if not 1 <= size <= 16:
         raise NotPossibleError
     k = g.rng.randint(1, size)
-    made = Tensor(g.fresh(), replaced(x.dims, axis, k))
-    names = f"{made.name} {made.name}_i"
-    attributes = {"axis": axis, "largest": g.rng.randrange(2)}
-    g.nodes.append(node("TopK", f"{x.name} {g.ints(k)}", names, **attributes))
-    g.values += [made, Tensor(f"{made.name}_i", made.dims, "i64")]
+    dims = replaced(x.dims, axis, k)
+    more = {"largest": g.rng.randrange(2)} if g.opset >= 11 else {}
+    given = [x, g.ints(k)] if g.opset >= 10 else [x]
+    more |= {"axis": axis} | ({} if g.opset >= 10 else {"k": k})
+    g.add_all("TopK", given, [(dims, "f32"), (dims, "i64")], **more)
 
 
 def layer_norm(g: Growing) -> None:

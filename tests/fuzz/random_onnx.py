@@ -32,7 +32,7 @@ def recurrent(g: Growing) -> None:
     dims = (x.dims[0], count, x.dims[1], hidden)
     y = g.add(kind, [x, w, r, b], dims, **more)
     if count == 1:
-        g.add("Squeeze", [y, g.ints(1)], (x.dims[0], x.dims[1], hidden))
+        g.squeezed(y, 1)
 
 
 def scan(g: Growing) -> None:
@@ -41,7 +41,7 @@ def scan(g: Growing) -> None:
     row = x.dims[1:]
     if any(isinstance(d, str) for d in row):
         raise NotPossibleError
-    body = Growing(g.rng, g.fresh() + "_")
+    body = g.inner()
     body.values = [Tensor(f"{body.prefix}s", row), Tensor(f"{body.prefix}x", row)]
     grow(body, g.rng.randint(1, 4), BODY)
     states = [v for v in body.values[2:] if v.dims == row and v.dtype == "f32"]
@@ -71,8 +71,8 @@ def branch(g: Growing) -> None:
     chosen = g.add("Greater", [total, g.floats()], (), "i1")
     parts: list[Any] = []
     for i in range(2):
-        inside = Growing(g.rng, f"{g.fresh()}_{i}_")
-        inside.values = [x]
+        inside = g.inner(x)
+        inside.prefix += f"{i}_"
         grow(inside, g.rng.randint(1, 3), BODY)
         fitting = [v for v in inside.values if v.dims == x.dims and v.dtype == "f32"]
         name = f"{inside.prefix}out"
@@ -85,7 +85,7 @@ def branch(g: Growing) -> None:
 def loop(g: Growing) -> None:
     """A counted loop that carries a value."""
     x = g.pick(0, 3)
-    body = Growing(g.rng, g.fresh() + "_")
+    body = g.inner()
     carried = Tensor(f"{body.prefix}s", x.dims)
     body.values = [carried]
     grow(body, g.rng.randint(1, 4), BODY)
@@ -112,14 +112,22 @@ def random_model(rng: random.Random) -> Any:
     rows: int | str = rng.choice(["N", "N", 1, 2, 5])
     steps: int | str = rng.choice(["T", "T", 3])
     shapes: list[Dims] = [(steps, rows, width), (rows, width), (width,), (rows, 2, width, 3)]
-    inputs = [Tensor(f"x{i}", rng.choice(shapes)) for i in range(rng.randint(1, 3))]
-    g.values = list(inputs)
+    g.values = [Tensor(f"x{i}", rng.choice(shapes)) for i in range(rng.randint(1, 3))]
+    inputs = list(g.values)
     grow(g, rng.randint(1, LONGEST), MAKERS)
+    return finished(g, inputs)
+
+
+def finished(g: Growing, inputs: list[Tensor]) -> Any:
+    """What has grown as a model: its last value and perhaps others are the outputs."""
     made = [v for v in g.values if v not in inputs]
     if not made:
-        g.add("Tanh", [inputs[0]], inputs[0].dims)
-        made = g.values[-1:]
-    outputs = {v.name: v for v in [made[-1], *rng.sample(made, min(len(made), rng.randint(0, 2)))]}
+        floats = next(v for v in inputs if v.dtype == "f32")
+        made = [g.add("Tanh", [floats], floats.dims)]
+    others = g.rng.sample(made, min(len(made), g.rng.randint(0, 2)))
+    outputs = {v.name: v for v in [made[-1], *others]}
     # declared ranks would be checked against what we follow here, so nothing is declared
     declared = [info(name, None, v.dtype) for name, v in outputs.items()]
-    return model(g.nodes, [info(v.name, list(v.dims)) for v in inputs], declared, g.constants)
+    given = [info(v.name, list(v.dims), v.dtype) for v in inputs]
+    domains = {"com.microsoft": 1} if any(n.domain for n in g.nodes) else {}
+    return model(g.nodes, given, declared, g.constants, opset=g.opset, domains=domains)

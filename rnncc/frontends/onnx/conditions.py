@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Protocol
 
-from rnncc.frontends.onnx.node import FLOATS, INTEGERS
+from rnncc.frontends.onnx.node import INTEGERS
 from rnncc.frontends.onnx.sizes import Undecided, decide, divide, smaller
-from rnncc.frontends.onnx.values import NoFormula, Value, as_objects
+from rnncc.frontends.onnx.values import EXACT, NoFormula, Value, as_objects
 from rnncc.ir.dims import Dim
 
 if TYPE_CHECKING:
@@ -49,20 +49,21 @@ class Conditions:
 
     Attributes:
         formulas: these must not be negative.
-        rounded: these were rounded to float32 before they were compared.
+        rounded: up to which number floats hold every integer, and what was rounded to such floats
+            before it was compared.
     """
 
     formulas: list[Dim] = field(default_factory=list[Dim])
-    rounded: list[Dim] = field(default_factory=list[Dim])
+    rounded: list[tuple[int, Dim]] = field(default_factory=list[tuple[int, Dim]])
 
     def compare(self, kind: str, x: Value | None, y: Value | None) -> None:
         """Add a comparison of two numbers."""
-        if x is None or y is None or x.dtype not in (*FLOATS, *INTEGERS):
+        if x is None or y is None or x.dtype not in (*EXACT, *INTEGERS):
             raise Unproven
         a, b = formula_of(x), formula_of(y)
         one_sided = {"lt": b - a - 1, "le": b - a, "gt": a - b - 1, "ge": a - b}
         self.formulas += [one_sided[kind]] if kind in one_sided else [a - b, b - a]
-        self.rounded += [a, b] if x.dtype in FLOATS else []
+        self.rounded += [(EXACT[x.dtype], each) for each in (a, b)] if x.dtype in EXACT else []
 
 
 def conditions_of(names: Names, name: str) -> Conditions:

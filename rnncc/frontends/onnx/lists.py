@@ -54,6 +54,16 @@ class Rows(Value):
         """Whether it is known to have no elements."""
         return self.stacked is None and self.earlier is None and not self.items
 
+    @staticmethod
+    def may_grow(value: Value) -> bool:
+        """Whether a value is a list to which a loop may append: one without elements."""
+        return isinstance(value, Rows) and value.is_empty
+
+    @staticmethod
+    def may_grow_on(value: Value) -> bool:
+        """The same of a list that has elements already, which the loop does not read."""
+        return isinstance(value, Rows) and value.earlier is None
+
     def tensors(self) -> list[Value]:
         """The tensors that it holds."""
         return [*([] if self.stacked is None else [self.stacked]), *self.items]

@@ -205,6 +205,13 @@ class Node:
             raise self.error(f"{self._shown(index)} holds {array.size} numbers, not one")
         return array.reshape(-1)[0].item()
 
+    def size(self, index: int) -> Dim:
+        """One integer or open size."""
+        array = self.known(index)
+        if array.size != 1 or (array.dtype != object and array.reshape(-1)[0] % 1):
+            raise self.error(f"{self._shown(index)} is not one integer")
+        return Dim.of(array.astype(object).reshape(-1)[0])
+
     # Attributes
 
     def given(self, name: str) -> bool:

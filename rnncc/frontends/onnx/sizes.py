@@ -61,6 +61,14 @@ def divide(x: Dim, y: Dim) -> Dim:
     return _settled(quotient if int(y) > 0 else -quotient)
 
 
+def exact_quotient(x: Dim, y: Dim) -> Dim:
+    """x / y where that is an integer for all symbols."""
+    found = x.divide(y)
+    if found is None:
+        raise Undecided
+    return found
+
+
 def modulo(x: Dim, y: Dim) -> Dim:
     """x - y · ⌊x / y⌋"""
     if not y.is_static or y == 0 or (abs(int(y)) > MOST_DIVISOR and not x.is_static):

@@ -29,7 +29,7 @@ from rnncc.frontends.onnx.conditions import (
 )
 from rnncc.frontends.onnx.node import INTEGERS, Node
 from rnncc.frontends.onnx.sizes import Undecided
-from rnncc.frontends.onnx.values import EXACT_FLOAT, Value, size_value, varies
+from rnncc.frontends.onnx.values import Value, size_value, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import tensor
@@ -237,8 +237,9 @@ def _count(n: Node, step: str, again: Conditions) -> Dim | None:
     if count is None:
         return None
     model.trip_counts[step] = count
-    if not model.within(EXACT_FLOAT, [*first.rounded, *again.rounded]):
-        raise Unproven
+    for limit, formula in (*first.rounded, *again.rounded):
+        if not model.within(limit, [formula]):
+            raise Unproven
     return count
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
+from rnncc.ir.types import NUMPY, dims_of, dtype_of
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Dims = tuple[Dim, ...]
@@ -25,8 +25,9 @@ NEAR = 10**9 - 1
 LARGEST = {"i32": 2**31 - 1, "i64": 2**63 - 1}
 """The largest number that sizes of a type may be."""
 
-EXACT_FLOAT = 2**24
-"""Up to here float32 holds every integer; larger known ones are those that it does hold."""
+EXACT = {"f32": 2**24, "f64": 2**24, "f16": 2**11}
+"""Up to here a type of floats holds every integer; larger known ones are those that it does hold.
+Of float64 no more is needed."""
 
 STEP_MARK = "#"
 """What symbols of iteration numbers begin with, which no size's name does."""
@@ -177,7 +178,7 @@ def as_objects(array: Array) -> Array:
 def _as_numbers(array: Array, dtype: str) -> Array:
     """Sizes as numbers, where all of them are."""
     flat = [Dim.of(d) for d in array.reshape(-1)]
-    if all(d.is_static for d in flat) and dtype in FLOATS:
+    if all(d.is_static for d in flat) and dtype in EXACT:
         return np.array([int(d) for d in flat], NUMPY[dtype]).reshape(array.shape)
     largest = LARGEST.get(dtype, LARGEST["i64"])
     if any(abs(factor) > largest for d in flat for _, factor in d.terms):

@@ -48,7 +48,8 @@ def info(name: str, shape: Sequence[int | str] | None, dtype: str = "f32") -> An
 def node(kind: str, inputs: str, outputs: str, **attributes: Any) -> Any:
     """A node; names with blanks between them, `_` for a missing one."""
     names = [["" if n == "_" else n for n in text.split()] for text in (inputs, outputs)]
-    return helper.make_node(kind, *names, name=outputs.split()[0], **attributes)
+    name = next((n for n in names[1] if n), "")
+    return helper.make_node(kind, *names, name=name, **attributes)
 
 
 def graph(
@@ -68,11 +69,12 @@ def model(
     outputs: Sequence[Any],
     constants: Mapping[str, Any] | None = None,
     opset: int = 17,
+    domains: Mapping[str, int] | None = None,
     **more: Any,
 ) -> Any:
     """A model of one graph."""
     made = graph(nodes, inputs, outputs, constants)
-    imports = [helper.make_opsetid("", opset)]
+    imports = [helper.make_opsetid(*each) for each in ({"": opset} | {**(domains or {})}).items()]
     return helper.make_model(made, opset_imports=imports, ir_version=8, **more)
 
 

@@ -89,6 +89,8 @@ COUNTS += [node("SequenceInsert", "s q", "s2")]
 SCANS = {
     "appends": loop(APPENDS, "e"),
     "appends to two": loop([*APPENDS, node("SequenceInsert", "t x", "t2")], "e e"),
+    "appends to what is there": loop(APPENDS, "d", "many"),
+    "appends to one, carries another": loop([*APPENDS, node("Identity", "t", "t2")], "d d"),
     "leaves as it is": loop([node("Identity", "s", "s2")], "e"),
     "two states in a list": loop(
         [
@@ -133,7 +135,6 @@ TURN_BY_TURN = {
         ],
         "e",
     ),
-    "appends to what is there": loop(APPENDS, "d"),
     "takes away": loop([node("SequenceErase", "s zero", "s2")], "d", "two"),
 }
 

@@ -6,12 +6,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 from rnncc_runtime import ArrayError
 from rnncc_runtime.errors import ModelError
 
 import rnncc
 from rnncc.errors import CompileError
-from tests.frontends.onnx.models import graph, info, interpreted, model, node
+from rnncc.frontends.onnx.importer import import_model
+from rnncc.ir.bounds import bounds_of, check_bounds
+from tests.frontends.onnx.models import (
+    by_onnxruntime,
+    graph,
+    info,
+    interpreted,
+    model,
+    node,
+)
 
 
 def vector(*numbers: int) -> Any:
@@ -148,3 +158,109 @@ def test_calls_are_not_refused_for_a_branch_that_may_not_be_taken(then: Any, why
     made = model([choice], inputs, [info("y", None)], {"to": vector(3, -1)})
     with pytest.raises(CompileError, match=why):
         interpreted(made, {})
+
+
+def counted_up_to(nodes: list[Any], **constants: Any) -> Any:
+    """0, 1, ... up to the int64 `n`, which nodes compute from the T and N of x, as int64 too."""
+    first = [
+        node("Shape", "x", "s"),
+        node("Gather", "s zero", "T", axis=0),
+        node("Gather", "s one", "N", axis=0),
+    ]
+    zero, one = np.array(0, np.int64), np.array(1, np.int64)
+    return model(
+        [*first, *nodes, node("Range", "zero n one", "y")],
+        [info("x", ["T", "N"])],
+        [info("y", None, "i64")],
+        {"zero": zero, "one": one, **constants},
+    )
+
+
+def as_floats(*nodes: Any, kind: int = TensorProto.FLOAT) -> list[Any]:
+    """T and N as the floats t and m, and r as the int64 n."""
+    casts = [node("Cast", "T", "t", to=kind), node("Cast", "N", "m", to=kind)]
+    return [*casts, *nodes, node("Cast", "r", "n", to=7)]
+
+
+EXACT = {
+    "range(1, T) of TorchScript": [
+        node("Sub", "t c1", "a"),
+        node("Div", "a c1", "b"),
+        node("Ceil", "b", "r"),
+    ],
+    "a product divided again": [
+        node("Mul", "t m", "a"),
+        node("Div", "a m", "b"),
+        node("Round", "b", "r"),
+    ],
+    "a whole multiple": [
+        node("Mul", "t c2", "a"),
+        node("Add", "a c1", "b"),
+        node("Floor", "b", "r"),
+    ],
+}
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("name", EXACT)
+def test_arithmetic_of_sizes_as_floats(name: str, dtype: Any) -> None:
+    constants = {f"c{n}": np.array(n, dtype) for n in (1, 2)}
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    made = counted_up_to(as_floats(*EXACT[name], kind=kind), **constants)
+    compiled: Any = rnncc.compile(made)
+    for steps, batch in ((1, 1), (4, 3), (7, 2)):
+        x = np.ones((steps, batch), np.float32)
+        np.testing.assert_array_equal(
+            compiled.run({"x": x})["y"], by_onnxruntime(made, {"x": x})["y"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("kind", "most"), [(TensorProto.FLOAT, 1 << 24), (TensorProto.FLOAT16, 1 << 11)]
+)
+def test_sizes_that_floats_would_round_are_refused_where_they_decide(kind: int, most: int) -> None:
+    """(T · N) / N is not T where the floats do not hold the product."""
+    nodes = as_floats(*EXACT["a product divided again"], kind=kind)
+    program = import_model(counted_up_to(nodes))
+    bounds = bounds_of(program.net, program.bounds)
+    check_bounds(bounds, {"T": most // 8, "N": 8})
+    with pytest.raises(CompileError, match="is negative"):
+        check_bounds(bounds, {"T": most // 8, "N": 9})
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("steps", [6, 7, 10, 13])
+def test_the_last_whole_parts(steps: int) -> None:
+    """x[-4 * ((T - 2) // 4):], whose start counts from the end for all but small T."""
+    nodes = [
+        node("Shape", "x", "T", end=1),
+        node("Sub", "T two", "a"),
+        node("Div", "a four", "b"),
+        node("Mul", "b minus", "c"),
+        node("Slice", "x c end first", "y"),
+    ]
+    numbers = {"two": 2, "four": 4, "minus": -4, "first": 0, "end": (1 << 63) - 1}
+    constants = {name: vector(n) for name, n in numbers.items()}
+    made = model(nodes, [info("x", ["T", 2])], [info("y", None)], constants)
+    x = np.arange(2 * steps, dtype=np.float32).reshape(steps, 2)
+    compiled: Any = rnncc.compile(made)
+    np.testing.assert_array_equal(compiled.run({"x": x})["y"], by_onnxruntime(made, {"x": x})["y"])
+    with pytest.raises(ModelError, match="would be -1"):
+        compiled.run({"x": x[:5]})
+
+
+@pytest.mark.peers
+def test_one_hot_of_as_many_as_there_are_rows() -> None:
+    made = model(
+        [
+            node("Shape", "x", "s", end=1),
+            node("OneHot", "i s values", "y", axis=-1),
+        ],
+        [info("x", ["T", 2]), info("i", ["N"], "i64")],
+        [info("y", None)],
+        {"values": np.array([0, 1], np.float32)},
+    )
+    x, i = np.zeros((5, 2), np.float32), vector(0, -1, 4, 7)
+    y: Any = rnncc.compile(made).run({"x": x, "i": i})["y"]
+    np.testing.assert_array_equal(y, by_onnxruntime(made, {"x": x, "i": i})["y"])

@@ -91,3 +91,44 @@ def test_rounding_has_no_gradient() -> None:
     )
     with pytest.raises(CompileError, match="rounds to integers, of which there are no gradients"):
         rnncc.compile(made, train=True)
+
+
+WINDOWS: dict[str, dict[str, Any]] = {
+    "plain": {"kernel_shape": [2, 3]},
+    "strides and pads": {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 2, 1, 0]},
+    "rounded up": {"kernel_shape": [3, 2], "strides": [2, 2], "ceil_mode": 1},
+}
+
+
+def pooled(kind: str, dtype: str, names: str, **more: Any) -> Any:
+    """A pool over x [N, 3, H, 7] of bytes."""
+    scales = {"s": np.float32(0.02), "t": np.float32(0.015)}
+    zeros = {"z": np.array(7, random_quantised.TYPES[dtype])}
+    constants = {k: v for k, v in (scales | zeros).items() if k in names.split()}
+    return model(
+        [node(kind, names, "y", **more)],
+        [info("x", ["N", 3, "H", 7], dtype)],
+        [info("y", None, dtype)],
+        constants,
+        domains={"com.microsoft": 1},
+    )
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("dtype", ["u8", "i8"])
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("kind", ["MaxPool", "QLinearAveragePool"])
+def test_pools_of_bytes(kind: str, windows: str, dtype: str) -> None:
+    pytest.importorskip("onnxruntime")
+    if kind == "MaxPool":
+        made = pooled(kind, dtype, "x", **WINDOWS[windows])
+    else:
+        more = WINDOWS[windows] | {"domain": "com.microsoft"}
+        made = pooled(kind, dtype, "x s z t z", **more)
+    limits = np.iinfo(random_quantised.TYPES[dtype])
+    rng, compiled = np.random.default_rng(0), rnncc.compile(made)
+    for rows in (5, 8):
+        x = rng.integers(limits.min, limits.max + 1, (2, 3, rows, 7)).astype(limits.dtype)
+        got, want = compiled.run({"x": x})["y"], by_onnxruntime(made, {"x": x})["y"]
+        assert got.dtype == want.dtype and got.shape == want.shape
+        np.testing.assert_array_equal(got, want)

@@ -7,7 +7,7 @@ from typing import Any
 
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import at_most, larger
 from rnncc.ir.types import dims_of, shape_text
@@ -168,8 +168,9 @@ def _transposed_sizes(
     return found
 
 
-def _pooled(n: Node) -> tuple[SSAValue, list[Window]]:
-    x, dims = n.x(0, FLOATS), n.dims()
+def _pooled(n: Node) -> list[Window]:
+    """The windows of a pool."""
+    dims = n.dims()
     kernel = n.integers("kernel_shape")
     if len(kernel) != len(dims) - 2 or min(kernel, default=0) < 1:
         raise n.error(f"attribute 'kernel_shape' = {kernel} for data {shape_text(dims)}")
@@ -177,7 +178,7 @@ def _pooled(n: Node) -> tuple[SSAValue, list[Window]]:
     _check_same(n, geometry, dims[2:])
     geometry.fit(dims[2:])
     rounds_up = n.flag("ceil_mode", 0) and not geometry.auto.startswith("SAME")  # nothing is left
-    return x, geometry.windows(rounds_up)
+    return geometry.windows(rounds_up)
 
 
 def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
@@ -194,11 +195,10 @@ def _check_same(n: Node, g: Geometry, sizes: Sequence[Dim]) -> None:
 def _max_pool(n: Node) -> SSAValue:
     """The largest element of each window.
 
-    Refused: elements other than floats; the places of the largest; auto_pad SAME_UPPER and
-    SAME_LOWER with dilations, or windows shorter than their stride.
+    Refused: the places of the largest; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
+    windows shorter than their stride.
     """
-    x, windows = _pooled(n)
-    return max_pool(n.b, x, windows)
+    return max_pool(n.b, n.x(0, NUMBERS), _pooled(n))
 
 
 def _average_pool(n: Node) -> SSAValue:
@@ -207,8 +207,12 @@ def _average_pool(n: Node) -> SSAValue:
     Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
     windows shorter than their stride.
     """
-    x, windows = _pooled(n)
-    return average_pool(n.b, x, windows, n.flag("count_include_pad", 0))
+    return averaged(n, n.x(0, FLOATS))
+
+
+def averaged(n: Node, x: SSAValue) -> SSAValue:
+    """The means of the windows of x."""
+    return average_pool(n.b, x, _pooled(n), n.flag("count_include_pad", 0))
 
 
 def _lp_pool(n: Node) -> SSAValue:
@@ -217,11 +221,10 @@ def _lp_pool(n: Node) -> SSAValue:
     Refused: elements other than floats; auto_pad SAME_UPPER and SAME_LOWER with dilations, or
     windows shorter than their stride.
     """
-    x, windows = _pooled(n)
     p = n.integer("p", 2)
     if p < 1:
         raise n.error(f"attribute 'p' = {p} is below 1")
-    return lp_pool(n.b, x, windows, p)
+    return lp_pool(n.b, n.x(0, FLOATS), _pooled(n), p)
 
 
 def _global(kind: str, formula: str) -> Any:

@@ -21,14 +21,14 @@ from rnncc.frontends.onnx.node import (
     Operator,
 )
 from rnncc.frontends.onnx.reading import onnx_package
-from rnncc.frontends.onnx.values import EXACT_FLOAT, Array, Value, as_objects
+from rnncc.frontends.onnx.values import EXACT, Array, Value, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.types import NARROW_FLOATS, NUMPY, dtype_of
 from rnncc.nn import angles
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
 
 Unary = Callable[[Builder, SSAValue], SSAValue]
-SIZES = ("i32", "i64", *FLOATS)
+SIZES = ("i32", "i64", *EXACT)
 """The types that formulas of sizes may be of."""
 FLOAT_ONLY = "\n\nRefused: elements other than floats."
 
@@ -46,6 +46,13 @@ def of_floats(function: Unary, formula: str) -> Any:
 def folded(numpy: Callable[[Array], Any]) -> FoldOne:
     """Folding by NumPy, of numbers."""
     return lambda n, arrays: None if arrays[0].dtype == object else np.asarray(numpy(arrays[0]))
+
+
+def rounded(numpy: Callable[[Array], Any]) -> FoldOne:
+    """Folding of what leaves integers as they are: sizes are some."""
+    return lambda n, arrays: (
+        arrays[0] if arrays[0].dtype == object else np.asarray(numpy(arrays[0]))
+    )
 
 
 def _neg(n: Node) -> SSAValue:
@@ -124,8 +131,8 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
     if value.numbers is not None:
         return Value.of(_numbers_as(value.numbers, dtype, KINDS[dtype]))
     if value.known is not None and dtype in SIZES:
-        from_float = value.dtype in FLOATS
-        if not from_float or n.scope.model.within(EXACT_FLOAT, value.known.flat):
+        exact = EXACT.get(value.dtype)
+        if exact is None or n.scope.model.within(exact, value.known.flat):
             return Value.of(value.known, dtype=dtype)
     return n.b.cast(n.x(0), dtype)
 
@@ -181,10 +188,13 @@ OPERATORS: dict[str, Operator] = {
     "Exp": Operator(of_floats(Builder.exp, "e^X."), folded(np.exp)),
     "Log": Operator(of_floats(Builder.log, "ln X."), folded(np.log)),
     "Reciprocal": Operator(of_floats(reciprocal, "1 / X.")),
-    "Floor": Operator(of_floats(lambda b, x: b.round("floor", x), "⌊X⌋."), folded(np.floor)),
-    "Ceil": Operator(of_floats(lambda b, x: b.round("ceil", x), "⌈X⌉."), folded(np.ceil)),
+    "Floor": Operator(of_floats(lambda b, x: b.round("floor", x), "⌊X⌋."), rounded(np.floor)),
+    "Ceil": Operator(of_floats(lambda b, x: b.round("ceil", x), "⌈X⌉."), rounded(np.ceil)),
     "Round": Operator(
-        of_floats(lambda b, x: b.round("even", x), "The nearest whole number, of two the even one.")
+        of_floats(
+            lambda b, x: b.round("even", x), "The nearest whole number, of two the even one."
+        ),
+        rounded(np.round),
     ),
     "Sin": Operator(of_floats(Builder.sin, "sin X; NaN where |X| > 2²³.")),
     "Cos": Operator(of_floats(Builder.cos, "cos X; NaN where |X| > 2²³.")),

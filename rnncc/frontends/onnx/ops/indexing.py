@@ -147,7 +147,7 @@ def _one_hot(n: Node) -> SSAValue:
     Refused: a depth that is computed at run time.
     """
     b, index = n.b, n.x(0)
-    depth, values = Dim.of(int(n.scalar(1))), n.x(2)
+    depth, values = n.size(1), n.x(2)
     dims = list(n.dims())
     axis = n.axis(n.integer("axis", -1), len(dims) + 1)
     index = b.cast(index, "i64")

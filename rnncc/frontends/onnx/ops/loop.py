@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -135,7 +135,9 @@ def _counted(loop: _Parts, count: Dim) -> list[Any]:
     if count == 0:
         return _unrolled(loop.n, loop.graph, 0, list(loop.carried))
     try:
-        found = _scanned(loop, count)
+        found = _scanned(loop, count, Rows.may_grow)
+        if found is None and any(map(Rows.may_grow_on, loop.starts)):
+            found = _scanned(loop, count, Rows.may_grow_on)
     except NeedsValue:
         if not small:
             raise
@@ -148,12 +150,13 @@ def _counted(loop: _Parts, count: Dim) -> list[Any]:
     return found
 
 
-def _scanned(loop: _Parts, count: Dim) -> list[Any] | None:
+def _scanned(loop: _Parts, count: Dim, may_grow: Callable[[Value], bool]) -> list[Any] | None:
     """A loop as a scan; None where its values do not keep their shapes, types and lengths.
 
-    An empty list to which each turn appends one element becomes rows.
+    A list that may grow, to which each turn appends one element, becomes rows.
     """
-    n, starts = loop.n, loop.starts
+    n, grows = loop.n, [may_grow(v) for v in loop.starts]
+    starts = [Rows.listing() if grown else v for v, grown in zip(loop.starts, grows, strict=True)]
     held = [t for v in starts for t in v.tensors()]
     if any(t.dtype not in STORED for t in held):
         return None
@@ -161,7 +164,6 @@ def _scanned(loop: _Parts, count: Dim) -> list[Any] | None:
     inside = Inside(n, captures, [*types, tensor((), "i64")])
     *carry, number = inside.given
     inside.scope.steps[loop.trips.step] = number
-    grows = [isinstance(v, Rows) and v.is_empty for v in starts]
     filled = zip(refilled(starts, carry), grows, strict=True)
     given = [Rows.listing(earlier=object()) if grown else v for v, grown in filled]
     loop.bind(inside.scope, size_value(Dim.of(loop.trips.step)), given)
@@ -169,7 +171,7 @@ def _scanned(loop: _Parts, count: Dim) -> list[Any] | None:
     after, scans = loop.chosen(made), made[len(loop.carried) :]
     rows = [_appended(*each) for each in zip(given, after, grows, strict=True)]
     kept = [new if row is None else old for old, new, row in zip(given, after, rows, strict=True)]
-    if types_in(kept) != types_in(given):
+    if types_in(kept) != types_in(given) or not all(map(_fits, loop.starts, rows)):
         return None
     stacks = [row for row in rows if row is not None] + scans
     results = [*tensors_in(inside.scope, kept), *(inside.scope.ssa(v) for v in stacks)]
@@ -177,10 +179,34 @@ def _scanned(loop: _Parts, count: Dim) -> list[Any] | None:
     finals, ys = n.b.scan_of(captures.consts, inits, [turns], inside.b, results, count)
     stacked = iter(ys)
     last = [
-        last if row is None else Rows.listing(stacked=Value.computed(next(stacked)))
-        for last, row in zip(refilled(starts, finals), rows, strict=True)
+        _behind(n, first, next(stacked) if row is not None else None) if grown else last
+        for first, last, row, grown in zip(
+            loop.starts, refilled(starts, finals), rows, grows, strict=True
+        )
     ]
     return [*loop.finals(last), *stacked]
+
+
+def _fits(start: Value, row: Value | None) -> bool:
+    """Whether the elements that a list begins with are like those that are appended to it."""
+    if row is None:
+        return True
+    assert isinstance(start, Rows)
+    first = [] if start.stacked is None else [(start.stacked.dtype, start.stacked.dims[1:])]
+    first += [(item.dtype, item.dims) for item in start.items]
+    return all(each == (row.dtype, row.dims) for each in first)
+
+
+def _behind(n: Node, start: Value, rows: SSAValue | None) -> Value:
+    """A list of the elements that it began with and of rows, if turns append some."""
+    assert isinstance(start, Rows)
+    if rows is None:
+        return start
+    first = [] if start.stacked is None else [n.scope.ssa(start.stacked)]
+    for item in start.items:
+        first.append(n.b.reshape(n.scope.ssa(item), (1, *item.dims)))
+    joined = n.b.concat([*first, rows], 0) if first else rows
+    return Rows.listing(stacked=Value.computed(joined))
 
 
 def _appended(old: Value, new: Value, grows: bool) -> Value | None:

@@ -11,6 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import INTEGERS, SINGLE, TEXT, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
+from rnncc.frontends.onnx.ops.conv import averaged
 from rnncc.frontends.onnx.ops.elementwise import Unary
 from rnncc.frontends.onnx.values import Array, Dequantised, Value
 from rnncc.ir.builder import Builder
@@ -228,6 +229,12 @@ def _pool(n: Node, x: SSAValue) -> SSAValue:
     return n.b.reshape(mean(n.b, x, axes), kept_dims(x, axes))
 
 
+def _means(n: Node, x: SSAValue) -> SSAValue:
+    if n.flag("channels_last", 0):
+        raise n.unsupported("has its channels last")
+    return averaged(n, x)
+
+
 def _concat(n: Node) -> SSAValue:
     """What the numbers of several tensors stand for, one after another along an axis, quantised."""
     check_training(n)
@@ -251,5 +258,6 @@ OPERATORS: dict[str, Operator] = {
     ),
     "com.microsoft.QLinearSoftmax": Operator(_unary(_softmax, "The softmax along an axis")),
     "com.microsoft.QLinearGlobalAveragePool": Operator(_unary(_pool, "The mean of each channel")),
+    "com.microsoft.QLinearAveragePool": Operator(_unary(_means, "The mean of each window")),
     "com.microsoft.QLinearConcat": Operator(_concat),
 }

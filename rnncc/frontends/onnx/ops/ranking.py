@@ -11,7 +11,7 @@ from xdsl.ir import SSAValue
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, Node, Operator
 from rnncc.frontends.onnx.ops.arithmetic import Binary
 from rnncc.frontends.onnx.sizes import may_be_natural
-from rnncc.frontends.onnx.values import EXACT_FLOAT, Array, NoFormula, as_objects
+from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, as_objects
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import larger
@@ -112,7 +112,7 @@ def _counts_sizes(n: Node) -> bool:
         formulas = [size for array in known for size in as_objects(array).flat]
     except NoFormula:
         return False
-    return n.scope.model.within(EXACT_FLOAT, formulas)
+    return n.scope.model.within(EXACT["f32"], formulas)
 
 
 def _size(n: Node, index: int) -> Dim:

@@ -12,7 +12,7 @@ from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.node import FLOATS, NUMBERS, FoldOne, Node, Operator
 from rnncc.frontends.onnx.sizes import Undecided, add, larger, multiply, smaller
-from rnncc.frontends.onnx.values import Array
+from rnncc.frontends.onnx.values import EXACT, Array
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.nn.arithmetic import absolute
@@ -57,7 +57,7 @@ def _fold(numpy: Callable[..., Any]) -> FoldOne:
     def fold(n: Node, arrays: list[Array]) -> Array | None:
         axes = tuple(reduced_axes(n))
         if arrays[0].dtype == object:
-            function = None if n.value(0).dtype in FLOATS else OF_SIZES.get(numpy)
+            function = None if n.value(0).dtype in EXACT else OF_SIZES.get(numpy)
             return None if function is None else _of_sizes(n, function, arrays[0], axes)
         if not arrays[0].size and numpy in (np.max, np.min):
             return None  # NumPy knows no extremum of nothing

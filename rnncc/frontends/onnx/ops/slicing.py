@@ -22,6 +22,8 @@ Place = Dim | SSAValue
 
 HUGE = (1 << 31) - 1
 """From here on a bound of a slice means the end; no size is larger."""
+LARGE = 1 << 16
+"""Sizes for which a bound has the sign that it has for all but small ones."""
 SMALLER_LAST = 18
 """The opset from which the last part of an axis may be smaller than the others."""
 
@@ -116,9 +118,12 @@ def _cut(n: Node, size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim,
 def _place(n: Node, at: Dim, size: Dim) -> Dim:
     """Which element a bound means: one below 0 counts from the end, one that is huge is the end."""
     if not at.is_static:
-        if not is_natural(at):
-            n.b.require(at)
-        return at
+        if is_natural(at):
+            return at
+        # calls for which it has the other sign than for large sizes are refused
+        negative = at.evaluate(dict.fromkeys(at.symbols, LARGE)) < 0
+        n.b.require(-at - 1 if negative else at)
+        return size + at if negative else at
     if abs(int(at)) >= HUGE:
         return size if int(at) > 0 else Dim.of(-1)
     if int(at) > NEAR and not size.is_static:

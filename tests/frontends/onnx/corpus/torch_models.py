@@ -494,14 +494,14 @@ def export(name: str, case: Exported, folder: Path) -> None:
         (folder / f"{stem}.json").write_text(json.dumps({"integers": case.integers}))
 
 
-def main() -> None:
-    """All of them, or those whose names follow the folder."""
+def export_all(models: dict[str, Exported]) -> None:
+    """All of them into the folder that the command names, or those whose names follow it."""
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
-    for name in sys.argv[2:] or MODELS:
-        export(name, MODELS[name], folder)
+    for name in sys.argv[2:] or models:
+        export(name, models[name], folder)
 
 
 if __name__ == "__main__":
-    main()
+    export_all(MODELS)
