@@ -224,7 +224,7 @@ class Emit:
         another = b.icmp_signed("<", following, count)
         if goes_on is not None:
             another = b.and_(another, goes_on())
-        branch = b.cbranch(another, head, done)
+        branch: Any = b.cbranch(another, head, done)  # its type stubs lack set_weights
         if often > 1:
             branch.set_weights([often - 1, 1])
         b.position_at_end(done)
