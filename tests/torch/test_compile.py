@@ -456,6 +456,16 @@ def test_named_tuples_and_constants_of_cells() -> None:
     torch.testing.assert_close((y, last.h, last.c), (expected, h, c))
 
 
+def test_exported_programs_stay_as_they_are() -> None:
+    """A file of one would hold what only this process knows."""
+    x = torch.randn(5, 3, 2)
+    exported = rt.export(OfPairs(), (x,))
+    before = exported.graph_module.print_readable(print_output=False)
+    y = rnncc.compile(exported).run({"x": x.numpy()})
+    torch.testing.assert_close(next(iter(y.values())), OfPairs()(x)[0].numpy())
+    assert exported.graph_module.print_readable(print_output=False) == before
+
+
 class OfOtherStates(nn.Module):
     def forward(self, x: Any) -> Any:
         return rt.scan(lambda row, state: (row, (state["b"], row)), x, {"a": x[0], "b": x[0]})

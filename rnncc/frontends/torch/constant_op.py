@@ -3,14 +3,19 @@
 
 `torch.tensor([0.5, 2.0])` in a step of a loop becomes an attribute of the step's graph, and an
 exported program knows those of its outermost graph alone. The operator's arguments are numbers, so
-constants go by the number under which they were first used.
+constants go by the number under which they were first used. Only copies of programs hold it, since
+a number says nothing to another process.
 """
 
 from __future__ import annotations
 
+import copy
 import threading
+from collections.abc import Hashable
+from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import GraphModule, Node
 
 from rnncc.errors import CompileError
@@ -23,21 +28,34 @@ _library.define("constant(int number, Device device) -> Tensor")
 CONSTANT = torch.ops.rnncc.constant.default
 _lock = threading.Lock()
 _constants: list[torch.Tensor] = []
+_numbers: dict[Hashable, int] = {}
 
 
-def write_constants(module: GraphModule) -> None:
-    """Put the operator in the place of tensors that the graphs within a graph hold.
+def write_constants(exported: ExportedProgram) -> ExportedProgram:
+    """A program with the operator in the place of tensors that the graphs within its graph hold.
 
     Raises:
         CompileError: a tensor has too many numbers, or complex ones.
     """
-    for part in graphs_of(module):
-        if part is module:
-            continue
-        for node in part.graph.find_nodes(op="get_attr"):
-            if isinstance(getattr(part, str(node.target), None), torch.Tensor):
-                _write(part, node)
+    if not any(map(_held, _inner(exported.graph_module))):
+        return exported
+    made: Any = copy.copy(exported)
+    made._graph_module = copy.deepcopy(exported.graph_module)
+    for part in _inner(made.graph_module):
+        for node in _held(part):
+            _write(part, node)
         part.recompile()
+    return made
+
+
+def _inner(module: GraphModule) -> list[GraphModule]:
+    return [part for part in graphs_of(module) if part is not module]
+
+
+def _held(part: GraphModule) -> list[Node]:
+    """The nodes that stand for tensors of a graph's own."""
+    nodes = part.graph.find_nodes(op="get_attr")
+    return [n for n in nodes if isinstance(getattr(part, str(n.target), None), torch.Tensor)]
 
 
 def _write(part: GraphModule, node: Node) -> None:
@@ -56,12 +74,13 @@ def _write(part: GraphModule, node: Node) -> None:
 
 def _number_of(held: torch.Tensor) -> int:
     """What stands for a constant; it is kept."""
+    values = held.detach().cpu().clone()
+    key = values.dtype, values.shape, values.reshape(-1).view(torch.uint8).numpy().tobytes()
     with _lock:
-        for number, known in enumerate(_constants):
-            if known.dtype == held.dtype and torch.equal(known, held.cpu()):
-                return number
-        _constants.append(held.detach().cpu().clone())
-        return len(_constants) - 1
+        if key not in _numbers:
+            _constants.append(values)
+            _numbers[key] = len(_constants) - 1
+        return _numbers[key]
 
 
 @torch.library.register_fake("rnncc::constant", lib=_library)
@@ -76,7 +95,7 @@ def _made(number: int, device: torch.device) -> torch.Tensor:
 
 
 def _written(at: Site, number: int, device: torch.device) -> Value:
-    """The numbers themselves"""
+    """The numbers themselves."""
     return at.b.constant(as_computed(_constants[number]).numpy(), at.dtype)
 
 

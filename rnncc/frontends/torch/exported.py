@@ -170,8 +170,7 @@ def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
     """The same without changes in place; what has no translation falls apart, where it can."""
-    write_constants(exported.graph_module)
-    plain, known = _decompose(exported, {}), dict[Any, Any]()
+    plain, known = _decompose(write_constants(exported), {}), dict[Any, Any]()
     while missing := _untranslated(plain):
         known = known or {**torch.export.default_decompositions(), **beside_core()}
         table = {op: known.pop(op) for op in missing if op in known}
