@@ -11,6 +11,8 @@ from rnncc_runtime import ArrayError, TrainableModel
 
 import rnncc
 from rnncc.commands.charnet import char_lstm
+from rnncc.errors import CompileError
+from rnncc.ir.builder import Builder
 from tests.training.models import assert_same_bits
 
 T, N, V, H = 5, 3, 7, 4
@@ -209,3 +211,12 @@ def test_threads(model: TrainableModel) -> None:
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(work, seed) for seed in range(4)]:
             done.result()
+
+
+@pytest.mark.parametrize("name", ["grad:x", "saved:x", "kept:x"])
+def test_names_of_our_own(name: str) -> None:
+    b = Builder.net("made")
+    program = b.finish({"y": b.tanh(b.input(name, (3,)))})
+    assert list(rnncc.compile(program).run({name: np.zeros(3, np.float32)})) == ["y"]
+    with pytest.raises(CompileError, match=f"'{name}' cannot be trained"):
+        rnncc.compile(program, train=True)
