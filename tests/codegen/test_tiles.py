@@ -92,3 +92,14 @@ def test_panels_of_any_width(vectors: int) -> None:
     inputs = {"x": np.random.default_rng(0).standard_normal((3, 4, 40), np.float32)}
     tuned = rnncc.compile(net, tuning={"vectors": vectors}).run(inputs)["y"]
     assert tuned.tobytes() == rnncc.compile(net).run(inputs)["y"].tobytes()
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 7, 13])
+def test_known_numbers_of_rows(rows: int) -> None:
+    b = Builder.net("made")
+    program = b.finish({"y": b.matmul(b.input("x", (rows, 24)), b.input("w", (24, 40)))})
+    rng = np.random.default_rng(0)
+    shapes = {"x": (rows, 24), "w": (24, 40)}
+    inputs = {name: rng.standard_normal(shape, np.float32) for name, shape in shapes.items()}
+    found = rnncc.compile(program).run(inputs)["y"]
+    np.testing.assert_allclose(found, run(program, inputs)["y"], 1e-5, 1e-5)

@@ -139,7 +139,7 @@ class _GemmCode:
         if isinstance(count, ir.Constant):
             if count.constant == 1:
                 self._single_row(outer, I64(0))
-            else:
+            elif count.constant:
                 self._tiles(outer, count)
             return
         with emit.b.if_else(emit.b.icmp_signed("==", count, I64(1))) as (single, several):
