@@ -121,8 +121,7 @@ def _standard() -> list[Case]:
 
 def _batches() -> list[Case]:
     """Few sequences at once: tiles of rows with a remainder."""
-    sizes = product((256, 400), (2, 3, 5, 7, 8, 12, 16))
-    return [Case(cell, h, n, 50) for cell in STANDARD for h, n in sizes]
+    return _cases(STANDARD, (256, 400), (2, 3, 5, 7, 8, 12, 16), (50,))
 
 
 def _custom() -> list[Case]:

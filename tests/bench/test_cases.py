@@ -25,6 +25,7 @@ def test_suites_have_the_sizes_that_are_asked_for() -> None:
     assert Case("lstm", 1024, 1, 100) in cases_of("standard")
     assert Case("attention_lstm", 256, 32, 50) in cases_of("custom")
     assert Case("gru", 256, 1, 1, "step") in cases_of("streaming")
+    assert {(case.cell, case.batch) for case in cases_of("batches")} >= {("gru", 2), ("lstm", 16)}
     assert {case.units for case in cases_of("rtneural")} == {4, 8, 16, 32, 64}
     assert all(case.mode == "train" for case in cases_of("training"))
     assert all(case.lengths and case.ragged for case in cases_of("ragged"))
