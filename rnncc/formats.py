@@ -23,8 +23,12 @@ _UNPACK = "unpack it first"
 _FETCH = "`git lfs pull` fetches it"
 _RUN = "in it, rnncc.build and rnncc.torch.build write libraries: run it with python"
 
-_PYTHON = re.compile(rb"^(import|from) \w|^(def|class) \w+.*:\s*$", re.MULTILINE)
-"""A line that only programs in Python have."""
+_PYTHON = re.compile(
+    rb"""(?:[ \t]*(?:\#[^\n]*|'[^'\n]*'|"[^"\n]*")?\r?\n)*"""
+    rb"""(?:\"{3}|(?:import|from)[ ]\w|(?:def|class)[ ]\w+[^\n]*:\s*$)""",
+    re.MULTILINE,
+)
+"""How programs in Python begin, behind their comments."""
 
 _BEGINS = (
     (ELF, "a compiled library or program (ELF)", _LIBRARY),
@@ -70,7 +74,7 @@ def kind_of(data: bytes) -> tuple[str, str | None] | None:
     for begin, kind, hint in _BEGINS:
         if data.startswith(begin):
             return kind, hint
-    return ("a program in Python", _RUN) if _PYTHON.search(data[:_START]) else None
+    return ("a program in Python", _RUN) if _PYTHON.match(data[:_START]) else None
 
 
 def _kind_of_zip(data: bytes) -> tuple[str, str | None] | None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from rnncc.cli import main
+from rnncc.formats import kind_of
 
 
 def zipped(*names: str) -> bytes:
@@ -67,6 +68,10 @@ def test_kind(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert main(["inspect", str(path)]) == 2
     told = capsys.readouterr().err
     assert kind in told and told.count("\n") == 1
+
+
+def test_notes_with_programs_in_them() -> None:
+    assert kind_of(b"# Notes\n\n```python\nimport torch\n\nclass Net(Module):\n```\n") is None
 
 
 def test_a_zip_of_very_many_files_is_not_listed(
