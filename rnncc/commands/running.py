@@ -36,11 +36,11 @@ def scoring_of(inputs: Sequence[str], rows: int, threads: int, lengths: str = ""
     for text, (name, _, rest) in zip(inputs, parted, strict=True):
         if rest.endswith(SUFFIX):
             continue
-        try:
-            constants[name] = float(rest)
-        except ValueError:
+        number = _number(rest)
+        if number is None:
             what = "beside a table an input is a number, for all rows: NAME=0"
-            raise CompileError("--input", f"{text!r}: {what}") from None
+            raise CompileError("--input", f"{text!r}: {what}")
+        constants[name] = number
     if len(tables) > 1:
         raise CompileError("--input", "there is more than one table")
     ((column, path),) = tables
