@@ -32,7 +32,6 @@ W = np.array([[0.5, 0.1, 0.0], [0.0, 0.4, 0.2], [0.3, 0.0, 0.6]], np.float32)
 
 
 def check(made: Any, inputs: Arrays, **options: Any) -> None:
-    pytest.importorskip("onnxruntime")
     want = by_onnxruntime(made, inputs)
     given = {k: v for k, v in inputs.items() if k in imported(made, **options).net.inputs}
     assert_close(interpreted(made, given, **options), want)

@@ -47,7 +47,6 @@ def assert_same(got: Any, want: Any) -> None:
 
 
 def check(made: Any, inputs: dict[str, Any]) -> None:
-    pytest.importorskip("onnxruntime")
     want = list(by_onnxruntime(made, inputs).values())
     for backend in (onnx_backend.Interpreter, onnx_backend.Backend):
         assert_same(list(backend.prepare(made).run(inputs)), want)
