@@ -17,7 +17,6 @@ from rnncc.commands.tables import print_table
 from rnncc.ir.interpreter import run
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.program import Program
-from rnncc.ir.training import GRAD
 from rnncc.ir.types import FLOATS, NUMPY, dims_of, dtype_of
 from rnncc.options import Options
 from rnncc.passes.differentiate import differentiate
@@ -160,9 +159,9 @@ def _check_training(
             outer[name] = np.asarray(rng.uniform(-1, 1, outputs[name].shape), numpy)
     grads = model.backward(tape, outer)
     combined = differentiate(program, [*outer], [*grads])
-    given = inputs | {GRAD + name: array for name, array in outer.items()}
-    told = run(combined, given, np.float64, sizes)
-    want = {name: told[GRAD + name] for name in grads}
+    roles = combined.net.input_roles.items()
+    told = run(combined, inputs | {n: outer[role.of] for n, role in roles}, np.float64, sizes)
+    want = {role.of: told[name] for name, role in combined.net.output_roles.items()}
     allowed = _allowed(program, GRADIENT)
     rows += _compare("gradient", "backward, interpreter", grads, want, allowed)
     slopes = _Slopes(program, inputs, outer, sizes)

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
+from xdsl.dialects.builtin import ModuleOp
+
 from rnncc.errors import CompileError, InternalError, SizeError
 from rnncc.sources import called
 from rnncc.stages import ir_text
@@ -56,15 +58,37 @@ def run(compilation: Compilation, steps: Sequence[Step], first: int = 1) -> None
         InternalError: a step failed otherwise; it names the step and a file with the IR.
     """
     options, told = compilation.options, _watcher.get()
+    verified = dict[ModuleOp, list[object]]()
     for number, step in enumerate(steps, first):
         told(step.name)
         with timed(options.time_passes, step.name):
             _run_step(compilation, step)
         if options.verify_each:
-            for program in (*compilation.programs.values(), *compilation.kernels.values()):
-                program.module.verify()
+            _verify(compilation, verified)
         if options.dump_ir is not None:
             _dump(compilation, step, options.dump_ir / f"{number:02}-{step.name}")
+
+
+def _verify(compilation: Compilation, verified: dict[ModuleOp, list[object]]) -> None:
+    """Verify the modules that have changed since they were verified last.
+
+    Most steps find nothing to do in most nets, and to compare takes far less than to verify.
+    """
+    for program in (*compilation.programs.values(), *compilation.kernels.values()):
+        parts = _parts(program.module)
+        if verified.get(program.module) != parts:
+            program.module.verify()
+            verified[program.module] = parts
+
+
+def _parts(module: ModuleOp) -> list[object]:
+    """All that a module is made of, in order; equal lists are equal modules."""
+    parts = list[object]()
+    for op in module.walk():
+        parts += (op, *op.operands, *op.properties.values(), *(r.type for r in op.results))
+        for block in (block for region in op.regions for block in region.blocks):
+            parts += (block, *block.args, *(arg.type for arg in block.args))
+    return parts
 
 
 def _run_step(compilation: Compilation, step: Step) -> None:

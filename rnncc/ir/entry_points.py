@@ -17,7 +17,7 @@ from rnncc.ir.library import Library
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.signatures import PART, PART_SUFFIX, TIME
 from rnncc.ir.streaming import StateSlot
-from rnncc.ir.training import GRAD, KEPT, SAVED, Training
+from rnncc.ir.training import Training
 
 START = Dim.of(0)
 
@@ -347,28 +347,34 @@ def _init_parameters(library: Library) -> list[Step]:
 
 def _training_call(library: Library, name: str) -> Call:
     training, program = _training(library), library.programs[name]
-    of_both = _fields("inputs", training.inputs) | _fields("parameters", training.parameters)
-    if name == "forward":
-        sources, results = of_both, _fields("outputs", training.outputs)
-    else:
-        sources = of_both | _fields("output_grads", training.output_grads, GRAD)
-        results = _fields("grads", training.grads, GRAD)
+    slots = {slot.port.name: Place("tape", slot.offset) for slot in training.slots}
+    read = _fields("inputs", training.inputs) | _fields("parameters", training.parameters)
+    given = _fields("output_grads", training.output_grads)
+    outputs, grads = _fields("outputs", training.outputs), _fields("grads", training.grads)
 
-    def source(port: Port, fields: Mapping[str, Field]) -> Source:
-        if port.name.startswith(SAVED):
-            return Place("tape", next(s.offset for s in training.slots if s.port.name == port.name))
-        if port.name.startswith(KEPT):
-            return Stored(Place("tape", training.pointer_to(port.name.removeprefix(KEPT))))
-        return fields[port.name]
+    def source(port: Port, own: Mapping[str, Field], of_gradients: Mapping[str, Field]) -> Source:
+        match port.kind:
+            case "saved":
+                return slots[port.name]
+            case "kept":
+                return Stored(Place("tape", training.pointer_to(port.of)))
+            case "grad":
+                return of_gradients[port.of]
+            case None:
+                return own[port.name]
 
-    inputs = tuple(source(port, sources) for port in program.inputs)
-    outputs = tuple(source(port, results) for port in program.outputs)
-    return Call(name, inputs, outputs, Place("workspace"), stops=False)
+    return Call(
+        name,
+        tuple(source(port, read, given) for port in program.inputs),
+        tuple(source(port, outputs, grads) for port in program.outputs),
+        Place("workspace"),
+        stops=False,
+    )
 
 
-def _fields(struct: str, ports: Sequence[Port], prefix: str = "") -> dict[str, Field]:
-    """The fields of a struct by the names that a program has for them."""
-    return {f"{prefix}{port.name}": Field(struct, i) for i, port in enumerate(ports)}
+def _fields(struct: str, ports: Sequence[Port]) -> dict[str, Field]:
+    """The fields of a struct by their names."""
+    return {port.name: Field(struct, i) for i, port in enumerate(ports)}
 
 
 def _training(library: Library) -> Training:

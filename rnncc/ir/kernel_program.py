@@ -12,24 +12,36 @@ from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.kern import Buffer, Func
 from rnncc.ir.largest import Largest
+from rnncc.ir.ports import Kind, Role
 from rnncc.ir.types import ITEM_BYTES, dtype_of
 
 
 @dataclass(frozen=True)
 class Port:
-    """An input or output of the model: blob name, shape, element type.
+    """An input or output: blob name, shape, element type.
 
-    An `optional` input has a default, which the library holds.
+    An `optional` input has a default, which the library holds. One that training added to the
+    model's own has a `role`.
     """
 
     name: str
     dims: tuple[Dim, ...]
     dtype: str
     optional: bool = False
+    role: Role | None = None
 
     @property
     def bytes(self) -> Dim:
         return product(self.dims) * ITEM_BYTES[self.dtype]
+
+    @property
+    def kind(self) -> Kind | None:
+        return None if self.role is None else self.role.kind
+
+    @property
+    def of(self) -> str:
+        """What of the model it belongs to: itself, where it is the model's own."""
+        return self.name if self.role is None else self.role.of
 
 
 @dataclass

@@ -16,9 +16,6 @@ LINE = 64
 """The slots of the tape begin at a multiple of this many bytes, after the seal and the pointers."""
 POINTER_BYTES = SEAL_BYTES = 8
 
-SAVED, KEPT, GRAD = "saved:", "kept:", "grad:"
-"""Prefixes of ports: a slot of the tape, an output that backward reads, a gradient."""
-
 
 @dataclass(frozen=True)
 class Slot:

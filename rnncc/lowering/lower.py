@@ -27,6 +27,7 @@ from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.linear import Accumulating, Matmul
 from rnncc.ir.ops.shape import Shift
 from rnncc.ir.ops.source import Constant, Param
+from rnncc.ir.ports import Role
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.lowering import compute, moves, rows, sums
@@ -67,9 +68,9 @@ def lower(
         program.name,
         program.source,
         program.symbols,
-        [_port(n, v, n in program.arrays) for n, v in net.inputs.items()]
+        [_port(n, v, n in program.arrays, net.input_roles.get(n)) for n, v in net.inputs.items()]
         + [_port(n, p.y) for n, p in unknown.items()],
-        [_port(n, v) for n, v in net.outputs.items()],
+        [_port(n, v, role=net.output_roles.get(n)) for n, v in net.outputs.items()],
         [_port(n, op.y) for n, op in program.params.items() if n not in unknown],
     )
     lowering = Lowering(program, result, target)
@@ -394,5 +395,5 @@ class Lowering:
         return self.places[value]
 
 
-def _port(name: str, value: SSAValue, optional: bool = False) -> Port:
-    return Port(name, dims_of(value), dtype_of(value), optional)
+def _port(name: str, value: SSAValue, optional: bool = False, role: Role | None = None) -> Port:
+    return Port(name, dims_of(value), dtype_of(value), optional, role)

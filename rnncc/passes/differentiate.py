@@ -6,7 +6,7 @@ gradient of some outputs, the gradients of the inputs and parameters asked for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from xdsl.ir import SSAValue
 
@@ -15,6 +15,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Net, Yield
 from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.source import Param
+from rnncc.ir.ports import Role, label
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, replace, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
@@ -24,21 +25,25 @@ from rnncc.passes.canonicalize import Canonicalize
 from rnncc.passes.dce import Dce
 from rnncc.passes.strip_stop_gradient import StripStopGradient
 
-PREFIX = "grad:"
-
 
 def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) -> Program:
     """A new program that computes gradients beside the original outputs.
 
-    dL/dx of each x in `of`, where L has the gradient `grad:OUTPUT`, an added input, with respect
-    to each output of `wanted`, and 0 with respect to the others.
+    dL/dx of each x in `of`, where L has an added input of kind `grad` as its gradient with respect
+    to each output of `wanted`, and 0 with respect to the others. The added ports are labelled
+    `grad:NAME` where the net has no such name (`rnncc.ir.ports`).
 
     Args:
         wanted: outputs with an outside gradient.
-        of: inputs and parameters whose gradient is asked for; each adds an output `grad:NAME`,
+        of: inputs and parameters whose gradient is asked for; each adds an output of kind `grad`,
             zeros where no output of `wanted` depends on it.
     """
-    made = with_gradients(program, wanted, of, PREFIX)
+    net = program.net
+    taken = {*net.inputs, *net.outputs, *program.params}
+    label_of = {name: label(Role("grad", name), taken) for name in (*wanted, *of)}
+    made = with_gradients(program, wanted, of, label_of)
+    made.net.give(made.net.outputs, {label_of[name]: Role("grad", name) for name in of})
+    made.net.name_added([], {label_of[name]: Role("grad", name) for name in wanted})
     joined = any(isinstance(op, WithGradient) for op in made.net.walk())
     StripStopGradient().rewrite(made.net)
     if joined:  # values that have a gradient in common are one to it, and parts of that else
@@ -48,14 +53,21 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
 
 
 def with_gradients(
-    program: Program, wanted: Sequence[str], of: Sequence[str], prefix: str
+    program: Program, wanted: Sequence[str], of: Sequence[str], label_of: Mapping[str, str]
 ) -> Program:
-    """The same, where what acts on gradients still does: stops, and gradients of users."""
+    """The same, where what acts on gradients still does: stops, and gradients of users.
+
+    Args:
+        label_of: the names of the added ports, by what they are the gradients of.
+    """
     made = program.copy()
-    _lift_params(made.net)
-    asked = {name: _sources(made, name, prefix) for name in of}
-    given = {name: _output(made, name, prefix) for name in wanted}
-    block = made.net.body.block
+    net = made.net
+    _lift_params(net)
+    asked = {label_of[name]: _sources(made, name) for name in of}
+    given = {label_of[name]: _output(made, name) for name in wanted}
+    if taken := [name for name in (*asked, *given) if name in {**net.inputs, **net.outputs}]:
+        raise CompileError(program.source, f"the name {taken[0]!r} is taken")
+    block = net.body.block
     end = block.last_op
     assert isinstance(end, Yield)
     values = [value for group in asked.values() for value in group]
@@ -64,9 +76,8 @@ def with_gradients(
         backprop.add(output, block.insert_arg(output.type, len(block.args)))
     backprop.run(block.ops)
     grads = [_total(Builder.before(end), backprop, group) for group in asked.values()]
-    names = [prefix + name for name in asked]
-    made.net.give({**made.net.outputs, **dict(zip(names, grads, strict=True))})
-    made.net.name_added(prefix + name for name in given)
+    net.give({**net.outputs, **dict(zip(asked, grads, strict=True))})
+    net.name_added(given)
     return made
 
 
@@ -83,7 +94,7 @@ def _lift_params(net: Net) -> None:
         loop.rebuild()
 
 
-def _sources(program: Program, name: str, prefix: str) -> list[SSAValue]:
+def _sources(program: Program, name: str) -> list[SSAValue]:
     """The values of an input or of a parameter, which several ops may name."""
     found = [v for n, v in program.net.inputs.items() if n == name]
     for op in program.net.body.block.ops:
@@ -91,25 +102,23 @@ def _sources(program: Program, name: str, prefix: str) -> list[SSAValue]:
             found.append(op.y)
     if not found:
         raise CompileError(program.source, f"no input or parameter {name!r} to differentiate by")
-    return [_checked(program, name, value, prefix) for value in found]
+    return [_checked(program, name, value) for value in found]
 
 
-def _output(program: Program, name: str, prefix: str) -> SSAValue:
+def _output(program: Program, name: str) -> SSAValue:
     if name not in program.net.outputs:
         known = ", ".join(program.net.outputs)
         raise CompileError(
             program.source, f"no output {name!r} to differentiate; there are {known}"
         )
-    return _checked(program, name, program.net.outputs[name], prefix)
+    return _checked(program, name, program.net.outputs[name])
 
 
-def _checked(program: Program, name: str, value: SSAValue, prefix: str) -> SSAValue:
+def _checked(program: Program, name: str, value: SSAValue) -> SSAValue:
     if dtype_of(value) not in FLOATS:
         raise CompileError(
             program.source, f"{name!r} is {dtype_of(value)}: only floats have gradients"
         )
-    if prefix + name in (*program.net.inputs, *program.net.outputs):
-        raise CompileError(program.source, f"the name {prefix + name!r} is taken")
     return value
 
 

@@ -6,13 +6,14 @@ the state, and the net itself, whose inputs are those of a step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import Array
+from rnncc.ir.ports import fresh
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of, shape_text
 from rnncc.passes.streaming import Kept, Streamed
@@ -31,29 +32,46 @@ def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
     net = program.net
     _check(program, pairs)
     begin = Builder.net(f"{program.name}_init")
-    firsts, state = dict[str, SSAValue](), list[Kept]()
-    for name in pairs:
+    titles = _titles(program, pairs)
+    firsts = dict[str, SSAValue]()
+    for name, (held, _) in titles.items():
         value = net.inputs[name]
-        firsts[f"state:{name}"] = begin.input(name, dims_of(value), dtype_of(value))
-        state.append(Kept(f"state:{name}", f"next:{name}", name))
+        firsts[held] = begin.input(name, dims_of(value), dtype_of(value))
+    state = [Kept(held, following, name) for name, (held, following) in titles.items()]
     arrays = {n: a for n, a in program.arrays.items() if n not in pairs}
     held = {n: a for n, a in program.arrays.items() if n in pairs}
     init = begin.finish(firsts, held, program.source)
-    return Streamed(init, _step(program, pairs, arrays), state, dict.fromkeys(pairs, 0))
+    step = _step(program, titles, pairs, arrays)
+    return Streamed(init, step, state, dict.fromkeys(pairs, 0))
 
 
-def _step(program: Program, pairs: Mapping[str, str], arrays: Mapping[str, Array]) -> Program:
+def _titles(program: Program, pairs: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """What the values of the state are called, and the next ones: as nothing else of the net is."""
+    taken = {*program.net.inputs, *program.net.outputs, *program.params}
+    found = dict[str, tuple[str, str]]()
+    for name in pairs:
+        found[name] = fresh(f"state:{name}", taken), fresh(f"next:{name}", taken)
+        taken.update(found[name])
+    return found
+
+
+def _step(
+    program: Program,
+    titles: Mapping[str, tuple[str, str]],
+    pairs: Mapping[str, str],
+    arrays: Mapping[str, Array],
+) -> Program:
     """The net, with its states as inputs of other names, and the next ones as further outputs."""
     b, known = Builder.net(f"{program.name}_step"), dict[SSAValue, SSAValue]()
     for name, value in program.net.inputs.items():
-        title = f"state:{name}" if name in pairs else name
+        title = titles[name][0] if name in pairs else name
         known[value] = b.input(title, dims_of(value), dtype_of(value))
     last = program.net.body.block.last_op
     for op in program.net.body.block.ops:
         if op is not last:
             b.block.add_op(op.clone(known))
     outputs = {name: known[value] for name, value in program.net.outputs.items()}
-    nexts = {f"next:{name}": outputs[output] for name, output in pairs.items()}
+    nexts = {titles[name][1]: outputs[output] for name, output in pairs.items()}
     return b.finish({**outputs, **nexts}, arrays, program.source)
 
 

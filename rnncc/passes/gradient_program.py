@@ -33,7 +33,7 @@ def gradient_program(
         CompileError: the net has a user's gradient, of which the gradient is not known.
     """
     check_users_gradients(program)
-    made = with_gradients(program, wanted, of, prefix)
+    made = with_gradients(program, wanted, of, {name: prefix + name for name in (*wanted, *of)})
     for step in (Simplify(), Sink(), Simplify()):
         step.rewrite(made.net)
     return made

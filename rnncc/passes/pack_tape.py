@@ -15,7 +15,7 @@ from xdsl.ir import Attribute, BlockArgument, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.ops.base import Elementwise, get_dim
-from rnncc.ir.ops.control import Net, Scan, name_list, names_of
+from rnncc.ir.ops.control import Net, Scan, names_of
 from rnncc.ir.ops.shape import Slice
 from rnncc.ir.rewriting import Loop, Made
 from rnncc.ir.types import dims_of, dtype_of, tensor
@@ -96,4 +96,4 @@ def _join_inputs(net: Net, names: Sequence[str]) -> None:
         old.replace_all_uses_with(part)
         block.erase_arg(old)
         kept.remove(name)
-    net.input_names = name_list([*kept, names[0]])
+    net.name_inputs([*kept, names[0]])

@@ -22,7 +22,6 @@ from rnncc.ir.ops.source import Param
 from rnncc.ir.program import Program
 from rnncc.ir.recompute import RULES
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
-from rnncc.passes.differentiate import PREFIX
 from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
@@ -132,7 +131,7 @@ class _Graph:
             while isinstance(value.owner, Reshape):
                 value = value.owner.x
             early = not isinstance(value.owner, Block) and value.owner not in self.late
-            if not name.startswith(PREFIX) and early:
+            if name not in self.net.output_roles and early:
                 found.setdefault(self._top(value), name)
         return found
 

@@ -6,19 +6,20 @@ is saved; backward computes the gradients from the inputs, the outputs' gradient
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, SSAValue
 
 from rnncc.ir.builder import Builder
+from rnncc.ir.naming import kind_of
 from rnncc.ir.ops.base import RnnOp
-from rnncc.ir.ops.control import Net, Scan, name_list
+from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.order import post_order
+from rnncc.ir.ports import Role, label
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Made
 from rnncc.ir.rewriting import Rows as Read
-from rnncc.ir.training import GRAD, KEPT, SAVED
 from rnncc.ir.types import dims_of
 from rnncc.passes.dce import Dce
 from rnncc.passes.rematerialise import Choice, Node, Rows
@@ -30,9 +31,9 @@ class Phases:
     """Two programs and what joins them.
 
     Attributes:
-        forward: adds an output `saved:NAME` for each value saved.
-        backward: takes `grad:OUTPUT`, `saved:NAME`, and `kept:OUTPUT`, an output of the net.
-        saved, kept: their names.
+        forward: adds an output of kind `saved` for each value saved.
+        backward: takes inputs of the kinds `grad`, `saved`, and `kept`, an output of the net.
+        saved, kept: their names, in both.
         checkpoints: how time is cut, in words.
     """
 
@@ -61,26 +62,24 @@ def split_phases(program: Program, choice: Choice) -> Phases:
             return sequences[node.scan].of(node.row)
         return node.scan.sequence_of(node.row)
 
-    kept = {f"{KEPT}{name}": value_of(node) for node, name in choice.kept.items()}
-    saved = _named(SAVED, [(value_of(node), _row(node)) for node in choice.saved])
-    return _halves(program, saved, kept)
+    kept = [(Role("kept", name), value_of(node)) for node, name in choice.kept.items()]
+    saved = [(saved_role(_row(node)), value_of(node)) for node in choice.saved]
+    return _halves(program, [*saved, *kept])
+
+
+def saved_role(row: SSAValue) -> Role:
+    """What is saved of a value is called for people as that is, else as its op."""
+    kind = kind_of(row.owner) if isinstance(row.owner, RnnOp) else "state"
+    return Role("saved", row.name_hint or kind)
+
+
+def gradients_of(net: Net) -> frozenset[str]:
+    """The outside gradients among the inputs."""
+    return frozenset(name for name, role in net.input_roles.items() if role.kind == "grad")
 
 
 def _row(node: Node) -> SSAValue:
     return node.row if isinstance(node, Rows) else node
-
-
-def _named(prefix: str, values: Sequence[tuple[SSAValue, SSAValue]]) -> dict[str, SSAValue]:
-    """Values by their hints, numbered where these are equal."""
-    found: dict[str, SSAValue] = {}
-    for value, row in values:
-        owner = row.owner
-        stem = row.name_hint or (owner.name.split(".")[1] if isinstance(owner, RnnOp) else "state")
-        name, number = f"{prefix}{stem}", 2
-        while name in found:
-            name, number = f"{prefix}{stem}.{number}", number + 1
-        found[name] = value
-    return found
 
 
 class _Sequences:
@@ -171,28 +170,41 @@ class _Maker:
         return arg
 
 
-def _halves(
-    program: Program, saved: Mapping[str, SSAValue], kept: Mapping[str, SSAValue]
-) -> Phases:
-    """One clone of the net for each half."""
+def _halves(program: Program, crossing: Sequence[tuple[Role, SSAValue]]) -> Phases:
+    """One clone of the net for each half.
+
+    Args:
+        crossing: what goes from forward to backward.
+    """
+    values, roles = dict[str, SSAValue](), dict[str, Role]()
+    taken = {*program.net.inputs, *program.net.outputs, *program.params}
+    for role, value in crossing:
+        name = label(role, taken)
+        taken.add(name)
+        values[name], roles[name] = value, role
+    saved = [name for name, role in roles.items() if role.kind == "saved"]
+
     forward, there = _clone(program)
-    outputs = {n: v for n, v in forward.net.outputs.items() if not n.startswith(GRAD)}
-    outputs |= {name: there[value] for name, value in saved.items()}
-    _finish(forward.net, outputs, [])
-    _drop_gradients(forward.net)
+    net = forward.net
+    outputs = {n: v for n, v in net.outputs.items() if n not in net.output_roles}
+    net.give(outputs | {name: there[values[name]] for name in saved}, roles)
+    Dce().rewrite(net)
+    _drop_gradients(net)
+
     backward, there = _clone(program)
     net = backward.net
-    for name, value in (*saved.items(), *kept.items()):
-        inner = there[value]
-        shape = net.outputs[name.removeprefix(KEPT)] if name in kept else inner
+    for name, role in roles.items():
+        inner = there[values[name]]
+        shape = net.outputs[role.of] if role.kind == "kept" else inner
         arg = net.body.block.insert_arg(shape.type, len(net.body.block.args))
         first = net.body.block.first_op
         assert first is not None
         inner.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(inner)))
-    grads = {n: v for n, v in net.outputs.items() if n.startswith(GRAD)}
-    _finish(net, grads, [*saved, *kept])
-    backward.zeros = frozenset(name for name in net.inputs if name.startswith(GRAD))
-    return Phases(forward, backward, list(saved), list(kept))
+    net.give({n: v for n, v in net.outputs.items() if n in net.output_roles})
+    net.name_added(roles, roles)
+    Dce().rewrite(net)
+    backward.zeros = gradients_of(net)
+    return Phases(forward, backward, saved, [name for name in roles if name not in saved])
 
 
 def _clone(program: Program) -> tuple[Program, dict[SSAValue, SSAValue]]:
@@ -201,17 +213,10 @@ def _clone(program: Program) -> tuple[Program, dict[SSAValue, SSAValue]]:
     return Program(module, dict(program.arrays), program.name, program.source), values
 
 
-def _finish(net: Net, outputs: Mapping[str, SSAValue], inputs: Sequence[str]) -> None:
-    """Name the outputs and the added inputs, and drop what is not needed for them."""
-    net.give(outputs)
-    net.name_added(inputs)
-    Dce().rewrite(net)
-
-
 def _drop_gradients(net: Net) -> None:
     """Of the inputs; nothing reads them any more."""
-    inputs = net.inputs
+    inputs, grads = net.inputs, gradients_of(net)
     for name, arg in reversed(inputs.items()):
-        if name.startswith(GRAD) and isinstance(arg, BlockArgument):
+        if name in grads and isinstance(arg, BlockArgument):
             net.body.block.erase_arg(arg)
-    net.input_names = name_list(name for name in inputs if not name.startswith(GRAD))
+    net.name_inputs(name for name in inputs if name not in grads)

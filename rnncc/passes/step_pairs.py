@@ -8,13 +8,13 @@ from xdsl.ir import Operation, SSAValue
 
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.shape import Shift
-from rnncc.passes.differentiate import PREFIX
 
 
 def late_ops(net: Net) -> set[Operation]:
     """The ops of the net's block that depend on an outside gradient: the backward pass."""
-    grads = [value for name, value in net.inputs.items() if name.startswith(PREFIX)]
-    late, reached = set[Operation](), set(grads)
+    inputs = net.inputs
+    reached = {inputs[name] for name, role in net.input_roles.items() if role.kind == "grad"}
+    late = set[Operation]()
     for op in net.body.block.ops:
         if op.results and not reached.isdisjoint(op.operands):
             late.add(op)

@@ -17,6 +17,7 @@ from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Reshape, Transpose
 from rnncc.ir.ops.source import Iota, Param
 from rnncc.ir.order import post_order
+from rnncc.ir.ports import fresh
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.passes.causality import TIME, Availability, NotCausal, availability_of, time_axis
@@ -123,12 +124,11 @@ class _Split:
     def finish(self) -> Streamed:
         """Both programs, with their outputs."""
         outputs = {n: self._in_step(v) for n, v in self.program.net.outputs.items()}
-        taken = set(outputs)
         state: list[Kept] = []
         for kept in self.kept:
             following = None
             if kept.name in self.nexts:
-                following = _unique(f"next:{kept.name.removeprefix('state:')}", taken)
+                following = fresh(f"next:{kept.name.removeprefix('state:')}", outputs)
                 outputs[following] = self.nexts[kept.name]
             state.append(Kept(kept.name, following, kept.given))
         arrays, source = self.program.arrays, self.program.source
@@ -186,7 +186,7 @@ class _Split:
 
     def _add(self, hint: str, first: SSAValue, given: str | None = None) -> str:
         taken = {*self.firsts, *self.program.net.inputs, *self.defaults}
-        name = _unique(f"state:{hint}", taken)
+        name = fresh(f"state:{hint}", taken)
         self.step.input(name, dims_of(first), dtype_of(first))
         self.kept.append(Kept(name, given=given))
         self.firsts[name] = first
@@ -222,11 +222,3 @@ class _Split:
             self._position = b.minimum(b.block.args[-1], room)
             self.nexts[name] = b.add(self._position, count)
         return self._position
-
-
-def _unique(name: str, taken: set[str]) -> str:
-    chosen, number = name, 2
-    while chosen in taken:
-        chosen, number = f"{name}_{number}", number + 1
-    taken.add(chosen)
-    return chosen

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from rnncc.ir.kernel_program import Port
 from rnncc.ir.library import Library
 from rnncc.ir.signatures import TIME
 from rnncc.ir.streaming import Streaming
-from rnncc.ir.training import GRAD, KEPT, SAVED, Initial, Training
+from rnncc.ir.training import Initial, Training
 from rnncc.lowering.lower import lower as lower_net
 from rnncc.lowering.stand_ins import take_stand_ins
 from rnncc.planning.layout import plan as plan_memory
@@ -93,16 +92,17 @@ def _training(c: Compilation, phases: Phases) -> Training:
     slots, tape = Training.lay_out(phases.kept, [written[name] for name in phases.saved])
     return Training(
         inputs=[port for port in forward.inputs if port.name not in c.initial],
-        outputs=[port for port in forward.outputs if not port.name.startswith(SAVED)],
+        outputs=[port for port in forward.outputs if port.role is None],
         initial=initial,
-        output_grads=_renamed([p for p in backward.inputs if p.name.startswith(GRAD)]),
-        grads=_renamed(backward.outputs),
-        kept=[name.removeprefix(KEPT) for name in phases.kept],
+        output_grads=[_gradient(port) for port in backward.inputs if port.kind == "grad"],
+        grads=[_gradient(port) for port in backward.outputs],
+        kept=[read[name].of for name in phases.kept],
         slots=slots,
         tape=tape,
         checkpoints=phases.checkpoints,
     )
 
 
-def _renamed(ports: Sequence[Port]) -> list[Port]:
-    return [replace(port, name=port.name.removeprefix(GRAD)) for port in ports]
+def _gradient(port: Port) -> Port:
+    """The port by the name of what it is the gradient of."""
+    return replace(port, name=port.of, role=None)

@@ -14,7 +14,6 @@ from rnncc.errors import CompileError
 from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
 from rnncc.ir.recompute import RULES
-from rnncc.ir.training import GRAD, KEPT, SAVED
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import Options
 from rnncc.passes.trip_counts import name_trip_counts, restore_trip_counts
@@ -30,16 +29,8 @@ GRADIENT = "grad_"
 
 
 def prepare(compilation: Compilation) -> None:
-    """Note what parameters start with, and give trip counts names.
-
-    Raises:
-        CompileError: a name of the net begins as those of what forward saves and of gradients do.
-    """
+    """Note what parameters start with, and give trip counts names."""
     c, program = compilation, compilation.programs["net"]
-    for name in (*program.net.inputs, *program.net.outputs, *program.params):
-        if name.startswith((SAVED, KEPT, GRAD)):
-            what = f"{name!r} cannot be trained: names of tapes and gradients begin so"
-            raise CompileError(program.source, what, "call it something else")
     arrays = program.arrays
     c.initial = {name: arrays[name] for name in _float_params(program) if name in arrays}
     c.trip_counts = name_trip_counts(program)

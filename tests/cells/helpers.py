@@ -11,7 +11,7 @@ import rnncc
 from rnncc.cells import Layer
 from rnncc.ir.interpreter import run
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
-from rnncc.passes.differentiate import PREFIX, differentiate
+from rnncc.passes.differentiate import differentiate
 from tests.golden import Arrays
 
 
@@ -43,9 +43,9 @@ def gradients(layer: Layer, inputs: Arrays, weights: Mapping[str, Any]) -> Array
     """The gradients in float64 of Σ output · weight, by every float input and every parameter."""
     floats = [name for name, value in layer.net.inputs.items() if dtype_of(value) in FLOATS]
     both = differentiate(layer, list(weights), [*floats, *layer.parameters])
-    given = {**inputs, **{PREFIX + name: weight for name, weight in weights.items()}}
+    given = {**inputs, **{f"grad:{name}": weight for name, weight in weights.items()}}
     got = run(both, given, np.float64)
-    return {name.removeprefix(PREFIX): a for name, a in got.items() if name.startswith(PREFIX)}
+    return {name.removeprefix("grad:"): a for name, a in got.items() if name.startswith("grad:")}
 
 
 def assert_all_close(got: Arrays, want: Arrays, rtol: float = 1e-4, atol: float = 2e-5) -> None:

@@ -10,7 +10,7 @@ import pytest
 from rnncc.cells import Layer, graves_lstm, gru
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.interpreter import run
-from rnncc.passes.differentiate import PREFIX, differentiate
+from rnncc.passes.differentiate import differentiate
 from tests.cells.helpers import assert_all_close, compiled, exact, gradients, inputs_of
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
@@ -87,7 +87,7 @@ def test_machine_code() -> None:
         inputs = inputs_of(layer, steps)
         rng = np.random.default_rng(1)
         for name, array in exact(layer, inputs).items():
-            inputs[PREFIX + name] = rng.standard_normal(array.shape).astype(np.float32)
+            inputs[f"grad:{name}"] = rng.standard_normal(array.shape).astype(np.float32)
         with guards(True) as memory:
             got = bare.run(inputs, {"T": steps, "N": 3}, memory)
         assert_all_close(got, run(both, inputs, np.float64))

@@ -11,7 +11,7 @@ from rnncc.frontends.caffe2 import import_net
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
-from rnncc.passes.differentiate import PREFIX, differentiate
+from rnncc.passes.differentiate import differentiate
 from rnncc.passes.simplify import Simplify
 from rnncc.passes.sink import Sink
 from tests.golden import Arrays, arrays_of, random_inputs, sizes_of
@@ -48,7 +48,7 @@ def check_gradients(
     given = {name: a for name, a in point.items() if name in both.net.inputs or name in both.params}
     outputs = run(both, given, np.float64, sizes)
     for name in of:
-        assert outputs[PREFIX + name].shape == point[name].shape
+        assert outputs[f"grad:{name}"].shape == point[name].shape
         direction = np.random.default_rng(1).choice([-1.0, 1.0], point[name].shape)
         ends = [
             _weighted(program, {**point, name: point[name] + side * STEP * direction}, sizes)
@@ -56,7 +56,7 @@ def check_gradients(
         ]
         slope = sum((a - b).sum() for a, b in zip(*ends, strict=True)) / (2 * STEP)
         scale = 1.0 + max((float(np.abs(part).sum()) for part in ends[0]), default=0.0)
-        told = float((outputs[PREFIX + name] * direction).sum())
+        told = float((outputs[f"grad:{name}"] * direction).sum())
         np.testing.assert_allclose(told, slope, rtol, rtol * scale, err_msg=name)
 
 
@@ -64,7 +64,7 @@ def _weighted(program: Program, arrays: Arrays, sizes: Mapping[str, int]) -> lis
     """Each output times its outside gradient."""
     known = {n: a for n, a in arrays.items() if n in program.net.inputs or n in program.params}
     outputs = run(program, known, np.float64, sizes)
-    return [outputs[name] * arrays[PREFIX + name] for name in float_outputs(program)]
+    return [outputs[name] * arrays[f"grad:{name}"] for name in float_outputs(program)]
 
 
 def gradients(program: Program) -> Program:

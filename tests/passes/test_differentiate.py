@@ -139,17 +139,15 @@ def test_a_parameter_named_in_a_body() -> None:
         (["n"], ["x"], "'n' is i32: only floats have gradients"),
         (["y"], ["lost"], "no input or parameter 'lost' to differentiate by"),
         (["y"], ["n"], "'n' is i32: only floats have gradients"),
-        (["y"], ["grad:y"], None),
     ],
 )
-def test_refusals(wanted: list[str], of: list[str], message: str | None) -> None:
+def test_refusals(wanted: list[str], of: list[str], message: str) -> None:
     b = Builder.net("refused")
     x, n = b.input("x", ["N"]), b.input("n", ["N"], "i32")
-    b.input("grad:y", ["N"])
     program = b.finish({"y": b.neg(x), "n": n})
     with pytest.raises(CompileError) as error:
         differentiate(program, wanted, of)
-    assert str(error.value) == (message or "the name 'grad:y' is taken")
+    assert str(error.value) == message
 
 
 def test_no_gradient_passes_a_stop() -> None:

@@ -157,3 +157,18 @@ def test_forged_values_harm_nobody(model: Any, memory: Guards) -> None:
             except RunError:
                 refused += 1
     assert refused or model is lengths
+
+
+def test_names_of_states_are_free() -> None:
+    """Other inputs and outputs may be called as values of a state are."""
+    names = ["state:h", "state:h.2", "next:h"]
+    b = Builder.net("named")
+    h, x, other = b.input("h", (2,)), b.input(names[0], (2,)), b.input(names[1], (2,))
+    grown = b.add(h, b.mul(x, other))
+    model = rnncc.compile(b.finish({names[2]: b.neg(h), "g": grown}), state={"h": "g"})
+    assert isinstance(model, Model)
+    sequence = model.stream()
+    given = dict(zip(names, np.array([[2, 3], [5, 7]], np.float32), strict=False))
+    for number in range(3):
+        got = sequence.step(given)
+        np.testing.assert_array_equal(got[names[2]], [-10.0 * number, -21.0 * number])

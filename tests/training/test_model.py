@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -11,8 +12,9 @@ from rnncc_runtime import ArrayError, TrainableModel
 
 import rnncc
 from rnncc.commands.charnet import char_lstm
-from rnncc.errors import CompileError
-from rnncc.ir.builder import Builder
+from rnncc.ir.builder import Builder, Values
+from rnncc.ir.dims import Dim
+from rnncc.ir.program import Program
 from tests.training.models import assert_same_bits
 
 T, N, V, H = 5, 3, 7, 4
@@ -213,10 +215,45 @@ def test_threads(model: TrainableModel) -> None:
             done.result()
 
 
-@pytest.mark.parametrize("name", ["grad:x", "saved:x", "kept:x"])
-def test_names_of_our_own(name: str) -> None:
-    b = Builder.net("made")
-    program = b.finish({"y": b.tanh(b.input(name, (3,)))})
-    assert list(rnncc.compile(program).run({name: np.zeros(3, np.float32)})) == ["y"]
-    with pytest.raises(CompileError, match=f"'{name}' cannot be trained"):
-        rnncc.compile(program, train=True)
+NAMES = ["x", "w", "h0", "h", "y"]
+"""Of a small loop: the sequence, the kernel, the first state; sines of states and their squares."""
+
+
+def squares_of_sines(names: Sequence[str]) -> Program:
+    x, w, h0, h, y = names
+    b = Builder.net("squares")
+    xs, first = b.input(x, (Dim.of("T"), Dim.of("N"), 3)), b.input(h0, (Dim.of("N"), 3))
+
+    def step(inner: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = inner.tanh(inner.add(rows[0], inner.matmul(carry[0], consts[0])))
+        return [h], [inner.sin(h)]
+
+    _, (states,) = b.scan([b.param(w, (3, 3))], [first], [xs], step)
+    kernel = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
+    return b.finish({h: states, y: b.mul(states, states)}, {w: kernel})
+
+
+@pytest.mark.parametrize("budget", [None, 12_000])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["grad:x", "grad:grad:x", "saved:h", "kept:saved:h", "grad:y"],
+        ["kept:h", "grad:kept:h", "grad:h", "h", "grad:kept:h.2"],
+        ["x", "w", "h", "h", "x"],  # outputs that are called as inputs are
+    ],
+)
+def test_names_of_added_ports_are_free(names: list[str], budget: int | None) -> None:
+    """Blobs may be called as added ports are, with checkpoints too; the bits are the same."""
+    given = {} if budget is None else {"memory_budget": budget, "plan_for": {"T": 200, "N": 2}}
+    rng = np.random.default_rng(1)
+    x, h0 = (rng.standard_normal(shape).astype(np.float32) for shape in [(200, 2, 3), (2, 3)])
+    found = list[list[Any]]()
+    for those in (NAMES, names):
+        model = rnncc.compile(squares_of_sines(those), train=True, **given)
+        outputs, tape = model.forward(dict(zip((those[0], those[2]), (x, h0), strict=True)))
+        grads = model.backward(tape, {those[4]: x})
+        assert (list(outputs), set(grads)) == (those[3:], set(those[:3]))
+        assert budget is None or model.metadata["checkpoints"].startswith("checkpoints every")
+        found.append([*outputs.values(), *(grads[name] for name in those[:3])])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import ClassVar
 
 from xdsl.dialects.builtin import ArrayAttr, BoolAttr, IntAttr, StringAttr
@@ -23,7 +24,12 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEf
 
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Sized, dim_attr, expect, expect_equal, get_dim, get_text
+from rnncc.ir.ports import Role, role_of
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
+
+NONE: Mapping[str, Role] = MappingProxyType({})
+RoleList = ArrayAttr[ArrayAttr[StringAttr]]
+"""The roles of ports: for each that has one its name, kind and `of`."""
 
 
 @irdl_op_definition
@@ -46,6 +52,8 @@ class Net(IRDLOperation):
     sym_name = prop_def(StringAttr)
     input_names = prop_def(ArrayAttr)
     output_names = prop_def(ArrayAttr)
+    added_inputs = opt_prop_def(RoleList)
+    added_outputs = opt_prop_def(RoleList)
     body = region_def("single_block")
     traits = traits_def(IsolatedFromAbove())
 
@@ -69,20 +77,38 @@ class Net(IRDLOperation):
         """Output name -> value."""
         return dict(zip(names_of(self.output_names), terminator(self.body.block), strict=True))
 
-    def give(self, outputs: Mapping[str, SSAValue]) -> None:
-        """Let these values be the outputs, and no others."""
+    @property
+    def input_roles(self) -> dict[str, Role]:
+        """Of the inputs that training added."""
+        return _roles(self.added_inputs)
+
+    @property
+    def output_roles(self) -> dict[str, Role]:
+        """Of the outputs that training added."""
+        return _roles(self.added_outputs)
+
+    def give(self, outputs: Mapping[str, SSAValue], roles: Mapping[str, Role] = NONE) -> None:
+        """Let these values be the outputs, and no others; those that stay keep their roles."""
         end = self.body.block.last_op
         assert isinstance(end, Yield)
         end.operands = list(outputs.values())
         self.output_names = name_list(outputs)
+        self.added_outputs = _role_list({**self.output_roles, **roles}, outputs)
 
-    def name_added(self, inputs: Iterable[str]) -> None:
+    def name_inputs(self, names: Iterable[str], roles: Mapping[str, Role] = NONE) -> None:
+        """Name the arguments; inputs that stay keep their roles."""
+        self.input_names = name_list(names)
+        self.added_inputs = _role_list({**self.input_roles, **roles}, names_of(self.input_names))
+
+    def name_added(self, inputs: Iterable[str], roles: Mapping[str, Role] = NONE) -> None:
         """Name the inputs that stand behind those with names."""
-        self.input_names = name_list([*names_of(self.input_names), *inputs])
+        self.name_inputs([*names_of(self.input_names), *inputs], roles)
 
     def verify_(self) -> None:
         expect(len(self.input_names) == len(self.body.block.args), "an input has no name")
         expect(len(self.output_names) == len(terminator(self.body.block)), "an output has no name")
+        expect(self.input_roles.keys() <= set(names_of(self.input_names)), "a role of no input")
+        expect(self.output_roles.keys() <= set(names_of(self.output_names)), "a role of no output")
 
 
 @irdl_op_definition
@@ -212,7 +238,7 @@ def row_type(value: SSAValue) -> Tensor:
     return tensor(dims_of(value)[1:], dtype_of(value))
 
 
-def name_list(names: Iterable[str]) -> ArrayAttr:
+def name_list(names: Iterable[str]) -> ArrayAttr[StringAttr]:
     """Names as an attribute."""
     return ArrayAttr(StringAttr(name) for name in names)
 
@@ -220,6 +246,18 @@ def name_list(names: Iterable[str]) -> ArrayAttr:
 def names_of(attribute: ArrayAttr) -> list[str]:
     """The texts of a list of names."""
     return [get_text(name) for name in attribute.data]
+
+
+def _roles(attribute: RoleList | None) -> dict[str, Role]:
+    """Port -> role."""
+    rows = [] if attribute is None else [names_of(row) for row in attribute.data]
+    return {name: role_of(kind, of) for name, kind, of in rows}
+
+
+def _role_list(roles: Mapping[str, Role], names: Collection[str]) -> RoleList | None:
+    """The roles of some ports as an attribute; None where they have none."""
+    rows = [name_list([name, *role]) for name, role in roles.items() if name in names]
+    return ArrayAttr(rows) if rows else None
 
 
 OPS = [Net, Scan, Yield]

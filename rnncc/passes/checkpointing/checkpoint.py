@@ -13,18 +13,18 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.ops.base import Elementwise, RnnOp, Source
-from rnncc.ir.ops.control import Scan, Yield, name_list
+from rnncc.ir.ops.base import Elementwise, Source
+from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.order import post_order
+from rnncc.ir.ports import Role, label
 from rnncc.ir.program import Program
-from rnncc.ir.training import GRAD, KEPT, SAVED
 from rnncc.ir.types import dims_of
 from rnncc.passes.checkpointing.chunk_body import Cut
 from rnncc.passes.checkpointing.strip_mine_time import strip_mine_loops, strip_mine_time
 from rnncc.passes.cse import cse
 from rnncc.passes.dce import Dce
-from rnncc.passes.split_phases import Phases
+from rnncc.passes.split_phases import Phases, gradients_of, saved_role
 from rnncc.passes.step_pairs import late_ops
 
 VIEWS = (Reshape, Transpose, Broadcast, Slice, Concat)
@@ -61,16 +61,19 @@ class _Joined:
         self.program = phases.forward.copy()
         self.net, self.block = self.program.net, self.program.net.body.block
         back = phases.backward.copy()
-        there = {**self.net.outputs, **self.net.inputs}
-        self.outputs = {n: v for n, v in self.net.outputs.items() if not n.startswith(SAVED)}
+        inputs, made = self.net.inputs, self.net.outputs
+        self.outputs = {n: v for n, v in made.items() if n not in self.net.output_roles}
         end = self.block.last_op
         assert isinstance(end, Yield)
-        self.grads_of = [n for n in back.net.inputs if n.startswith(GRAD)]
+        grads = {n: role for n, role in back.net.input_roles.items() if role.kind == "grad"}
         for name, arg in back.net.inputs.items():
-            if name in self.grads_of:
+            role = back.net.input_roles.get(name)
+            if name in grads:
                 outer: SSAValue = self.block.insert_arg(arg.type, len(self.block.args))
+            elif role is None:
+                outer = inputs[name]
             else:
-                outer = there[name.removeprefix(KEPT)]
+                outer = made[role.of if role.kind == "kept" else name]
             arg.replace_all_uses_with(outer)
         self.outputs |= back.net.outputs
         *moved, back_end = back.net.body.block.ops
@@ -79,18 +82,14 @@ class _Joined:
             self.block.insert_op_before(op, end)
         back_end.detach()
         back_end.erase()
-        self.net.give(self.outputs)
-        self.net.input_names = name_list([*self.net_inputs(phases), *self.grads_of])
+        self.net.give(self.outputs, back.net.output_roles)
+        self.net.name_added(grads, grads)
         cse(self.block, (Source, *VIEWS))
         Dce().rewrite(self.net)
         late = late_ops(self.net)
         self._symbols = 0
         self.cut_lengths = self.lengths()
         self.again = {op for op in moved if op.parent is not None and op not in late}
-
-    def net_inputs(self, phases: Phases) -> list[str]:
-        """The names of the model's own inputs."""
-        return list(phases.forward.net.inputs)
 
     def cut(self, length: Dim, chunks: Sequence[int], reverse: bool) -> bool:
         """Cut some loops of one length and direction; whether there were any."""
@@ -130,15 +129,15 @@ class _Joined:
         """The halves again; between them is what backward needs and cannot make for little."""
         border = _Border(self)
         backward, names = border.backward()
-        outputs = {n: v for n, v in self.net.outputs.items() if not n.startswith(GRAD)}
-        saved = {n: v for n, v in names.items() if n.startswith(SAVED)}
-        self.net.give({**outputs, **saved})
+        outputs = {n: v for n, v in self.net.outputs.items() if n not in self.net.output_roles}
+        saved = {n: v for n, v in names.items() if border.roles[n].kind == "saved"}
+        self.net.give({**outputs, **saved}, border.roles)
         Dce().rewrite(self.net)
-        inputs = [n for n in self.net.inputs if not n.startswith(GRAD)]
+        inputs = [n for n in self.net.inputs if n not in self.net.input_roles]
         for arg in list(self.block.args)[len(inputs) :]:
             self.block.erase_arg(arg)
-        self.net.input_names = name_list(inputs)
-        kept = [n for n in names if n.startswith(KEPT)]
+        self.net.name_inputs(inputs)
+        kept = [n for n in names if n not in saved]
         return Phases(self.program, backward, list(saved), kept)
 
 
@@ -150,11 +149,12 @@ class _Border:
         self.late = late_ops(both.net)
         self.outputs: dict[SSAValue, str] = {}
         for name, value in both.net.outputs.items():
-            if not name.startswith(GRAD):
+            if name not in both.net.output_roles:
                 while isinstance(value.owner, Reshape):
                     value = value.owner.x
                 self.outputs.setdefault(value, name)
         self.names: dict[str, SSAValue] = {}
+        self.roles: dict[str, Role] = {}
         self.crossing: dict[SSAValue, None] = {}
         self.ops: set[Operation] = set()
         self._cheap: dict[SSAValue, bool] = {}
@@ -163,7 +163,7 @@ class _Border:
         """The backward half, and the values of the net that it takes, by their ports."""
         end = self.both.block.last_op
         assert end is not None
-        grads = {n: v for n, v in self.both.net.outputs.items() if n.startswith(GRAD)}
+        grads = {n: v for n, v in self.both.net.outputs.items() if n in self.both.net.output_roles}
         for value in grads.values():
             self._need(value)
         self._name()
@@ -176,13 +176,14 @@ class _Border:
         assert first is not None
         for name, value in self.names.items():
             inner = clones[value]
-            shape = net.outputs[name.removeprefix(KEPT)] if name.startswith(KEPT) else inner
+            role = self.roles[name]
+            shape = net.outputs[role.of] if role.kind == "kept" else inner
             arg = block.insert_arg(shape.type, len(block.args))
             inner.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(inner)))
         net.give({name: clones[value] for name, value in grads.items()})
-        net.input_names = name_list([*self.both.net.inputs, *self.names])
+        net.name_added(self.names, self.roles)
         Dce().rewrite(net)
-        program.zeros = frozenset(name for name in net.inputs if name.startswith(GRAD))
+        program.zeros = gradients_of(net)
         return program, self.names
 
     def _need(self, value: SSAValue) -> None:
@@ -222,14 +223,7 @@ class _Border:
 
     def _name(self) -> None:
         for value in self.crossing:
-            base = value
-            if base in self.outputs:
-                self.names[f"{KEPT}{self.outputs[base]}"] = value
-                continue
-            owner = value.owner
-            kind = owner.name.split(".")[1] if isinstance(owner, RnnOp) else "state"
-            stem = f"{SAVED}{value.name_hint or kind}"
-            name, number = stem, 2
-            while name in self.names:
-                name, number = f"{stem}.{number}", number + 1
-            self.names[name] = value
+            output = self.outputs.get(value)
+            role = saved_role(value) if output is None else Role("kept", output)
+            name = label(role, {*self.names, *self.both.net.inputs, *self.both.program.params})
+            self.names[name], self.roles[name] = value, role

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import product
 from rnncc.ir.ops.control import Net, Scan
 from rnncc.ir.ops.linear import Contract, Matmul
 from rnncc.ir.rewriting import scans_of
-from rnncc.ir.training import SAVED
 from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.passes.dependence import kinds_of
 from rnncc.passes.light_loops import is_light
@@ -57,13 +58,14 @@ def _is_short(scan: Scan, trip_counts: Mapping[str, int]) -> bool:
 def _bytes_of_rows(net: Net, loops: list[Scan]) -> tuple[int, int]:
     """Of a step: what inputs and outputs have, and what is saved besides."""
     lengths = {scan.steps for scan in loops}
-    values = [*net.inputs.items(), *net.outputs.items()]
+    saved = [value for name, value in net.outputs.items() if name in net.output_roles]
+    own = [value for name, value in net.outputs.items() if name not in net.output_roles]
 
-    def count(own: bool) -> Iterator[int]:
-        for name, value in values:
+    def count(values: Iterable[SSAValue]) -> Iterator[int]:
+        for value in values:
             dims = dims_of(value)
-            if dims and dims[0] in lengths and name.startswith(SAVED) == own:
+            if dims and dims[0] in lengths:
                 size = product(dims[1:])
                 yield size.evaluate(dict.fromkeys(size.symbols, SIZE)) * ITEM_BYTES[dtype_of(value)]
 
-    return sum(count(False)), sum(count(True))
+    return sum(count([*net.inputs.values(), *own])), sum(count(saved))

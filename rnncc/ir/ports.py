@@ -1,0 +1,53 @@
+"""What the ports that training adds to a net are for: a kind, and what of the net each is of.
+
+A net's own inputs and outputs have no role. The names of added ports are labels, which only have
+to differ from others: a net's own blob may be called as one of them would be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from itertools import count
+from typing import Literal, NamedTuple, get_args
+
+from xdsl.utils.exceptions import VerifyException
+
+Kind = Literal["grad", "saved", "kept"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+class Role(NamedTuple):
+    """What an added port is for.
+
+    Attributes:
+        kind: `grad`, a gradient; `saved`, a slot of the tape; `kept`, an output that backward
+            reads where the caller has it.
+        of: the input, output or parameter that a gradient or kept output is of; of what is saved,
+            the name for people.
+    """
+
+    kind: Kind
+    of: str
+
+
+def role_of(kind: str, of: str) -> Role:
+    """A role by the name of its kind.
+
+    Raises:
+        VerifyException: there is no such kind.
+    """
+    for known in KINDS:
+        if known == kind:
+            return Role(known, of)
+    raise VerifyException(f"no kind of ports: {kind!r}")
+
+
+def label(role: Role, taken: Container[str]) -> str:
+    """A name for a port that no other one has: KIND:OF, with a number where that is taken."""
+    return fresh(f"{role.kind}:{role.of}", taken)
+
+
+def fresh(stem: str, taken: Container[str]) -> str:
+    """A name that is not taken: the stem itself, or it and a number."""
+    numbered = (f"{stem}.{number}" for number in count(2))
+    return stem if stem not in taken else next(name for name in numbered if name not in taken)
