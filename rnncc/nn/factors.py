@@ -187,6 +187,74 @@ def solve_triangular(
     return move_axis(b, solved, 0, axis)
 
 
+def reflections(b: Builder, vectors: SSAValue, scales: SSAValue) -> SSAValue:
+    """The first columns of H₁ H₂ ..., Hᵢ = I - sᵢ vᵢ vᵢᵀ: as many as there are vectors.
+
+    Args:
+        vectors: [..., m, n], m >= n; vᵢ is column i below its diagonal, with 1 on it.
+        scales: [..., k], k <= n.
+    """
+    *lead, rows, columns = dims_of(vectors)
+    axis = len(lead)
+
+    def step(b: Builder, held: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        (vectors, scales), q, k = held, carry[0], row[0]
+        v = _reflector(b, _picked(b, vectors, k, axis + 1), k)
+        s = b.reshape(_picked(b, scales, k, axis), (*lead, 1, 1))
+        return [_reflected(b, q, v, s)], []
+
+    numbers = b.iota((dims_of(scales)[-1],), 0)
+    start = identity(b, (*lead, rows, rows), dtype_of(vectors))
+    (q,), _ = b.scan([vectors, scales], [start], [numbers], step)
+    return b.slice(q, axis + 1, 0, columns)
+
+
+def orthogonal_factors(b: Builder, a: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The q and r of q r = a, by Householder's reflections with the signs of LAPACK's geqrf.
+
+    Args:
+        a: [..., m, n], of known m and n; q is [..., m, k], r [..., k, n], k the smaller of them.
+    """
+    *lead, rows, columns = dims_of(a)
+    axis, kind, least = len(lead), dtype_of(a), Dim.of(min(int(rows), int(columns)))
+
+    def step(b: Builder, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        (q, r), k = carry, row[0]
+        column = _picked(b, r, k, axis + 1)
+        below = b.compare("gt", b.iota(dims_of(column), axis), k)
+        first = _picked(b, column, k, axis)
+        rest = b.select(below, column, b.full_like(column, 0.0))
+        left = reduce_keepdims(b, "sum", b.mul(rest, rest), [axis])
+        done = b.compare("eq", left, b.full_like(left, 0.0))
+        one = b.full_like(first, 1.0)
+        length = b.sqrt(b.select(done, one, b.add(b.mul(first, first), left)))
+        negative = b.compare("lt", first, b.full_like(first, 0.0))
+        new = b.select(negative, length, b.neg(length))
+        v = _reflector(b, b.div(column, b.select(done, one, b.sub(first, new))), k)
+        s = b.select(done, b.full_like(one, 0.0), b.div(b.sub(new, first), new))
+        turned = transposed(b, _reflected(b, transposed(b, r), v, s))
+        return [_reflected(b, q, v, s), turned], []
+
+    start = identity(b, (*lead, rows, rows), kind)
+    (q, r), _ = b.scan([], [start, a], [b.iota((least,), 0)], step)
+    r = b.slice(r, axis, 0, least)
+    above = b.compare("ge", b.iota(dims_of(r), axis + 1), b.iota(dims_of(r), axis))
+    return b.slice(q, axis + 1, 0, least), b.select(above, r, b.full_like(r, 0.0))
+
+
+def _reflector(b: Builder, column: SSAValue, k: SSAValue) -> SSAValue:
+    """A column below place k, with 1 at it."""
+    place = b.iota(dims_of(column), len(dims_of(column)) - 2)
+    at, below = b.compare("eq", place, k), b.compare("gt", place, k)
+    one = b.full_like(column, 1.0)
+    return b.select(at, one, b.select(below, column, b.full_like(column, 0.0)))
+
+
+def _reflected(b: Builder, x: SSAValue, v: SSAValue, scale: SSAValue) -> SSAValue:
+    """x (I - scale v vᵀ)"""
+    return b.sub(x, b.mul(matmul(b, x, v), transposed(b, b.mul(scale, v))))
+
+
 def exponential(b: Builder, a: SSAValue) -> SSAValue:
     """exp(a) = exp(a / 2ˢ)^(2ˢ): Taylor's polynomial, squared as often as a's norm asks for."""
     doubles = dtype_of(a) == "f64"

@@ -64,8 +64,8 @@ def row(x: torch.Tensor) -> torch.Tensor:
 
 
 @torch._dynamo.allow_in_graph
-def state(x: torch.Tensor) -> torch.Tensor:
-    """Marks a state after the step."""
+def state(x: torch.Tensor, number: int) -> torch.Tensor:
+    """Marks a state after the step, and which one it is."""
     return x.clone()
 
 
@@ -177,7 +177,11 @@ def _unguarded(reading: Reading, places: Places) -> Any:
 
 
 def _unmark(module: GraphModule) -> tuple[list[int], int]:
-    """Take the marks away, put rows first: where each result is now, and how many rows."""
+    """Take the marks away, put rows first, then states by their numbers.
+
+    Returns:
+        Where each result is now, and how many rows there are.
+    """
     graph = module.graph
     output = graph.output_node()
     results: Any = output.args[0]
@@ -185,7 +189,8 @@ def _unmark(module: GraphModule) -> tuple[list[int], int]:
     for node in nodes:
         if node.target not in (row, state):
             raise KeepsTensors(location(node), *_LEAVES)
-    order = sorted(range(len(nodes)), key=lambda i: nodes[i].target is state)
+    places = [-1 if node.target is row else int(str(node.args[1])) for node in nodes]
+    order = sorted(range(len(nodes)), key=places.__getitem__)
     output.args = (tuple(nodes[i].args[0] for i in order),)
     for node in nodes:
         graph.erase_node(node)

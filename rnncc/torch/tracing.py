@@ -93,8 +93,17 @@ def _row_or_none(x: Any) -> Any:
     return None if x is None else row(x)
 
 
-def _state_or_constant(x: Any) -> Any:
-    return state(x) if isinstance(x, torch.Tensor) else x
+def _marked(tree: Any) -> Any:
+    """A tree with its tensors marked as states, by their numbers in it: Dynamo gives them in an
+    order of its own, as where they are attributes of an object."""
+    leaves, spec = pytree.tree_flatten(tree)
+    marked: list[Any] = []
+    number = 0
+    for leaf in leaves:
+        is_state = isinstance(leaf, torch.Tensor)
+        marked.append(state(leaf, number) if is_state else leaf)
+        number += is_state
+    return pytree.tree_unflatten(marked, spec)
 
 
 def _copy_or_constant(x: Any) -> Any:
@@ -110,10 +119,9 @@ def _step(
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise TypeError(PAIR)
     y, new = result
-    after = [pytree.tree_map(_state_or_constant, get(owner, key)) for owner, key in places]
+    new, after = _marked((new, [get(owner, key) for owner, key in places]))
     for owner, key in places:
         put(owner, key, None)
-    new = pytree.tree_map(_state_or_constant, new)
     return pytree.tree_map(_row_or_none, y), new, after
 
 

@@ -18,6 +18,15 @@ OPERATORS: dict[str, Operator] = {
     "slice with a step": lambda x, y, n: x[:, ::2],
     "slice from the end with a step": lambda x, y, n: x[-3:, 1::3],
     "slice beyond the end": lambda x, y, n: x[:, 4:99],
+    "replaced with a step": lambda x, y, n: (
+        x.slice_scatter(y[:, :3], 1, 1, step=2)
+        + x.slice_scatter(y[:2], 0, -3, -1)
+        + x.slice_scatter(y[:, 1:3], 1, 1, 5, 3)
+    ),
+    "padded around": lambda x, y, n: (
+        F.pad(x[None], (2, 3), "circular")
+        + F.pad(y[None, None], (5, 0, 1, 3), "circular")[0, 0, 2, :]
+    ),
     "empty slice": lambda x, y, n: x[5:3],
     "select from the end": lambda x, y, n: x[-2],
     "unbind": lambda x, y, n: x.unbind(0)[2] - x.unbind(1)[1].sum(),
@@ -130,6 +139,14 @@ OPERATORS: dict[str, Operator] = {
     "triangles from the right": lambda x, y, n: torch.linalg.solve_triangular(
         torch.stack([square(x), x[:, 2:]]), y.T, upper=False, left=False, unitriangular=True
     ),
+    "reflections": lambda x, y, n: torch.linalg.householder_product(x.T, y[0, :3]),
+    "orthogonal factors": lambda x, y, n: (
+        torch.linalg.qr(x.T)[0].T * y + square(y).T @ torch.linalg.qr(x[:, 2:])[1] @ x
+    ),
+    "wide orthogonal factors": lambda x, y, n: (
+        torch.linalg.qr(torch.stack([x[:3], y[1:]]))[1] + torch.linalg.qr(square(y))[0][0, 0]
+    ),
+    "a triangle alone": lambda x, y, n: torch.linalg.qr(x.detach().T, mode="r")[1] @ y,
     "matrix exponential": lambda x, y, n: torch.matrix_exp(x[:, :4] - y[:, 2:]),
     "gamma": lambda x, y, n: (3 * x).lgamma() + (3 * y.detach()).digamma() + y.abs().lgamma(),
     "error functions": lambda x, y, n: (
@@ -244,7 +261,7 @@ def test_operators(dtype: Any) -> None:
 REFUSED: dict[str, Operator] = {
     "norm of order 0.5 is not supported": lambda x, y, n: x.norm(0.5),
     "ranking 6 elements of i1": lambda x, y, n: (x > 0).sort()[0],
-    "cannot be replaced": lambda x, y, n: x.slice_scatter(x[:, ::2], 1, step=2),
+    "a complete q": lambda x, y, n: torch.linalg.qr(x.T, mode="complete")[0],
     "indexing with a mask": lambda x, y, n: x[torch.tensor([True, False, True, True])],
     "a table of 5000 numbers": lambda x, y, n: torch.arange(0, 1250, 0.25) + x[0, 0],
     "its factors are not supported": lambda x, y, n: torch.ops.aten._linalg_det(x[:, :4])[1],

@@ -6,6 +6,7 @@ import copy
 import gc
 import threading
 import weakref
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -151,6 +152,33 @@ def test_nests_of_tensors() -> None:
     assert ys["twice"][1] is None
     assert torch.equal(state["same"], one)
     torch.testing.assert_close(state["other"], xs[:2].sum(0))
+
+
+@dataclass
+class Several:
+    """A state of several tensors."""
+
+    sum: Any
+    double: Any
+    less: Any
+
+
+torch.utils._pytree.register_dataclass(Several)
+
+
+def test_states_that_are_attributes() -> None:
+    """Dynamo gives an object's attributes in another order than they have in it."""
+
+    def cell(x: Any, state: Any) -> Any:
+        return state.less, Several(state.sum + x, state.double * 2, state.less - x)
+
+    xs = sequence(3)
+    one = torch.ones_like(xs[0])
+    ys, last = rt.scan(cell, xs, Several(one, one, one))
+    torch.testing.assert_close(ys, 1 - (xs.cumsum(0) - xs))
+    torch.testing.assert_close(last.sum, 1 + xs.sum(0))
+    torch.testing.assert_close(last.double, 8 * one)
+    torch.testing.assert_close(last.less, 1 - xs.sum(0))
 
 
 def test_unread_rows_of_other_types() -> None:

@@ -169,15 +169,19 @@ def _array(exported: ExportedProgram, target: str) -> np.ndarray[Any, Any]:
 
 
 def _decomposed(exported: ExportedProgram) -> ExportedProgram:
-    """The same without changes in place; what has no translation falls apart, where it can."""
-    plain, known = _decompose(write_constants(exported), {}), dict[Any, Any]()
+    """The same without changes in place; what has no translation falls apart, where it can.
+
+    Each time PyTorch runs the whole graph: what it shows to be missing before goes at once.
+    """
+    known, plain = dict[Any, Any](), write_constants(exported)
+    is_functional = False
     while missing := _untranslated(plain):
         known = known or {**torch.export.default_decompositions(), **beside_core()}
         table = {op: known.pop(op) for op in missing if op in known}
-        if not table:
+        if is_functional and not table:
             break
-        plain = _decompose(plain, table)  # which may leave others that have none
-    return plain
+        plain, is_functional = _decompose(plain, table), True  # it may leave others
+    return plain if is_functional else _decompose(plain, {})
 
 
 def _untranslated(exported: ExportedProgram) -> set[Any]:
@@ -186,7 +190,9 @@ def _untranslated(exported: ExportedProgram) -> set[Any]:
     return {
         node.target
         for node in nodes
-        if isinstance(node.target, torch._ops.OpOverload) and translation_of(node.target) is None
+        if isinstance(node.target, torch._ops.OpOverload)
+        and translation_of(node.target) is None
+        and not node.target._schema.is_mutable
     }
 
 

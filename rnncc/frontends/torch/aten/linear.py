@@ -237,6 +237,25 @@ def inverted_by_cholesky(at: Site, factor: Value, upper: bool = False) -> Value:
     )
 
 
+def reflections(at: Site, vectors: Value, scales: Value) -> Value:
+    """The first columns of a product of Householder's reflections"""
+    return factors.reflections(at.b, vectors, scales)
+
+
+def orthogonal_factors(at: Site, a: Value, mode: str = "reduced") -> Parts:
+    """The q and r of q r = a, r being an upper triangle"""
+    rows, columns = dims_of(a)[-2:]
+    if not (rows.is_static and columns.is_static):
+        at.refuse(f"qr of matrices of {rows} x {columns} is not supported", "fixed sizes")
+    if mode == "complete" and int(rows) > int(columns):
+        at.refuse("the last columns of a complete q are not unique", "mode='reduced'")
+    q, r = factors.orthogonal_factors(at.b, a)
+    if mode != "r":
+        return q, r
+    _only(at, 1)
+    return None, r
+
+
 def exponential(at: Site, a: Value) -> Value:
     """The exponentials of square matrices; NaN where ‖a‖ is beyond 5986 (float64: 1227)"""
     return factors.exponential(at.b, a)
@@ -269,7 +288,9 @@ OPERATORS: Table = {
     "cholesky_solve": solved_by_cholesky,
     "linalg_cholesky_ex": cholesky_and_failures,
     "linalg_inv_ex": with_failures(inverted),
+    "linalg_householder_product": reflections,
     "linalg_matrix_exp": exponential,
+    "linalg_qr": orthogonal_factors,
     "linalg_solve_ex": with_failures(solved),
     "linalg_solve_triangular": solved_triangular,
     "triangular_solve": solved_triangular_of,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from rnncc.frontends.torch.site import Number, Site, Table, Translation, Value, rank_of
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
@@ -85,10 +87,11 @@ def slice_scatter(
     step: Size = 1,
 ) -> Value:
     """x with part of an axis replaced"""
-    if step != 1:
-        at.refuse(f"a slice with step {step} cannot be replaced")
     axis = at.axis(dim, rank_of(x))
-    return _replaced(at, x, at.value(new), axis, _within(x, axis, start or 0))
+    place = _within(x, axis, start or 0)
+    if step != 1:
+        return _replaced_apart(at, x, at.value(new), axis, place, step)
+    return _replaced(at, x, at.value(new), axis, place)
 
 
 def split(at: Site, x: Value, size: Size | Sequence[Size], dim: int = 0) -> tuple[Value, ...]:
@@ -150,7 +153,7 @@ MODES = ("reflection", "replication")
 
 
 def edges(kind: str) -> Translation:
-    """Elements around it: its own mirrored at the edge, or the last one again"""
+    """Elements around it: its own mirrored at the edge, the last one again, or from the start"""
 
     def translate(at: Site, x: Value, pads: Sequence[Size]) -> Value:
         for number, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
@@ -166,9 +169,7 @@ def pad_by_mode(
     """A number around it, or its own elements"""
     if mode == "constant":
         return pad(at, x, pads, value or 0)
-    kinds = {"reflect": "reflection", "replicate": "replication"}
-    if mode not in kinds:
-        at.refuse(f"padding by {mode!r} is not supported", "constant, reflect or replicate")
+    kinds = {"reflect": "reflection", "replicate": "replication", "circular": "circular"}
     return edges(kinds[mode])(at, x, pads)
 
 
@@ -181,6 +182,8 @@ def _with_edges(at: Site, x: Value, axis: int, before: Size, after: Size, kind: 
         first, last = b.slice(x, axis, 0, 1), b.slice(x, axis, size - 1, 1)
         ends = [(first, front), (last, behind)]
         copies = [_repeated(at, one, axis, count) for one, count in ends]
+    elif kind == "circular":
+        copies = [b.slice(x, axis, size - front, front), b.slice(x, axis, 0, behind)]
     else:
         parts = (b.slice(x, axis, 1, front), b.slice(x, axis, size - behind - 1, behind))
         copies = [_flipped(at, part, axis) for part in parts]
@@ -251,6 +254,22 @@ def _replaced(at: Site, x: Value, new: Value, axis: int, start: Dim) -> Value:
     after = at.b.slice(x, axis, end, dims_of(x)[axis] - end)
     parts = [part for part in (before, new, after) if dims_of(part)[axis] != 0]
     return at.b.concat(parts, axis)
+
+
+def _replaced_apart(at: Site, x: Value, new: Value, axis: int, start: Dim, step: Size) -> Value:
+    """x with new at even distances along an axis."""
+    b, dims, count = at.b, dims_of(new), dims_of(new)[axis]
+    size = dims_of(x)[axis]
+    if not (isinstance(step, int) and start.is_static and count.is_static and size.is_static):
+        at.refuse(f"a slice with step {step} of an axis of size {size} cannot be replaced")
+    apart = (*dims[: axis + 1], Dim.of(step), *dims[axis + 1 :])
+    spread = b.broadcast(new, apart, [i for i in range(len(apart)) if i != axis + 1])
+    spread = b.reshape(spread, (*dims[:axis], count * step, *dims[axis + 1 :]))
+    left = min(int(count) * step, int(size) - int(start))
+    spread = b.pad(b.slice(spread, axis, 0, left), axis, start, size, 0.0)
+    places = np.isin(np.arange(int(size)), int(start) + step * np.arange(int(count)))
+    shape = [size if i == axis else Dim.of(1) for i in range(len(dims))]
+    return b.select(b.reshape(b.constant(places, "i1"), shape), spread, x)
 
 
 OPERATORS: Table = {
