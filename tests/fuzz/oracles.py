@@ -27,6 +27,11 @@ MANY = "the_calls"
 Real = type[np.floating[Any]]
 
 
+class UndecidedError(Exception):
+    """An index lies outside of its axis: in what no output needs, which is not computed, or where
+    rounding has moved it."""
+
+
 class Interpreted:
     """A program for many calls at once: arrays have one more axis in front, that of the calls.
 
@@ -41,11 +46,18 @@ class Interpreted:
         return instances(self.program, list(self.program.net.inputs), MANY)
 
     def run(self, inputs: Arrays, sizes: Mapping[str, int], calls: int, real: Real) -> Arrays:
-        """The outputs of calls with inputs of the same sizes."""
-        with np.errstate(all="ignore"):
-            if calls > 1 and self.program.net.inputs:
-                return run(self._many, inputs, real, {**sizes, MANY: calls})
-            alone = run(self.program, {name: a[0] for name, a in inputs.items()}, real, sizes)
+        """The outputs of calls with inputs of the same sizes; raises `UndecidedError`."""
+        many = calls > 1 and bool(self.program.net.inputs)
+        given = inputs if many else {name: array[0] for name, array in inputs.items()}
+        try:
+            with np.errstate(all="ignore"):
+                if many:
+                    return run(self._many, given, real, {**sizes, MANY: calls})
+                alone = run(self.program, given, real, sizes)
+        except ValueError as error:
+            if "an index outside" in str(error):
+                raise UndecidedError from error
+            raise
         return {name: np.repeat(array[None], calls, 0) for name, array in alone.items()}
 
     def sensitivity(
