@@ -155,6 +155,8 @@ class _Comparison:
             results = self._ask(of_call(inputs, i)) if self._ask else {}
             answered[i] = bool(results)
             for name, array in results.items():
+                if not array.size:
+                    continue  # no rows of a loop: of what shape only its body says
                 if made[name][i].shape == array.shape:
                     made[name][i] = array
                 else:
