@@ -145,6 +145,8 @@ class Scope:
         known, wide = self.model.wide, WIDE[value.dtype]
         if value.made is not None:
             return cast(SSAValue, known.get(value.made) or self.b.cast(value.made, wide))
+        if value.symbolic:
+            return self.b.cast(self.ssa(value), wide)
         if value not in known:
             assert value.known is not None
             known[value] = Value.of(value.known.astype(NUMPY[wide]), value.name)
