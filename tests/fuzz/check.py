@@ -221,6 +221,9 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
     sizes = draw_sizes(rng, model)
     if sizes is None:
         return
+    symbols = [sizes[name] for name in model.metadata["symbols"]]
+    if model._functions["tape_bytes"](*symbols) < 0:
+        return  # refused sizes
     inputs = draw_inputs(rng, model, sizes)
     outer: Arrays = {}
     for name in model._given:

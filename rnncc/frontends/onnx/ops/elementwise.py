@@ -75,7 +75,8 @@ def _rounded_quotient(n: Node, rounded: Callable[[Dim, Dim], Dim]) -> Array | No
         formulas = [*as_objects(x.known).flat, *as_objects(y.known).flat]
     except NoFormula:
         return None
-    return found if n.scope.model.within(EXACT[x.dtype], formulas) else None
+    exact = found is not None and n.scope.model.within(EXACT[x.dtype], formulas)
+    return found if exact else None
 
 
 def _floor(n: Node) -> SSAValue | Array:
