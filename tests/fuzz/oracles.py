@@ -85,6 +85,7 @@ class Interpreted:
                 allowed[name] = np.zeros(array.shape)
                 continue
             changed = [np.isfinite(row) != np.isfinite(array) for row in rows]
+            changed += [np.isnan(row) != np.isnan(array) for row in rows]
             stable &= ~any_of(np.any(changed, axis=0))
             with np.errstate(all="ignore"):
                 spread = np.max([np.abs(row - array) for row in rows], axis=0, initial=0)
