@@ -178,3 +178,22 @@ def triangle(b: Builder, x: SSAValue, shift: int, upper: bool) -> SSAValue:
     if dtype_of(x) == "i1":
         return b.logical("and", inside, x)
     return b.select(inside, x, b.fill(0, (), dtype_of(x)))
+
+
+def diagonal(
+    b: Builder, x: SSAValue, axes: tuple[int, int], count: Dim, offset: int = 0
+) -> SSAValue:
+    """The first `count` elements whose places along two axes differ by `offset`, as the last axis.
+
+    A negative `offset` is that of the first of the axes.
+    """
+    first, second = axes
+    others = [axis for axis in range(len(dims_of(x))) if axis not in axes]
+    dims = [dims_of(x)[axis] for axis in (first, second, *others)]
+    rows = b.reshape(b.transpose(x, [first, second, *others]), (dims[0] * dims[1], *dims[2:]))
+    number = b.iota((count,), 0, "i64")
+    row, column = (
+        b.add(number, b.fill(shift, (), "i64")) for shift in (max(-offset, 0), max(offset, 0))
+    )
+    place = b.add(b.mul(row, b.size(dims[1])), column)
+    return move_axis(b, b.gather(rows, place, 0), 0, len(others))

@@ -21,8 +21,14 @@ MEMORY = 5 << 30
 """Bytes of address space of a worker."""
 RENEWED = 1500
 """Cases after which a worker is replaced, as compiled code stays in its memory."""
+CALL_COUNTS = ("runs", "compared", "oracle", "unstable")
+"""Calls of accepted models: by machine code; compared with the interpreter; with ONNX Runtime too;
+left uncompared, as rounding decides."""
 EXAMPLES = 3
 """Cases that are kept of each kind of failure."""
+
+CALLS = 4
+"""Of a model, each with other sizes where it has open ones."""
 
 Task = tuple[str, int, int] | Case
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -30,10 +36,16 @@ _CONTEXT = multiprocessing.get_context("spawn")
 
 @dataclass
 class Totals:
-    """What a campaign has seen."""
+    """What a campaign has seen.
 
-    tried: Counter[str] = field(default_factory=Counter[str])
-    outcomes: Counter[str] = field(default_factory=Counter[str])
+    Attributes:
+        families: of each family, how many cases there were, what became of them, and of the calls.
+        reasons: the kinds of refusal.
+        failures: a few cases of each kind of failure.
+        signatures: how many failures there were of each kind.
+    """
+
+    families: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     reasons: Counter[str] = field(default_factory=Counter[str])
     failures: dict[str, list[tuple[Case, Failure]]] = field(
         default_factory=dict[str, list[tuple[Case, Failure]]]
@@ -41,13 +53,19 @@ class Totals:
     signatures: Counter[str] = field(default_factory=Counter[str])
     slowest: float = 0.0
 
+    @property
+    def outcomes(self) -> Counter[str]:
+        """Those of all families together."""
+        return sum(self.families.values(), Counter[str]())
+
     def add(self, case: Case, result: Result) -> None:
         """Count a case."""
-        self.tried[case.name.split()[0]] += 1
-        self.outcomes[result.outcome] += 1
+        counts = self.of_family(case)
+        counts["tried"] += 1
+        counts[result.outcome] += 1
         self.reasons[result.reason] += result.outcome == "refused"
-        for name in ("runs", "compared", "oracle", "unstable"):
-            self.outcomes[name] += getattr(result, name)
+        for name in CALL_COUNTS:
+            counts[name] += getattr(result, name)
         self.slowest = max(self.slowest, result.seconds)
         for failure in result.failures:
             self.signatures[failure.signature] += 1
@@ -55,24 +73,25 @@ class Totals:
             if len(kept) < EXAMPLES:
                 kept.append((case, failure))
 
+    def of_family(self, case: Case) -> Counter[str]:
+        """The counts of a case's family."""
+        return self.families.setdefault(case.name.split()[0], Counter())
+
     def __str__(self) -> str:
-        count = self.outcomes
-        families = ", ".join(f"{number} {name}" for name, number in sorted(self.tried.items()))
-        return (
-            f"{self.tried.total()} inputs tried ({families}): {count['accepted']} accepted, "
-            f"{count['refused']} refused with {len(self.reasons)} kinds of message, "
-            f"{count['failed']} failed; {count['runs']} runs, {count['compared']} compared with "
-            f"the interpreter, {count['oracle']} with ONNX Runtime, {count['unstable']} left to "
-            f"rounding; slowest {self.slowest:.1f} s"
-        )
+        kinds = f"{len(self.reasons)} kinds of refusal; slowest {self.slowest:.1f} s"
+        titles = ("tried", "accepted", "refused", "failed", *CALL_COUNTS)
+        head = " " * 16 + "".join(f"{title:>10}" for title in titles)
+        rows = [*sorted(self.families.items()), ("all", self.outcomes)]
+        lines = [f"{n:16}" + "".join(f"{c[t]:10}" for t in titles) for n, c in rows]
+        return "\n".join([head, *lines, kinds])
 
 
 class Worker:
     """A process that checks one case at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: int) -> None:
         self.pipe, inside = _CONTEXT.Pipe()
-        self.process = _CONTEXT.Process(target=_work, args=(inside,), daemon=True)
+        self.process = _CONTEXT.Process(target=_work, args=(inside, calls), daemon=True)
         self.process.start()
         inside.close()
         self.task: Task | None = None
@@ -110,8 +129,9 @@ class Worker:
 class Runner:
     """Checks cases in a process that is replaced where a case ends it."""
 
-    def __init__(self) -> None:
-        self._worker = Worker()
+    def __init__(self, calls: int = CALLS) -> None:
+        self._calls = calls
+        self._worker = Worker(calls)
 
     def __call__(self, case: Case) -> Result:
         worker = self._worker
@@ -120,7 +140,7 @@ class Runner:
         taken = worker.take() if ready else None
         if taken is not None:
             return taken[1]
-        code, self._worker = worker.end(), Worker()
+        code, self._worker = worker.end(), Worker(self._calls)
         return Result("failed", failures=[_lost(code if ready else None)])
 
     @property
@@ -140,9 +160,10 @@ def campaign(
     workers: int,
     totals: Totals,
     show: Callable[[Totals], object] = lambda totals: None,
+    calls: int = CALLS,
 ) -> Totals:
-    """Check what `tasks` gives until it gives None."""
-    crew = [Worker() for _ in range(workers)]
+    """Check what `tasks` gives until it gives None, each case with so many calls."""
+    crew = [Worker(calls) for _ in range(workers)]
     try:
         while True:
             for worker in crew:
@@ -154,14 +175,14 @@ def campaign(
             ready = wait([worker.pipe for worker in busy], timeout=1.0)
             for place, worker in enumerate(crew):
                 if worker.pipe in ready or worker.late():
-                    crew[place] = _finish(worker, worker.pipe in ready, totals)
+                    crew[place] = _finish(worker, worker.pipe in ready, totals, calls)
             show(totals)
     finally:
         for worker in crew:
             worker.end()
 
 
-def _finish(worker: Worker, ready: bool, totals: Totals) -> Worker:
+def _finish(worker: Worker, ready: bool, totals: Totals, calls: int) -> Worker:
     """Count a case that a worker has ended, or that has ended the worker; who works on."""
     taken = worker.take() if ready else None
     if taken is not None:
@@ -169,18 +190,18 @@ def _finish(worker: Worker, ready: bool, totals: Totals) -> Worker:
         if worker.done < RENEWED:
             return worker
         worker.end()
-        return Worker()
+        return Worker(calls)
     code, task = worker.end(), worker.task
     assert task is not None
     case = _case_of(task)
     if case.oracle:  # it may have been ONNX Runtime that crashed
-        with Runner() as run:
+        with Runner(calls) as run:
             alone = run(replace(case, oracle=False))
-        totals.outcomes["oracle crashed"] += not alone.failures
+        totals.of_family(case)["oracle crashed"] += not alone.failures
         totals.add(case, alone)
     else:
         totals.add(case, Result("failed", failures=[_lost(code if ready else None)]))
-    return Worker()
+    return Worker(calls)
 
 
 def _lost(code: int | None) -> Failure:
@@ -195,7 +216,7 @@ def _case_of(task: Task) -> Case:
     return task if isinstance(task, Case) else make_case(*task)
 
 
-def _work(pipe: Connection[Any, Any]) -> None:
+def _work(pipe: Connection[Any, Any], calls: int) -> None:
     """A worker's life."""
     os.environ["RNNCC_CACHE"] = "0"
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
@@ -208,7 +229,7 @@ def _work(pipe: Connection[Any, Any]) -> None:
         except (EOFError, KeyboardInterrupt):
             return
         case = _case_of(task)
-        pipe.send((case, check(case)))
+        pipe.send((case, check(case, calls)))
 
 
 def drawn(

@@ -4,47 +4,59 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import process_time
 from typing import Any
 
 import numpy as np
-from rnncc_runtime import Model, ModelError, TrainableModel
-from rnncc_runtime.memory import ALIGNMENT
+from rnncc_runtime import Model, TrainableModel
 
 import rnncc
 from rnncc.driver import in_memory
 from rnncc.errors import CompileError
 from rnncc.frontends.caffe2 import import_net
 from rnncc.frontends.onnx.importer import import_model
-from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dtype_of
 from rnncc.options import Options
-from tests.codegen.guarded import Guards, address, guards, table
-from tests.fuzz.arrays import disagreement, draw_inputs, is_invalid, sensitivity
+from tests.codegen.guarded import guards
+from tests.fuzz.arrays import agreement, difference, draw_inputs, draw_sizes, most_calls
 from tests.fuzz.cases import Case, Failure, Result
 from tests.fuzz.harness import TooSlowError, kind_of, time_limit
+from tests.fuzz.machine import call_guarded
+from tests.fuzz.oracles import (
+    PERTURBATIONS,
+    Interpreted,
+    UndecidedError,
+    any_of,
+    of_call,
+    of_calls,
+    onnxruntime_of,
+    perturbed,
+    stacked,
+)
 from tests.golden import Arrays
 from tests.training.models import run_guarded, with_gradients
 
 SOURCES = Path(rnncc.__file__).parent
 LIMIT_SECONDS = 40
 """By the clock, for one case, interpreters included."""
-RUNS = 4
-WORKSPACE = 1 << 28
+SIZES = 4
+"""How many sizes a model is called with at least, where there are as many calls."""
+GROUP = 32
+"""Calls of the same sizes, where there are more."""
+MOST_SECONDS = 8
+"""After which a model is not called again."""
 MAX_ITERATIONS = 8
-LARGE = 1e20
-"""Of larger inputs rounding decides, in other places here than there."""
 
 
-def check(case: Case, runs: int = RUNS) -> Result:
-    """Compile a case and run it on inputs drawn from its seed."""
+def check(case: Case, calls: int = SIZES) -> Result:
+    """Compile a case and call it with inputs drawn from its seed."""
     result, begun = Result(), process_time()
     try:
         with time_limit(LIMIT_SECONDS):
-            _check(case, runs, result)
+            _check(case, calls, result)
     except CompileError as error:
         result.outcome, result.reason = "refused", kind_of(error.what)
         if "\n" in str(error) or len(str(error)) > 2000:
@@ -66,103 +78,134 @@ def read(case: Case) -> Program:
     return import_net(case.source, case.init, dict(case.shapes), **options)
 
 
-def _check(case: Case, runs: int, result: Result) -> None:
+def _check(case: Case, calls: int, result: Result) -> None:
     program = read(case)
     program.module.verify()
     result.outcome = "accepted"
     options = Options.of(program, {"max_iterations": MAX_ITERATIONS})
     model = in_memory.compile_in_memory(program, None, options)
     assert isinstance(model, Model)
-    rng = random.Random(case.seed)
-    ask = _onnxruntime(case) if case.oracle and case.name.startswith("onnx") else None
-    for _ in range(runs):
-        drawn = draw_inputs(rng, model)
-        if drawn is not None:
-            _compare(program, model, *drawn, ask, result)
+    rng, compare = random.Random(case.seed), _Comparison(case, program, model, result)
+    groups = min(calls, max(SIZES, -(-calls // GROUP)))
+    end = process_time() + MOST_SECONDS
+    for _ in range(groups):
+        sizes = draw_sizes(rng, model)
+        if sizes is not None and process_time() < end:
+            count = min(-(-calls // groups), most_calls(model, sizes))
+            compare.calls(sizes, [draw_inputs(rng, model, sizes) for _ in range(count)])
     if case.train:
         _train(program, rng, result)
 
 
-def _compare(
-    program: Program,
-    model: Model,
-    sizes: dict[str, int],
-    inputs: Arrays,
-    ask: Callable[[Arrays], Arrays] | None,
-    result: Result,
-) -> None:
-    """One run by machine code, by the interpreter, and by ONNX Runtime."""
-    got = _guarded(model, inputs)
-    if got is None:
-        return  # refused with a code, or too large
-    result.runs += 1
-    try:
-        with np.errstate(all="ignore"):
-            want = run(program, inputs, np.float32, sizes)
-    except ValueError:  # an index outside of its axis, in what no output needs: code leaves it out
-        result.unstable += 1
-        return
-    has_nan = any(np.isnan(a).any() for a in want.values() if a.dtype.kind == "f")
-    asked = ask(inputs) if ask is not None and not has_nan else {}  # where is ours to say: math.md
-    differs = {"code": disagreement(got, want), "import": disagreement(got, asked)}
-    if not any(differs.values()):
-        result.compared += 1
-        result.oracle += bool(asked)
-        return
-    if differs["code"] is None and is_invalid(program, inputs, sizes):
-        asked = {}  # what NaN becomes is not the standard's to say
-    analysed = sensitivity(program, inputs, sizes)
-    if analysed is None:
-        result.unstable += 1
-        return
-    exact, allowed = analysed
-    differs = {
-        "code": disagreement(got, exact, allowed),
-        "import": disagreement(got, asked, allowed),
-    }
-    result.compared += 1
-    result.oracle += bool(asked)
-    for stage, text in differs.items():
-        if text is not None:
-            told = f"sizes {sizes}\n{_printed(inputs)}\n{text}"
-            result.failures.append(Failure("wrong", f"{stage} of {_operators(program)}", told))
-            return
+class _Comparison:
+    """Calls of one model by machine code, by the interpreter and by ONNX Runtime."""
 
+    def __init__(self, case: Case, program: Program, model: Model, result: Result) -> None:
+        self._program, self._model, self._result = program, model, result
+        self._interpreter = Interpreted(program)
+        asks = case.oracle and case.name.startswith("onnx")
+        self._ask = onnxruntime_of(case) if asks else None
 
-def _guarded(model: Model, inputs: Arrays) -> Arrays | None:
-    """The outputs, every block flush against pages that nobody may touch."""
-    try:
-        sizes = model._sizes(list(inputs.values()), [None] * len(model.outputs))
-    except ModelError:
-        return None
-    count = sum(int(np.prod(shape, dtype=object)) for shape in sizes.outputs)
-    if max(sizes.workspace, count * 4) > WORKSPACE:
-        return None
-    first: Arrays | None = None
-    for end in (True, False):
-        with guards(end) as memory:
-            outputs = _call(model, inputs, sizes, memory)
-        if outputs is None:
-            return None
-        if first is not None and _bits(first) != _bits(outputs):
-            raise AssertionError("two runs differ in bits")
-        first = outputs
-    return first
+    def calls(self, sizes: Mapping[str, int], draws: Sequence[Arrays]) -> None:
+        """Compare calls of the same sizes; those that are refused with a code do not count."""
+        results = call_guarded(self._model, draws) or [None] * len(draws)
+        pairs = [(given, made) for given, made in zip(draws, results, strict=True) if made]
+        self._result.runs += len(pairs)
+        if pairs:
+            self._compare(sizes, stacked([p[0] for p in pairs]), stacked([p[1] for p in pairs]))
 
+    def _compare(self, sizes: Mapping[str, int], inputs: Arrays, got: Arrays) -> None:
+        """The first axis of the arrays is that of the calls."""
+        calls = len(next(iter(got.values())))
+        try:
+            self._judge(sizes, inputs, got, calls)
+        except UndecidedError:
+            self._result.unstable += calls == 1
+            for i in range(calls) if calls > 1 else ():
+                self._compare(sizes, of_calls(inputs, [i]), of_calls(got, [i]))
 
-def _call(model: Model, inputs: Arrays, sizes: Any, memory: Guards) -> Arrays | None:
-    held = [memory.array(np.ascontiguousarray(array)) for array in inputs.values()]
-    results = [
-        memory.array(np.full(shape, 77, spec.dtype))
-        for spec, shape in zip(model.outputs.values(), sizes.outputs, strict=True)
-    ]
-    room = -(-sizes.workspace // ALIGNMENT) * ALIGNMENT
-    workspace = memory.array(np.full(room, 0xFF, np.uint8))
-    tables = table(held), table(results)
-    code = model._functions["run"](*tables, address(workspace), *sizes.symbols)
-    if code:
-        return None
-    return {name: np.array(array) for name, array in zip(model.outputs, results, strict=True)}
+    def _judge(self, sizes: Mapping[str, int], inputs: Arrays, got: Arrays, calls: int) -> None:
+        want = self._interpreter.run(inputs, sizes, calls, np.float32)
+        asked, answered = self._asked(inputs, got, want)
+        agree = agreement(got, want) & agreement(got, asked)
+        if not agree.all():
+            differ = [of_calls(arrays, ~agree) for arrays in (inputs, got, asked)]
+            odd = np.flatnonzero(agreement(got, want)[~agree])
+            counted = self._explain(sizes, differ[0], differ[1], differ[2], odd)
+            answered[~agree] &= counted
+            agree[~agree] = counted
+        self._result.compared += int(agree.sum())
+        self._result.unstable += int((~agree).sum())
+        self._result.oracle += int((agree & answered).sum())
+
+    def _asked(
+        self, inputs: Arrays, got: Arrays, want: Arrays
+    ) -> tuple[Arrays, np.ndarray[Any, Any]]:
+        """What ONNX Runtime makes of the calls, our results where it says nothing; where it does.
+
+        It is not asked where results are NaN: what of is ours to say (math.md).
+        """
+        made = {name: array.copy() for name, array in got.items()}
+        calls = len(next(iter(got.values())))
+        unasked = np.full(calls, self._ask is None)
+        for array in want.values():
+            unasked |= any_of(np.isnan(array)) if array.dtype.kind == "f" else False
+        answered = np.zeros(calls, bool)
+        for i in np.flatnonzero(~unasked).tolist():
+            results = self._ask(of_call(inputs, i)) if self._ask else {}
+            answered[i] = bool(results)
+            for name, array in results.items():
+                if not array.size:
+                    continue  # no rows of a loop: of what shape only its body says
+                if made[name][i].shape == array.shape:
+                    made[name][i] = array
+                else:
+                    shapes = made[name][i].shape, array.shape
+                    self._fail("import", f"{name}: shape {shapes[0]}, expected {shapes[1]}")
+        return made, answered
+
+    def _explain(
+        self,
+        sizes: Mapping[str, int],
+        inputs: Arrays,
+        got: Arrays,
+        asked: Arrays,
+        odd: np.ndarray[Any, Any],
+    ) -> np.ndarray[Any, Any]:
+        """Calls that differ by more than a bound for all: those of which something can be said.
+
+        Args:
+            odd: numbers of calls in which the interpreter agrees with us, and the other does not.
+        """
+        calls = len(next(iter(got.values())))
+        exact, allowed, stable = self._interpreter.sensitivity(inputs, sizes, calls)
+        for i in odd.tolist():  # what NaN becomes on the way is not the standard's to say
+            stable[i] &= not self._interpreter.is_invalid(of_calls(inputs, [i]), sizes)
+            stable[i] &= self._is_steady(of_call(inputs, i), of_call(asked, i))
+        for stage, wanted in {"code": exact, "import": asked}.items():
+            wrong = np.flatnonzero(stable & ~agreement(got, wanted, allowed)).tolist()
+            if wrong:
+                given, ours, theirs, slack = (
+                    of_call(arrays, wrong[0]) for arrays in (inputs, got, wanted, allowed)
+                )
+                told = difference(ours, theirs, slack)
+                self._fail(stage, f"sizes {sizes}\n{told}\n{_printed(given)}")
+                break
+        return stable
+
+    def _is_steady(self, inputs: Arrays, asked: Arrays) -> bool:
+        """Whether ONNX Runtime gives about the same if inputs are rounded in other ways."""
+        rng = np.random.default_rng(0)
+        for _ in range(PERTURBATIONS if self._ask else 0):
+            moved = {n: perturbed(rng, a).astype(a.dtype) for n, a in inputs.items()}
+            again = self._ask(moved) if self._ask else {}
+            if again and difference(again, asked) is not None:
+                return False
+        return True
+
+    def _fail(self, stage: str, text: str) -> None:
+        where = f"{stage} of {_operators(self._program)}"
+        self._result.failures.append(Failure("wrong", where, text))
 
 
 def _train(program: Program, rng: random.Random, result: Result) -> None:
@@ -175,10 +218,13 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
     except CompileError:
         return
     assert isinstance(model, TrainableModel)
-    drawn = draw_inputs(rng, model)
-    if drawn is None:
+    sizes = draw_sizes(rng, model)
+    if sizes is None:
         return
-    sizes, inputs = drawn
+    symbols = [sizes[name] for name in model.metadata["symbols"]]
+    if model._functions["tape_bytes"](*symbols) < 0:
+        return  # refused sizes
+    inputs = draw_inputs(rng, model, sizes)
     outer: Arrays = {}
     for name in model._given:
         shape = tuple(s.evaluate(sizes) for s in model.outputs[name].sizes)
@@ -195,53 +241,18 @@ def _train(program: Program, rng: random.Random, result: Result) -> None:
     got = outputs | {f"grad:{name}": array for name, array in grads.items()}
     given = inputs | {f"grad:{name}": array for name, array in outer.items()}
     result.runs += 1
-    analysed = sensitivity(both, given, sizes)
-    if analysed is None:
+    stacks = [stacked([arrays]) for arrays in (given, got)]
+    try:
+        exact, allowed, stable = Interpreted(both).sensitivity(stacks[0], sizes, 1)
+    except UndecidedError:
         result.unstable += 1
         return
-    result.compared += 1
-    if (text := disagreement(got, *analysed)) is not None:
-        told = f"sizes {sizes}\n{_printed(given)}\n{text}"
-        result.failures.append(Failure("gradient", _operators(program), told))
-
-
-def _onnxruntime(case: Case) -> Callable[[Arrays], Arrays] | None:
-    """What runs the model by ONNX Runtime; None where it does not take it, or is not there."""
-    try:
-        import onnxruntime
-    except ModuleNotFoundError:
-        return None
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
-    onnxruntime.set_default_logger_severity(4)
-    # Constant folding and fusions are ONNX Runtime's own; their faults are not ours to find.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    try:
-        session = onnxruntime.InferenceSession(
-            case.source, options, providers=["CPUExecutionProvider"]
-        )
-    except Exception:
-        return None
-    kinds = {i.name: i.type for i in session.get_inputs()}
-    names = [output.name for output in session.get_outputs()]
-
-    def ask(inputs: Arrays) -> Arrays:
-        if any(array.size == 0 or not (np.abs(array) < LARGE).all() for array in inputs.values()):
-            return {}  # without elements several operators of ONNX Runtime end the process
-        feeds = {name: inputs[name] for name in kinds if name in inputs}
-        for name, array in feeds.items():
-            if "int64" in kinds[name]:
-                feeds[name] = array.astype(np.int64)
-        try:
-            results: Any = session.run(None, feeds)
-        except Exception:
-            return {}
-        arrays = zip(names, results, strict=True)
-        return {name: array for name, array in arrays if isinstance(array, np.ndarray)}
-
-    return ask
+    result.unstable += int(not stable[0])
+    result.compared += int(stable[0])
+    if stable[0] and not agreement(stacks[1], exact, allowed)[0]:
+        told = difference(got, of_call(exact, 0), of_call(allowed, 0))
+        text = f"sizes {sizes}\n{told}\n{_printed(given)}"
+        result.failures.append(Failure("gradient", _operators(program), text))
 
 
 def _operators(program: Program) -> str:
@@ -262,7 +273,3 @@ def _place(error: BaseException) -> str:
     ours = [f for f in frames if str(SOURCES) in f.filename] or list(frames)
     last = ours[-1]
     return f"{type(error).__name__} in {Path(last.filename).name}:{last.name}"
-
-
-def _bits(arrays: Arrays) -> list[bytes]:
-    return [array.tobytes() for array in arrays.values()]

@@ -58,7 +58,7 @@ class Scope:
     Attributes:
         outer: the scope whose names are seen too, of a graph that is built into the same block.
         steps: symbol of an iteration's number -> the number itself, as int64, in this block.
-        nodes: name -> the node that writes it.
+        nodes: name -> the node that writes it, where that is an operator as the standard has it.
     """
 
     def __init__(self, model: Model, b: Builder, outer: Scope | None = None) -> None:
@@ -145,6 +145,8 @@ class Scope:
         known, wide = self.model.wide, WIDE[value.dtype]
         if value.made is not None:
             return cast(SSAValue, known.get(value.made) or self.b.cast(value.made, wide))
+        if value.symbolic:
+            return self.b.cast(self.ssa(value), wide)
         if value not in known:
             assert value.known is not None
             known[value] = Value.of(value.known.astype(NUMPY[wide]), value.name)
@@ -185,13 +187,14 @@ class Scope:
     def run_node(self, op: NodeProto, index: int, where: str = "") -> None:
         """Build one node, or fold it."""
         self.model.nodes += 1
-        self.nodes.update(dict.fromkeys(op.output, op))
         place = where + _place(op, index)
         location = Location(self.model.file, place)
         if self.model.nodes > MAX_NODES:
             raise CompileError(location, f"is one of more than {MAX_NODES} nodes")
         before, self.b.loc = self.b.loc, location
         function = self.model.functions.get(function_key(op, op.op_type))
+        if function is None and op.op_type not in self.model.scalars:
+            self.nodes.update(dict.fromkeys(op.output, op))
         try:
             if function is not None:
                 self._call(op, function, place)

@@ -69,12 +69,21 @@ def exact_quotient(x: Dim, y: Dim) -> Dim:
     return found
 
 
-def modulo(x: Dim, y: Dim) -> Dim:
-    """x - y · ⌊x / y⌋"""
+def floored(x: Dim, y: Dim) -> Dim:
+    """⌊x / y⌋"""
     if not y.is_static or y == 0 or (abs(int(y)) > MOST_DIVISOR and not x.is_static):
         raise Undecided
-    quotient = x.under(int(y)) if int(y) > 0 else (-x).under(-int(y))
-    return _settled(x - y * quotient)
+    return _settled(x.under(int(y)) if int(y) > 0 else (-x).under(-int(y)))
+
+
+def raised(x: Dim, y: Dim) -> Dim:
+    """⌈x / y⌉"""
+    return -floored(-x, y)
+
+
+def modulo(x: Dim, y: Dim) -> Dim:
+    """x - y · ⌊x / y⌋"""
+    return x - y * floored(x, y)
 
 
 def smaller(x: Dim, y: Dim) -> Dim:

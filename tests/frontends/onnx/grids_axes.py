@@ -194,6 +194,7 @@ def _einsum() -> Iterator[Case]:
         *(("i,j->ij", ((2,), (3,))), ("bij,bjk,bkl->bil", ((2, 2, 3), (2, 3, 2), (2, 2, 4)))),
         *(("ij,ij->", ((2, 3), (1, 3))), ("ba", ((2, 3),)), ("i...->...", ((2, 3, 4),))),
         *(("ij,jk->ik", ((2, 3), (4, 2))), ("ij->ik", ((2, 3),)), ("ii->i", ((3, 3),))),
+        *(("bijj->bi", ((2, 3, 4, 4),)), ("iji,jk->k", ((3, 2, 3), (2, 4))), ("iii", ((3, 3, 3),))),
     ):
         inputs = {f"x{i}": floats(*shape, seed=i) for i, shape in enumerate(shapes)}
         yield Case("Einsum", inputs, {"equation": equation})

@@ -184,6 +184,27 @@ def test_a_limit_is_an_error_of_the_run() -> None:
         compiled.run({"h": H, "n": np.array(11)})
 
 
+@pytest.mark.parametrize("declared", [None, ["N", 2], ["M", "K"]])
+def test_no_rows_of_a_loop_without_turns_have_the_shape_of_rows(declared: Any) -> None:
+    """Without a declared shape there was one axis alone; with an open size, that was 0."""
+    body = graph(
+        [
+            node("MatMul", "x w", "row"),
+            node("Identity", "c", "d"),
+        ],
+        [info("i", [], "i64"), info("c", [], "i1")],
+        [info("d", [], "i1"), info("row", declared)],
+    )
+    made = model(
+        [node("Loop", "count _", "y", body=body)],
+        [info("x", ["N", 3])],
+        [info("y", None)],
+        {"count": np.array(0), "w": np.ones((3, 2), np.float32)},
+    )
+    (y,) = interpreted(made, {"x": np.ones((5, 3), np.float32)}).values()
+    assert y.shape == (0, 5, 2)
+
+
 def test_rows_of_unknown_number_are_refused() -> None:
     inside = body([*GROW, *SMALL], rows="m", condition="more")
     nodes = [node("Loop", "_ yes h", "y ms", body=inside)]

@@ -198,6 +198,13 @@ EXACT = {
         node("Add", "a c1", "b"),
         node("Floor", "b", "r"),
     ],
+    "range(0, T, 2) of TorchScript": [node("Div", "t c2", "b"), node("Ceil", "b", "r")],
+    "a part, rounded down": [
+        node("Sub", "t c1", "a"),
+        node("Div", "a c2", "b"),
+        node("Floor", "b", "r"),
+    ],
+    "a part, cut off": [node("Div", "t c2", "r")],
 }
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.frontends.onnx import sizes
 from rnncc.frontends.onnx.functions import KINDS
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.node import (
     FLOATS,
+    INTEGERS,
     NUMBERS,
     STORED,
     TEXT,
@@ -21,8 +23,9 @@ from rnncc.frontends.onnx.node import (
     Operator,
 )
 from rnncc.frontends.onnx.reading import onnx_package
-from rnncc.frontends.onnx.values import EXACT, Array, Value, as_objects
+from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.types import NARROW_FLOATS, NUMPY, dtype_of
 from rnncc.nn import angles
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
@@ -53,6 +56,45 @@ def rounded(numpy: Callable[[Array], Any]) -> FoldOne:
     return lambda n, arrays: (
         arrays[0] if arrays[0].dtype == object else np.asarray(numpy(arrays[0]))
     )
+
+
+def _rounded_quotient(n: Node, rounded: Callable[[Dim, Dim], Dim]) -> Array | None:
+    """The input as integers, where it is a quotient of sizes as floats.
+
+    Of sizes up to where floats hold all integers, a rounded quotient is an integer only if the
+    exact one is, and lies between the same two.
+    """
+    op = n.scope.writer(n.op.input[0])
+    if op is None or op.op_type != "Div" or op.domain:
+        return None
+    x, y = (n.scope.find(name) for name in op.input)
+    if x is None or y is None or x.known is None or y.known is None or x.dtype not in EXACT:
+        return None
+    try:
+        found = sizes.by_element(rounded, x.known, y.known)
+        formulas = [*as_objects(x.known).flat, *as_objects(y.known).flat]
+    except NoFormula:
+        return None
+    exact = found is not None and n.scope.model.within(EXACT[x.dtype], formulas)
+    return found if exact else None
+
+
+def _floor(n: Node) -> SSAValue | Array:
+    """⌊X⌋.
+
+    Refused: elements other than floats.
+    """
+    found = _rounded_quotient(n, sizes.floored)
+    return n.b.round("floor", n.x(0, FLOATS)) if found is None else found
+
+
+def _ceil(n: Node) -> SSAValue | Array:
+    """⌈X⌉.
+
+    Refused: elements other than floats.
+    """
+    found = _rounded_quotient(n, sizes.raised)
+    return n.b.round("ceil", n.x(0, FLOATS)) if found is None else found
 
 
 def _neg(n: Node) -> SSAValue:
@@ -134,7 +176,8 @@ def _cast_to(n: Node, dtype: str) -> SSAValue | Value:
         exact = EXACT.get(value.dtype)
         if exact is None or n.scope.model.within(exact, value.known.flat):
             return Value.of(value.known, dtype=dtype)
-    return n.b.cast(n.x(0), dtype)
+    quotient = _rounded_quotient(n, sizes.divide) if dtype in INTEGERS else None
+    return n.b.cast(n.x(0), dtype) if quotient is None else Value.of(quotient, dtype=dtype)
 
 
 def _fold_cast(n: Node, arrays: list[Array]) -> Array | None:
@@ -188,8 +231,8 @@ OPERATORS: dict[str, Operator] = {
     "Exp": Operator(of_floats(Builder.exp, "e^X."), folded(np.exp)),
     "Log": Operator(of_floats(Builder.log, "ln X."), folded(np.log)),
     "Reciprocal": Operator(of_floats(reciprocal, "1 / X.")),
-    "Floor": Operator(of_floats(lambda b, x: b.round("floor", x), "⌊X⌋."), rounded(np.floor)),
-    "Ceil": Operator(of_floats(lambda b, x: b.round("ceil", x), "⌈X⌉."), rounded(np.ceil)),
+    "Floor": Operator(_floor, rounded(np.floor)),
+    "Ceil": Operator(_ceil, rounded(np.ceil)),
     "Round": Operator(
         of_floats(
             lambda b, x: b.round("even", x), "The nearest whole number, of two the even one."

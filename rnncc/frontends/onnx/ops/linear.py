@@ -11,6 +11,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of, shape_text
 from rnncc.nn.arithmetic import times
 from rnncc.nn.factors import determinant
+from rnncc.nn.indexing import diagonal
 from rnncc.nn.linear import matmul
 
 
@@ -45,13 +46,12 @@ def general_product(n: Node) -> SSAValue:
 def _einsum(n: Node) -> SSAValue:
     """Sums of products by letters: any number of operands, one after another.
 
-    Refused: elements other than floats; a letter twice in one operand.
+    Refused: elements other than floats.
     """
     values = [n.x(i, FLOATS) for i in range(len(n.inputs))]
     terms, result = _letters(n, [len(dims_of(v)) for v in values])
-    for term in terms:
-        if len(set(term)) < len(term):
-            raise n.unsupported("names an axis twice in one operand, which is not supported")
+    for index, each in enumerate(zip(values, terms, strict=True)):
+        values[index], terms[index] = _once_each(n, each)
     value, term = values[0], terms[0]
     for k in range(1, len(values)):
         later = {c for t in terms[k + 1 :] for c in t} | set(result)
@@ -96,6 +96,22 @@ def _letters(n: Node, ranks: list[int]) -> tuple[list[list[str]], list[str]]:
         return terms, [*before, *every, *behind] if dots else list(right)
     letters = [c for t in terms for c in t if not c.isdigit()]
     return terms, every + sorted(c for c in set(letters) if letters.count(c) == 1)
+
+
+def _once_each(n: Node, term: Term) -> Term:
+    """An operand with the diagonals of axes that have one letter."""
+    x, letters = term
+    for letter in [c for c in dict.fromkeys(letters) if letters.count(c) > 1]:
+        while letters.count(letter) > 1:
+            first = letters.index(letter)
+            second = letters.index(letter, first + 1)
+            sizes = dims_of(x)[first], dims_of(x)[second]
+            if sizes[0] != sizes[1]:
+                what = f"has the sizes {sizes[0]} and {sizes[1]} for one axis"
+                raise n.differ(sizes[:1], sizes[1:], what)
+            x = diagonal(n.b, x, (first, second), sizes[0])
+            letters = [c for i, c in enumerate(letters) if i not in (first, second)] + [letter]
+    return x, letters
 
 
 def _contract(n: Node, left: Term, right: Term, kept: set[str]) -> Term:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from xdsl.ir import SSAValue
 
+from rnncc.errors import CompileError
 from rnncc.frontends.onnx.errors import NeedsValue
 from rnncc.frontends.onnx.inputs import dtype_name
 from rnncc.frontends.onnx.lists import Rows, refilled
@@ -133,7 +134,7 @@ def _counted(loop: _Parts, count: Dim) -> list[Any]:
     """A loop of known number of turns: a scan, or built turn by turn where shapes change."""
     small = count.is_static and int(count) <= MAX_UNROLLED
     if count == 0:
-        return _unrolled(loop.n, loop.graph, 0, list(loop.carried))
+        return _never(loop)
     try:
         found = _scanned(loop, count, Rows.may_grow)
         if found is None and any(map(Rows.may_grow_on, loop.starts)):
@@ -216,6 +217,42 @@ def _appended(old: Value, new: Value, grows: bool) -> Value | None:
     return new.items[0] if new.form == old.appended(new.items[0]).form else None
 
 
+def _never(loop: _Parts) -> list[Any]:
+    """A loop without turns: the values as they are, and no rows of its scan outputs.
+
+    What shape such rows would have is what the graph says, else what its nodes would make. Where
+    these do not tell either, sizes that are not declared are 0, as ONNX Runtime has them.
+    """
+    n, infos = loop.n, loop.graph.output[1 + len(loop.carried) :]
+    if not all(map(_has_known_shape, infos)):
+        try:
+            found = _scanned(loop, Dim.of(0), Rows.may_grow)
+        except CompileError:
+            found = None
+        if found is not None:
+            return [*loop.carried, *found[len(loop.carried) :]]
+    return [*loop.carried, *(_no_rows(n, info) for info in infos)]
+
+
+def _has_shape(info: Any) -> bool:
+    """Whether a graph declares the rank of an output."""
+    return info.type.tensor_type.HasField("shape")
+
+
+def _has_known_shape(info: Any) -> bool:
+    """Whether it declares the output's sizes as numbers."""
+    sizes = info.type.tensor_type.shape.dim
+    return _has_shape(info) and all(size.HasField("dim_value") for size in sizes)
+
+
+def _no_rows(n: Node, info: Any) -> SSAValue:
+    """A scan output of a loop without turns, as it is declared."""
+    dtype = dtype_name(info.type.tensor_type.elem_type)
+    if dtype not in STORED or not _has_shape(info):
+        raise n.unsupported("takes no turn, and does not say what its rows would be")
+    return n.b.fill(0, (0, *(d.dim_value for d in info.type.tensor_type.shape.dim)), dtype)
+
+
 def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> list[Any]:
     rows, count = list[list[Value]](), len(carried)
     for turn in range(trips):
@@ -226,22 +263,9 @@ def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> l
         rows.append(made[1 + count :])
     scans = list[SSAValue]()
     for index in range(len(graph.output) - 1 - count):
-        if not rows:
-            scans.append(_no_rows(n, graph, 1 + count + index))
-            continue
         parts = [n.scope.ssa(row[index]) for row in rows]
         scans.append(n.b.concat([n.b.reshape(p, (1, *dims_of(p))) for p in parts], 0))
     return [*carried, *scans]
-
-
-def _no_rows(n: Node, graph: GraphProto, index: int) -> SSAValue:
-    """A scan output of a loop without turns."""
-    type_ = graph.output[index].type.tensor_type
-    dims = [d.dim_value for d in type_.shape.dim]
-    dtype = dtype_name(type_.elem_type)
-    if dtype not in STORED:
-        raise n.unsupported("takes no turn, and does not say what its rows would be")
-    return n.b.fill(0, (0, *dims), dtype)
 
 
 def _gated(loop: _Parts) -> list[Any]:

@@ -19,6 +19,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.shape import inverse
 from rnncc.ir.types import dims_of, dtype_of
 from rnncc.nn.axes import move_axis
+from rnncc.nn.indexing import diagonal as diagonal_of
 from rnncc.nn.indexing import (
     flat_places,
     from_front,
@@ -152,16 +153,8 @@ def _flat(b: Builder, index: Value) -> Value:
 
 def diagonal(at: Site, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """The diagonal of two axes, as the last one"""
-    b, rank = at.b, rank_of(x)
-    first, second = at.axis(dim1, rank), at.axis(dim2, rank)
-    rows = _in_front(b, x, [first, second])
-    count = at.dims[-1]
-    number = b.iota((count,), 0, "i64")
-    row, column = (
-        b.add(number, b.fill(shift, (), "i64")) for shift in (max(-offset, 0), max(offset, 0))
-    )
-    place = b.add(b.mul(row, b.size(dims_of(x)[second])), column)
-    return move_axis(b, b.gather(rows, place, 0), 0, rank - 2)
+    axes = at.axis(dim1, rank_of(x)), at.axis(dim2, rank_of(x))
+    return diagonal_of(at.b, x, axes, at.dims[-1], offset)
 
 
 def diagonal_matrix(at: Site, x: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:

@@ -1,0 +1,210 @@
+"""What results are compared with: the interpreter, for many calls at once, and ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from rnncc.ir.interpreter import run
+from rnncc.ir.ops.base import RnnOp
+from rnncc.ir.program import Program
+from rnncc.passes.instances import instances
+from tests.fuzz.cases import Case
+from tests.golden import Arrays
+
+SMALL, LARGE = 1e-18, 1e3
+"""Of other inputs rounding decides, in other places here than there: that mean + (x - mean) is x,
+or that a square is not 0. They are compared with the interpreter alone."""
+PERTURBATIONS = 8
+MOST_ALLOWED = 0.02
+"""Of an output's largest element; where rounding may change more, nothing is compared."""
+MANY = "the_calls"
+"""The symbol for their number."""
+Real = type[np.floating[Any]]
+
+
+class UndecidedError(Exception):
+    """An index lies outside of its axis: in what no output needs, which is not computed, or where
+    rounding has moved it."""
+
+
+class Interpreted:
+    """A program for many calls at once: arrays have one more axis in front, that of the calls.
+
+    One call is computed by the program as it is, several by `instances` of it.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+
+    @cached_property
+    def _many(self) -> Program:
+        return instances(self.program, list(self.program.net.inputs), MANY)
+
+    def run(self, inputs: Arrays, sizes: Mapping[str, int], calls: int, real: Real) -> Arrays:
+        """The outputs of calls with inputs of the same sizes; raises `UndecidedError`."""
+        many = calls > 1 and bool(self.program.net.inputs)
+        given = inputs if many else {name: array[0] for name, array in inputs.items()}
+        try:
+            with np.errstate(all="ignore"):
+                if many:
+                    return run(self._many, given, real, {**sizes, MANY: calls})
+                alone = run(self.program, given, real, sizes)
+        except ValueError as error:
+            if "an index outside" in str(error):
+                raise UndecidedError from error
+            raise
+        return {name: np.repeat(array[None], calls, 0) for name, array in alone.items()}
+
+    def sensitivity(
+        self, inputs: Arrays, sizes: Mapping[str, int], calls: int
+    ) -> tuple[Arrays, Arrays, np.ndarray[Any, Any]]:
+        """The outputs in float64, by how much float32 may miss each element, and which calls count.
+
+        What it may miss is what rounding the inputs and all results on the way does, and computing
+        in float32. Calls in which rounding decides about whole numbers, NaN or overflow do not
+        count: nothing can be said.
+        """
+        exact = self.run(inputs, sizes, calls, np.float64)
+        others = [self.run(inputs, sizes, calls, np.float32)]
+        rng = np.random.default_rng(0)
+        for _ in range(PERTURBATIONS):
+            moved = {name: perturbed(rng, array) for name, array in inputs.items()}
+            with self._watched(lambda result: _rounded(rng, result)):
+                others.append(self.run(moved, sizes, calls, np.float64))
+        allowed, stable = Arrays(), np.ones(calls, bool)
+        for name, array in exact.items():
+            rows = [np.asarray(other[name]) for other in others]
+            if array.dtype.kind != "f":
+                stable &= ~any_of(np.any([row != array for row in rows], axis=0))
+                allowed[name] = np.zeros(array.shape)
+                continue
+            changed = [np.isfinite(row) != np.isfinite(array) for row in rows]
+            changed += [np.isnan(row) != np.isnan(array) for row in rows]
+            stable &= ~any_of(np.any(changed, axis=0))
+            with np.errstate(all="ignore"):
+                spread = np.max([np.abs(row - array) for row in rows], axis=0, initial=0)
+            allowed[name] = 50 * np.nan_to_num(spread, posinf=0)
+            stable &= largest(allowed[name]) <= MOST_ALLOWED * (largest(array) + 1e-6)
+        return exact, allowed, stable
+
+    def is_invalid(self, inputs: Arrays, sizes: Mapping[str, int]) -> bool:
+        """Whether one call has a NaN or an infinity on its way, even if no output shows it."""
+        seen = list[bool]()
+
+        def look(result: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+            seen.append(result.dtype.kind == "f" and not np.isfinite(result).all())
+            return result
+
+        with self._watched(look):
+            self.run(inputs, sizes, 1, np.float32)
+        return any(seen)
+
+    @contextmanager
+    def _watched(self, look: Callable[[Any], Any]) -> Iterator[None]:
+        """Let all results of ops pass through a function."""
+        ops = [*self.program.module.walk(), *self._many.module.walk()]
+        with ExitStack() as stack:
+            for kind in {type(op) for op in ops if isinstance(op, RnnOp)}:
+                if "evaluate" in dir(kind):
+                    evaluate = _passing(kind.evaluate, look)
+                    stack.enter_context(mock.patch.object(kind, "evaluate", evaluate))
+            yield
+
+
+def any_of(flags: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Of each call, whether one of its elements is true."""
+    return np.asarray(flags.reshape(len(flags), -1).any(axis=1))
+
+
+def largest(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Of each call, the largest of its finite elements."""
+    finite = np.where(np.isfinite(array), np.abs(array), 0.0)
+    return np.asarray(finite.reshape(len(array), -1).max(axis=1, initial=0))
+
+
+def stacked(calls: Sequence[Arrays]) -> Arrays:
+    """The arrays of several calls, with one more axis in front."""
+    return {name: np.stack([arrays[name] for arrays in calls]) for name in calls[0]}
+
+
+def of_calls(arrays: Arrays, places: Sequence[int] | np.ndarray[Any, Any]) -> Arrays:
+    """Those of some calls."""
+    return {name: array[places] for name, array in arrays.items()}
+
+
+def of_call(arrays: Arrays, place: int) -> Arrays:
+    """Those of one call, as it has them."""
+    return {name: np.asarray(array[place]) for name, array in arrays.items()}
+
+
+def _passing(evaluate: Callable[..., Any], look: Callable[[Any], Any]) -> Callable[..., Any]:
+    def made(*given: Any) -> Any:
+        return look(evaluate(*given))
+
+    return made
+
+
+def perturbed(rng: np.random.Generator, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if array.dtype.kind != "f":
+        return array
+    return array * (1 + 5e-7 * rng.uniform(-1, 1, array.shape))
+
+
+def _rounded(rng: np.random.Generator, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Perturbed where float32 does not hold the number."""
+    if array.dtype != np.float64:
+        return array
+    with np.errstate(all="ignore"):
+        return np.where(array == array.astype(np.float32), array, perturbed(rng, array))
+
+
+def _is_plain(array: np.ndarray[Any, Any]) -> bool:
+    """Whether ONNX Runtime is asked about an input; several of its operators end the process where
+    there are no elements."""
+    sizes = np.abs(array.astype(np.float64))
+    return array.size > 0 and bool((((sizes >= SMALL) & (sizes < LARGE)) | (sizes == 0)).all())
+
+
+def onnxruntime_of(case: Case) -> Callable[[Arrays], Arrays] | None:
+    """What runs the model by ONNX Runtime; None where it does not take it, or is not there."""
+    try:
+        import onnxruntime
+    except ModuleNotFoundError:
+        return None
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    onnxruntime.set_default_logger_severity(4)
+    # Constant folding and fusions are ONNX Runtime's own; their faults are not ours to find.
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(
+            case.source, options, providers=["CPUExecutionProvider"]
+        )
+    except Exception:
+        return None
+    kinds = {i.name: i.type for i in session.get_inputs()}
+    names = [output.name for output in session.get_outputs()]
+
+    def ask(inputs: Arrays) -> Arrays:
+        if not all(map(_is_plain, inputs.values())):
+            return {}
+        feeds = {name: inputs[name] for name in kinds if name in inputs}
+        for name, array in feeds.items():
+            if "int64" in kinds[name]:
+                feeds[name] = array.astype(np.int64)
+        try:
+            results: Any = session.run(None, feeds)
+        except Exception:
+            return {}
+        arrays = zip(names, results, strict=True)
+        return {name: array for name, array in arrays if isinstance(array, np.ndarray)}
+
+    return ask
