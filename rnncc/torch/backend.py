@@ -110,10 +110,11 @@ def _check_worth(graph: GraphModule, found: Rolled) -> None:
     layers = any(t is RECURRENT or recurrent_kind(t) is not None for t in targets)
     cells = sum(t in CELLS or t in CELLS.values() for t in targets)
     repeats = 0 if found.left is None else found.left[1]
-    if repeats >= MOST_CELLS and (cells > MOST_CELLS or not (layers or cells or found.lengths)):
+    if repeats >= MOST_CELLS and cells > MOST_CELLS:
         raise unrolled(found)
     if not (layers or cells or found.lengths):
-        raise CompileError("", "a graph holds no recurrent layer, cell or loop")
+        what = "a graph holds no recurrent layer, cell or loop"
+        raise CompileError("", what) if found.left is None else unrolled(found)
     if cells > MOST_CELLS:
         raise CompileError("", f"a graph holds {cells} calls of cells: rnncc.torch.scan is a loop")
 

@@ -69,6 +69,16 @@ def test_the_rest_stays_with_pytorch() -> None:
         torch.compile(nn.Linear(5, 4), backend=made.backend)(torch.ones(2, 5))
 
 
+def test_repeats_that_are_no_loop_are_named() -> None:
+    def net(x: Any, h: Any) -> Any:
+        for t in (0, 1, 3, 7, 8):
+            h = torch.tanh(x[t] + h)
+        return h
+
+    with pytest.warns(UserWarning, match=r"test_backend.py:\d+: .*5 repeats of a loop's body"):
+        torch.compile(net, backend=made.backend)(torch.ones(9, 2), torch.ones(2))
+
+
 def test_what_is_not_supported_stays_with_pytorch() -> None:
     layer = nn.GRU(3, 3)
 
