@@ -176,6 +176,8 @@ def _decomposed(exported: ExportedProgram) -> ExportedProgram:
     known, plain = dict[Any, Any](), write_constants(exported)
     is_functional = False
     while missing := _untranslated(plain):
+        if not is_functional:
+            missing = {op for op in missing if not op._schema.is_mutable}
         known = known or {**torch.export.default_decompositions(), **beside_core()}
         table = {op: known.pop(op) for op in missing if op in known}
         if is_functional and not table:
@@ -190,9 +192,7 @@ def _untranslated(exported: ExportedProgram) -> set[Any]:
     return {
         node.target
         for node in nodes
-        if isinstance(node.target, torch._ops.OpOverload)
-        and translation_of(node.target) is None
-        and not node.target._schema.is_mutable
+        if isinstance(node.target, torch._ops.OpOverload) and translation_of(node.target) is None
     }
 
 
