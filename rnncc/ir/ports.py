@@ -6,7 +6,7 @@ to differ from others: a net's own blob may be called as one of them would be.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from itertools import count
 from typing import Literal, NamedTuple, get_args
 
@@ -42,9 +42,14 @@ def role_of(kind: str, of: str) -> Role:
     raise VerifyException(f"no kind of ports: {kind!r}")
 
 
-def label(role: Role, taken: Container[str]) -> str:
-    """A name for a port that no other one has: KIND:OF, with a number where that is taken."""
-    return fresh(f"{role.kind}:{role.of}", taken)
+def labelled(roles: Iterable[Role], taken: Iterable[str]) -> dict[str, Role]:
+    """Ports by names that nothing else has: KIND:OF, with a number where that is taken."""
+    names, found = set(taken), dict[str, Role]()
+    for role in roles:
+        name = fresh(f"{role.kind}:{role.of}", names)
+        names.add(name)
+        found[name] = role
+    return found
 
 
 def fresh(stem: str, taken: Container[str]) -> str:

@@ -62,15 +62,16 @@ def lower(
         max_steps: no call takes more steps than that.
     """
     net = program.net
+    added = net.input_roles, net.output_roles
     unknown = {n: op for n, op in program.params.items() if n not in program.arrays}
     result = KernelProgram(
         ModuleOp([]),
         program.name,
         program.source,
         program.symbols,
-        [_port(n, v, n in program.arrays, net.input_roles.get(n)) for n, v in net.inputs.items()]
+        [_port(n, v, n in program.arrays, added[0].get(n)) for n, v in net.inputs.items()]
         + [_port(n, p.y) for n, p in unknown.items()],
-        [_port(n, v, role=net.output_roles.get(n)) for n, v in net.outputs.items()],
+        [_port(n, v, role=added[1].get(n)) for n, v in net.outputs.items()],
         [_port(n, op.y) for n, op in program.params.items() if n not in unknown],
     )
     lowering = Lowering(program, result, target)

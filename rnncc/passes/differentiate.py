@@ -15,7 +15,7 @@ from rnncc.ir.builder import Builder
 from rnncc.ir.ops.control import Net, Yield
 from rnncc.ir.ops.gradients import WithGradient
 from rnncc.ir.ops.source import Param
-from rnncc.ir.ports import Role, label
+from rnncc.ir.ports import Role, labelled
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, replace, scans_of
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
@@ -40,10 +40,10 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
     """
     net = program.net
     taken = {*net.inputs, *net.outputs, *program.params}
-    label_of = {name: label(Role("grad", name), taken) for name in (*wanted, *of)}
-    made = with_gradients(program, wanted, of, label_of)
-    made.net.give(made.net.outputs, {label_of[name]: Role("grad", name) for name in of})
-    made.net.name_added([], {label_of[name]: Role("grad", name) for name in wanted})
+    roles = labelled([Role("grad", name) for name in dict.fromkeys([*wanted, *of])], taken)
+    made = with_gradients(program, wanted, of, {role.of: name for name, role in roles.items()})
+    made.net.give(made.net.outputs, roles)
+    made.net.name_added([], roles)
     joined = any(isinstance(op, WithGradient) for op in made.net.walk())
     StripStopGradient().rewrite(made.net)
     if joined:  # values that have a gradient in common are one to it, and parts of that else

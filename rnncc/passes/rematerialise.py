@@ -127,11 +127,11 @@ class _Graph:
 
     def _outputs(self) -> dict[Node, str]:
         found: dict[Node, str] = {}
-        for name, value in self.net.outputs.items():
+        for name, value in self.net.outputs_of(None).items():
             while isinstance(value.owner, Reshape):
                 value = value.owner.x
             early = not isinstance(value.owner, Block) and value.owner not in self.late
-            if name not in self.net.output_roles and early:
+            if early:
                 found.setdefault(self._top(value), name)
         return found
 

@@ -6,7 +6,7 @@ is saved; backward computes the gradients from the inputs, the outputs' gradient
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xdsl.ir import BlockArgument, SSAValue
@@ -14,9 +14,9 @@ from xdsl.ir import BlockArgument, SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.naming import kind_of
 from rnncc.ir.ops.base import RnnOp
-from rnncc.ir.ops.control import Net, Scan
+from rnncc.ir.ops.control import Scan, names_of
 from rnncc.ir.order import post_order
-from rnncc.ir.ports import Role, label
+from rnncc.ir.ports import Role, labelled
 from rnncc.ir.program import Program
 from rnncc.ir.rewriting import Loop, Made
 from rnncc.ir.rewriting import Rows as Read
@@ -64,18 +64,23 @@ def split_phases(program: Program, choice: Choice) -> Phases:
 
     kept = [(Role("kept", name), value_of(node)) for node, name in choice.kept.items()]
     saved = [(saved_role(_row(node)), value_of(node)) for node in choice.saved]
-    return _halves(program, [*saved, *kept])
+    values = [*saved, *kept]
+    net = program.net
+    taken = {*net.inputs, *net.outputs, *program.params}
+    roles = labelled([role for role, _ in values], taken)
+    crossing = dict(zip(roles, [value for _, value in values], strict=True))
+
+    forward, there = _clone(program)
+    make_forward(forward, {name: there[value] for name, value in crossing.items()}, roles)
+    backward, there = _clone(program)
+    make_backward(backward, {name: there[value] for name, value in crossing.items()}, roles)
+    return phases_of(forward, backward, roles)
 
 
 def saved_role(row: SSAValue) -> Role:
     """What is saved of a value is called for people as that is, else as its op."""
     kind = kind_of(row.owner) if isinstance(row.owner, RnnOp) else "state"
     return Role("saved", row.name_hint or kind)
-
-
-def gradients_of(net: Net) -> frozenset[str]:
-    """The outside gradients among the inputs."""
-    return frozenset(name for name, role in net.input_roles.items() if role.kind == "grad")
 
 
 def _row(node: Node) -> SSAValue:
@@ -170,40 +175,47 @@ class _Maker:
         return arg
 
 
-def _halves(program: Program, crossing: Sequence[tuple[Role, SSAValue]]) -> Phases:
-    """One clone of the net for each half.
+def make_forward(
+    program: Program, crossing: Mapping[str, SSAValue], roles: Mapping[str, Role]
+) -> None:
+    """Let a net with gradients be the forward half: it gives its outputs, and what is saved.
 
     Args:
-        crossing: what goes from forward to backward.
+        crossing: what goes from forward to backward, values of the net by ports of these roles.
     """
-    values, roles = dict[str, SSAValue](), dict[str, Role]()
-    taken = {*program.net.inputs, *program.net.outputs, *program.params}
-    for role, value in crossing:
-        name = label(role, taken)
-        taken.add(name)
-        values[name], roles[name] = value, role
+    net = program.net
+    saved = {name: value for name, value in crossing.items() if roles[name].kind == "saved"}
+    net.give({**net.outputs_of(None), **saved}, roles)
+    Dce().rewrite(net)
+    grads = net.inputs_of("grad")
+    for arg in reversed(grads.values()):  # nothing reads them any more
+        assert isinstance(arg, BlockArgument)
+        net.body.block.erase_arg(arg)
+    net.name_inputs(name for name in names_of(net.input_names) if name not in grads)
+
+
+def make_backward(
+    program: Program, crossing: Mapping[str, SSAValue], roles: Mapping[str, Role]
+) -> None:
+    """Let a net with gradients be the backward half: it takes what crosses, and gives gradients."""
+    net, outputs = program.net, program.net.outputs
+    block = net.body.block
+    first = block.first_op
+    assert first is not None
+    for name, value in crossing.items():
+        role = roles[name]
+        shape = outputs[role.of] if role.kind == "kept" else value
+        arg = block.insert_arg(shape.type, len(block.args))
+        value.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(value)))
+    net.give(net.outputs_of("grad"))
+    net.name_added(crossing, roles)
+    Dce().rewrite(net)
+    program.zeros = frozenset(net.inputs_of("grad"))
+
+
+def phases_of(forward: Program, backward: Program, roles: Mapping[str, Role]) -> Phases:
+    """The halves, and the ports between them."""
     saved = [name for name, role in roles.items() if role.kind == "saved"]
-
-    forward, there = _clone(program)
-    net = forward.net
-    outputs = {n: v for n, v in net.outputs.items() if n not in net.output_roles}
-    net.give(outputs | {name: there[values[name]] for name in saved}, roles)
-    Dce().rewrite(net)
-    _drop_gradients(net)
-
-    backward, there = _clone(program)
-    net = backward.net
-    for name, role in roles.items():
-        inner = there[values[name]]
-        shape = net.outputs[role.of] if role.kind == "kept" else inner
-        arg = net.body.block.insert_arg(shape.type, len(net.body.block.args))
-        first = net.body.block.first_op
-        assert first is not None
-        inner.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(inner)))
-    net.give({n: v for n, v in net.outputs.items() if n in net.output_roles})
-    net.name_added(roles, roles)
-    Dce().rewrite(net)
-    backward.zeros = gradients_of(net)
     return Phases(forward, backward, saved, [name for name in roles if name not in saved])
 
 
@@ -211,12 +223,3 @@ def _clone(program: Program) -> tuple[Program, dict[SSAValue, SSAValue]]:
     values = dict[SSAValue, SSAValue]()
     module = program.module.clone(values)
     return Program(module, dict(program.arrays), program.name, program.source), values
-
-
-def _drop_gradients(net: Net) -> None:
-    """Of the inputs; nothing reads them any more."""
-    inputs, grads = net.inputs, gradients_of(net)
-    for name, arg in reversed(inputs.items()):
-        if name in grads and isinstance(arg, BlockArgument):
-            net.body.block.erase_arg(arg)
-    net.name_inputs(name for name in inputs if name not in grads)

@@ -12,9 +12,7 @@ from rnncc.ir.ops.shape import Shift
 
 def late_ops(net: Net) -> set[Operation]:
     """The ops of the net's block that depend on an outside gradient: the backward pass."""
-    inputs = net.inputs
-    reached = {inputs[name] for name, role in net.input_roles.items() if role.kind == "grad"}
-    late = set[Operation]()
+    late, reached = set[Operation](), set(net.inputs_of("grad").values())
     for op in net.body.block.ops:
         if op.results and not reached.isdisjoint(op.operands):
             late.add(op)

@@ -24,7 +24,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure, RecursiveMemoryEf
 
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Sized, dim_attr, expect, expect_equal, get_dim, get_text
-from rnncc.ir.ports import Role, role_of
+from rnncc.ir.ports import Kind, Role, role_of
 from rnncc.ir.types import Tensor, dims_of, dtype_of, shape_text, tensor
 
 NONE: Mapping[str, Role] = MappingProxyType({})
@@ -86,6 +86,14 @@ class Net(IRDLOperation):
     def output_roles(self) -> dict[str, Role]:
         """Of the outputs that training added."""
         return _roles(self.added_outputs)
+
+    def inputs_of(self, kind: Kind | None) -> dict[str, SSAValue]:
+        """The inputs of a kind; the net's own, where it is None."""
+        return _of_kind(self.inputs, self.input_roles, kind)
+
+    def outputs_of(self, kind: Kind | None) -> dict[str, SSAValue]:
+        """The outputs of a kind; the net's own, where it is None."""
+        return _of_kind(self.outputs, self.output_roles, kind)
 
     def give(self, outputs: Mapping[str, SSAValue], roles: Mapping[str, Role] = NONE) -> None:
         """Let these values be the outputs, and no others; those that stay keep their roles."""
@@ -252,6 +260,13 @@ def _roles(attribute: RoleList | None) -> dict[str, Role]:
     """Port -> role."""
     rows = [] if attribute is None else [names_of(row) for row in attribute.data]
     return {name: role_of(kind, of) for name, kind, of in rows}
+
+
+def _of_kind(
+    values: Mapping[str, SSAValue], roles: Mapping[str, Role], kind: Kind | None
+) -> dict[str, SSAValue]:
+    kinds = {name: role.kind for name, role in roles.items()}
+    return {name: value for name, value in values.items() if kinds.get(name) == kind}
 
 
 def _role_list(roles: Mapping[str, Role], names: Collection[str]) -> RoleList | None:

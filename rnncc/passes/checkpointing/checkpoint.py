@@ -11,20 +11,18 @@ from dataclasses import replace
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, Source
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.order import post_order
-from rnncc.ir.ports import Role, label
-from rnncc.ir.program import Program
+from rnncc.ir.ports import Role, labelled
 from rnncc.ir.types import dims_of
 from rnncc.passes.checkpointing.chunk_body import Cut
 from rnncc.passes.checkpointing.strip_mine_time import strip_mine_loops, strip_mine_time
 from rnncc.passes.cse import cse
 from rnncc.passes.dce import Dce
-from rnncc.passes.split_phases import Phases, gradients_of, saved_role
+from rnncc.passes.split_phases import Phases, make_backward, make_forward, phases_of, saved_role
 from rnncc.passes.step_pairs import late_ops
 
 VIEWS = (Reshape, Transpose, Broadcast, Slice, Concat)
@@ -62,28 +60,27 @@ class _Joined:
         self.net, self.block = self.program.net, self.program.net.body.block
         back = phases.backward.copy()
         inputs, made = self.net.inputs, self.net.outputs
-        self.outputs = {n: v for n, v in made.items() if n not in self.net.output_roles}
+        outputs = self.net.outputs_of(None)
         end = self.block.last_op
         assert isinstance(end, Yield)
-        grads = {n: role for n, role in back.net.input_roles.items() if role.kind == "grad"}
+        roles, grads = back.net.input_roles, back.net.inputs_of("grad")
         for name, arg in back.net.inputs.items():
-            role = back.net.input_roles.get(name)
             if name in grads:
                 outer: SSAValue = self.block.insert_arg(arg.type, len(self.block.args))
-            elif role is None:
-                outer = inputs[name]
+            elif name in roles:
+                outer = made[roles[name].of if roles[name].kind == "kept" else name]
             else:
-                outer = made[role.of if role.kind == "kept" else name]
+                outer = inputs[name]
             arg.replace_all_uses_with(outer)
-        self.outputs |= back.net.outputs
+        outputs |= back.net.outputs
         *moved, back_end = back.net.body.block.ops
         for op in moved:
             op.detach()
             self.block.insert_op_before(op, end)
         back_end.detach()
         back_end.erase()
-        self.net.give(self.outputs, back.net.output_roles)
-        self.net.name_added(grads, grads)
+        self.net.give(outputs, back.net.output_roles)
+        self.net.name_added(grads, roles)
         cse(self.block, (Source, *VIEWS))
         Dce().rewrite(self.net)
         late = late_ops(self.net)
@@ -127,18 +124,13 @@ class _Joined:
 
     def split(self) -> Phases:
         """The halves again; between them is what backward needs and cannot make for little."""
-        border = _Border(self)
-        backward, names = border.backward()
-        outputs = {n: v for n, v in self.net.outputs.items() if n not in self.net.output_roles}
-        saved = {n: v for n, v in names.items() if border.roles[n].kind == "saved"}
-        self.net.give({**outputs, **saved}, border.roles)
-        Dce().rewrite(self.net)
-        inputs = [n for n in self.net.inputs if n not in self.net.input_roles]
-        for arg in list(self.block.args)[len(inputs) :]:
-            self.block.erase_arg(arg)
-        self.net.name_inputs(inputs)
-        kept = [n for n in names if n not in saved]
-        return Phases(self.program, backward, list(saved), kept)
+        crossing, roles = _Border(self).crossing()
+        clones = dict[SSAValue, SSAValue]()
+        module = self.program.module.clone(clones)
+        backward = replace(self.program, module=module, arrays=dict(self.program.arrays))
+        make_backward(backward, {name: clones[v] for name, v in crossing.items()}, roles)
+        make_forward(self.program, crossing, roles)
+        return phases_of(self.program, backward, roles)
 
 
 class _Border:
@@ -148,56 +140,39 @@ class _Border:
         self.both = both
         self.late = late_ops(both.net)
         self.outputs: dict[SSAValue, str] = {}
-        for name, value in both.net.outputs.items():
-            if name not in both.net.output_roles:
-                while isinstance(value.owner, Reshape):
-                    value = value.owner.x
-                self.outputs.setdefault(value, name)
-        self.names: dict[str, SSAValue] = {}
-        self.roles: dict[str, Role] = {}
-        self.crossing: dict[SSAValue, None] = {}
-        self.ops: set[Operation] = set()
+        for name, value in both.net.outputs_of(None).items():
+            while isinstance(value.owner, Reshape):
+                value = value.owner.x
+            self.outputs.setdefault(value, name)
         self._cheap: dict[SSAValue, bool] = {}
 
-    def backward(self) -> tuple[Program, dict[str, SSAValue]]:
-        """The backward half, and the values of the net that it takes, by their ports."""
-        end = self.both.block.last_op
-        assert end is not None
-        grads = {n: v for n, v in self.both.net.outputs.items() if n in self.both.net.output_roles}
-        for value in grads.values():
-            self._need(value)
-        self._name()
-        clones = dict[SSAValue, SSAValue]()
-        module = self.both.program.module.clone(clones)
-        program = replace(self.both.program, module=module, arrays=dict(self.both.program.arrays))
-        net = program.net
-        block = net.body.block
-        first = block.first_op
-        assert first is not None
-        for name, value in self.names.items():
-            inner = clones[value]
-            role = self.roles[name]
-            shape = net.outputs[role.of] if role.kind == "kept" else inner
-            arg = block.insert_arg(shape.type, len(block.args))
-            inner.replace_all_uses_with(Builder.before(first).reshape(arg, dims_of(inner)))
-        net.give({name: clones[value] for name, value in grads.items()})
-        net.name_added(self.names, self.roles)
-        Dce().rewrite(net)
-        program.zeros = gradients_of(net)
-        return program, self.names
+    def crossing(self) -> tuple[dict[str, SSAValue], dict[str, Role]]:
+        """What backward takes, by its ports, and their roles."""
+        net, values = self.both.net, self._needed()
+        taken = {*net.inputs, *net.outputs, *self.both.program.params}
+        roles = labelled(map(self._role, values), taken)
+        return dict(zip(roles, values, strict=True)), roles
 
-    def _need(self, value: SSAValue) -> None:
-        work, seen = [value], set[SSAValue]()
-        while work:
-            value = work.pop()
-            op = value.owner
-            if value in seen or isinstance(op, Block):
-                continue
-            seen.add(value)
-            if op in self.late or op in self.both.again or self._is_cheap(value):
-                work += op.operands
-            else:
-                self.crossing[value] = None
+    def _role(self, value: SSAValue) -> Role:
+        output = self.outputs.get(value)
+        return saved_role(value) if output is None else Role("kept", output)
+
+    def _needed(self) -> list[SSAValue]:
+        """What forward makes of what the gradients need, in the order in which it is found."""
+        found, seen = list[SSAValue](), set[SSAValue]()
+        for grad in self.both.net.outputs_of("grad").values():
+            work = [grad]
+            while work:
+                value = work.pop()
+                op = value.owner
+                if value in seen or isinstance(op, Block):
+                    continue
+                seen.add(value)
+                if op in self.late or op in self.both.again or self._is_cheap(value):
+                    work += op.operands
+                else:
+                    found.append(value)
+        return found
 
     def _is_cheap(self, value: SSAValue) -> bool:
         """Whether views, fills and arithmetic on what the caller gives make a value."""
@@ -220,10 +195,3 @@ class _Border:
     def _is_long(self, value: SSAValue) -> bool:
         """Whether a value has rows for steps."""
         return any(d.symbols & n.symbols for d in dims_of(value) for n in self.both.cut_lengths)
-
-    def _name(self) -> None:
-        for value in self.crossing:
-            output = self.outputs.get(value)
-            role = saved_role(value) if output is None else Role("kept", output)
-            name = label(role, {*self.names, *self.both.net.inputs, *self.both.program.params})
-            self.names[name], self.roles[name] = value, role

@@ -58,8 +58,6 @@ def _is_short(scan: Scan, trip_counts: Mapping[str, int]) -> bool:
 def _bytes_of_rows(net: Net, loops: list[Scan]) -> tuple[int, int]:
     """Of a step: what inputs and outputs have, and what is saved besides."""
     lengths = {scan.steps for scan in loops}
-    saved = [value for name, value in net.outputs.items() if name in net.output_roles]
-    own = [value for name, value in net.outputs.items() if name not in net.output_roles]
 
     def count(values: Iterable[SSAValue]) -> Iterator[int]:
         for value in values:
@@ -68,4 +66,5 @@ def _bytes_of_rows(net: Net, loops: list[Scan]) -> tuple[int, int]:
                 size = product(dims[1:])
                 yield size.evaluate(dict.fromkeys(size.symbols, SIZE)) * ITEM_BYTES[dtype_of(value)]
 
-    return sum(count([*net.inputs.values(), *own])), sum(count(saved))
+    own = [*net.inputs.values(), *net.outputs_of(None).values()]
+    return sum(count(own)), sum(count(net.outputs_of("saved").values()))
