@@ -64,8 +64,8 @@ def row(x: torch.Tensor) -> torch.Tensor:
 
 
 @torch._dynamo.allow_in_graph
-def state(x: torch.Tensor, number: int) -> torch.Tensor:
-    """Marks a state after the step, and which one it is."""
+def state(x: torch.Tensor, place: int) -> torch.Tensor:
+    """Marks a state after the step, and where it stands among what the step gives."""
     return x.clone()
 
 
@@ -177,7 +177,7 @@ def _unguarded(reading: Reading, places: Places) -> Any:
 
 
 def _unmark(module: GraphModule) -> tuple[list[int], int]:
-    """Take the marks away, put rows first, then states by their numbers.
+    """Take the marks away, put rows first, then states by their places.
 
     Returns:
         Where each result is now, and how many rows there are.

@@ -94,15 +94,10 @@ def _row_or_none(x: Any) -> Any:
 
 
 def _marked(tree: Any) -> Any:
-    """A tree with its tensors marked as states, by their numbers in it: Dynamo gives them in an
+    """A tree with its tensors marked as states, by their places in it: Dynamo gives them in an
     order of its own, as where they are attributes of an object."""
     leaves, spec = pytree.tree_flatten(tree)
-    marked: list[Any] = []
-    number = 0
-    for leaf in leaves:
-        is_state = isinstance(leaf, torch.Tensor)
-        marked.append(state(leaf, number) if is_state else leaf)
-        number += is_state
+    marked = [state(x, i) if isinstance(x, torch.Tensor) else x for i, x in enumerate(leaves)]
     return pytree.tree_unflatten(marked, spec)
 
 

@@ -173,17 +173,19 @@ def _decomposed(exported: ExportedProgram) -> ExportedProgram:
 
     Each time PyTorch runs the whole graph: what it shows to be missing before goes at once.
     """
-    known, plain = dict[Any, Any](), write_constants(exported)
-    is_functional = False
-    while missing := _untranslated(plain):
-        if not is_functional:
-            missing = {op for op in missing if not op._schema.is_mutable}
-        known = known or {**torch.export.default_decompositions(), **beside_core()}
-        table = {op: known.pop(op) for op in missing if op in known}
-        if is_functional and not table:
-            break
-        plain, is_functional = _decompose(plain, table), True  # it may leave others
-    return plain if is_functional else _decompose(plain, {})
+    known = dict[Any, Any]()
+
+    def table(missing: set[Any]) -> dict[Any, Any]:
+        if missing and not known:  # to make it takes a third of a second at first
+            known.update({**torch.export.default_decompositions(), **beside_core()})
+        return {op: known.pop(op) for op in missing if op in known}
+
+    plain = write_constants(exported)
+    missing = {op for op in _untranslated(plain) if not op._schema.is_mutable}
+    plain = _decompose(plain, table(missing))
+    while further := table(_untranslated(plain)):  # which the last ones have left
+        plain = _decompose(plain, further)
+    return plain
 
 
 def _untranslated(exported: ExportedProgram) -> set[Any]:
