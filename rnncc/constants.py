@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,7 +25,7 @@ def parse_constants(given: Any) -> dict[str, Constant]:
         CompileError: something else, or an input that is given twice.
     """
     if isinstance(given, Mapping):
-        pairs: list[tuple[Any, Any]] = list(given.items())  # type: ignore[reportUnknownArgumentType]
+        pairs = list(cast("Mapping[Any, Any]", given).items())
     else:
         pairs = [_parse(text) for text in ([given] if isinstance(given, str) else given)]
     found = dict[str, Constant]()

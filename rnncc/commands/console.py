@@ -100,7 +100,7 @@ def _open_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, mode)  # takes the lowest free number; to use it stays an error
-    # without these, Python has started with None
+    # without these, Python has started with None; SIM115: they stay open as long as the process
     sys.stdin = cast("TextIO | None", sys.stdin) or open(0, closefd=False)  # noqa: SIM115
     sys.stdout = cast("TextIO | None", sys.stdout) or open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = cast("TextIO | None", sys.stderr) or open(2, "w", closefd=False)  # noqa: SIM115

@@ -151,6 +151,7 @@ def _passing(evaluate: Callable[..., Any], look: Callable[[Any], Any]) -> Callab
 
 
 def perturbed(rng: np.random.Generator, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Floats by some units in float32's last place up or down; others as they are."""
     if array.dtype.kind != "f":
         return array
     return array * (1 + 5e-7 * rng.uniform(-1, 1, array.shape))

@@ -211,7 +211,7 @@ def _on_disk(weights: np.ndarray[Any, Any]) -> tuple[Any, str]:
         file: Any = tempfile.TemporaryFile()  # noqa: SIM115, lives on: returned
         path = f"/proc/self/fd/{file.fileno()}"
         if not Path(path).exists():  # no Linux, or without /proc
-            file = tempfile.NamedTemporaryFile(suffix=".weights")  # noqa: SIM115
+            file = tempfile.NamedTemporaryFile(suffix=".weights")  # noqa: SIM115, as above
             path = file.name
         file.write(weights.data)
         file.flush()
