@@ -20,7 +20,7 @@ def _rnn() -> Dialect:
 
 
 def _kern() -> Dialect:
-    from rnncc.ir.kern import KERN
+    from rnncc.kern.dialect import KERN
 
     return KERN
 

@@ -8,9 +8,9 @@ from typing import Any
 from rnncc import pipeline
 from rnncc.driver import compiling
 from rnncc.driver.trace import run
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.library import Library
 from rnncc.ir.program import Program
+from rnncc.kern.library import Library
+from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
 from rnncc.passes.split_phases import Phases
 from rnncc.stages import lowering, training

@@ -8,16 +8,16 @@ import numpy as np
 from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.access import Access, dense
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, For, Func, Row
-from rnncc.ir.kernel_program import KernelProgram, Port
-from rnncc.ir.kernels import Gemm, Map
 from rnncc.ir.ops.base import dim_attr
 from rnncc.ir.ops.control import Yield
-from rnncc.ir.packing import pack
 from rnncc.ir.types import tensor
+from rnncc.kern.access import Access, dense
+from rnncc.kern.dialect import Buffer, For, Func, Row
+from rnncc.kern.kernels import Gemm, Map
+from rnncc.kern.packing import pack
+from rnncc.kern.program import KernelProgram, Port
 
 T, N = Dim.of("T"), Dim.of("N")
 Size = Dim | int

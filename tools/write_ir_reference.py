@@ -9,8 +9,8 @@ from types import ModuleType
 from xdsl.ir import Operation
 from xdsl.irdl import IRDLOperation
 
-from rnncc.ir import kern
 from rnncc.ir.rnn import FAMILIES
+from rnncc.kern import dialect as kern
 
 PATH = Path(__file__).parents[1] / "docs" / "ir.md"
 HEAD = """# The IR

@@ -11,7 +11,7 @@ from rnncc.bench.cases import Case
 from rnncc.bench.machine import Ceilings
 from rnncc.bench.work import Phase, phases
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir.library import Library
+from rnncc.kern.library import Library
 from rnncc.options import Options
 
 

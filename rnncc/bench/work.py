@@ -16,14 +16,14 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import I64, VALUE, Emit, Value, vector_type
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Kernel
-from rnncc.ir.moves import ByIndex, Pack, Reverse
 from rnncc.ir.ops.base import get_dims
 from rnncc.ir.types import ITEM_BYTES, dtype_of
+from rnncc.kern.access import buffer_dtype
+from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
+from rnncc.kern.kernels import Contract, Gemm, Kernel
+from rnncc.kern.moves import ByIndex, Pack, Reverse
+from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import data_accesses
 
 FREE = {"bitcast", "ret", "insertelement", "shufflevector"}

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rnncc.ir.signatures import (
+from rnncc.kern.signatures import (
     CUDA_SUFFIX,
     PARAMETERS,
     PART,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from rnncc.ir.library import Library
+    from rnncc.kern.library import Library
 
 Forms = Mapping[str, Callable[[], str | bytes]]
 """The forms of a library's code, each made when it is asked for: first a text, such as `llvm`."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from rnncc.codegen.target import Code
-    from rnncc.ir.library import Library
+    from rnncc.kern.library import Library
 
 
 @dataclass(frozen=True)

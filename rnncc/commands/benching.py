@@ -27,7 +27,7 @@ from rnncc.commands.bench_reports import print_ceilings, print_json, print_resul
 from rnncc.commands.options import options_of
 from rnncc.commands.tables import print_table, printable
 from rnncc.errors import CompileError
-from rnncc.ir.library import Library
+from rnncc.kern.library import Library
 from rnncc.options import PRECISIONS
 from rnncc.planning.teamwork import Teamwork
 from rnncc.sizes import parse_sizes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rnncc.commands.tables import print_table, printable
-from rnncc.ir.signatures import SYNC_BYTES
+from rnncc.kern.signatures import SYNC_BYTES
 from rnncc.planning.report import BufferRow, LaunchRow, MachineReport, PlanReport, ProgramReport
 
 LAUNCHES = ("program", "kernel", "blocks", "at most", "threads", "shared", "registers", "spills")

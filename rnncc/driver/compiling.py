@@ -11,7 +11,7 @@ from rnncc.codegen import targets
 from rnncc.driver.trace import run
 from rnncc.driver.versions import cpus_of, write_versions
 from rnncc.errors import CompileError
-from rnncc.ir.library import Library
+from rnncc.kern.library import Library
 from rnncc.options import Options
 from rnncc.packaging.compiled import Compiled
 from rnncc.stages import ir_text

@@ -9,9 +9,9 @@ from rnncc import pipeline
 from rnncc.codegen import targets
 from rnncc.driver.trace import run
 from rnncc.ir.dims import Dim
-from rnncc.ir.largest import Largest
-from rnncc.ir.library import Library
-from rnncc.ir.signatures import TIME
+from rnncc.kern.largest import Largest
+from rnncc.kern.library import Library
+from rnncc.kern.signatures import TIME
 from rnncc.options import Options
 from rnncc.planning.report import MachineReport, RamRow
 from rnncc.stages.compilation import Compilation

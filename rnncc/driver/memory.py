@@ -13,8 +13,8 @@ from rnncc.options import Options
 
 if TYPE_CHECKING:
     from rnncc.ir.dims import Dim
-    from rnncc.ir.largest import Largest
-    from rnncc.ir.library import Library
+    from rnncc.kern.largest import Largest
+    from rnncc.kern.library import Library
 
 FLOAT = 4
 INFERENCE, CACHED, FORWARD, BACKWARD = WHAT = (

@@ -12,7 +12,7 @@ from rnncc.planning.report import LaunchRow, PlanReport, SharedBlock, plan_repor
 from rnncc.sizes import Given, given_sizes
 
 if TYPE_CHECKING:
-    from rnncc.ir.library import Library
+    from rnncc.kern.library import Library
 
 
 def report_of(net: Any, init: Any, options: Options, plan_for: Given) -> PlanReport:

@@ -20,7 +20,7 @@ from rnncc.driver.drawn import drawn
 from rnncc.driver.loading import load
 from rnncc.driver.timing import alternate
 from rnncc.errors import CompileError
-from rnncc.ir.library import Library
+from rnncc.kern.library import Library
 from rnncc.options import Options, check_tuning
 from rnncc.packaging.image import Image
 from rnncc.sizes import given_sizes

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from rnncc.codegen import targets
 from rnncc.errors import CompileError
-from rnncc.ir.largest import Largest
-from rnncc.ir.library import share_weights
+from rnncc.kern.largest import Largest
+from rnncc.kern.library import share_weights
 from rnncc.options import Options
 from rnncc.stages.compilation import Compilation
 

@@ -1,1 +1,1 @@
-"""The two dialects, their types and their meaning in NumPy."""
+"""The `rnn` dialect, its types and its meaning in NumPy."""

@@ -8,7 +8,6 @@ from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rnncc.ir import kern
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.naming import state_name
 from rnncc.ir.ops.base import get_dim
@@ -16,6 +15,7 @@ from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.linear import Contract, SumRows
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.kern import dialect as kern
 from rnncc.lowering.groups import Item, is_lazy
 from rnncc.lowering.maps import ZERO, Placed, base_of, strip_units
 

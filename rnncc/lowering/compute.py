@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir import kernels
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
 from rnncc.ir.needed_rows import Rows, chosen_by, rows_lead, wide_axes
 from rnncc.ir.ops.elementwise import Select
 from rnncc.ir.ops.linear import Matmul
-from rnncc.ir.some_rows import SomeRows
 from rnncc.ir.types import dims_of
+from rnncc.kern import kernels
+from rnncc.kern.access import Access
+from rnncc.kern.some_rows import SomeRows
 from rnncc.lowering.groups import Group, Item
 from rnncc.lowering.listed_rows import Ahead, list_of
 from rnncc.lowering.maps import ZERO, Placed, aligned, identity

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir import moves
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.types import dims_of
+from rnncc.kern import moves
 from rnncc.lowering.maps import identity
 
 if TYPE_CHECKING:

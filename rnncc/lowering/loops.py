@@ -10,19 +10,20 @@ from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rnncc.ir import kern, kernels
-from rnncc.ir.access import Access
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Buffer
-from rnncc.ir.moves import GoesOn
 from rnncc.ir.naming import state_name
 from rnncc.ir.needed_rows import row_masks
 from rnncc.ir.ops.base import Elementwise, dim_attr
 from rnncc.ir.ops.control import Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Transpose
-from rnncc.ir.signatures import TIME
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.kern import dialect as kern
+from rnncc.kern import kernels
+from rnncc.kern.access import Access
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.moves import GoesOn
+from rnncc.kern.signatures import TIME
 from rnncc.lowering import compute
 from rnncc.lowering.groups import Group, Item
 from rnncc.lowering.listed_rows import Ahead

@@ -15,11 +15,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.rewriter import InsertPoint
 
 from rnncc.codegen.target import Target
-from rnncc.ir import kern
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Buffer
-from rnncc.ir.kernel_program import KernelProgram, Port
 from rnncc.ir.naming import name_of
 from rnncc.ir.needed_rows import Needed, needed_rows, row_masks
 from rnncc.ir.ops.chunks import Chunks
@@ -30,6 +26,10 @@ from rnncc.ir.ops.source import Constant, Param
 from rnncc.ir.ports import Role
 from rnncc.ir.program import Program
 from rnncc.ir.types import dims_of, dtype_of
+from rnncc.kern import dialect as kern
+from rnncc.kern.access import Access
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.program import KernelProgram, Port
 from rnncc.lowering import compute, moves, rows, sums
 from rnncc.lowering.chunks import emit_chunks
 from rnncc.lowering.groups import Group, Item, is_product, schedule

@@ -8,9 +8,7 @@ from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rnncc.ir.access import Access, buffer_dtype
 from rnncc.ir.builder import Builder
-from rnncc.ir.kernels import Index
 from rnncc.ir.ops.base import Elementwise, RnnOp, get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.elementwise import Add
@@ -18,6 +16,8 @@ from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
 from rnncc.ir.order import post_order
 from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.kern.access import Access, buffer_dtype
+from rnncc.kern.kernels import Index
 from rnncc.lowering.maps import AxisIndex, IndexMap, Placed, is_view, through_view
 
 Point = tuple[SSAValue, IndexMap]

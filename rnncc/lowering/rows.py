@@ -8,11 +8,12 @@ from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 from xdsl.rewriter import InsertPoint
 
-from rnncc.ir import kern, kernels
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.shape import Shift
 from rnncc.ir.types import dims_of, dtype_of, tensor
+from rnncc.kern import dialect as kern
+from rnncc.kern import kernels
 from rnncc.lowering.maps import ZERO, Placed
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from xdsl.dialects.builtin import IntAttr
 from xdsl.ir import Operation
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, Row
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Kernel
-from rnncc.ir.moves import GoesOn
 from rnncc.ir.ops.base import dim_attr, get_dim
+from rnncc.kern.dialect import Buffer, Row
+from rnncc.kern.kernels import Kernel
+from rnncc.kern.moves import GoesOn
+from rnncc.kern.program import KernelProgram
 
 
 def give_stand_ins(program: KernelProgram) -> None:

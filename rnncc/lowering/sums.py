@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir import kernels
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.elementwise import Cast, Mul
 from rnncc.ir.ops.linear import Contract, Matmul, OrderedSum, Reduce, SumRows
 from rnncc.ir.ops.shape import Reshape, Shift
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.kern import kernels
+from rnncc.kern.access import Access
 from rnncc.lowering.compute import some_rows
 from rnncc.lowering.maps import Placed, identity, merged
 

@@ -9,15 +9,15 @@ import numpy as np
 from xdsl.builder import Builder as OpBuilder
 from xdsl.ir import Block, SSAValue
 
-from rnncc.ir import moves
-from rnncc.ir.access import Access, buffer_dtype, packed_elements
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.ops.source import Constant, Param
-from rnncc.ir.packing import GROUP, OFFSET, pack
 from rnncc.ir.precision import MOST_DEPTH, quantise_units, to_bf16
 from rnncc.ir.types import NUMPY, dims_of, dtype_of
+from rnncc.kern import moves
+from rnncc.kern.access import Access, buffer_dtype, packed_elements
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.packing import GROUP, OFFSET, pack
 from rnncc.lowering.maps import Placed, is_view
 
 if TYPE_CHECKING:

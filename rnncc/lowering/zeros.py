@@ -9,15 +9,15 @@ from itertools import count
 from xdsl.dialects.builtin import FloatAttr, IntAttr, f64
 from xdsl.ir import Block
 
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, Row
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Map
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.source import Fill
 from rnncc.ir.types import tensor
+from rnncc.kern.access import Access
+from rnncc.kern.dialect import Buffer, Row
+from rnncc.kern.kernels import Map
+from rnncc.kern.program import KernelProgram
 
 
 def give_zeros(program: KernelProgram, names: Collection[str]) -> None:

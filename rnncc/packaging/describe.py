@@ -8,13 +8,13 @@ from typing import Any
 from rnncc.codegen.prototypes import STRUCTS
 from rnncc.codegen.target import Target
 from rnncc.ir.dims import Dim
-from rnncc.ir.exports import exported, size_functions
-from rnncc.ir.kernel_program import Port
-from rnncc.ir.largest import Largest
-from rnncc.ir.library import Library
-from rnncc.ir.signatures import CUDA_SUFFIX, SYNC_BYTES, cuda_parameters
-from rnncc.ir.streaming import Streaming
-from rnncc.ir.training import Training
+from rnncc.kern.exports import exported, size_functions
+from rnncc.kern.largest import Largest
+from rnncc.kern.library import Library
+from rnncc.kern.program import Port
+from rnncc.kern.signatures import CUDA_SUFFIX, SYNC_BYTES, cuda_parameters
+from rnncc.kern.streaming import Streaming
+from rnncc.kern.training import Training
 from rnncc.names import c_names
 from rnncc.platforms import LINE
 from rnncc.version import __version__

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import For
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.size_proofs import at_most
+from rnncc.kern.access import Access
+from rnncc.kern.dialect import For
 
 Axis = tuple[Dim, Dim]
 """Size and stride."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from rnncc.ir.kern import Buffer
-from rnncc.ir.kernels import Gemm, Map
-from rnncc.ir.moves import GoesOn
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.kernels import Gemm, Map
+from rnncc.kern.moves import GoesOn
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.uses import Timeline, Use
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import StringAttr
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.largest import Largest
-from rnncc.ir.library import params_of, place_weights
 from rnncc.ir.ops.base import dim_attr, get_dim
 from rnncc.ir.types import ITEM_BYTES
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.largest import Largest
+from rnncc.kern.library import params_of, place_weights
+from rnncc.kern.program import KernelProgram
 from rnncc.planning.inplace import OWNED, inherited
 from rnncc.planning.lifetimes import Lifetime, lifetimes
 from rnncc.planning.placement import Block, place

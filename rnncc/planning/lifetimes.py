@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rnncc.ir.kern import Buffer, For
+from rnncc.kern.dialect import Buffer, For
 from rnncc.planning.footprint import Footprint, covered
 from rnncc.planning.uses import Timeline, Use
 

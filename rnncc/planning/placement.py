@@ -15,7 +15,7 @@ from operator import add, le
 import numpy as np
 
 from rnncc.ir.dims import Dim, Monomial
-from rnncc.ir.largest import Largest
+from rnncc.kern.largest import Largest
 from rnncc.planning.lifetimes import Lifetime
 from rnncc.planning.stacking import (
     Floats,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rnncc.ir.kern import Limit
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Map
-from rnncc.ir.moves import ByIndex, Reverse
+from rnncc.kern.dialect import Limit
+from rnncc.kern.kernels import Map
+from rnncc.kern.moves import ByIndex, Reverse
+from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import Use, timeline
 
 MAY_FAIL = (ByIndex, Limit, Reverse)

@@ -12,12 +12,12 @@ from html import escape
 from typing import Any, Protocol
 
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Buffer, For
-from rnncc.ir.kernel_program import KernelProgram, Port
-from rnncc.ir.largest import Largest
 from rnncc.ir.naming import source_of
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.types import ITEM_BYTES
+from rnncc.kern.dialect import Buffer, For
+from rnncc.kern.largest import Largest
+from rnncc.kern.program import KernelProgram, Port
 from rnncc.planning.layout import Plan, Planned
 from rnncc.planning.lifetimes import lifetimes
 from rnncc.planning.placement import TYPICAL, TYPICAL_OTHER

@@ -11,10 +11,10 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, For
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Map
 from rnncc.ir.ops.base import get_dim
+from rnncc.kern.dialect import Buffer, For
+from rnncc.kern.kernels import Map
+from rnncc.kern.program import KernelProgram
 from rnncc.planning.footprint import ONE, Footprint
 from rnncc.planning.uses import Timeline, Use, timeline
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from xdsl.ir import Block, Operation
 
-from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import For, Gate, Limit
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Kernel
 from rnncc.ir.ops.base import Cost, cost_of, get_dim
 from rnncc.ir.types import ITEM_BYTES
+from rnncc.kern.access import buffer_dtype
+from rnncc.kern.dialect import For, Gate, Limit
+from rnncc.kern.kernels import Contract, Gemm, Kernel
+from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import data_accesses
 
 CYCLE = 64

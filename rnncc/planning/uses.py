@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from rnncc.ir.access import Access, buffer_dtype, dense, get_access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
-from rnncc.ir.moves import ByIndex, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim, get_dims
-from rnncc.ir.packing import GROUP, packed_depth
+from rnncc.kern.access import Access, buffer_dtype, dense, get_access
+from rnncc.kern.dialect import Buffer, For, Func, Gate, Limit, Row, ShiftedRow
+from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
+from rnncc.kern.moves import ByIndex, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.packing import GROUP, packed_depth
 from rnncc.planning.footprint import Footprint
 
 Targets = dict[Buffer, Dim | None]

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.largest import Largest
 from rnncc.ir.ops.control import Scan
-from rnncc.ir.training import Training
+from rnncc.kern.largest import Largest
+from rnncc.kern.program import KernelProgram
+from rnncc.kern.training import Training
 from rnncc.passes.checkpointing.checkpoint import checkpoint
 from rnncc.passes.split_phases import Phases
 

@@ -16,9 +16,9 @@ from rnncc.ir.rewriting import NetPass
 if TYPE_CHECKING:
     from rnncc.codegen.target import Code, Forms, Target
     from rnncc.ir.dims import Dim
-    from rnncc.ir.kernel_program import KernelProgram
-    from rnncc.ir.library import Library
     from rnncc.ir.program import Program
+    from rnncc.kern.library import Library
+    from rnncc.kern.program import KernelProgram
     from rnncc.options import Options
     from rnncc.passes.split_phases import Phases
     from rnncc.passes.streaming import Streamed

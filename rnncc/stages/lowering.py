@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rnncc.errors import CompileError
-from rnncc.ir.kernel_program import Port
-from rnncc.ir.library import Library
-from rnncc.ir.signatures import TIME
-from rnncc.ir.streaming import Streaming
-from rnncc.ir.training import Initial, Training
+from rnncc.kern.library import Library
+from rnncc.kern.program import Port
+from rnncc.kern.signatures import TIME
+from rnncc.kern.streaming import Streaming
+from rnncc.kern.training import Initial, Training
 from rnncc.lowering.lower import lower as lower_net
 from rnncc.lowering.stand_ins import take_stand_ins
 from rnncc.planning.layout import plan as plan_memory

@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rnncc.errors import CompileError
-from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
 from rnncc.ir.recompute import RULES
 from rnncc.ir.types import FLOATS, dtype_of
+from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
 from rnncc.passes.trip_counts import name_trip_counts, restore_trip_counts
 from rnncc.sizes import all_sizes

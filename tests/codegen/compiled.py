@@ -15,10 +15,10 @@ from rnncc.codegen.cpu.entries import emit_module
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.library import Library
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY
+from rnncc.kern.library import Library
+from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
 from rnncc.stages.reading import import_source
 from tests.codegen.guarded import Guards, address, table

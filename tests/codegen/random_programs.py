@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir import kern_interpreter
 from rnncc.ir.interpreter import run
-from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
+from rnncc.kern import interpreter as kern_interpreter
+from rnncc.kern.program import KernelProgram
 from rnncc.lowering.lower import lower
 from rnncc.options import Options
 from rnncc.planning.layout import plan

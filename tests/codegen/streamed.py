@@ -15,11 +15,11 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm import objects
 from rnncc.driver import compiling
-from rnncc.ir.exports import exported
-from rnncc.ir.kernel_program import Port
-from rnncc.ir.library import Library
 from rnncc.ir.program import Program
 from rnncc.ir.types import NUMPY
+from rnncc.kern.exports import exported
+from rnncc.kern.library import Library
+from rnncc.kern.program import Port
 from rnncc.options import Options
 from rnncc.stages.reading import import_source
 from tests.codegen.guarded import Guards, address, table

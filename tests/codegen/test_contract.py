@@ -10,10 +10,10 @@ import pytest
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.tiling import DEPTH, Tiling
-from rnncc.ir import kern_interpreter
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, ShiftedRows
+from rnncc.kern import interpreter as kern_interpreter
+from rnncc.kern.kernels import Contract, ShiftedRows
+from rnncc.kern.program import KernelProgram
 from rnncc.planning.layout import plan
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards

@@ -11,10 +11,10 @@ from rnncc_runtime import Pool
 
 import rnncc
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir import kern_interpreter
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.kern import interpreter as kern_interpreter
 from tests.codegen.compiled import Bare
 from tests.codegen.doubled import assert_near, in_doubles
 from tests.codegen.guarded import guards

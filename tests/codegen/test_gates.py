@@ -10,8 +10,8 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.gates import repeat, when
 from rnncc.ir.interpreter import LimitError, run
-from rnncc.ir.moves import Pack
 from rnncc.ir.program import Program
+from rnncc.kern.moves import Pack
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards

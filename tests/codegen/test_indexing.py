@@ -12,11 +12,11 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.driver import in_memory
-from rnncc.ir import kern_interpreter
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.kern import interpreter as kern_interpreter
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards

@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir import kern_interpreter
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Map, Reduce
-from rnncc.ir.moves import ListRows
-from rnncc.ir.some_rows import SomeRows
+from rnncc.kern import interpreter as kern_interpreter
+from rnncc.kern.kernels import Map, Reduce
+from rnncc.kern.moves import ListRows
+from rnncc.kern.program import KernelProgram
+from rnncc.kern.some_rows import SomeRows
 from rnncc.planning.layout import plan
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards

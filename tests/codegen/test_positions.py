@@ -8,8 +8,8 @@ import pytest
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
-from rnncc.ir.kernels import Gemm, Index
 from rnncc.ir.program import Program
+from rnncc.kern.kernels import Gemm, Index
 from rnncc.options import Options
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 import rnncc
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir import kern_interpreter
 from rnncc.ir.interpreter import run
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Gemm
-from rnncc.ir.moves import ListRows
 from rnncc.ir.program import Program
+from rnncc.kern import interpreter as kern_interpreter
+from rnncc.kern.kernels import Gemm
+from rnncc.kern.moves import ListRows
+from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
 from tests.codegen.cells import STATES, cell
 from tests.codegen.compiled import Bare

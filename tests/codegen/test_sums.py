@@ -12,13 +12,14 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.cpu.reduce import ROWS
-from rnncc.ir import kern_interpreter, kernels
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
-from rnncc.ir.kern import For
-from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
+from rnncc.kern import interpreter as kern_interpreter
+from rnncc.kern import kernels
+from rnncc.kern.dialect import For
+from rnncc.kern.program import KernelProgram
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import as_it_is

@@ -9,11 +9,11 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir import kern_interpreter
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.ir.types import dims_of
+from rnncc.kern import interpreter as kern_interpreter
 from tests.codegen.compiled import Bare
 from tests.codegen.guarded import guards
 from tests.codegen.random_programs import as_it_is

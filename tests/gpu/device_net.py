@@ -14,7 +14,8 @@ import numpy as np
 from rnncc.codegen.nvptx.device import DeviceCode, emit_device
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.driver import compiling
-from rnncc.ir.entry_points import (
+from rnncc.ir.types import NUMPY
+from rnncc.kern.entry_points import (
     Call,
     Copy,
     Default,
@@ -27,9 +28,8 @@ from rnncc.ir.entry_points import (
     Stored,
     entry_points,
 )
-from rnncc.ir.kernel_program import Port
-from rnncc.ir.library import Library
-from rnncc.ir.types import NUMPY
+from rnncc.kern.library import Library
+from rnncc.kern.program import Port
 from rnncc.options import Options
 from tests.golden import Arrays
 from tests.gpu import emulated, libcuda

@@ -13,9 +13,9 @@ from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.codegen.llvm.reductions import Lanes, lanes_of
 from rnncc.codegen.nvptx.reduce import LANES
 from rnncc.frontends.caffe2 import import_net
-from rnncc.ir.kernels import Reduce
-from rnncc.ir.library import Library
 from rnncc.ir.program import Program
+from rnncc.kern.kernels import Reduce
+from rnncc.kern.library import Library
 from tests.golden import Arrays, arrays_of, random_inputs, sizes_of
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.ir.library import Library
+from rnncc.kern.library import Library
 from tests.codegen.compiled import model_of
 from tests.golden import CASES, Arrays, arrays_of
 from tests.gpu import libcuda

@@ -14,7 +14,7 @@ import pytest
 import rnncc
 from rnncc import cells
 from rnncc.cells import Layer
-from rnncc.ir.library import Library
+from rnncc.kern.library import Library
 from tests.cells.helpers import inputs_of
 from tests.frontends.onnx.models import graph, info, model, node
 from tests.gpu.device_net import DeviceNet, library_of

@@ -19,7 +19,7 @@ from rnncc.codegen.nvptx.ptx import DeviceMachine, ptx_of
 from rnncc.codegen.nvptx.target import NvptxTarget
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
-from rnncc.ir.library import Library
+from rnncc.kern.library import Library
 from rnncc.options import Options
 from tests.golden import CASES, arrays_of
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import rnncc
-from rnncc.ir import kern_interpreter
-from rnncc.ir.library import Library
 from rnncc.ir.precision import from_bf16, to_bf16
+from rnncc.kern import interpreter as kern_interpreter
+from rnncc.kern.library import Library
 from tests.golden import Arrays
 from tests.gpu import libcuda
 from tests.gpu.device_net import DeviceNet, library_of

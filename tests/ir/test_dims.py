@@ -10,8 +10,8 @@ from rnncc_runtime.sizes import Size, parse_largest
 
 from rnncc.errors import SizeError
 from rnncc.ir.dims import MOST_DEPTH, MOST_DIVISOR, MOST_FACTORS, MOST_PAIRS, Dim
-from rnncc.ir.largest import Largest
 from rnncc.ir.size_proofs import is_natural, larger, smaller
+from rnncc.kern.largest import Largest
 from tests.codegen.random_programs import examples
 from tests.ir.random_sizes import FORMULAS, VALUES, Formula
 

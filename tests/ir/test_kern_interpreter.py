@@ -6,12 +6,12 @@ from xdsl.dialects.builtin import StringAttr
 
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer
-from rnncc.ir.kern_interpreter import run
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Index, Reduce, ShiftedRows
-from rnncc.ir.moves import Pack, Reverse
-from rnncc.ir.packing import unpack
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.interpreter import run
+from rnncc.kern.kernels import Contract, Index, Reduce, ShiftedRows
+from rnncc.kern.moves import Pack, Reverse
+from rnncc.kern.packing import unpack
+from rnncc.kern.program import KernelProgram
 from rnncc.planning.layout import plan
 from tests.kern_samples import Kern, N, T, lstm, port, region, row_major, strided
 

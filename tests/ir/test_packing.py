@@ -4,8 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rnncc.ir.access import packed_elements
-from rnncc.ir.packing import pack, unpack
+from rnncc.kern.access import packed_elements
+from rnncc.kern.packing import pack, unpack
 
 sizes = st.integers(1, 9)
 

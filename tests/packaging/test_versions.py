@@ -20,6 +20,7 @@ import rnncc
 from rnncc import CompileError
 from rnncc.codegen.cpu.machines import resolve_target
 from rnncc.commands import libraries
+from rnncc.driver.compiling import compile_object
 from rnncc.options import Options
 from rnncc.packaging.elf import Elf
 from tests.compiling import text_of
@@ -142,7 +143,8 @@ def test_what_is_equal_is_held_once(folder: Path) -> None:
     """Of one copy of the metadata Python's reader depends, which searches the file."""
     content = (folder / "libnet.so").read_bytes()
     assert content.count(b'{"format": ') == 1
-    alone = [rnncc.compile(NET, cpu=cpu).metadata["weights"] for cpu in CPUS]
+    options = [Options.of(None, {"name": "net", "cpu": cpu}) for cpu in CPUS]
+    alone = [compile_object(NET, None, each).metadata["weights"] for each in options]
     assert max(alone) < rnncc_runtime.describe(folder / "libnet.so")["weights"] < sum(alone)
 
 

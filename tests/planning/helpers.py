@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernel_program import KernelProgram, Port
+from rnncc.kern.program import KernelProgram, Port
 from rnncc.planning.layout import Plan
 from tests.kern_samples import Kern, N, port, row_major
 

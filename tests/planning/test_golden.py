@@ -11,10 +11,10 @@ import pytest
 from rnncc.driver.compiling import build_library
 from rnncc.frontends.caffe2 import import_net
 from rnncc.ir import interpreter
-from rnncc.ir.kern_interpreter import run
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.library import Library
 from rnncc.ir.program import Program
+from rnncc.kern.interpreter import run
+from rnncc.kern.library import Library
+from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
 from tests.compiling import lower

@@ -8,8 +8,8 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern_interpreter import run
-from rnncc.ir.kernel_program import KernelProgram
+from rnncc.kern.interpreter import run
+from rnncc.kern.program import KernelProgram
 from rnncc.planning.layout import Plan, plan
 from tests.kern_samples import Kern, N, T, lstm, port, row_major, strided
 from tests.planning.helpers import check_apart

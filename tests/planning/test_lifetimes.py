@@ -8,7 +8,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, For
+from rnncc.kern.dialect import Buffer, For
 from rnncc.planning.lifetimes import Lifetime, lifetimes
 from rnncc.planning.uses import Timeline, timeline
 from tests.kern_samples import Kern, N, T, row_major, strided

@@ -8,7 +8,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.moves import Gather
+from rnncc.kern.moves import Gather
 from rnncc.options import Options
 from rnncc.planning.replaced_states import in_place
 from rnncc.stages.reading import import_source

@@ -7,8 +7,8 @@ from itertools import combinations
 from xdsl.ir import SSAValue
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.ops.base import dim_attr
+from rnncc.kern.program import KernelProgram
 from rnncc.planning.layout import make_plan, plan
 from rnncc.planning.report import PlanReport, SharedBlock, plan_report
 from tests.kern_samples import Kern, N, T, lstm, port, row_major

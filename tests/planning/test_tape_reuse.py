@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from rnncc.driver.compiling import build_library
-from rnncc.ir import kern_interpreter
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
-from rnncc.ir.kernel_program import KernelProgram
 from rnncc.ir.program import Program
+from rnncc.kern import interpreter as kern_interpreter
+from rnncc.kern.program import KernelProgram
 from rnncc.options import Options
 from tests.compiling import phases_of
 from tests.golden import Arrays

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir import kern_interpreter
 from rnncc.ir.builder import Builder
 from rnncc.ir.program import Program
+from rnncc.kern import interpreter as kern_interpreter
 from rnncc.options import Options
 from rnncc.stages.reading import import_source
 from tests.codegen.compiled import Bare

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rnncc.ir.packing import GROUP, pack, packed_depth, unpack
 from rnncc.ir.precision import from_bf16, quantise_rows, quantise_units, scaled_product, to_bf16
+from rnncc.kern.packing import GROUP, pack, packed_depth, unpack
 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 

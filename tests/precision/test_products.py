@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir.library import Library
 from rnncc.ir.precision import from_bf16, quantise_units, scaled_product, to_bf16
+from rnncc.kern.library import Library
 from rnncc.lowering.lower import lower
 from rnncc.packaging.describe import describe
 from rnncc.planning.layout import plan

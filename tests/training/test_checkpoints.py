@@ -15,9 +15,9 @@ import rnncc
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
-from rnncc.ir.kern_interpreter import run as run_kernels
 from rnncc.ir.program import Program
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
+from rnncc.kern.interpreter import run as run_kernels
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
 from tests.codegen.guarded import guards

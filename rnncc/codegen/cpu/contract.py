@@ -13,10 +13,10 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.tiling import DEPTH, Tiling
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.errors import CompileError
-from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Contract
 from rnncc.ir.types import FLOATS
+from rnncc.kern.access import Access, get_access
+from rnncc.kern.kernels import Contract
 
 Side = Callable[[Value], Pointer]
 """An operand's rows in the order in which a chunk takes them: from j to the j-th of the chunk."""

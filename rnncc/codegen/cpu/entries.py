@@ -23,10 +23,10 @@ from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import alone
 from rnncc.codegen.llvm.emit import I8, I32, POINTER
 from rnncc.codegen.llvm.user_functions import applied_texts
-from rnncc.ir.entry_points import entry_points
-from rnncc.ir.exports import size_functions
-from rnncc.ir.library import Library
-from rnncc.ir.signatures import BATCH, TIME
+from rnncc.kern.entry_points import entry_points
+from rnncc.kern.exports import size_functions
+from rnncc.kern.library import Library
+from rnncc.kern.signatures import BATCH, TIME
 from rnncc.planning.teamwork import CYCLE, Teamwork
 
 PART = 4

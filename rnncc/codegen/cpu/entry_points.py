@@ -1,4 +1,4 @@
-"""The exported functions as LLVM IR: the table of `rnncc.ir.entry_points`, step by step.
+"""The exported functions as LLVM IR: the table of `rnncc.kern.entry_points`, step by step.
 
 Each takes the packed weights as a first pointer, fills the programs' tables of pointers, and calls
 them. In a library for threads, a function that does not take a part calls as the only thread.
@@ -19,7 +19,7 @@ from rnncc.codegen.cpu.team import Team, alone
 from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.ir.dims import Dim
-from rnncc.ir.entry_points import (
+from rnncc.kern.entry_points import (
     Call,
     CheckSizes,
     Copy,
@@ -35,8 +35,8 @@ from rnncc.ir.entry_points import (
     Step,
     Stored,
 )
-from rnncc.ir.library import Library
-from rnncc.ir.signatures import BATCH, PART, TIME
+from rnncc.kern.library import Library
+from rnncc.kern.signatures import BATCH, PART, TIME
 
 _NULL = ir.Constant(POINTER, None)
 

@@ -27,13 +27,13 @@ from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.llvm.emit import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
 from rnncc.codegen.llvm.vector import Real
 from rnncc.codegen.llvm.walk import Walk
-from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
-from rnncc.ir.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.types import dtype_of
+from rnncc.kern.access import buffer_dtype
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
+from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.program import KernelProgram
 
 
 def emit_program(

@@ -7,9 +7,9 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.emit import I64, VALUE, Pointer, Value, vector_type
 from rnncc.codegen.llvm.nest import make_nest
-from rnncc.ir.access import get_access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.moves import ListRows
+from rnncc.kern.access import get_access
+from rnncc.kern.moves import ListRows
 
 
 def emit_list_rows(emit: CpuEmit, op: ListRows, flags: Pointer, out: Pointer) -> None:

@@ -14,9 +14,9 @@ from rnncc.codegen.cpu.transposing import Tiling, TransposingMap
 from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest, indexed_axes, joined, make_nest, split_nest
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Map
+from rnncc.kern.access import Access
+from rnncc.kern.kernels import Map
 
 LINE = 16
 """Elements of which no two threads write some each: those of a line of the cache."""

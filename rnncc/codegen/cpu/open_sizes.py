@@ -12,11 +12,11 @@ from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Terms
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import FAR
-from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim, Monomial, Term
-from rnncc.ir.kernels import Gemm, Kernel, Map, Reduce
 from rnncc.ir.ops.base import dims_attr, get_dims
 from rnncc.ir.types import FLOATS, ITEM_BYTES
+from rnncc.kern.access import buffer_dtype
+from rnncc.kern.kernels import Gemm, Kernel, Map, Reduce
 
 
 @dataclass(frozen=True)

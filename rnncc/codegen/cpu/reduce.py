@@ -20,7 +20,7 @@ from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Reduce
+from rnncc.kern.kernels import Reduce
 
 TOGETHER = 4
 """Vectors of results side by side."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kernels import Kernel
+from rnncc.kern.kernels import Kernel
 
 
 class RowList:

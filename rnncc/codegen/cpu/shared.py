@@ -24,10 +24,10 @@ from rnncc.codegen.cpu.open_sizes import Opened
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.llvm.emit import I1, I64, POINTER, Pointer
-from rnncc.ir.kern import For
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Map, Reduce
-from rnncc.ir.moves import ListRows, Pack
+from rnncc.kern.dialect import For
+from rnncc.kern.kernels import Contract, Gemm, Map, Reduce
+from rnncc.kern.moves import ListRows, Pack
+from rnncc.kern.program import KernelProgram
 
 Write = Callable[[CpuEmit, Operation, Mapping[SSAValue, Pointer], GemmSizes | None], None]
 

@@ -10,7 +10,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import I64, Value
 from rnncc.ir.dims import Dim
-from rnncc.ir.largest import Largest
+from rnncc.kern.largest import Largest
 from rnncc.planning.teamwork import START, Teamwork
 from rnncc.platforms import pointer_bytes
 

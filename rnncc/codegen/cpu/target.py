@@ -11,7 +11,7 @@ from rnncc.errors import CompileError
 from rnncc.platforms import LINE, architecture_of, system_of
 
 if TYPE_CHECKING:
-    from rnncc.ir.library import Library
+    from rnncc.kern.library import Library
 
 MIN_ROWS, MAX_ROWS = 12, 192
 """Bounds on how many rows of a hoisted product are computed ahead of the steps that use them."""

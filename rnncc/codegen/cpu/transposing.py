@@ -15,7 +15,7 @@ from rnncc.codegen.cpu.moves import transposed
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
-from rnncc.ir.kernels import Map
+from rnncc.kern.kernels import Map
 
 TURNED = ("f32", "f64", "i32")
 """Types of elements that are turned round."""

@@ -28,7 +28,7 @@ from rnncc.codegen.llvm import objects
 from rnncc.codegen.llvm.emit import I32, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.target import Code, Forms
-from rnncc.ir.library import Library
+from rnncc.kern.library import Library
 
 _CHOICE = """
 @{name}_known = internal global i32 0

@@ -15,8 +15,8 @@ from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.math import MathEmitter
 from rnncc.codegen.llvm.vector import Real, Splat, Vector, VectorEmitter, declared
 from rnncc.ir.dims import Dim, Excess, Quotient
-from rnncc.ir.largest import Largest
 from rnncc.ir.types import FLOATS, ITEM_BYTES
+from rnncc.kern.largest import Largest
 from rnncc.platforms import pointer_bytes, word_bits
 
 I64, I32, I16 = ir.IntType(64), ir.IntType(32), ir.IntType(16)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Index, Kernel
+from rnncc.kern.access import Access
+from rnncc.kern.kernels import Index, Kernel
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from llvmlite import ir
 
 from rnncc.codegen.llvm.emit import FAR, VALUE, Emit, Value
 from rnncc.codegen.llvm.vector import Real, real_of
-from rnncc.ir.access import Access
-from rnncc.ir.kernels import Reduce
 from rnncc.ir.types import FLOATS, ITEM_BYTES, dtype_of
+from rnncc.kern.access import Access
+from rnncc.kern.kernels import Reduce
 
 
 class Lanes(Enum):

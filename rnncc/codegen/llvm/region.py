@@ -14,7 +14,6 @@ from rnncc.codegen.llvm.random import uniform
 from rnncc.codegen.llvm.user_functions import declare_applied
 from rnncc.codegen.llvm.vector import Real, declared, real_of
 from rnncc.errors import CompileError
-from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Elementwise, get_dim
@@ -23,6 +22,7 @@ from rnncc.ir.ops.random import Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.precision import stored_bits
 from rnncc.ir.types import FLOATS, ITEM_BYTES, WIDE, dtype_of
+from rnncc.kern.kernels import Index
 
 ORDER = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 

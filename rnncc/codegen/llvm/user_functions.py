@@ -11,9 +11,9 @@ from llvmlite import ir
 from rnncc.codegen.llvm.double_math import math_of
 from rnncc.codegen.llvm.machine import Machine
 from rnncc.codegen.llvm.vector import FORMATS, Vector, declared, real_of
-from rnncc.ir.library import Library
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.types import ITEM_BYTES, dtype_of
+from rnncc.kern.library import Library
 from rnncc.scalar.code import MATH, Code
 
 I32, I64 = ir.IntType(32), ir.IntType(64)

@@ -16,13 +16,13 @@ from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
 
 from rnncc.codegen.llvm.emit import I8, I64, PAST_LIMIT, POINTER, Emit, Pointer, Value
-from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Kernel
-from rnncc.ir.largest import Largest
-from rnncc.ir.moves import GoesOn
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
+from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
+from rnncc.kern.kernels import Kernel
+from rnncc.kern.largest import Largest
+from rnncc.kern.moves import GoesOn
+from rnncc.kern.program import KernelProgram
 
 E = TypeVar("E", bound=Emit)
 

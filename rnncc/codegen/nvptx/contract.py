@@ -18,8 +18,8 @@ from rnncc.codegen.nvptx.tiles import (
     place_of,
     write_quad,
 )
-from rnncc.ir.access import Access, get_access
-from rnncc.ir.kernels import Contract
+from rnncc.kern.access import Access, get_access
+from rnncc.kern.kernels import Contract
 
 SHARED = 4 * 4 * DEPTH * pitch_of(2)
 """Bytes of shared memory."""

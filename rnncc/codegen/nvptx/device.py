@@ -16,13 +16,13 @@ from rnncc.codegen.nvptx.limits import POINTERS
 from rnncc.codegen.nvptx.program import Program
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.entry_points import Call, Stored, entry_points
-from rnncc.ir.kern import For
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
-from rnncc.ir.largest import Largest
-from rnncc.ir.library import Library
 from rnncc.ir.ops.base import get_dim, get_dims
+from rnncc.kern.dialect import For
+from rnncc.kern.entry_points import Call, Stored, entry_points
+from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
+from rnncc.kern.largest import Largest
+from rnncc.kern.library import Library
+from rnncc.kern.program import KernelProgram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

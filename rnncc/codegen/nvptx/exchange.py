@@ -21,11 +21,11 @@ from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.fragments import QUAD
 from rnncc.codegen.nvptx.limits import EXCHANGED_ROWS
-from rnncc.ir.access import get_access
 from rnncc.ir.dims import product
-from rnncc.ir.kern import For, Row, ShiftedRow
-from rnncc.ir.kernels import Gemm
 from rnncc.ir.ops.control import Yield
+from rnncc.kern.access import get_access
+from rnncc.kern.dialect import For, Row, ShiftedRow
+from rnncc.kern.kernels import Gemm
 
 
 def handed_on(loop: For, gemms: Sequence[Gemm]) -> int | None:

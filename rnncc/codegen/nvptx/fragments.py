@@ -15,8 +15,8 @@ from rnncc.codegen.llvm.emit import FLOAT, I1, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.gemm import Product, Weights
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.ir.kern import Buffer
-from rnncc.ir.kernels import Gemm
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.kernels import Gemm
 
 SIDE = 16
 """Rows and k of A."""

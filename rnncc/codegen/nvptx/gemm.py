@@ -16,10 +16,10 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import Rows, begins, unit_steps, values_of
-from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Gemm
-from rnncc.ir.packing import GROUP
+from rnncc.kern.access import Access, get_access
+from rnncc.kern.kernels import Gemm
+from rnncc.kern.packing import GROUP
 
 
 class Weights:

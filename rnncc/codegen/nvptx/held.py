@@ -8,9 +8,9 @@ from xdsl.ir import SSAValue
 
 from rnncc.codegen.llvm.emit import Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.ir.kern import For, Gate, Limit
-from rnncc.ir.kernels import Gemm
-from rnncc.ir.moves import Gather, Reverse, Scatter
+from rnncc.kern.dialect import For, Gate, Limit
+from rnncc.kern.kernels import Gemm
+from rnncc.kern.moves import Gather, Reverse, Scatter
 
 _UNIFORM = (Gate, Limit, Gather, Reverse, Scatter)
 """What all blocks must see: whether the turn, or the call, goes on."""

@@ -23,7 +23,7 @@ from rnncc.codegen.nvptx.host_image import image_text
 from rnncc.codegen.nvptx.limits import SYNC_BYTES, Sync
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim
-from rnncc.ir.entry_points import (
+from rnncc.kern.entry_points import (
     Call,
     CheckSizes,
     Copy,
@@ -35,11 +35,11 @@ from rnncc.ir.entry_points import (
     Step,
     entry_points,
 )
-from rnncc.ir.exports import size_functions
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.largest import Largest
-from rnncc.ir.library import Library
-from rnncc.ir.signatures import CUDA_SUFFIX, cuda_parameters
+from rnncc.kern.exports import size_functions
+from rnncc.kern.largest import Largest
+from rnncc.kern.library import Library
+from rnncc.kern.program import KernelProgram
+from rnncc.kern.signatures import CUDA_SUFFIX, cuda_parameters
 
 if TYPE_CHECKING:
     from rnncc.codegen.nvptx.device import DeviceCode

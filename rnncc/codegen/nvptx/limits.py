@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from rnncc.ir.signatures import SYNC_BYTES as SYNC_BYTES
+from rnncc.kern.signatures import SYNC_BYTES as SYNC_BYTES
 
 POINTERS = ("weights", "workspace", "sync", "status", "seal")
 """The first parameters of a kernel; the seal's value follows, then inputs, outputs and sizes."""

@@ -7,9 +7,9 @@ from rnncc.codegen.llvm.nest import make_nest
 from rnncc.codegen.llvm.vector import declared
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.ir.access import get_access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.moves import ListRows
+from rnncc.kern.access import get_access
+from rnncc.kern.moves import ListRows
 
 
 def emit_list_rows(emit: GpuEmit, op: ListRows, flags: Pointer, out: Pointer) -> None:

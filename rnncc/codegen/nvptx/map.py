@@ -7,7 +7,7 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.llvm.emit import Pointer, Value
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import Rows, begins, values_of
-from rnncc.ir.kernels import Map
+from rnncc.kern.kernels import Map
 
 
 def emit_map(

@@ -11,8 +11,8 @@ from rnncc.codegen.llvm.emit import BAD_INDEX, BAD_LENGTH, I64, VALUE, Pointer, 
 from rnncc.codegen.llvm.reductions import Folding
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.ir.dims import product
-from rnncc.ir.moves import ByIndex, Gather, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import get_dim, get_dims
+from rnncc.kern.moves import ByIndex, Gather, Pack, Reverse, Scatter
 
 
 def emit_pack(emit: GpuEmit, op: Pack, ins: list[Pointer], out: Pointer) -> None:

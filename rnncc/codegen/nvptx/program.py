@@ -27,10 +27,10 @@ from rnncc.codegen.nvptx.moves import (
 from rnncc.codegen.nvptx.reduce import emit_reduce
 from rnncc.codegen.nvptx.stationary import Stationary
 from rnncc.codegen.nvptx.tensor import TensorLoop
-from rnncc.ir.kern import Buffer, For
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Kernel, Map, Reduce
-from rnncc.ir.moves import Gather, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.dialect import Buffer, For
+from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
+from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.program import KernelProgram
 
 
 class Program(Walk[GpuEmit]):

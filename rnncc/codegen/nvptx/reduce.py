@@ -14,7 +14,7 @@ from rnncc.codegen.llvm.emit import FLOAT, I32, I64, Pointer, Value
 from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
 from rnncc.codegen.nvptx.emit import GpuEmit
 from rnncc.codegen.nvptx.rows import Rows, begins, values_of
-from rnncc.ir.kernels import Reduce
+from rnncc.kern.kernels import Reduce
 
 LANES = 16
 

@@ -10,9 +10,9 @@ from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest, indexed_axes, make_nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.codegen.nvptx.emit import GpuEmit
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kernels import Kernel
+from rnncc.kern.access import Access
+from rnncc.kern.kernels import Kernel
 
 
 class Rows:

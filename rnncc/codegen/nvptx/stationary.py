@@ -27,9 +27,9 @@ from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.staged import COPIED, GROUP_UNITS, ROW_LANES, RUN, StagedTile
 from rnncc.ir.dims import product
-from rnncc.ir.kern import Buffer, For
-from rnncc.ir.kernels import Gemm
 from rnncc.ir.ops.base import get_dim
+from rnncc.kern.dialect import Buffer, For
+from rnncc.kern.kernels import Gemm
 
 STAGED = 8704
 """Floats of rows in shared memory: 64 rows of 128 and what parts them, or fewer of more."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llvmlite import ir
 
     from rnncc.codegen.nvptx.primitives import Primitives
-    from rnncc.ir.library import Library
+    from rnncc.kern.library import Library
 
 NAME = "nvptx"
 HOSTS = {"x86_64": "x86-64", "aarch64": "generic"}

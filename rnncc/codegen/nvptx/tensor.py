@@ -34,8 +34,8 @@ from rnncc.codegen.nvptx.held import HeldLoop
 from rnncc.codegen.nvptx.limits import WARP
 from rnncc.codegen.nvptx.tensor_step import PARTS, Fragment, Held, Shared, Source, Step, deep
 from rnncc.ir.dims import product
-from rnncc.ir.kern import For
-from rnncc.ir.kernels import Gemm
+from rnncc.kern.dialect import For
+from rnncc.kern.kernels import Gemm
 
 MOST_TILES = 4
 """Of 16 rows of A of a block."""

@@ -26,7 +26,7 @@ from rnncc.codegen.nvptx.fragments import (
 )
 from rnncc.codegen.nvptx.gemm import Product
 from rnncc.codegen.nvptx.limits import WARP
-from rnncc.ir.kernels import Gemm
+from rnncc.kern.kernels import Gemm
 
 ROWS = 128
 """Of a batch, in a tile."""

@@ -1,4 +1,4 @@
-"""The exported functions in C: the table of `rnncc.ir.entry_points`, step by step."""
+"""The exported functions in C: the table of `rnncc.kern.entry_points`, step by step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rnncc.codegen.prototypes import prototype
 from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.program import ProgramWriter
 from rnncc.ir.dims import Dim
-from rnncc.ir.entry_points import (
+from rnncc.kern.entry_points import (
     Call,
     CheckSizes,
     Copy,
@@ -25,7 +25,7 @@ from rnncc.ir.entry_points import (
     Step,
     Stored,
 )
-from rnncc.ir.exports import SizeFunction
+from rnncc.kern.exports import SizeFunction
 
 NULL_POINTER, BAD_SIZE, BAD_TAPE = 1, 2, 6
 """Codes of rnncc.h."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from rnncc.ir.access import Access
 from rnncc.ir.dims import Dim, Excess, Quotient
-from rnncc.ir.largest import Largest
 from rnncc.ir.types import NUMPY
+from rnncc.kern.access import Access
+from rnncc.kern.largest import Largest
 
 C_TYPES = {
     **{"f32": "float", "f64": "double", "i32": "int32_t", "i64": "int64_t", "i1": "uint8_t"},

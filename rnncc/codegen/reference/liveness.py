@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Kernel, Reduce
-from rnncc.ir.moves import ByIndex, ListRows, Pack, Reverse
+from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
+from rnncc.kern.kernels import Contract, Gemm, Kernel, Reduce
+from rnncc.kern.moves import ByIndex, ListRows, Pack, Reverse
+from rnncc.kern.program import KernelProgram
 
 
 def live_pointers(program: KernelProgram) -> set[SSAValue]:

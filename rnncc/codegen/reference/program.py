@@ -10,15 +10,15 @@ from rnncc.codegen.reference import expressions as c
 from rnncc.codegen.reference.kernels import domain_text, write_kernel
 from rnncc.codegen.reference.liveness import live_pointers
 from rnncc.codegen.reference.region import FUNCTIONS, ROUNDINGS
-from rnncc.ir.access import buffer_dtype
 from rnncc.ir.dims import Dim
-from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Kernel
-from rnncc.ir.largest import Largest
-from rnncc.ir.moves import GoesOn
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.ops.control import Yield
+from rnncc.kern.access import buffer_dtype
+from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
+from rnncc.kern.kernels import Kernel
+from rnncc.kern.largest import Largest
+from rnncc.kern.moves import GoesOn
+from rnncc.kern.program import KernelProgram
 from rnncc.names import c_names
 
 NULL_POINTER, PAST_LIMIT = 1, 4

@@ -8,7 +8,6 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.codegen.reference import expressions as c
 from rnncc.errors import CompileError
-from rnncc.ir.kernels import Index
 from rnncc.ir.ops import elementwise as ew
 from rnncc.ir.ops.apply import Apply
 from rnncc.ir.ops.base import Unary, get_dim
@@ -17,6 +16,7 @@ from rnncc.ir.ops.random import MASK, Uniform
 from rnncc.ir.ops.source import Constant, Fill, Size
 from rnncc.ir.precision import stored_bits
 from rnncc.ir.types import FLOATS, NARROW_FLOATS, dtype_of
+from rnncc.kern.kernels import Index
 
 FUNCTIONS = {
     **{name: name for name in ("exp", "log", "tanh", "erf", "sqrt", "log1p", "expm1")},

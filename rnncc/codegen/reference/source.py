@@ -14,11 +14,11 @@ from rnncc.codegen.reference.entry_points import EntryWriter
 from rnncc.codegen.reference.prelude import prelude
 from rnncc.codegen.reference.program import RESERVED, ProgramWriter
 from rnncc.errors import CompileError
-from rnncc.ir.entry_points import entry_points
-from rnncc.ir.exports import size_functions
-from rnncc.ir.library import Library, params_of
 from rnncc.ir.ops.base import get_dim
 from rnncc.ir.types import NARROW_FLOATS
+from rnncc.kern.entry_points import entry_points
+from rnncc.kern.exports import size_functions
+from rnncc.kern.library import Library, params_of
 from rnncc.names import c_names
 
 

@@ -11,7 +11,7 @@ from rnncc.errors import CompileError
 from rnncc.platforms import LINE
 
 if TYPE_CHECKING:
-    from rnncc.ir.library import Library
+    from rnncc.kern.library import Library
 
 NAME = "reference"
 

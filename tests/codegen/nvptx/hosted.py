@@ -18,8 +18,8 @@ from rnncc.codegen.nvptx.host import write_host
 from rnncc.codegen.nvptx.ptx import Image
 from rnncc.driver import compiling
 from rnncc.ir.dims import Dim
-from rnncc.ir.largest import Largest
-from rnncc.ir.library import Library
+from rnncc.kern.largest import Largest
+from rnncc.kern.library import Library
 from rnncc.options import Options
 from rnncc.packaging.describe import describe
 

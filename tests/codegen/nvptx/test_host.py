@@ -16,7 +16,7 @@ from rnncc.codegen.llvm import objects
 from rnncc.codegen.nvptx.host import needed_inputs, write_host
 from rnncc.codegen.nvptx.ptx import Image
 from rnncc.errors import CompileError
-from rnncc.ir.entry_points import Call, EntryPoint, entry_points
+from rnncc.kern.entry_points import Call, EntryPoint, entry_points
 from tests.codegen.nvptx.hosted import (
     RESIDENT,
     Hosted,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rnncc.codegen.cpu.target import CpuTarget
-from rnncc.ir.packing import GROUP
+from rnncc.kern.packing import GROUP
 
 WORD = 4
 """Bytes: a group of k."""

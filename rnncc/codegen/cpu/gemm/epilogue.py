@@ -12,7 +12,7 @@ from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import Nest
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Gemm
+from rnncc.kern.kernels import Gemm
 
 RowState = tuple[list[Pointer], dict[SSAValue, Value], dict[int, Value]]
 """What is computed once a row: its pointers, what does not vary along units, indices by axis."""

@@ -16,9 +16,9 @@ from rnncc.codegen.cpu.gemm.rows import RowTerms
 from rnncc.codegen.cpu.gemm.terms import Left
 from rnncc.codegen.llvm.emit import FLOAT, I8, I16, I32, I64, Pointer, Value, vector_type
 from rnncc.codegen.llvm.vector import declared
-from rnncc.ir.kernels import Gemm
-from rnncc.ir.packing import OFFSET
 from rnncc.ir.precision import LEAST, MOST
+from rnncc.kern.kernels import Gemm
+from rnncc.kern.packing import OFFSET
 
 ROUNDER = 1.5 * 2.0**23
 """What is added to a small number to have its nearest whole number, ties to even, in low bits."""

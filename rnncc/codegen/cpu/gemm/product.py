@@ -22,10 +22,10 @@ from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I64, Pointer, Value
 from rnncc.codegen.llvm.nest import indexed_axes, make_nest
 from rnncc.errors import CompileError
-from rnncc.ir.access import Access, get_access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Gemm
 from rnncc.ir.types import FLOATS
+from rnncc.kern.access import Access, get_access
+from rnncc.kern.kernels import Gemm
 
 EVEN = 4
 """Blocks of rows that are converted at a time are as large as each other, and a multiple of it."""

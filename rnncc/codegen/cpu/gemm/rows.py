@@ -12,7 +12,7 @@ from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.converted_rows import HEAD, WORD, ConvertedRows
 from rnncc.codegen.cpu.gemm.terms import Left, Terms, neighbours
 from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value, vector_type
-from rnncc.ir.kernels import Gemm
+from rnncc.kern.kernels import Gemm
 
 Gather = Callable[[Value, Value, Value], Value]
 """Of a vector of a row, the number of its first value, and what was gathered so far."""

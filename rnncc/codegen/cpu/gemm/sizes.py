@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Gemm
+from rnncc.kern.kernels import Gemm
 
 CACHE_BYTES = 32 * 1024
 """Of the smallest first-level cache."""

@@ -13,9 +13,9 @@ from llvmlite import ir
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.llvm.emit import I64, VALUE, Pointer, Value, vector_type
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Gemm
-from rnncc.ir.packing import GROUP
 from rnncc.ir.types import ITEM_BYTES
+from rnncc.kern.kernels import Gemm
+from rnncc.kern.packing import GROUP
 
 
 @dataclass(frozen=True)

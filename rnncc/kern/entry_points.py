@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.exports import exported
-from rnncc.ir.kernel_program import Port
-from rnncc.ir.library import Library
 from rnncc.ir.ops.base import get_dim
-from rnncc.ir.signatures import PART, PART_SUFFIX, TIME
-from rnncc.ir.streaming import StateSlot
-from rnncc.ir.training import Training
+from rnncc.kern.exports import exported
+from rnncc.kern.library import Library
+from rnncc.kern.program import Port
+from rnncc.kern.signatures import PART, PART_SUFFIX, TIME
+from rnncc.kern.streaming import StateSlot
+from rnncc.kern.training import Training
 
 START = Dim.of(0)
 

@@ -15,10 +15,10 @@ from xdsl.irdl import (
     var_operand_def,
 )
 
-from rnncc.ir.access import Access, BufferType, access_attr, get_access
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Contract, Reduce
 from rnncc.ir.ops.base import dim_attr, dims_attr, get_dim, get_dims
+from rnncc.kern.access import Access, BufferType, access_attr, get_access
+from rnncc.kern.kernels import Contract, Reduce
 
 
 @irdl_op_definition

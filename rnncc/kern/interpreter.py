@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
-from rnncc.ir.access import Access, buffer_dtype, dense, get_access
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import LimitError
-from rnncc.ir.kern import Buffer, For, Gate, Limit, Row, ShiftedRow
-from rnncc.ir.kern_memory import POISON, Memory, lay_out
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.kernels import Contract, Gemm, Index, Kernel, Reduce
-from rnncc.ir.moves import ByIndex, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import Array, Context, RnnOp, get_dim, get_dims
 from rnncc.ir.ops.control import Yield
 from rnncc.ir.ops.indexing import check_index, fold_by_index
 from rnncc.ir.ops.linear import add_products, add_rows, empty_value
-from rnncc.ir.packing import GROUP, OFFSET, pack, packed_depth, unpack
 from rnncc.ir.precision import from_bf16, scaled_product, to_bf16, whole_product
 from rnncc.ir.types import NUMPY, dtype_of
+from rnncc.kern.access import Access, buffer_dtype, dense, get_access
+from rnncc.kern.dialect import Buffer, For, Gate, Limit, Row, ShiftedRow
+from rnncc.kern.kernels import Contract, Gemm, Index, Kernel, Reduce
+from rnncc.kern.memory import POISON, Memory, lay_out
+from rnncc.kern.moves import ByIndex, ListRows, Pack, Reverse, Scatter
+from rnncc.kern.packing import GROUP, OFFSET, pack, packed_depth, unpack
+from rnncc.kern.program import KernelProgram
 
 Shape = tuple[int, ...]
 

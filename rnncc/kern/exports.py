@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.largest import Largest
-from rnncc.ir.library import Library
-from rnncc.ir.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
+from rnncc.kern.largest import Largest
+from rnncc.kern.library import Library
+from rnncc.kern.signatures import PARAMETERS, PART, PART_SUFFIX, TIME
 
 
 @dataclass(frozen=True)

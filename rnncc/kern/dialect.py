@@ -31,13 +31,13 @@ from xdsl.irdl import (
 )
 from xdsl.traits import Pure
 
-from rnncc.ir.access import BufferType, buffer_dtype, buffer_type
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernels import Contract, Gemm, Index, Map, Reduce
-from rnncc.ir.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.ir.ops.base import dim_attr, expect, get_dim
 from rnncc.ir.ops.control import terminator
 from rnncc.ir.types import ITEM_BYTES
+from rnncc.kern.access import BufferType, buffer_dtype, buffer_type
+from rnncc.kern.kernels import Contract, Gemm, Index, Map, Reduce
+from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 
 ROLES = ("input", "output", "param", "state", "scratch")
 

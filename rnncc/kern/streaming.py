@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kernel_program import KernelProgram, Port
-from rnncc.ir.largest import Largest
 from rnncc.ir.size_proofs import at_most
 from rnncc.ir.types import ITEM_BYTES
+from rnncc.kern.largest import Largest
+from rnncc.kern.program import KernelProgram, Port
 from rnncc.platforms import LINE
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from rnncc.ir.dims import Dim
-from rnncc.ir.kernel_program import Port
 from rnncc.ir.types import ITEM_BYTES, NUMPY
+from rnncc.kern.program import Port
 
 LINE = 64
 """The slots of the tape begin at a multiple of this many bytes, after the seal and the pointers."""

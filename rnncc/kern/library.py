@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from rnncc.ir.dims import Dim, used_symbols
-from rnncc.ir.kern import Buffer
-from rnncc.ir.kernel_program import KernelProgram, Port
-from rnncc.ir.largest import Largest
 from rnncc.ir.ops.base import dim_attr, get_dim
-from rnncc.ir.signatures import TIME
-from rnncc.ir.streaming import Streaming
-from rnncc.ir.training import Initial, Training
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.largest import Largest
+from rnncc.kern.program import KernelProgram, Port
+from rnncc.kern.signatures import TIME
+from rnncc.kern.streaming import Streaming
+from rnncc.kern.training import Initial, Training
 
 WEIGHT_LINE = 64
 """Packed weights start at multiples of this many bytes."""

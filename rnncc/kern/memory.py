@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from rnncc.ir.kern import Buffer
-from rnncc.ir.kernel_program import KernelProgram
-from rnncc.ir.largest import Largest
 from rnncc.ir.ops.base import Array, Context
 from rnncc.ir.types import ITEM_BYTES, NUMPY
+from rnncc.kern.dialect import Buffer
+from rnncc.kern.largest import Largest
+from rnncc.kern.program import KernelProgram
 
 POISON = 0xFF
 """The byte that fresh memory is made of: NaN as a float, -1 as an integer."""

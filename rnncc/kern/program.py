@@ -10,10 +10,10 @@ from xdsl.dialects.builtin import ModuleOp, TensorType
 
 from rnncc.errors import CompileError
 from rnncc.ir.dims import Dim, product
-from rnncc.ir.kern import Buffer, Func
-from rnncc.ir.largest import Largest
 from rnncc.ir.ports import Kind, Role
 from rnncc.ir.types import ITEM_BYTES, dtype_of
+from rnncc.kern.dialect import Buffer, Func
+from rnncc.kern.largest import Largest
 
 
 @dataclass(frozen=True)
