@@ -1,8 +1,8 @@
 """Sums of products of bytes that ONNX Runtime computes exactly on every machine.
 
 MLAS on AVX2 and AVX-512 without VNNI adds two products of a uint8 and an int8 in 16 bits, saturated
-(`pmaddubsw`); of two uint8 it adds them exactly. So signed weights become unsigned ones with a zero
-point that is 128 higher, which stand for the same numbers.
+(`pmaddubsw`); of two uint8 or two int8 it adds them exactly. So signed weights of products with
+uint8 become unsigned ones with a zero point that is 128 higher, which stand for the same numbers.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ def with_exact_sums(source: bytes) -> bytes:
     model = onnx.ModelProto.FromString(source)
     known = {tensor.name: tensor for tensor in model.graph.initializer}
     for number, node in enumerate(model.graph.node):
+        if node.op_type == "QLinearMatMul" and _signed(known, node, 2) is not None:
+            continue  # two int8: there is none of an int8 and a uint8
         for weights, zero in WEIGHTS.get(node.op_type, ()):
             numbers = _signed(known, node, weights)
             if numbers is None:
