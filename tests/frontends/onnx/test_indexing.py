@@ -11,7 +11,14 @@ from rnncc_runtime import RunError
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
-from tests.frontends.onnx.models import info, interpreted, model, node
+from tests.frontends.onnx.models import (
+    assert_close,
+    by_onnxruntime,
+    info,
+    interpreted,
+    model,
+    node,
+)
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -54,6 +61,44 @@ def test_places_outside_are_errors(name: str) -> None:
     else:
         with pytest.raises(RunError, match="an index is outside of its table"):
             known.run({"x": X})
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("op", ["ScatterElements", "ScatterND"])
+def test_products_at_places(op: str) -> None:
+    """Several factors for one place; open sizes of data and places; errors of places outside."""
+    deep = op == "ScatterND"
+    inputs = [
+        info("x", ["T", 3]),
+        info("i", ["K", 1 if deep else 3], "i64"),
+        info("u", ["K", 3]),
+    ]
+    made = model([node(op, "x i u", "y", reduction="mul")], inputs, [info("y", None)])
+    compiled: Any = rnncc.compile(made)
+    rng = np.random.default_rng(0)
+    for rows, count in ((4, 3), (9, 7)):
+        x, u = (rng.standard_normal((n, 3)).astype(np.float32) for n in (rows, count))
+        i = rng.integers(-2, 2, (count, 1 if deep else 3))
+        given = {"x": x, "i": i, "u": u}
+        want = by_onnxruntime(made, given)
+        assert_close(compiled.run(given), want)
+        assert_close(interpreted(made, given), want)
+        with pytest.raises(RunError, match="an index is outside of its table"):
+            compiled.run({**given, "i": i + 2 * rows})
+
+
+def test_slopes_of_products_at_places() -> None:
+    """y = x0 * u0 * u1 at row 0, beside x1: each slope is the product of the others."""
+    inputs = [info("x", [2, 1]), info("u", [2, 1])]
+    nodes = [node("ScatterND", "x i u", "y", reduction="mul")]
+    made = model(nodes, inputs, [info("y", None)], {"i": np.zeros((2, 1), np.int64)})
+    trained: Any = rnncc.compile(made, train=True)
+    x, u = (np.array(numbers, np.float32) for numbers in ([[2], [3]], [[5], [7]]))
+    y, tape = trained.forward({"x": x, "u": u})
+    np.testing.assert_array_equal(y["y"], [[70], [3]])
+    grads = trained.backward(tape, {"y": np.ones((2, 1), np.float32)})
+    np.testing.assert_array_equal(grads["x"], [[35], [1]])
+    np.testing.assert_array_equal(grads["u"], [[14], [10]])
 
 
 MISFITS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], str]] = {

@@ -220,7 +220,7 @@ def _scatter_elements(n: Node) -> SSAValue:
     """X with elements replaced at known or computed places along an axis, or folded with others.
     Of several for one place the last one stays.
 
-    Refused: open sizes of the index that may be larger than those of X; the reduction mul.
+    Refused: open sizes of the index that may be larger than those of X.
     """
     axis, kind = _elements_axis(n), _reduction(n)
     _check_updates(n, n.dims(1))
@@ -232,7 +232,7 @@ def _scatter_nd(n: Node) -> SSAValue:
     """X with slices replaced at known or computed places, or folded with others. Of several for one
     place the last one stays.
 
-    Refused: places of an open number of axes; the reduction mul.
+    Refused: places of an open number of axes.
     """
     b, dims, kind = n.b, n.dims(), _reduction(n)
     depth = _depth(n, n.dims(1), len(dims))
@@ -245,7 +245,7 @@ def _scatter_nd(n: Node) -> SSAValue:
     return b.reshape(put(b, rows, new, place, kind), dims)
 
 
-FOLDED = {"none": "", "add": "sum", "max": "max", "min": "min"}
+FOLDED = {"none": "", "add": "sum", "mul": "mul", "max": "max", "min": "min"}
 """Reductions of a scatter, and what folds them."""
 
 
