@@ -148,7 +148,9 @@ def put_elements(
 
 def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = "") -> SSAValue:
     """x where row index[j] along axis 0 is rows[j], of several for one row the last; or where it is
-    folded with all of them, by a kind of `rnn.scatter`."""
+    folded with all of them, by a kind of `rnn.scatter` or by "mul"."""
+    if kind == "mul":
+        return _multiplied_at(b, x, rows, index)
     if kind:
         return b.scatter(kind, x, rows, index, 0)
     size, count = dims_of(x)[0], dims_of(rows)[0]
@@ -159,6 +161,24 @@ def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = ""
     new = b.gather(rows, b.maximum(last, b.full_like(last, 0)), 0)
     found = b.compare("ge", last, b.full_like(last, 0))
     return b.select(b.broadcast(found, dims_of(x), [0]), new, x)
+
+
+def _multiplied_at(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue) -> SSAValue:
+    """x where row index[j] along axis 0 is multiplied by rows[j], one j after the other.
+
+    Each writes all of x. The gather is what an index outside of x fails in.
+    """
+    dims = dims_of(x)
+
+    def step(inner: Builder, _: Values, carry: Values, row: Values) -> tuple[Values, Values]:
+        (so_far,), (factor, place) = carry, row
+        old = inner.gather(so_far, place, 0)
+        new = inner.broadcast(inner.mul(old, factor), dims, range(1, len(dims)))
+        here = inner.compare("eq", inner.iota(dims, 0, dtype_of(place)), place)
+        return [inner.select(here, new, so_far)], []
+
+    finals, _ = b.scan([], [x], [rows, index], step)
+    return finals[0]
 
 
 def one_hot(b: Builder, index: SSAValue, depth: Dim, axis: int) -> SSAValue:

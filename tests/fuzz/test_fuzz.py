@@ -51,6 +51,45 @@ def test_a_wrong_result_is_found_and_made_smaller(monkeypatch: pytest.MonkeyPatc
     assert b"Tanh" in smaller.source
 
 
+def test_a_product_beyond_float32_may_make_nan_of_an_infinity() -> None:
+    """1e30 * 1e30 - inf is -inf fused, as the interpreter has it, and NaN unfused."""
+    import numpy as np
+
+    from rnncc.frontends.onnx.importer import import_model
+    from tests.frontends.onnx.models import info, model, node
+    from tests.fuzz.oracles import Interpreted
+
+    made = model(
+        [node("MatMul", "a b", "y")], [info("a", [1, 2]), info("b", [2, 1])], [info("y", None)]
+    )
+    oracle = Interpreted(import_model(made))
+    a = np.array([[[1e30, -np.inf]], [[1e30, 1.0]], [[np.inf, 1.0]], [[3.0, -np.inf]]])
+    b = np.array([[[1e30], [1.0]]] * 2 + [[[1.0], [2.0]]] * 2)
+    inputs = {"a": a.astype(np.float32), "b": b.astype(np.float32)}
+    assert oracle.sensitivity(inputs, {}, 4)[2].tolist() == [False, False, True, True]
+
+
+@pytest.mark.peers
+def test_onnxruntime_adds_products_of_bytes_exactly() -> None:
+    import numpy as np
+    from onnx import numpy_helper
+
+    from tests.frontends.onnx.models import info, model, node
+    from tests.fuzz.cases import Case
+    from tests.fuzz.oracles import onnxruntime_of
+
+    pytest.importorskip("onnxruntime")
+    weights = np.full((64, 3), 127, np.int8)
+    made = model(
+        [node("MatMulInteger", "a w", "y")], [info("a", [2, 64], "u8")], [info("y", None, "i32")]
+    )
+    made.graph.initializer.append(numpy_helper.from_array(weights, "w"))
+    ask = onnxruntime_of(Case("onnx", made.SerializeToString()))
+    assert ask is not None
+    given = np.full((2, 64), 255, np.uint8)
+    np.testing.assert_array_equal(ask({"a": given})["y"], np.full((2, 3), 255 * 127 * 64))
+
+
 def test_a_process_that_hangs_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.fuzz.campaign.DEADLINE", 30.0)
     with Runner() as run:

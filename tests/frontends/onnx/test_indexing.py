@@ -11,7 +11,14 @@ from rnncc_runtime import RunError
 import rnncc
 from rnncc.errors import CompileError
 from rnncc.frontends.onnx.importer import import_model
-from tests.frontends.onnx.models import info, interpreted, model, node
+from tests.frontends.onnx.models import (
+    assert_close,
+    by_onnxruntime,
+    info,
+    interpreted,
+    model,
+    node,
+)
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -54,6 +61,111 @@ def test_places_outside_are_errors(name: str) -> None:
     else:
         with pytest.raises(RunError, match="an index is outside of its table"):
             known.run({"x": X})
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("op", ["ScatterElements", "ScatterND"])
+def test_products_at_places(op: str) -> None:
+    """Several factors for one place; open sizes of data and places; errors of places outside."""
+    deep = op == "ScatterND"
+    inputs = [
+        info("x", ["T", 3]),
+        info("i", ["K", 1 if deep else 3], "i64"),
+        info("u", ["K", 3]),
+    ]
+    made = model([node(op, "x i u", "y", reduction="mul")], inputs, [info("y", None)])
+    compiled: Any = rnncc.compile(made)
+    rng = np.random.default_rng(0)
+    for rows, count in ((4, 3), (9, 7)):
+        x, u = (rng.standard_normal((n, 3)).astype(np.float32) for n in (rows, count))
+        i = rng.integers(-2, 2, (count, 1 if deep else 3))
+        given = {"x": x, "i": i, "u": u}
+        want = by_onnxruntime(made, given)
+        assert_close(compiled.run(given), want)
+        assert_close(interpreted(made, given), want)
+        with pytest.raises(RunError, match="an index is outside of its table"):
+            compiled.run({**given, "i": i + 2 * rows})
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize("axis", [1, -2, 3])
+def test_rows_written_into_caches(mode: str, axis: int) -> None:
+    """At places by the batch, all other sizes open; behind the end an error, or at its start."""
+    sizes: list[int | str] = ["B", "H", "M", 2]
+    sizes[axis] = 5
+    update = [*sizes]
+    update[axis] = 3
+    inputs = [info("x", sizes), info("u", update), info("i", ["B"], "i64")]
+    nodes = [node("TensorScatter", "x u i", "y", axis=axis, mode=mode)]
+    made = model(nodes, inputs, [info("y", None)], opset=24)
+    compiled: Any = rnncc.compile(made)
+    rng = np.random.default_rng(0)
+    for known in ({"B": 1, "H": 2, "M": 3}, {"B": 3, "H": 4, "M": 6}):
+        shapes = ([known[s] if isinstance(s, str) else s for s in each] for each in (sizes, update))
+        x, u = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+        ends = np.arange(known["B"]) % 3 if mode == "linear" else np.arange(known["B"]) + 3
+        given = {"x": x, "u": u, "i": ends}
+        want = by_onnxruntime(made, given)["y"]
+        np.testing.assert_array_equal(compiled.run(given)["y"], want)
+    if mode == "linear":
+        with pytest.raises(RunError, match="an index is outside of its table"):
+            compiled.run({**given, "i": ends + 3})
+
+
+def test_rows_that_do_not_fit_a_cache_are_refused() -> None:
+    for update, why in ((["B", 6, 2], "along axis 1"), (["B", "S", 2], "may be longer")):
+        inputs = [info("x", ["B", 5, 2]), info("u", update)]
+        nodes = [node("TensorScatter", "x u", "y")]
+        with pytest.raises(CompileError, match=why):
+            import_model(model(nodes, inputs, [info("y", None)], opset=24))
+
+
+MEL = "filters length rate low high"
+
+
+def mel(*numbers: float) -> Any:
+    """A filter bank of constants beside a model's input."""
+    kinds = (np.int64, np.int64, np.int64, np.float32, np.float32)
+    given = zip(MEL.split(), numbers, kinds, strict=True)
+    constants = {name: np.array(number, kind) for name, number, kind in given}
+    nodes = [node("MelWeightMatrix", MEL, "m"), node("MatMul", "x m", "y")]
+    inputs = [info("x", ["T", int(numbers[1]) // 2 + 1])]
+    return model(nodes, inputs, [info("y", None)], constants)
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize(
+    "numbers", [(8, 16, 8192, 0, 4096), (40, 512, 16000, 20, 7600), (128, 2048, 44100, 0, 22050)]
+)
+def test_mel_filters(numbers: tuple[float, ...]) -> None:
+    """Several filters within one bin among them."""
+    made = mel(*numbers)
+    for rows in (1, 3):
+        x = np.random.default_rng(rows).standard_normal((rows, int(numbers[1]) // 2 + 1))
+        given = {"x": x.astype(np.float32)}
+        assert_close(interpreted(made, given), by_onnxruntime(made, given))
+
+
+def test_mel_filters_that_are_refused() -> None:
+    with pytest.raises(CompileError, match="has an edge at bin 23 of 9, beyond the last"):
+        import_model(mel(8, 16, 8192, 0, 16000))
+    with pytest.raises(CompileError, match="has 8 filters of 16 elements at 0 Hz"):
+        import_model(mel(8, 16, 0, 0, 4096))
+
+
+def test_slopes_of_products_at_places() -> None:
+    """y = x0 * u0 * u1 at row 0, beside x1: each slope is the product of the others."""
+    inputs = [info("x", [2, 1]), info("u", [2, 1])]
+    nodes = [node("ScatterND", "x i u", "y", reduction="mul")]
+    made = model(nodes, inputs, [info("y", None)], {"i": np.zeros((2, 1), np.int64)})
+    trained: Any = rnncc.compile(made, train=True)
+    x, u = (np.array(numbers, np.float32) for numbers in ([[2], [3]], [[5], [7]]))
+    y, tape = trained.forward({"x": x, "u": u})
+    np.testing.assert_array_equal(y["y"], [[70], [3]])
+    grads = trained.backward(tape, {"y": np.ones((2, 1), np.float32)})
+    np.testing.assert_array_equal(grads["x"], [[35], [1]])
+    np.testing.assert_array_equal(grads["u"], [[14], [10]])
 
 
 MISFITS: dict[str, tuple[str, str, dict[str, Any], dict[str, Any], str]] = {

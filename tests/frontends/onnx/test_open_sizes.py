@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from rnncc_runtime import ArrayError
 from rnncc_runtime.errors import ModelError
 
@@ -205,6 +205,13 @@ EXACT = {
         node("Floor", "b", "r"),
     ],
     "a part, cut off": [node("Div", "t c2", "r")],
+    "half, rounded down": [node("Mul", "t half", "b"), node("Floor", "b", "r")],
+    "half, cut off": [node("Mul", "half t", "r")],
+    "3/2, rounded up": [
+        node("Add", "half c1", "a"),
+        node("Mul", "a t", "b"),
+        node("Ceil", "b", "r"),
+    ],
 }
 
 
@@ -212,7 +219,7 @@ EXACT = {
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("name", EXACT)
 def test_arithmetic_of_sizes_as_floats(name: str, dtype: Any) -> None:
-    constants = {f"c{n}": np.array(n, dtype) for n in (1, 2)}
+    constants = {f"c{n}": np.array(n, dtype) for n in (1, 2)} | {"half": np.array(0.5, dtype)}
     kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
     made = counted_up_to(as_floats(*EXACT[name], kind=kind), **constants)
     compiled: Any = rnncc.compile(made)
@@ -221,6 +228,13 @@ def test_arithmetic_of_sizes_as_floats(name: str, dtype: Any) -> None:
         np.testing.assert_array_equal(
             compiled.run({"x": x})["y"], by_onnxruntime(made, {"x": x})["y"]
         )
+
+
+def test_fractions_that_no_float_holds_are_no_formulas() -> None:
+    made = counted_up_to(as_floats(node("Mul", "t c", "b"), node("Floor", "b", "r")))
+    made.graph.initializer.append(numpy_helper.from_array(np.array(0.1, np.float32), "c"))
+    with pytest.raises(CompileError, match="Range"):
+        import_model(made)
 
 
 @pytest.mark.parametrize(

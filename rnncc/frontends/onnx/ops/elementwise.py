@@ -25,7 +25,7 @@ from rnncc.frontends.onnx.node import (
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import EXACT, Array, NoFormula, Value, as_objects
 from rnncc.ir.builder import Builder
-from rnncc.ir.dims import Dim
+from rnncc.ir.dims import MOST_DIVISOR, Dim
 from rnncc.ir.types import NARROW_FLOATS, NUMPY, dtype_of
 from rnncc.nn import angles
 from rnncc.nn.arithmetic import absolute, negative, reciprocal, sign
@@ -59,24 +59,45 @@ def rounded(numpy: Callable[[Array], Any]) -> FoldOne:
 
 
 def _rounded_quotient(n: Node, rounded: Callable[[Dim, Dim], Dim]) -> Array | None:
-    """The input as integers, where it is a quotient of sizes as floats.
+    """The input as integers, where it is a quotient of sizes as floats, or a fraction of them.
 
     Of sizes up to where floats hold all integers, a rounded quotient is an integer only if the
     exact one is, and lies between the same two.
     """
     op = n.scope.writer(n.op.input[0])
-    if op is None or op.op_type != "Div" or op.domain:
+    if op is None or op.op_type not in ("Div", "Mul") or op.domain:
         return None
     x, y = (n.scope.find(name) for name in op.input)
     if x is None or y is None or x.known is None or y.known is None or x.dtype not in EXACT:
         return None
     try:
-        found = sizes.by_element(rounded, x.known, y.known)
-        formulas = [*as_objects(x.known).flat, *as_objects(y.known).flat]
+        both = x.known, y.known
+        above, below = _product(*both) if op.op_type == "Mul" else map(as_objects, both)
+        found = sizes.by_element(rounded, above, below)
+        formulas = [*above.flat, *below.flat]
     except NoFormula:
         return None
     exact = found is not None and n.scope.model.within(EXACT[x.dtype], formulas)
     return found if exact else None
+
+
+def _product(x: Array, y: Array) -> tuple[Array, Array]:
+    """x · y as a quotient of sizes; raises `NoFormula`.
+
+    One operand has fractions, such as 0.5: floats are integers over powers of two. Where a float
+    holds the numerator, it holds the product.
+    """
+    one, other = (x, y) if x.dtype == object else (y, x)
+    if one.dtype != object or other.dtype.kind != "f" or not np.isfinite(other).all():
+        raise NoFormula
+    ratios = [float(number).as_integer_ratio() for number in other.flat]
+    if any(denominator > MOST_DIVISOR for _, denominator in ratios):
+        raise NoFormula
+    above, below = (
+        np.array([Dim.of(ratio[i]) for ratio in ratios], object).reshape(other.shape)
+        for i in (0, 1)
+    )
+    return np.asarray(one * above, object), below
 
 
 def _floor(n: Node) -> SSAValue | Array:

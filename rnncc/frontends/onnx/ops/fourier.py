@@ -1,13 +1,15 @@
-"""Fourier transforms, as products with a matrix of sines and cosines."""
+"""Fourier transforms, as products with a matrix of sines and cosines, and mel filters."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from xdsl.ir import SSAValue
 
-from rnncc.frontends.onnx.node import FLOATS, Node, Operator
+from rnncc.frontends.onnx.inputs import dtype_name
+from rnncc.frontends.onnx.node import FLOATS, MAX_FOLDED, Node, Operator
 from rnncc.frontends.onnx.values import Array, Value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
@@ -121,4 +123,38 @@ def _stft(n: Node) -> SSAValue:
     return _transformed(n, x, _Transform(length, length // 2 + 1 if onesided else length))
 
 
-OPERATORS: dict[str, Operator] = {"DFT": Operator(_dft), "STFT": Operator(_stft)}
+def _mel_weight_matrix(n: Node) -> Array:
+    """Triangular filters at equal distances on the mel scale, 2595 log10(1 + f / 700): in column i
+    from edge i up to 1 at edge i + 1 and down to edge i + 2, as numbers of bins, rounded down.
+
+    Refused: computed inputs; edges beyond the last bin; integers as the result.
+    """
+    filters, length, rate = (int(n.scalar(i)) for i in range(3))
+    low, high = float(n.scalar(3)), float(n.scalar(4))
+    dtype = dtype_name(n.integer("output_datatype", 1))
+    if dtype not in FLOATS:
+        raise n.unsupported(f"makes {dtype}, only {' and '.join(FLOATS)} are supported")
+    if not (filters >= 1 and length >= 1 and rate >= 1 and 0 <= low <= high < math.inf):
+        shown = f"{filters} filters of {length} elements at {rate} Hz from {low:g} to {high:g} Hz"
+        raise n.error(f"has {shown}")
+    bins = length // 2 + 1
+    if bins * filters > MAX_FOLDED:
+        raise n.unsupported(f"has {filters} filters of {bins} bins, {MAX_FOLDED} numbers at most")
+    ends = 2595 * np.log10(1 + np.array([low, high]) / 700)
+    mels = ends[0] + np.arange(filters + 2) * ((ends[1] - ends[0]) / (filters + 2))
+    edges = np.floor((length + 1) * 700 * (10 ** (mels / 2595) - 1) / rate).astype(np.int64)
+    if edges[-1] >= bins:
+        raise n.unsupported(f"has an edge at bin {edges[-1]} of {bins}, beyond the last")
+    left, middle, right = edges[:-2], edges[1:-1], edges[2:]
+    at = np.arange(bins)[:, None]
+    up: Array = np.maximum(at - left, 0) / np.maximum(middle - left, 1)
+    down: Array = np.maximum(right - at, 0) / np.maximum(right - middle, 1)
+    made: Array = np.select([at < middle, at == middle], [up, np.ones_like(up)], down)
+    return made.astype(NUMPY[dtype])
+
+
+OPERATORS: dict[str, Operator] = {
+    "DFT": Operator(_dft),
+    "STFT": Operator(_stft),
+    "MelWeightMatrix": Operator(_mel_weight_matrix),
+}

@@ -15,7 +15,8 @@ from rnncc.frontends.onnx.values import Array, as_objects
 from rnncc.ir.dims import Dim, product
 from rnncc.ir.size_proofs import is_natural
 from rnncc.ir.types import WIDE, dims_of, dtype_of, shape_text
-from rnncc.nn.axes import row, strided
+from rnncc.nn.arithmetic import modulo
+from rnncc.nn.axes import move_axis, row, strided
 from rnncc.nn.indexing import (
     flat_places,
     from_front,
@@ -220,7 +221,7 @@ def _scatter_elements(n: Node) -> SSAValue:
     """X with elements replaced at known or computed places along an axis, or folded with others.
     Of several for one place the last one stays.
 
-    Refused: open sizes of the index that may be larger than those of X; the reduction mul.
+    Refused: open sizes of the index that may be larger than those of X.
     """
     axis, kind = _elements_axis(n), _reduction(n)
     _check_updates(n, n.dims(1))
@@ -232,7 +233,7 @@ def _scatter_nd(n: Node) -> SSAValue:
     """X with slices replaced at known or computed places, or folded with others. Of several for one
     place the last one stays.
 
-    Refused: places of an open number of axes; the reduction mul.
+    Refused: places of an open number of axes.
     """
     b, dims, kind = n.b, n.dims(), _reduction(n)
     depth = _depth(n, n.dims(1), len(dims))
@@ -245,7 +246,41 @@ def _scatter_nd(n: Node) -> SSAValue:
     return b.reshape(put(b, rows, new, place, kind), dims)
 
 
-FOLDED = {"none": "", "add": "sum", "max": "max", "min": "min"}
+def _tensor_scatter(n: Node) -> SSAValue:
+    """X whose rows along an axis from write_indices[batch] on are replaced by updates; with the
+    mode circular they go on at row 0 behind the last.
+
+    Refused: an update of an open size that may be larger than X's.
+    """
+    b, dims, rows = n.b, n.dims(), n.dims(1)
+    axis = n.axis(n.integer("axis", -2), len(dims))
+    circular = n.one_of("mode", ("linear", "circular"), "linear") == "circular"
+    shown = f"an update of shape {shape_text(rows)} for data {shape_text(dims)} along axis {axis}"
+    if not axis or rows[:axis] + rows[axis + 1 :] != dims[:axis] + dims[axis + 1 :]:
+        raise n.error(f"has {shown}")
+    try:
+        if not decide("le", rows[axis], dims[axis]):
+            raise n.error(f"has {shown}")
+    except Undecided as error:
+        raise n.unsupported(f"has {shown}, which may be longer", "--shape gives a size") from error
+    lead = (dims[0], rows[axis])
+    batch, place = (b.iota(lead, at, "i64") for at in (0, 1))
+    if n.has(2):
+        if n.dims(2) != dims[:1]:
+            raise n.error(f"has write_indices of shape {shape_text(n.dims(2))} for {dims[0]} rows")
+        place = b.add(place, b.broadcast(b.cast(n.x(2, INTEGERS), "i64"), lead, [0]))
+    if circular:
+        place = modulo(b, place, b.size(dims[axis]))
+    flat = flat_places(b, [batch, place], (dims[0], dims[axis]))
+    x, new = (move_axis(b, n.x(at), axis, 1) for at in (0, 1))
+    whole, rest = dims_of(x), dims_of(x)[2:]
+    x = b.reshape(x, (whole[0] * whole[1], *rest))
+    count = product(lead)
+    made = put(b, x, b.reshape(new, (count, *rest)), b.reshape(flat, (count,)))
+    return move_axis(b, b.reshape(made, whole), 1, axis)
+
+
+FOLDED = {"none": "", "add": "sum", "mul": "mul", "max": "max", "min": "min"}
 """Reductions of a scatter, and what folds them."""
 
 
@@ -323,6 +358,7 @@ OPERATORS: dict[str, Operator] = {
     "ScatterElements": Operator(_scatter_elements),
     "Scatter": Operator(_scatter_elements),
     "ScatterND": Operator(_scatter_nd, _fold_scatter_nd),
+    "TensorScatter": Operator(_tensor_scatter),
     "OneHot": Operator(_one_hot),
     "Trilu": Operator(_trilu),
     "ReverseSequence": Operator(_reverse_sequence),
