@@ -16,6 +16,7 @@ from onnx import numpy_helper
 WEIGHTS = {
     "MatMulInteger": ((1, 3),),
     "QLinearMatMul": ((3, 5),),
+    "QLinearConv": ((3, 5),),
     "DynamicQuantizeLSTM": ((1, 9), (2, 11)),
 }
 """Where these operators take weights and their zero points."""
@@ -26,7 +27,7 @@ def with_exact_sums(source: bytes) -> bytes:
     model = onnx.ModelProto.FromString(source)
     known = {tensor.name: tensor for tensor in model.graph.initializer}
     for number, node in enumerate(model.graph.node):
-        if node.op_type == "QLinearMatMul" and _signed(known, node, 2) is not None:
+        if node.op_type.startswith("QLinear") and _signed(known, node, 2) is not None:
             continue  # two int8: there is none of an int8 and a uint8
         for weights, zero in WEIGHTS.get(node.op_type, ()):
             numbers = _signed(known, node, weights)
