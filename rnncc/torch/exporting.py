@@ -24,6 +24,7 @@ from torch.utils import _pytree as pytree
 from rnncc.errors import CompileError
 from rnncc.frontends.torch.site import reason_of, user_line
 from rnncc.frontends.torch.watch import unasked
+from rnncc.torch.nests import in_order_of
 
 _COMPILED = [part for part in scan_operator.__code__.co_consts if isinstance(part, CodeType)]
 """The functions within PyTorch's operator, one of which it has TorchDynamo compile."""
@@ -46,8 +47,9 @@ def exported_scan(cell: Callable[..., Any], xs: Any, state: Any, reverse: bool) 
     starts, spec = pytree.tree_flatten(state)
 
     def step(carried: Any, rows: Any) -> tuple[Any, Any]:
-        y, new = cell(rows, pytree.tree_unflatten(carried, spec))
-        leaves, after = pytree.tree_flatten(new)
+        states = pytree.tree_unflatten(carried, spec)
+        y, new = cell(rows, states)
+        leaves, after = pytree.tree_flatten(in_order_of(states, new))
         if after != spec:
             raise TypeError("the state is another nest of tensors after a step")
         return _copied(leaves), _copied(y)

@@ -26,6 +26,7 @@ from rnncc.frontends.torch.site import reason_of, user_line
 from rnncc.frontends.torch.watch import watching
 from rnncc.torch.captured import Reading, captured, readings, row, state
 from rnncc.torch.kept import Place, get, put
+from rnncc.torch.nests import in_order_of
 from rnncc.torch.transforms import outside_of_transforms
 from rnncc.torch.versions import compile_often, quiet
 
@@ -114,7 +115,7 @@ def _step(
     if not isinstance(result, tuple | list) or len(result) != 2:
         raise TypeError(PAIR)
     y, new = result
-    new, after = _marked((new, [get(owner, key) for owner, key in places]))
+    new, after = _marked((in_order_of(states, new), [get(owner, key) for owner, key in places]))
     for owner, key in places:
         put(owner, key, None)
     return pytree.tree_map(_row_or_none, y), new, after

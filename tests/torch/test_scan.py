@@ -181,6 +181,26 @@ def test_states_that_are_attributes() -> None:
     torch.testing.assert_close(last.less, 1 - xs.sum(0))
 
 
+def test_states_whose_keys_come_in_another_order() -> None:
+    def cell(x: Any, state: Any) -> Any:
+        h, (m, n) = state["h"], state["pair"]
+        z = torch.tanh(x + h - 0.5 * m)
+        return z * n, {"pair": [n + z, 0.9 * m], "h": h * z}
+
+    class Whole(torch.nn.Module):
+        def forward(self, xs: Any, start: Any) -> Any:
+            y, last = rt.scan(cell, xs, start)
+            return y, last["h"], *last["pair"]
+
+    torch.manual_seed(0)
+    start = {"h": torch.rand(3, UNITS), "pair": [torch.rand(3, UNITS), torch.rand(3, UNITS)]}
+    xs = torch.randn(4, 3, UNITS)
+    (y, last), (want, right) = rt.scan(cell, xs, start), loop(cell, xs, start)
+    torch.testing.assert_close((y, last), (want, {key: right[key] for key in last}), **CLOSE)
+    exported = torch.export.export(Whole(), (xs, start)).module()
+    torch.testing.assert_close(exported(xs, start), (y, last["h"], *last["pair"]), **CLOSE)
+
+
 def test_unread_rows_of_other_types() -> None:
     """What a cell does not read may differ from call to call."""
 
