@@ -15,8 +15,8 @@ from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.passes.instances import instances
+from tests.frontends.onnx.exact_sums import with_exact_sums
 from tests.fuzz.cases import Case
-from tests.fuzz.exact_sums import with_exact_sums
 from tests.golden import Arrays
 
 SMALL, LARGE = 1e-18, 1e3

@@ -147,7 +147,11 @@ def test_layers(kind: Any) -> None:
     torch._dynamo.reset()
     compiled = torch.compile(net, backend="rnncc")
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
-        ours, theirs = compiled(xs)[0], net(xs)[0]
+        try:
+            theirs = net(xs)[0]
+        except RuntimeError:
+            pytest.skip("oneDNN has no such layer in bf16 for this CPU")
+        ours = compiled(xs)[0]
     assert ours.dtype == theirs.dtype
     errors = [float((y.float() - exact).abs().max()) for y in (ours, theirs)]
     assert errors[0] <= 1.5 * errors[1]
