@@ -34,11 +34,10 @@ def with_exact_sums(source: bytes) -> bytes:
     } - known.keys()
     nodes: list[Any] = []
     for number, node in enumerate(graph.node):
-        # of two int8 there is no product of an int8 and a uint8
-        is_mixed = node.input[0] not in bytes_given and (
-            not node.op_type.startswith("QLinear") or _signed(known, node, 2) is None
-        )
-        for weights, zero in WEIGHTS.get(node.op_type, ()) if is_mixed else ():
+        places = WEIGHTS.get(node.op_type, ())
+        if places and _is_signed(known, bytes_given, node):
+            places = ()  # of two int8 there is no product of an int8 and a uint8
+        for weights, zero in places:
             name, numbers = node.input[weights], _signed(known, node, weights)
             if numbers is None and name not in bytes_given:
                 continue
@@ -70,6 +69,12 @@ def _moved_in_the_graph(graph: Any, name: str, unsigned: str) -> list[Any]:
         helper.make_node("Add", [wide, f"{unsigned}_by"], [higher]),
         helper.make_node("Cast", [higher], [unsigned], to=onnx.TensorProto.UINT8),
     ]
+
+
+def _is_signed(known: dict[str, Any], bytes_given: set[str], node: Any) -> bool:
+    """Whether the rows of such a product are int8."""
+    scaled = node.op_type.startswith("QLinear")  # of these the zero point shows it
+    return _signed(known, node, 2 if scaled else 0) is not None or node.input[0] in bytes_given
 
 
 def _signed(known: dict[str, Any], node: Any, at: int) -> np.ndarray[Any, Any] | None:
