@@ -146,6 +146,18 @@ def put_elements(
     return b.reshape(made, dims)
 
 
+def put_slices(
+    b: Builder, x: SSAValue, new: SSAValue, places: Sequence[SSAValue], kind: str = ""
+) -> SSAValue:
+    """x where x[places[0][i], places[1][i], ...] is new[i], i being several axes; `kind` as of
+    `put`. Places are int64, along the first axes of x."""
+    dims, count = dims_of(x), product(dims_of(places[0]))
+    lead, rest = dims[: len(places)], dims[len(places) :]
+    place = b.reshape(flat_places(b, places, lead), (count,))
+    rows, new = b.reshape(x, (product(lead), *rest)), b.reshape(new, (count, *rest))
+    return b.reshape(put(b, rows, new, place, kind), dims)
+
+
 def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = "") -> SSAValue:
     """x where row index[j] along axis 0 is rows[j], of several for one row the last; or where it is
     folded with all of them, by a kind of `rnn.scatter` or by "mul"."""

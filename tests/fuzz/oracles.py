@@ -15,7 +15,7 @@ from rnncc.ir.ops.base import RnnOp
 from rnncc.ir.ops.linear import Matmul
 from rnncc.ir.program import Program
 from rnncc.passes.instances import instances
-from tests.frontends.onnx.exact_sums import with_exact_sums
+from tests.frontends.onnx.exact_sums import exact_session
 from tests.fuzz.cases import Case
 from tests.golden import Arrays
 
@@ -212,15 +212,9 @@ def onnxruntime_of(case: Case) -> Callable[[Arrays], Arrays] | None:
     except ModuleNotFoundError:
         return None
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 4
     onnxruntime.set_default_logger_severity(4)
-    # Constant folding and fusions are ONNX Runtime's own; their faults are not ours to find.
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        source = with_exact_sums(case.source)
-        session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+        session = exact_session(case.source)
     except Exception:
         return None
     kinds = {i.name: i.type for i in session.get_inputs()}

@@ -14,12 +14,8 @@ from rnncc_runtime import Model, TrainableModel
 from rnncc_runtime.cuda import CudaModel, CudaTrainableModel, DeviceArray
 
 import rnncc
-from rnncc.codegen.cpu.machines import resolve_target
 from tests.golden import OWN, Arrays, arrays_of
 from tests.gpu import emulated, libcuda
-
-HAS_ITS_ORDER = resolve_target().lanes == 16
-"""Whether this CPU's sums, where their order is free, have that of a GPU."""
 
 LSTM = OWN / "caffe2" / "lstm"
 
@@ -75,16 +71,14 @@ def there(arrays: Arrays) -> dict[str, DeviceArray]:
     return {name: DeviceArray.of(np.ascontiguousarray(array)) for name, array in arrays.items()}
 
 
-def assert_same(found: dict[str, Any], expected: Arrays) -> None:
-    """Equal bits, wherever they lie; within rounding where this CPU has shorter vectors.
+def here(arrays: dict[str, Any]) -> Arrays:
+    """The arrays as NumPy's, wherever they lie."""
+    return {n: a.numpy() if isinstance(a, DeviceArray) else a for n, a in arrays.items()}
 
-    Sums whose order is free have that of a CPU with 16 floats in a vector (docs/gpu.md).
-    """
+
+def assert_same(found: dict[str, Any], expected: Arrays) -> None:
+    """Equal bits, wherever they lie."""
     assert found.keys() == expected.keys()
-    for name, array in found.items():
-        near = array.numpy() if isinstance(array, DeviceArray) else array
+    for name, near in here(found).items():
         assert near.dtype == expected[name].dtype
-        if HAS_ITS_ORDER or near.dtype.kind != "f":
-            np.testing.assert_array_equal(near, expected[name], err_msg=name)
-        else:
-            np.testing.assert_allclose(near, expected[name], 1e-5, 1e-6, err_msg=name)
+        np.testing.assert_array_equal(near, expected[name], err_msg=name)

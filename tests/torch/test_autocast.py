@@ -149,7 +149,9 @@ def test_layers(kind: Any) -> None:
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         try:
             theirs = net(xs)[0]
-        except RuntimeError:
+        except RuntimeError as error:
+            if "could not create a primitive descriptor" not in str(error):
+                raise
             pytest.skip("oneDNN has no such layer in bf16 for this CPU")
         ours = compiled(xs)[0]
     assert ours.dtype == theirs.dtype

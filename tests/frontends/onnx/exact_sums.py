@@ -22,64 +22,62 @@ WEIGHTS = {
 """Where these operators take weights and their zero points."""
 
 
+def exact_session(source: bytes) -> Any:
+    """ONNX Runtime's session of a model, on one thread, with exact sums of products of bytes.
+
+    Its optimiser is off: it makes such products of those of floats, and faults of its folding and
+    fusions are not ours to find.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    source = with_exact_sums(source)
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+
+
 def with_exact_sums(source: bytes) -> bytes:
     """A model with the int8 weights of such products as uint8, be they constants or inputs."""
     model = onnx.ModelProto.FromString(source)
     graph = model.graph
-    known = {tensor.name: tensor for tensor in graph.initializer}
-    bytes_given = {
-        given.name
-        for given in graph.input
-        if given.type.tensor_type.elem_type == onnx.TensorProto.INT8
-    } - known.keys()
+    signed = {x.name for x in graph.initializer if x.data_type == onnx.TensorProto.INT8}
+    signed |= {x.name for x in graph.input if x.type.tensor_type.elem_type == onnx.TensorProto.INT8}
     nodes: list[Any] = []
     for number, node in enumerate(graph.node):
         places = WEIGHTS.get(node.op_type, ())
-        if places and _is_signed(known, bytes_given, node):
-            places = ()  # of two int8 there is no product of an int8 and a uint8
-        for weights, zero in places:
-            name, numbers = node.input[weights], _signed(known, node, weights)
-            if numbers is None and name not in bytes_given:
+        # of two int8 there is no product of an int8 and a uint8; a zero point shows it as well
+        rows = node.input[2 if node.op_type.startswith("QLinear") else 0] if places else ""
+        for weights, zero in places if rows not in signed else ():
+            if node.input[weights] not in signed:
                 continue
-            shift = _signed(known, node, zero)
-            moved = {zero: np.zeros((), np.int8) if shift is None else shift}
             node.input.extend([""] * (zero + 1 - len(node.input)))
-            node.input[weights] = f"unsigned_{number}_{weights}"
-            if numbers is None:
-                nodes += _moved_in_the_graph(graph, name, node.input[weights])
-            else:
-                moved[weights] = numbers
-            for at, array in moved.items():
-                node.input[at] = f"unsigned_{number}_{at}"
-                unsigned = (array.astype(np.int16) + 128).astype(np.uint8)
-                graph.initializer.append(numpy_helper.from_array(unsigned, node.input[at]))
+            for at in (weights, zero):
+                unsigned = f"unsigned_{number}_{at}"
+                if node.input[at]:
+                    nodes += _moved(node.input[at], unsigned)
+                else:
+                    nodes.append(_constant(128, np.uint8, unsigned))
+                node.input[at] = unsigned
         nodes.append(node)
-    made = [onnx.NodeProto.FromString(node.SerializeToString()) for node in nodes]
+    made = onnx.GraphProto(node=nodes)
     del graph.node[:]
-    graph.node.extend(made)
+    graph.node.extend(made.node)
     return model.SerializeToString()
 
 
-def _moved_in_the_graph(graph: Any, name: str, unsigned: str) -> list[Any]:
+def _moved(name: str, unsigned: str) -> list[Any]:
     """Nodes that make an int8 tensor a uint8 one, 128 higher."""
-    graph.initializer.append(numpy_helper.from_array(np.array(128, np.int32), f"{unsigned}_by"))
-    wide, higher = f"{unsigned}_wide", f"{unsigned}_higher"
+    by, wide, higher = (f"{unsigned}_{what}" for what in ("by", "wide", "higher"))
     return [
+        _constant(128, np.int32, by),
         helper.make_node("Cast", [name], [wide], to=onnx.TensorProto.INT32),
-        helper.make_node("Add", [wide, f"{unsigned}_by"], [higher]),
+        helper.make_node("Add", [wide, by], [higher]),
         helper.make_node("Cast", [higher], [unsigned], to=onnx.TensorProto.UINT8),
     ]
 
 
-def _is_signed(known: dict[str, Any], bytes_given: set[str], node: Any) -> bool:
-    """Whether the rows of such a product are int8."""
-    scaled = node.op_type.startswith("QLinear")  # of these the zero point shows it
-    return _signed(known, node, 2 if scaled else 0) is not None or node.input[0] in bytes_given
-
-
-def _signed(known: dict[str, Any], node: Any, at: int) -> np.ndarray[Any, Any] | None:
-    """A constant int8 operand; None where there is none."""
-    tensor = known.get(node.input[at]) if at < len(node.input) else None
-    if tensor is None or tensor.data_type != onnx.TensorProto.INT8:
-        return None
-    return numpy_helper.to_array(tensor)
+def _constant(number: int, dtype: Any, name: str) -> Any:
+    value = numpy_helper.from_array(np.array(number, dtype))
+    return helper.make_node("Constant", [], [name], value=value)

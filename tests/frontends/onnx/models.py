@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from rnncc.frontends.onnx.importer import import_model
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
-from tests.frontends.onnx.exact_sums import with_exact_sums
+from tests.frontends.onnx.exact_sums import exact_session
 from tests.golden import Arrays
 
 KINDS = {
@@ -92,14 +92,8 @@ def imported(source: Any, **options: Any) -> Program:
 
 def by_onnxruntime(source: Any, inputs: Mapping[str, Any]) -> Arrays:
     """The outputs by ONNX Runtime, on one thread; without it the test is skipped."""
-    onnxruntime = pytest.importorskip("onnxruntime")
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    text = source if isinstance(source, str) else with_exact_sums(source.SerializeToString())
-    # its optimiser makes products of bytes, which it may saturate, of those of floats
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    session = onnxruntime.InferenceSession(text, options, providers=["CPUExecutionProvider"])
+    pytest.importorskip("onnxruntime")
+    session = exact_session(source.SerializeToString())
     names = [output.name for output in session.get_outputs()]
     wanted = {i.name for i in session.get_inputs()}
     given = {name: array for name, array in inputs.items() if name in wanted}

@@ -22,8 +22,8 @@ from rnncc.nn.indexing import (
     from_front,
     gather_elements,
     one_hot,
-    put,
     put_elements,
+    put_slices,
     triangle,
 )
 
@@ -94,13 +94,19 @@ def _elements_axis(n: Node) -> int:
     if len(shape) != len(dims):
         raise n.error(f"has {shown}")
     for at, (size, most) in enumerate(zip(shape, dims, strict=True)):
-        try:
-            if at != axis and not decide("le", size, most):
-                raise n.error(f"has {shown} along axis {axis}")
-        except Undecided as error:
-            what = f"has {shown}, and {size} may be larger than {most}"
-            raise n.unsupported(what, "--shape gives an input's sizes") from error
+        if at != axis:
+            unsure = f"{shown}, and {size} may be larger than {most}"
+            _check_at_most(n, size, most, f"{shown} along axis {axis}", unsure)
     return axis
+
+
+def _check_at_most(n: Node, size: Dim, most: Dim, shown: str, unsure: str) -> None:
+    """Raise `CompileError` where a size is or, as it is open, may be larger than another."""
+    try:
+        if not decide("le", size, most):
+            raise n.error(f"has {shown}")
+    except Undecided as error:
+        raise n.unsupported(f"has {unsure}", "--shape gives an input's sizes") from error
 
 
 def _gather_nd(n: Node) -> SSAValue:
@@ -235,15 +241,13 @@ def _scatter_nd(n: Node) -> SSAValue:
 
     Refused: places of an open number of axes.
     """
-    b, dims, kind = n.b, n.dims(), _reduction(n)
+    dims, kind = n.dims(), _reduction(n)
     depth = _depth(n, n.dims(1), len(dims))
     lead, rest = dims[:depth], dims[depth:]
     _check_updates(n, [*n.dims(1)[:-1], *rest])
-    count = product(n.dims(1)[:-1])
-    place = b.reshape(flat_places(b, _places(n, lead), lead), (count,))
+    places = _places(n, lead)
     x, updates = _folded_values(n, kind)
-    rows, new = b.reshape(x, (product(lead), *rest)), b.reshape(updates, (count, *rest))
-    return b.reshape(put(b, rows, new, place, kind), dims)
+    return put_slices(n.b, x, updates, places, kind)
 
 
 def _tensor_scatter(n: Node) -> SSAValue:
@@ -258,11 +262,7 @@ def _tensor_scatter(n: Node) -> SSAValue:
     shown = f"an update of shape {shape_text(rows)} for data {shape_text(dims)} along axis {axis}"
     if not axis or rows[:axis] + rows[axis + 1 :] != dims[:axis] + dims[axis + 1 :]:
         raise n.error(f"has {shown}")
-    try:
-        if not decide("le", rows[axis], dims[axis]):
-            raise n.error(f"has {shown}")
-    except Undecided as error:
-        raise n.unsupported(f"has {shown}, which may be longer", "--shape gives a size") from error
+    _check_at_most(n, rows[axis], dims[axis], shown, f"{shown}, which may be longer")
     lead = (dims[0], rows[axis])
     batch, place = (b.iota(lead, at, "i64") for at in (0, 1))
     if n.has(2):
@@ -271,13 +271,8 @@ def _tensor_scatter(n: Node) -> SSAValue:
         place = b.add(place, b.broadcast(b.cast(n.x(2, INTEGERS), "i64"), lead, [0]))
     if circular:
         place = modulo(b, place, b.size(dims[axis]))
-    flat = flat_places(b, [batch, place], (dims[0], dims[axis]))
     x, new = (move_axis(b, n.x(at), axis, 1) for at in (0, 1))
-    whole, rest = dims_of(x), dims_of(x)[2:]
-    x = b.reshape(x, (whole[0] * whole[1], *rest))
-    count = product(lead)
-    made = put(b, x, b.reshape(new, (count, *rest)), b.reshape(flat, (count,)))
-    return move_axis(b, b.reshape(made, whole), 1, axis)
+    return move_axis(b, put_slices(b, x, new, [batch, place]), 1, axis)
 
 
 FOLDED = {"none": "", "add": "sum", "mul": "mul", "max": "max", "min": "min"}
