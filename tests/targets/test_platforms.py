@@ -12,8 +12,10 @@ import pytest
 import rnncc
 from rnncc.codegen import targets
 from rnncc.codegen.llvm.objects import initialize
+from rnncc.driver.remote.runners import Missing, find_runner
 from rnncc.errors import CompileError
 from rnncc.options import Options
+from rnncc.packaging import linkers
 from rnncc.packaging.products import KINDS
 from rnncc.platforms import PLATFORMS, SYSTEMS, full_triple, platform_of, pointer_bytes, system_of
 from tests.compiling import bytes_of, text_of
@@ -127,3 +129,11 @@ def test_files_without_a_linker(name: str, tmp_path: Path) -> None:
     assert made.object.read_bytes() in content
     prefix = b"_" if name.startswith("macos") else b""
     assert prefix + b"net_run\0" in content[: content.index(made.object.read_bytes())]
+
+
+def test_an_engine_without_a_linker_runs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where there is node, but no lld."""
+    monkeypatch.setattr(linkers, "_first", lambda names: None)
+    monkeypatch.setattr(linkers, "find_zig", lambda *words: None)
+    with pytest.raises(Missing, match="does not run here: found no linker for wasm32"):
+        find_runner("wasm32")

@@ -20,7 +20,7 @@ from rnncc.driver.remote.calls import exported, pointers_of, symbols_of
 from rnncc.errors import CompileError
 from rnncc.packaging import texts
 from rnncc.packaging.compiled import Compiled
-from rnncc.packaging.linkers import find_zig, zig_target
+from rnncc.packaging.linkers import find_linker, find_zig, zig_target
 from rnncc.packaging.products import LINKED, write_products
 from rnncc.platforms import architecture_of, platform_of, system_of
 
@@ -148,7 +148,7 @@ def find_runner(target: str) -> Runner:
     triple = platform.triple if platform is not None and target == platform.name else target
     system, architecture = system_of(triple), architecture_of(triple)
     if system == "wasm":
-        return _engine(target)
+        return _engine(target, triple)
     if system == "bare":
         return _board_runner(target)
     if system == "windows" and architecture in _WINDOWS:
@@ -163,8 +163,12 @@ def find_runner(target: str) -> Runner:
     raise Missing(target, "there is no emulator of it", "files are made with rnncc compile")
 
 
-def _engine(target: str) -> Runner:
-    """What runs WebAssembly, with the program that serves a module."""
+def _engine(target: str, triple: str) -> Runner:
+    """What runs WebAssembly, with the program that serves a module, where modules can be linked."""
+    try:
+        find_linker(triple)
+    except CompileError as error:
+        raise Missing(target, error.what, error.hint or "") from error
     if node := shutil.which("node"):
         return Runner((node, str(HERE / "program.mjs")))
     if importlib.util.find_spec("wasmtime") is None:
