@@ -3,13 +3,17 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test onnx targets pythons lint dist site clean
+.PHONY: demo test test-all onnx targets pythons lint dist site clean
 
 demo: .venv/installed
 	$(BIN)/rnncc demo -o build/demo
 
 test: .venv/installed-test
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow" --draw
+
+# Every case of every test, of which `make test` draws some where they take long (tests/draw.py).
+test-all: .venv/installed-test
+	$(BIN)/pytest -n 2 --dist worksteal
 
 # The node tests of the ONNX standard as machine code: passed, skipped (not claimed), failed.
 onnx: .venv/installed-test

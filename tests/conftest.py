@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from rnncc.packaging.link import link_shared
-from tests import samples
+from tests import draw, samples
 from tests.golden import CASES, CONTROL, SHARED
 
 os.environ["RNNCC_CACHE"] = "0"  # what is tested is this compiler, not what an earlier one made
@@ -21,6 +22,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("ci", derandomize=True)
 if os.environ.get("CI"):  # the same programs in every run; others are for developers' machines
     settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    draw.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--draw"):
+        config.pluginmanager.register(draw.Draw())
+    if config.getoption("--record-seconds"):
+        config.pluginmanager.register(draw.Record())
 
 
 def pytest_report_header() -> str:
@@ -40,6 +52,12 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+
+
+@pytest.fixture
+def one_in(pytestconfig: pytest.Config) -> Callable[[int], slice]:
+    """For what one test does many times: with `--draw` one in so many, else all."""
+    return lambda count: slice(None, None, count if pytestconfig.getoption("--draw") else 1)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,105 @@
+"""`pytest --draw`: of tests with many cases, as many as a second computes; `make test` asks for it.
+
+Compiling takes the time, and thousands of cases compile something. A test function that takes
+longer than a second runs some of its cases, evenly spaced. Which ones differs from function to
+function, so that together they still see every net. Without `--draw` all cases run, as
+`make test-all` has it.
+
+`pytest --record-seconds` measures processor seconds a case, and writes the mean for each function
+that takes longer to `seconds.json`. A function that is not recorded there is quick, or new, and
+runs whole.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+from collections import defaultdict
+from collections.abc import Generator
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+BUDGET = 1.0
+"""Processor seconds of one test function."""
+RECORD = Path(__file__).with_name("seconds.json")
+_PROPERTY = "processor seconds"
+
+
+def add_options(parser: pytest.Parser) -> None:
+    parser.addoption("--draw", action="store_true", help="some cases of tests that take long")
+    parser.addoption("--record-seconds", action="store_true", help=f"write {RECORD.name}")
+
+
+class Draw:
+    """Leaves cases out before they run."""
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        recorded: dict[str, float] = json.loads(RECORD.read_text())
+        functions = defaultdict[str, list[pytest.Item]](list)
+        for item in items:
+            functions[_function(item.nodeid)].append(item)
+        left = [
+            case
+            for name, cases in functions.items()
+            if name in recorded
+            for i, case in enumerate(cases)
+            if i not in drawn(name, len(cases), recorded[name])
+        ]
+        config.hook.pytest_deselected(items=left)
+        gone = set(left)
+        items[:] = [item for item in items if item not in gone]
+
+
+def drawn(function: str, count: int, seconds: float) -> set[int]:
+    """The numbers of a function's cases that are run, given what one of them takes."""
+    most = max(1, int(BUDGET / seconds))
+    first = crc32(function.encode())
+    return {(first + i * count // most) % count for i in range(most)}
+
+
+class Record:
+    """Measures tests, in workers too, and writes the record where their reports come together."""
+
+    def __init__(self) -> None:
+        self.seconds = defaultdict[str, list[float]](list)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None]:
+        before = _processor_seconds()
+        try:
+            return (yield)
+        finally:
+            item.user_properties.append((_PROPERTY, _processor_seconds() - before))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        seconds = dict(report.user_properties).get(_PROPERTY)
+        if report.when == "call" and report.passed and isinstance(seconds, float):
+            self.seconds[_function(report.nodeid)].append(seconds)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Of functions that did not run, the record says what it said before."""
+        if hasattr(session.config, "workerinput"):
+            return
+        old: dict[str, float] = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+        kept = {name: seconds for name, seconds in old.items() if name not in self.seconds}
+        means = {
+            name: round(sum(each) / len(each), 3)
+            for name, each in self.seconds.items()
+            if sum(each) > BUDGET
+        }
+        RECORD.write_text(json.dumps(kept | means, indent=0, sort_keys=True) + "\n")
+
+
+def _function(nodeid: str) -> str:
+    return nodeid.partition("[")[0]
+
+
+def _processor_seconds() -> float:
+    """Of this process and of those that it has waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
