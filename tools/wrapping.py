@@ -24,7 +24,8 @@ _MARKER = re.compile(r"([-*+]|\d+[.)]|#+|[|>].*)$")
 
 def wrap(markdown: str) -> str:
     """The same page, its lines no longer than `WIDTH` where that can be."""
-    return "".join(line + "\n" for block in _blocks(markdown.splitlines()) for line in _fill(block))
+    blocks = (_fill(block) if fills else block for block, fills in _blocks(markdown.splitlines()))
+    return "".join(f"{line}\n" for block in blocks for line in block)
 
 
 def long_lines(markdown: str) -> list[str]:
@@ -37,34 +38,32 @@ def long_lines(markdown: str) -> list[str]:
     return found
 
 
-def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """Paragraphs and list items; any other line by itself."""
+def _blocks(lines: list[str]) -> Iterator[tuple[list[str], bool]]:
+    """Paragraphs and list items, which may be filled again, and any other line by itself."""
     is_code, block = False, list[str]()
     for line in lines:
         is_fence = bool(_FENCE.match(line))
         stands_alone = is_code or is_fence or bool(_FIXED.match(line))
         is_code ^= is_fence
         if block and (stands_alone or _ITEM.match(line)):
-            yield block
+            yield block, True
             block = []
-        block.append(line)
         if stands_alone:
-            yield block
-            block = []
+            yield [line], False
+        else:
+            block.append(line)
     if block:
-        yield block
+        yield block, True
 
 
 def _fill(block: list[str]) -> list[str]:
-    alone = len(block) == 1 and (_FIXED.match(block[0]) or _FENCE.match(block[0]))
-    if alone or all(len(line) <= WIDTH for line in block):
+    if all(len(line) <= WIDTH for line in block):
         return block
-    item = _ITEM.match(block[0])
-    text = block[0].lstrip()
+    item, text = _ITEM.match(block[0]), block[0].lstrip()
     first = item[0] if item else block[0][: -len(text)]
     lines, line = list[str](), first
     for word in _words(" ".join(block)[len(first) :]):
-        if len(line) + len(word) > WIDTH and line.strip() and line != first:
+        if len(line) + len(word) > WIDTH and line != first:
             lines.append(line.rstrip())
             line = " " * len(first)
         line += f"{word} "

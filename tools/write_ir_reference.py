@@ -11,6 +11,7 @@ from xdsl.irdl import IRDLOperation
 
 from rnncc.ir.rnn import FAMILIES
 from rnncc.kern import dialect as kern
+from tools.wrapping import wrap
 
 PATH = Path(__file__).parents[1] / "docs" / "ir.md"
 HEAD = """# The IR
@@ -34,7 +35,7 @@ def reference() -> str:
         parts += [_entry(op) for op in module.OPS]
     parts.append(f"\n## The kern dialect: how it is computed\n\n{_about(kern)}\n\n")
     parts += [_entry(op) for op in kern.OPS]
-    return "".join(parts)
+    return wrap("".join(parts))
 
 
 def _about(module: ModuleType) -> str:

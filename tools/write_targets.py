@@ -12,6 +12,7 @@ from rnncc.codegen import targets
 from rnncc.driver.remote.runners import BOARDS, EMULATED
 from rnncc.packaging.linkers import HINTS
 from rnncc.platforms import PLATFORMS, SYSTEMS, Platform, architecture_of
+from tools.wrapping import wrap
 
 PAGE = Path(__file__).parents[1] / "docs" / "targets.md"
 HEAD = """# Targets
@@ -76,13 +77,11 @@ refused with what it is for; `rnncc_runtime.describe` reads what any of them say
 ## Microcontrollers
 
 `libNAME.a` and `NAME.h`: weights are constants, in flash; state, workspace and arrays are the
-caller's, who can reserve them statically. Floats are passed in registers (`-mfloat-abi=hard`, for
-RISC-V `-mabi=ilp32f`). The FPU, and Helium, are to be enabled before the first call.
+caller's, who can reserve them statically, at multiples of 8 bytes. Floats are passed in registers
+(`-mfloat-abi=hard`, for RISC-V `-mabi=ilp32f`). The FPU, and Helium, must be enabled before the
+first call.
 [examples/microcontroller](../examples/microcontroller/main.c) is the main loop of a Cortex-M4, a
 step a sample, without an allocator or a system; `make run` there runs it in qemu.
-caller's, who can reserve them statically, at multiples of 8 bytes. Floats are passed in registers
-(`-mfloat-abi=hard`, for RISC-V `-mabi=ilp32f`). The FPU, and Helium, are to be enabled before the
-first call.
 
 Code is short: each kernel is written once, for a row at a time, tanh and its like are functions,
 and one step is computed ahead, not some dozens. Each function has a section of its own, so that
@@ -145,7 +144,7 @@ def page() -> str:
     columns = ("`--target`", "machine", "triple", "CPU", "floats", "files without `--products`")
     text = HEAD + _table(columns, rows) + SYSTEM_NOTES
     text += _table(("system", "files", "a linker, or what to install"), map(_system, SYSTEMS))
-    return text + BITS + _table(("`--target`", "run by"), _runs())
+    return wrap(text + BITS + _table(("`--target`", "run by"), _runs()))
 
 
 def _row(row: Platform) -> Sequence[str]:
