@@ -13,7 +13,7 @@ from pathlib import Path
 
 WIDTH = 100
 _FENCE = re.compile(r"\s*(```|~~~)")
-_FIXED = re.compile(r"\s*(\||#|<|$)|\[[^\]]+\]: ")
+_FIXED = re.compile(r"\s*(\|[\s:-]|#|<|$)|\[[^\]]+\]: ")
 """Begins lines that stand alone: tables, headings, HTML, empty lines, definitions of links."""
 _ITEM = re.compile(r"\s*([-*+]|\d+\.)\s+")
 _WORD = re.compile(r"(?:`[^`]*`|[^\s`]|`)+")

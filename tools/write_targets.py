@@ -27,7 +27,7 @@ $ rnncc check net.onnx --target cortex-m4                  # by an emulator, wit
 
 `--target` takes a name of this table or an LLVM triple of one of its kinds, such as
 `riscv64-linux-musl`; `--cpu` names another CPU of the kind. Without it code is for this machine.
-*Floats* says how many stand in a vector.
+*Floats* is how many a vector holds.
 
 """
 SYSTEM_NOTES = """
@@ -100,8 +100,7 @@ GRU of 16 units with 16 inputs, for a Cortex-M4, all functions:
 | fp32 | 6,468 | 1,994 | 1,045 | 9,507 | 400 |
 | int8 | 2,372 | 2,570 | 1,046 | 5,988 | 440 |
 
-How many cycles a step takes is not told: of these cores there is no model of time that was checked
-on hardware.
+Cycles a step are not given: no timing model of these cores was checked on hardware.
 
 ## WebAssembly
 
@@ -132,7 +131,7 @@ functions, and run that; each call is a process of its own, and the end of every
 `check` compares forward and backward with the interpreter. For Linux with musl, name the triple,
 such as `x86_64-linux-musl`: the library is the same, and musl's gcc or ziglang links a program that
 runs it. In tests, `make targets` runs all golden nets on all targets that something here runs, and
-says of the others what is missing.
+says what is missing for the others.
 
 """
 
