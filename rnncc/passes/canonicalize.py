@@ -28,6 +28,19 @@ class Canonicalize(NetPass):
 
     Every rule keeps the value bit for bit, -0.0 and NaN included. A rule returns the value that
     replaces its op's, or None where it does not apply.
+
+    Before:
+
+        v1 = mul(x, 1)
+        v2 = transpose(v1, perm=[1, 0])
+        v3 = transpose(v2, perm=[1, 0])
+        v4 = neg(v3)
+        v5 = neg(v4)
+        return v5
+
+    After:
+
+        return x
     """
 
     name = "rnn-canonicalize"

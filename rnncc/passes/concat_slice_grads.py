@@ -29,7 +29,20 @@ class _Piece:
 
 
 def concat_slice_grads(b: Builder, values: Sequence[SSAValue]) -> list[SSAValue]:
-    """Values of the same sum as the ones given: padded slices that do not overlap become one."""
+    """Values of the same sum as the ones given: padded slices that do not overlap become one.
+
+    Before:
+
+        v1 = concat(df, -0, axis=1)
+        v2 = concat(-0, dg, axis=1)
+        v3 = add(v1, v2)
+        return v3
+
+    After:
+
+        v1 = concat(df, dg, axis=1)
+        return v1
+    """
     pieces = [(value, _piece(value)) for value in values]
     others = [value for value, piece in pieces if piece is None]
     rows: list[list[_Piece]] = []

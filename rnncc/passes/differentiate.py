@@ -33,6 +33,27 @@ def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) ->
     to each output of `wanted`, and 0 with respect to the others. The added ports are labelled
     `grad:NAME` where the net has no such name (`rnncc.ir.ports`).
 
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
+
+    After:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+            v2[t] = v1
+        v3 = shift(v2, h)
+        for t in reversed 0..T, c from grad:y:
+            v4 = mul(c[t+1], x[t])
+            v5 = mul(c[t+1], v3[t])
+            c[t] = v4
+            v6[t] = v5
+        return h[T-1], v6
+
     Args:
         wanted: outputs with an outside gradient.
         of: inputs and parameters whose gradient is asked for; each adds an output of kind `grad`,

@@ -22,6 +22,19 @@ from rnncc.passes.streaming import Kept, Streamed
 def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
     """Cut a program in two.
 
+    Before:
+
+        v1 = mul(h, x)
+        return v1
+
+    After:
+
+        init(h):
+            return state:h=h
+        step(state:h, x):
+            v1 = mul(state:h, x)
+            return y=v1, next:h=v1
+
     Args:
         pairs: input -> the output that is its value in the next call. What a user gives no start
             for is zeros.

@@ -40,6 +40,17 @@ def fold_constants(program: Program, training: bool = False) -> bool:
     the program, as the compiled net would. Broadcasts stay, as they are cheaper than what they
     make. Parameters without uses go. In training parameters change, so that nothing is folded.
 
+    Before:
+
+        v1 = concat(w, u, axis=1)
+        v2 = matmul(x, v1)
+        return v2
+
+    After:
+
+        v1 = matmul(x, w.concat)
+        return v1
+
     Returns:
         whether anything changed.
     """

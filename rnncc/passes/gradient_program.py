@@ -25,6 +25,19 @@ def gradient_program(
 
     What acts on gradients still does: stops, and gradients of users.
 
+    Before:
+
+        v1 = stop_gradient(x)
+        v2 = mul(x, v1)
+        return v2
+
+    After:
+
+        v1 = stop_gradient(x)
+        v2 = mul(x, v1)
+        v3 = mul(grad_y, v1)
+        return v2, v3
+
     Args:
         wanted: outputs with an outside gradient, each of which adds an input: `prefix`, its name.
         of: inputs and parameters whose gradient is asked for, each of which adds such an output.

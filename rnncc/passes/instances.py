@@ -24,6 +24,22 @@ Known = dict[SSAValue, SSAValue]
 def instances(program: Program, of: Collection[str], size: str) -> Program:
     """The net over a batch of instances.
 
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
+
+    After:
+
+        v1 = broadcast(h, dims=[I, N], axes=[1])
+        v2 = transpose(x, perm=[1, 0, 2])
+        for t in 0..T, v1 from v1:
+            v3 = mul(v1[t-1], v2[t])
+            v1[t] = v3
+        return v1[T-1]
+
     Args:
         of: the inputs that are other ones for each instance.
         size: a symbol that the net does not have, the number of instances: the first size of these

@@ -23,7 +23,66 @@ from rnncc.passes.split_phases import Phases
 
 
 def pack_tape(phases: Phases) -> Phases:
-    """Join the saved values that are made of slices that lie side by side."""
+    """Join the saved values that are made of slices that lie side by side.
+
+    Before:
+
+        forward(x, h):
+            for t in 0..T, h from h:
+                v1 = matmul(h[t-1], u)
+                v2 = add(v1, x[t])
+                v3 = slice(v2, axis=1, start=0, size=4)
+                v4 = exp(v3)
+                v5 = slice(v2, axis=1, start=4, size=4)
+                v6 = exp(v5)
+                v7 = mul(v4, v6)
+                h[t] = v7
+                v8[t] = v6
+                v9[t] = v4
+            return y=h[T-1], saved:exp=v8, saved:exp.2=v9
+        backward(x, h, grad:y, saved:exp, saved:exp.2):
+            for t in reversed 0..T, c from grad:y:
+                v1 = mul(c[t+1], saved:exp[t])
+                v2 = mul(c[t+1], saved:exp.2[t])
+                v3 = mul(v2, saved:exp[t])
+                v4 = mul(v1, saved:exp.2[t])
+                v5 = concat(v4, v3, axis=1)
+                v6 = matmul(v5, u, transpose_b=true)
+                c[t] = v6
+                v7[t] = v5
+            return grad:x=v7
+
+    After:
+
+        forward(x, h):
+            for t in 0..T, h from h:
+                v1 = matmul(h[t-1], u)
+                v2 = add(v1, x[t])
+                v3 = slice(v2, axis=1, start=0, size=4)
+                v4 = exp(v3)
+                v5 = slice(v2, axis=1, start=4, size=4)
+                v6 = exp(v5)
+                v7 = mul(v4, v6)
+                v8 = concat(v4, v6, axis=1)
+                h[t] = v7
+                v9[t] = v6
+                v10[t] = v4
+                v11[t] = v8
+            return y=h[T-1], saved:exp.2=v11
+        backward(x, h, grad:y, saved:exp.2):
+            v1 = slice(saved:exp.2, axis=2, start=0, size=4)
+            v2 = slice(saved:exp.2, axis=2, start=4, size=4)
+            for t in reversed 0..T, c from grad:y:
+                v3 = mul(c[t+1], v2[t])
+                v4 = mul(c[t+1], v1[t])
+                v5 = mul(v4, v2[t])
+                v6 = mul(v3, v1[t])
+                v7 = concat(v6, v5, axis=1)
+                v8 = matmul(v7, u, transpose_b=true)
+                c[t] = v8
+                v9[t] = v7
+            return grad:x=v9
+    """
     for names in list(_groups(phases)):
         _join_outputs(phases.forward.net, names)
         _join_inputs(phases.backward.net, names)

@@ -72,6 +72,31 @@ class Choice:
 def rematerialise(program: Program, rule: str | Collection[str] = "auto") -> Choice:
     """Choose for a net with its gradients, before other passes change it.
 
+    Before:
+
+        v1 = matmul(x, w)
+        v2 = tanh(v1)
+        v3 = mul(v2, v2)
+        v4 = sin(v3)
+        v5 = cos(v3)
+        v6 = mul(grad:y, v5)
+        v7 = mul(v6, v2)
+        v8 = mul(v6, v2)
+        v9 = add(v7, v8)
+        v10 = mul(v2, v2)
+        v11 = sub(1, v10)
+        v12 = mul(v9, v11)
+        v13 = matmul(v12, w, transpose_b=true)
+        return v4, v13
+
+    After:
+
+        save v2
+        compute again v5
+        compute again v3
+        compute again v11
+        compute again v10
+
     Args:
         rule: `none` repeats nothing but views and fills; `all` whatever can be, products too, so
             that the fewest bytes are kept; `auto` where it is cheaper than keeping, never a

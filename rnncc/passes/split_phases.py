@@ -45,7 +45,39 @@ class Phases:
 
 
 def split_phases(program: Program, choice: Choice) -> Phases:
-    """Split a net with gradients; the net itself is used up."""
+    """Split a net with gradients; the net itself is used up.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+            v2[t] = v1
+        v3 = shift(v2, h)
+        for t in reversed 0..T, c from grad:y:
+            v4 = mul(c[t+1], x[t])
+            v5 = mul(c[t+1], v3[t])
+            c[t] = v4
+            v6[t] = v5
+        return h[T-1], v6
+
+    After:
+
+        forward(x, h):
+            for t in 0..T, h from h:
+                v1 = mul(h[t-1], x[t])
+                h[t] = v1
+                v2[t] = v1
+            return y=h[T-1], saved:mul=v2
+        backward(x, h, grad:y, saved:mul):
+            v1 = shift(saved:mul, h)
+            for t in reversed 0..T, c from grad:y:
+                v2 = mul(c[t+1], x[t])
+                v3 = mul(c[t+1], v1[t])
+                c[t] = v2
+                v4[t] = v3
+            return grad:x=v4
+    """
     forwards = dict.fromkeys(pair.forward for pair in choice.pairs)  # several may read one
     sequences = {forward: _Sequences(forward, choice) for forward in forwards}
     for pair in choice.pairs:

@@ -67,6 +67,23 @@ def split_stream(program: Program) -> Streamed:
     Inputs with an axis of time go to `step`, all others to `init`; what these alone decide is
     computed there. The steps since the start are counted where the net asks for their numbers.
 
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
+
+    After:
+
+        init(h):
+            return state:h=h
+        step(x, state:h):
+            for t in 0..T, c from state:h:
+                v1 = mul(c[t-1], x[t])
+                c[t] = v1
+            return y=c[T-1], next:h=c[T-1]
+
     Raises:
         NotCausal: why the net cannot be computed as time goes on.
     """

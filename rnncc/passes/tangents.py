@@ -27,6 +27,24 @@ Found = dict[SSAValue, SSAValue]
 def tangents(program: Program, of: Sequence[str], prefix: str) -> Program:
     """A net that computes tangents beside its outputs: Σ ∂y/∂x · x' over some inputs x.
 
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
+
+    After:
+
+        for t in 0..T, h from h, c from 0:
+            v1 = mul(h[t-1], x[t])
+            v2 = mul(c[t-1], x[t])
+            v3 = mul(t:x[t], h[t-1])
+            v4 = add(v2, v3)
+            h[t] = v1
+            c[t] = v4
+        return h[T-1], c[T-1]
+
     Args:
         of: inputs that have tangents, each of which adds an input: `prefix`, its name. Each output
             of floats adds one too, of zeros where it hangs on none of them.

@@ -20,7 +20,22 @@ from rnncc.ir.types import dims_of, dtype_of, tensor
 
 
 def name_trip_counts(program: Program) -> dict[str, int]:
-    """Name those of the net's own loops that read and make no sequence: name -> number."""
+    """Name those of the net's own loops that read and make no sequence: name -> number.
+
+    Before:
+
+        for t in 0..10, h from h:
+            v1 = tanh(h[t-1])
+            h[t] = v1
+        return h[10-1]
+
+    After:
+
+        for t in 0..K, h from h:
+            v1 = tanh(h[t-1])
+            h[t] = v1
+        return h[K-1]
+    """
     names = dict[str, int]()
     for op in program.net.body.block.ops:
         if not isinstance(op, Scan) or op.xs or op.ys:

@@ -31,6 +31,50 @@ VIEWS = (Reshape, Transpose, Broadcast, Slice, Concat)
 def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
     """The halves with checkpoints; those given stay as they are.
 
+    Before:
+
+        forward(x, h):
+            for t in 0..T, h from h:
+                v1 = mul(h[t-1], x[t])
+                h[t] = v1
+                v2[t] = v1
+            return y=h[T-1], saved:mul=v2
+        backward(x, h, grad:y, saved:mul):
+            v1 = shift(saved:mul, h)
+            for t in reversed 0..T, c from grad:y:
+                v2 = mul(c[t+1], x[t])
+                v3 = mul(c[t+1], v1[t])
+                c[t] = v2
+                v4[t] = v3
+            return grad:x=v4
+
+    After:
+
+        forward(x, h):
+            for r in 0..T/16 runs of E1, h from h:
+                for t in 0..E1, c from h[r-1]:
+                    v1 = mul(c[t-1], x[r][t])
+                    c[t] = v1
+                    v2[t] = v1
+                h[r] = c[E1-1]
+                v3[r] = h[r-1]
+            return y=h[T/16-1], saved:state=v3
+        backward(x, h, grad:y, saved:state):
+            for r in reversed 0..T/16 runs of E1, c from grad:y:
+                for t in 0..E1, d from saved:state[r]:
+                    v1 = mul(d[t-1], x[r][t])
+                    d[t] = v1
+                    v2[t] = v1
+                v3 = shift(v2, saved:state[r])
+                for t in reversed 0..E1, e from c[r+1]:
+                    v4 = mul(e[t+1], x[r][t])
+                    v5 = mul(e[t+1], v3[t])
+                    e[t] = v4
+                    v6[t] = v5
+                c[r] = e[0]
+                v7[r] = v6
+            return grad:x=v7
+
     Args:
         chunks: the steps between checkpoints on the tape; then of those that backward makes
             within such a run, each a divisor of the one before.
