@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, StringAttr
@@ -110,3 +112,11 @@ def titled(**programs: Program) -> str:
         lines.append(f"{title}({', '.join(program.net.inputs)}):")
         lines += [f"    {line}" for line in show(program, named=True).splitlines()]
     return "\n".join(lines)
+
+
+def shown_in(text: str | None) -> list[str]:
+    """The nets that a docstring shows."""
+    found = re.findall(
+        r"^(?:Before|After):\n\n((?:    .*\n?)+)", inspect.cleandoc(text or ""), re.M
+    )
+    return [inspect.cleandoc(block) for block in found]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Callable
 
 import pytest
@@ -28,7 +26,7 @@ from rnncc.passes.strip_stop_gradient import StripStopGradient
 from rnncc.passes.sum_late import SumLate
 from rnncc.passes.turn_states import TurnStates
 from tests.passes.helpers import applied
-from tests.passes.notation import show
+from tests.passes.notation import show, shown_in
 from tests.passes.program_examples import EXAMPLES as PROGRAMS
 
 Values = list[SSAValue]
@@ -204,14 +202,6 @@ def nets(kind: type[NetPass]) -> tuple[str, str]:
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.name)
 def test_a_pass_does_what_it_shows(kind: type[NetPass]) -> None:
     assert shown_in(kind.__doc__) == list(nets(kind))
-
-
-def shown_in(text: str | None) -> list[str]:
-    """The nets of a docstring."""
-    found = re.findall(
-        r"^(?:Before|After):\n\n((?:    .*\n?)+)", inspect.cleandoc(text or ""), re.M
-    )
-    return [inspect.cleandoc(block) for block in found]
 
 
 @pytest.mark.parametrize("action", PROGRAMS, ids=lambda action: action.__name__)
