@@ -21,8 +21,8 @@ def drawn(
     for name, spec in specs.items():
         shape = [size.evaluate(sizes) for size in spec.sizes]
         whole = spec.dtype.kind != "f"
-        made = lengths(rng, shape, most, ragged) if whole else normal(shape)
-        arrays[name] = made.astype(spec.dtype)
+        array = lengths(rng, shape, most, ragged) if whole else normal(shape)
+        arrays[name] = array.astype(spec.dtype)
     return arrays
 
 

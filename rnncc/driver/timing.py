@@ -47,11 +47,11 @@ class Times:
 def alternate(timers: Mapping[str, Timer], rounds: int, seconds: float) -> dict[str, Times]:
     """Times by name: in each round each contender runs for about so many seconds, in turn."""
     counts = {name: _count(timer, seconds) for name, timer in timers.items()}
-    found: dict[str, list[float]] = {name: [] for name in timers}
+    samples: dict[str, list[float]] = {name: [] for name in timers}
     for _ in range(rounds):
         for name, timer in timers.items():
-            found[name].append(timer(counts[name]) / counts[name])
-    return {name: Times.of(each) for name, each in found.items()}
+            samples[name].append(timer(counts[name]) / counts[name])
+    return {name: Times.of(each) for name, each in samples.items()}
 
 
 def _count(timer: Timer, seconds: float) -> int:

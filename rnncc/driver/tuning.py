@@ -52,8 +52,8 @@ def tuned(net: Any, init: Any, options: Options, make: Make) -> Options:
     target = targets.resolve(options.target, options.cpu)
     target.check_runs_here()
     key = cache.key_of(net, init, options, target)
-    found = cache.find(key)
-    settings = None if found is None else _remembered(found)
+    entry = cache.find(key)
+    settings = None if entry is None else _remembered(entry)
     if settings is None:
         settings = _measured(make, replace(options, tune=False))
         cache.keep(key, json.dumps(settings).encode())
@@ -126,13 +126,13 @@ def _call(model: Model | TrainableModel, sizes: Mapping[str, int]) -> Callable[[
             return lambda: model.run(inputs, out=outputs)
         outputs, tape = model.forward(inputs)
         names = [entry["name"] for entry in model.metadata["output_grads"]]
-        given = {name: np.ones_like(outputs[name]) for name in names}
-        grads = model.backward(tape, given)
+        output_grads = {name: np.ones_like(outputs[name]) for name in names}
+        grads = model.backward(tape, output_grads)
     except RunError as error:
         raise CompileError("--tune", f"random arrays do not suit the net: {error}") from None
 
     def train() -> object:
         _, tape = model.forward(inputs, out=outputs)
-        return model.backward(tape, given, out=grads)
+        return model.backward(tape, output_grads, out=grads)
 
     return train

@@ -67,8 +67,8 @@ class Backprop:
     def _through_scan(self, scan: Scan) -> None:
         """The carry's gradient runs back; the gradients of consts gather in the carry."""
         parts = _Parts.of(scan, self._active)
-        told = [(row, self.take(y)) for row, y in zip(scan.yields[1], scan.ys, strict=True)]
-        dys = [(row, dy) for row, dy in told if dy is not None]
+        gradients = [(row, self.take(y)) for row, y in zip(scan.yields[1], scan.ys, strict=True)]
+        dys = [(row, dy) for row, dy in gradients if dy is not None]
         ends = [self.take_or_zeros(final) for final in parts.finals]
         sums = [self._begin_sum(scan, const) for const in parts.consts]
         targets = [*parts.inits, *parts.consts, *parts.xs]
@@ -225,9 +225,9 @@ def _save(forward: Scan, values: list[SSAValue]) -> Scan:
     """
     loop = Loop(forward)
     after = {} if forward.skips else {c.arg: c.next for c in loop.carries}
-    there = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
-    wanted = dict.fromkeys(after.get(v, v) for v in values if v not in there)
-    new = [Made(value) for value in wanted if value not in there]
+    available = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
+    needed = dict.fromkeys(after.get(v, v) for v in values if v not in available)
+    new = [Made(value) for value in needed if value not in available]
     loop.ys += new
     return loop.rebuild() if new else forward
 
@@ -259,6 +259,6 @@ def _remake(loop: Loop, value: SSAValue, outside: Map, known: Map, first: Operat
             continue
         op = inner.owner
         assert isinstance(op, RnnOp)
-        made = op.clone({operand: known[operand] for operand in op.operands})
-        loop.body.insert_op_before(made, first)
-        known[inner] = made.y
+        clone = op.clone({operand: known[operand] for operand in op.operands})
+        loop.body.insert_op_before(clone, first)
+        known[inner] = clone.y

@@ -46,8 +46,8 @@ def concat_slice_grads(b: Builder, values: Sequence[SSAValue]) -> list[SSAValue]
     pieces = [(value, _piece(value)) for value in values]
     others = [value for value, piece in pieces if piece is None]
     rows: list[list[_Piece]] = []
-    found = [piece for _, piece in pieces if piece is not None]
-    for piece in sorted(found, key=lambda piece: (piece.axis, piece.start)):
+    padded = [piece for _, piece in pieces if piece is not None]
+    for piece in sorted(padded, key=lambda piece: (piece.axis, piece.start)):
         fitting = [r for r in rows if r[0].axis == piece.axis and r[-1].end <= piece.start]
         if fitting:
             fitting[0].append(piece)

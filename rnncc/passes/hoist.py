@@ -77,11 +77,11 @@ def _hoist(scan: Scan, functions: bool) -> bool:
     loop = Loop(scan)
     kinds, consts = choice.kinds, {c.arg: c.outer for c in loop.consts}
     outside = Outside(scan, loop.steps, kinds, consts, {x.arg: x.outer for x in loop.xs})
-    made = {
+    hoisted = {
         value: outside.const(value) if kinds[value] == Kind.CONST else outside.all_steps(value)
         for value in choice.leaving
     }
-    for value, outer in made.items():
+    for value, outer in hoisted.items():
         if kinds[value] == Kind.CONST:
             loop.swap(value, loop.add_const(outer))
         else:

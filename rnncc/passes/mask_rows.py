@@ -81,7 +81,7 @@ def _candidates(scan: Scan, kinds: dict[SSAValue, Kind]) -> list[SSAValue]:
     """Values by which the body selects rows, and that can be had for all steps at once."""
     consts, _, rows = scan.groups
     able = {*consts, *rows}
-    found: list[SSAValue] = []
+    masks: list[SSAValue] = []
     ops = scan.body.block.ops
     for op in (op for op in ops if isinstance(op, RnnOp)):
         bulk = kinds[op.y] == Kind.CONST or can_batch(op, kinds)
@@ -91,8 +91,8 @@ def _candidates(scan: Scan, kinds: dict[SSAValue, Kind]) -> list[SSAValue]:
     selecting = (chosen_by(op, values) for op in ops if isinstance(op, Select))
     for mask in (rows.mask for rows in selecting if rows is not None):
         if mask in able and kinds[mask] == Kind.ROW and len(wide_axes(dims_of(mask))) == 1:
-            found.append(mask)
-    return list(dict.fromkeys(found))
+            masks.append(mask)
+    return list(dict.fromkeys(masks))
 
 
 def _useful(scan: Scan, masks: list[SSAValue]) -> list[SSAValue]:

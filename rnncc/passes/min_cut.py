@@ -28,9 +28,9 @@ def sink_side(edges: Mapping[tuple[Node, Node], float], source: Node, sink: Node
     side, work = {sink}, [sink]
     while work:
         node = work.pop()
-        found = [a for a in residual[node] if a not in side and residual[a][node] > 0]
-        side.update(found)
-        work += found
+        upstream = [a for a in residual[node] if a not in side and residual[a][node] > 0]
+        side.update(upstream)
+        work += upstream
     return side
 
 

@@ -93,15 +93,15 @@ def pack_tape(phases: Phases) -> Phases:
 def _groups(phases: Phases) -> Iterator[list[str]]:
     """Names of saved values, in the order of the slices that they are made of."""
     outputs = phases.forward.net.outputs
-    found: dict[tuple[Scan, Attribute], dict[int, str]] = defaultdict(dict)
+    groups: dict[tuple[Scan, Attribute], dict[int, str]] = defaultdict(dict)
     for name in phases.saved:
         scan = outputs[name].owner
         if isinstance(scan, Scan) and outputs[name] in scan.ys:
             row = scan.row_of(outputs[name])
             starts = _starts(row)
             if len(starts) == 1:
-                found[scan, row.type].setdefault(starts.pop(), name)
-    for parts in found.values():
+                groups[scan, row.type].setdefault(starts.pop(), name)
+    for parts in groups.values():
         order = sorted(parts)
         width = int(dims_of(outputs[parts[order[0]]])[-1])
         if len(order) > 1 and all(b - a == width for a, b in pairwise(order)):

@@ -151,14 +151,14 @@ class _Graph:
         return Rows(op, op.row_of(value)) if isinstance(op, Scan) and value in op.ys else value
 
     def _outputs(self) -> dict[Node, str]:
-        found: dict[Node, str] = {}
+        outputs: dict[Node, str] = {}
         for name, value in self.net.outputs_of(None).items():
             while isinstance(value.owner, Reshape):
                 value = value.owner.x
             early = not isinstance(value.owner, Block) and value.owner not in self.late
             if early:
-                found.setdefault(self._top(value), name)
-        return found
+                outputs.setdefault(self._top(value), name)
+        return outputs
 
     def _required(self) -> Iterator[Node]:
         """What the backward ops read of the forward ones."""
@@ -259,11 +259,11 @@ class _Graph:
         """The nodes on the side of the backward pass: to be computed there, if asked for."""
         edges = dict[tuple[Hashable, Hashable], float]()
         for node, costs in self.costs.items():
-            given, made = (node, "given"), (node, "made")
-            _connect(edges, "store", made, costs.repeat)
-            _connect(edges, made, given, costs.keep)
+            available, computed = (node, "given"), (node, "made")
+            _connect(edges, "store", computed, costs.repeat)
+            _connect(edges, computed, available, costs.keep)
             for operand in costs.operands:
-                _connect(edges, (operand, "given"), made, inf)
+                _connect(edges, (operand, "given"), computed, inf)
         for node in self.required:
             _connect(edges, (node, "given"), "backward", inf)
         side = sink_side(edges, "store", "backward")

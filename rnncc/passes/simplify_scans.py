@@ -97,13 +97,13 @@ def _trim(loop: Loop, needed: set[SSAValue]) -> None:
 
 def _needed(values: Iterable[SSAValue]) -> set[SSAValue]:
     """Everything in the body that some values are computed from, themselves included."""
-    found, work = set[SSAValue](), list(values)
+    needed, work = set[SSAValue](), list(values)
     while work:
         value = work.pop()
-        if value not in found:
-            found.add(value)
+        if value not in needed:
+            needed.add(value)
             work += [] if isinstance(value.owner, Block) else value.owner.operands
-    return found
+    return needed
 
 
 def _find_invariants(loop: Loop) -> bool:
@@ -187,9 +187,9 @@ def _sink(loop: Loop) -> bool:
     for const in cheap:
         owner = const.outer.owner
         assert isinstance(owner, CHEAP)
-        made = owner.clone({x: loop.add_const(x) for x in owner.operands})
-        loop.body.insert_op_before(made, loop.first)
-        loop.swap(const.arg, made.y)
+        clone = owner.clone({x: loop.add_const(x) for x in owner.operands})
+        loop.body.insert_op_before(clone, loop.first)
+        loop.swap(const.arg, clone.y)
     return bool(cheap)
 
 
@@ -210,10 +210,10 @@ def _squeeze(loop: Loop) -> bool:
         else:
             part.outer = outside.reshape(part.outer, [loop.steps, *new])
         changed = True
-    for made in loop.ys:
-        new = _without_units(dims_of(made.row))
-        changed |= new != dims_of(made.row)
-        made.row = Builder.before(loop.yields).reshape(made.row, new)
+    for y in loop.ys:
+        new = _without_units(dims_of(y.row))
+        changed |= new != dims_of(y.row)
+        y.row = Builder.before(loop.yields).reshape(y.row, new)
     return changed
 
 

@@ -71,8 +71,8 @@ def _sink(scan: Scan) -> bool:
     if not plan.sums and not plan.rows:
         return False
     loop = Loop(scan)
-    there = {made.row for made in loop.ys} | {x.arg for x in loop.xs}
-    loop.ys += [Made(value) for value in plan.leaving if value not in there]
+    yielded = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
+    loop.ys += [Made(value) for value in plan.leaving if value not in yielded]
     scan = loop.rebuild()
     consts, _, rows = scan.groups
     known = dict(zip(scan.yields[1], scan.ys, strict=True)) | dict(zip(rows, scan.xs, strict=True))

@@ -84,8 +84,8 @@ def split_phases(program: Program, choice: Choice) -> Phases:
         _read_saved(pair, sequences[pair.forward], choice)
 
     finals = dict[SSAValue, SSAValue]()
-    for made in sequences.values():
-        finals |= made.finals
+    for sequence in sequences.values():
+        finals |= sequence.finals
 
     def value_of(node: Node) -> SSAValue:
         if isinstance(node, SSAValue):
@@ -102,10 +102,10 @@ def split_phases(program: Program, choice: Choice) -> Phases:
     roles = labelled([role for role, _ in values], taken)
     crossing = dict(zip(roles, [value for _, value in values], strict=True))
 
-    forward, there = _clone(program)
-    make_forward(forward, {name: there[value] for name, value in crossing.items()}, roles)
-    backward, there = _clone(program)
-    make_backward(backward, {name: there[value] for name, value in crossing.items()}, roles)
+    forward, clones = _clone(program)
+    make_forward(forward, {name: clones[value] for name, value in crossing.items()}, roles)
+    backward, clones = _clone(program)
+    make_backward(backward, {name: clones[value] for name, value in crossing.items()}, roles)
     return phases_of(forward, backward, roles)
 
 
@@ -124,10 +124,10 @@ class _Sequences:
 
     def __init__(self, scan: Scan, choice: Choice) -> None:
         loop, old, finals = Loop(scan), list(scan.body.block.args), list(scan.finals)
-        there = {y.row for y in loop.ys}
+        yielded = {y.row for y in loop.ys}
         nodes = [*choice.saved, *choice.kept]
         rows = [n.row for n in nodes if isinstance(n, Rows) and n.scan is scan]
-        loop.ys += [Made(row) for row in dict.fromkeys(rows) if row not in there]
+        loop.ys += [Made(row) for row in dict.fromkeys(rows) if row not in yielded]
         self.scan = loop.rebuild()
         new = self.scan.body.block.args
         self.args = dict[SSAValue, SSAValue](zip(old, new, strict=True))
@@ -195,10 +195,10 @@ class _Maker:
             return self._read(value, b.shift(self.forward.of(after), init, bool(scan.reverse)))
         op = value.owner
         assert isinstance(op, RnnOp)
-        made = op.clone({operand: self.known[operand] for operand in op.operands})
-        self.loop.body.insert_op_before(made, self.first)
-        made.y.name_hint = value.name_hint
-        return made.y
+        clone = op.clone({operand: self.known[operand] for operand in op.operands})
+        self.loop.body.insert_op_before(clone, self.first)
+        clone.y.name_hint = value.name_hint
+        return clone.y
 
     def _read(self, value: SSAValue, sequence: SSAValue) -> SSAValue:
         arg = self.loop.add_arg(value.type)

@@ -188,13 +188,13 @@ def _append_new(values: list[SSAValue], value: SSAValue) -> None:
 
 def _cone(value: SSAValue) -> set[Operation]:
     """The ops that a value is computed by."""
-    found, work = set[Operation](), [value.owner]
+    cone, work = set[Operation](), [value.owner]
     while work:
         op = work.pop()
-        if isinstance(op, Operation) and op not in found:
-            found.add(op)
+        if isinstance(op, Operation) and op not in cone:
+            cone.add(op)
             work += [x.owner for x in op.operands]
-    return found
+    return cone
 
 
 def _build_stage(plan: _Plan, stage: _Stage, sequences: dict[SSAValue, SSAValue]) -> None:

@@ -164,9 +164,9 @@ class _Split:
                 operands.append(self.step.block.args[-1])
             else:
                 operands.append(self._in_step(value))
-        made = op.clone(self.often)
-        made.operands = operands
-        self.step.block.add_op(made)
+        clone = op.clone(self.often)
+        clone.operands = operands
+        self.step.block.add_op(clone)
         if scan:
             finals = (self.often[final] for final in scan.finals)
             self.nexts |= dict(zip(names.values(), finals, strict=True))
@@ -197,15 +197,15 @@ class _Split:
 
     def _keep(self, value: SSAValue, first: SSAValue) -> str:
         """One more value in the state, the last argument of the step; its name."""
-        given = self._source(value)
-        hint = given or value.name_hint or str(len(self.kept))
-        return self._add(hint, first, given)
+        source = self._source(value)
+        hint = source or value.name_hint or str(len(self.kept))
+        return self._add(hint, first, source)
 
-    def _add(self, hint: str, first: SSAValue, given: str | None = None) -> str:
+    def _add(self, hint: str, first: SSAValue, source: str | None = None) -> str:
         taken = {*self.firsts, *self.program.net.inputs, *self.defaults}
         name = fresh(f"state:{hint}", taken)
         self.step.input(name, dims_of(first), dtype_of(first))
-        self.kept.append(Kept(name, given=given))
+        self.kept.append(Kept(name, given=source))
         self.firsts[name] = first
         return name
 

@@ -51,10 +51,10 @@ def restore_trip_counts(program: Program, names: Mapping[str, int]) -> Program:
     """A copy with numbers in the place of names; the program itself where there are none."""
     if not names:
         return program
-    made = program.copy()
-    for op in made.module.walk():
+    result = program.copy()
+    for op in result.module.walk():
         _number(op, names)
-    return made
+    return result
 
 
 def _number(op: Operation, names: Mapping[str, int]) -> None:

@@ -164,6 +164,6 @@ class _Turn:
     def _reduced(self, op: Reduce) -> SSAValue:
         b = Builder.before(op)
         axes = [self.perm.index(axis) for axis in get_ints(op.axes)]
-        made = b.reduce(op.kind.data, self.turned[op.x], sorted(axes))
+        reduced = b.reduce(op.kind.data, self.turned[op.x], sorted(axes))
         kept = [self.perm.index(axis) for axis in op.kept]
-        return b.transpose(made, [sorted(kept).index(axis) for axis in kept])
+        return b.transpose(reduced, [sorted(kept).index(axis) for axis in kept])

@@ -51,9 +51,9 @@ class Footprint:
         return Footprint(first, (*self.axes, (count, second - first)))
 
 
-def covered(wanted: Footprint, written: Sequence[Footprint]) -> bool:
+def covered(needed: Footprint, written: Sequence[Footprint]) -> bool:
     """Whether all wanted elements are among those written, for sure and at every size."""
-    read = Footprint(wanted.offset, tuple(axis for axis in wanted.axes if axis[1] != 0))
+    read = Footprint(needed.offset, tuple(axis for axis in needed.axes if axis[1] != 0))
     if not all(at_most(Dim.of(0), stride) for _, stride in read.axes):
         return False
     read = _nested(read)

@@ -25,15 +25,15 @@ def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buf
         if _reads_own_points(use):
             reads[use.position].append(use)
     heirs: dict[Buffer, Buffer] = {}
-    given: set[Buffer] = set()
+    donors: set[Buffer] = set()
     for heir, uses in line.uses.items():
         births = [use for use in uses if use.position == alive[heir].first]
         if len(births) != 1 or not births[0].writes:
             continue
         for use in reads[births[0].position]:
-            if use.buffer not in given and _may_give(line, alive, use, births[0]):
+            if use.buffer not in donors and _may_give(line, alive, use, births[0]):
                 heirs[heir] = use.buffer
-                given.add(use.buffer)
+                donors.add(use.buffer)
                 break
     return heirs
 

@@ -69,14 +69,14 @@ def plan(program: KernelProgram) -> Plan:
     multiple of 64 bytes.
     """
     program.weights = place_weights([program])
-    made = make_plan(program)
+    layout = make_plan(program)
     for buffer in program.buffers:
         if buffer.role.data in OWNED:
             buffer.offset = dim_attr(0)  # of those that hold nothing
-    for planned in made.buffers:
+    for planned in layout.buffers:
         planned.buffer.offset = StringAttr(str(planned.offset))
-    program.workspace = made.workspace
-    return made
+    program.workspace = layout.workspace
+    return layout
 
 
 def make_plan(program: KernelProgram) -> Plan:

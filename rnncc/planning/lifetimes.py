@@ -69,8 +69,8 @@ def _is_covered(read: Use, writes: Sequence[Use], depth: int) -> bool:
             for write in writes
             if write.position < read.position and _shared(write.loops, read.loops) == level
         ]
-        wanted = _footprint(read, level)
-        if wanted is not None and covered(wanted, [w for w in earlier if w is not None]):
+        needed = _footprint(read, level)
+        if needed is not None and covered(needed, [w for w in earlier if w is not None]):
             return True
     return False
 

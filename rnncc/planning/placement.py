@@ -64,8 +64,8 @@ def place(blocks: Sequence[Block]) -> tuple[list[Largest], Largest]:
     """
     if not blocks:
         return [], Largest()
-    found = {m for block in blocks for m, _ in block.size.terms}
-    monomials = sorted(found, key=lambda m: (-len(m), m))
+    used = {m for block in blocks for m, _ in block.size.terms}
+    monomials = sorted(used, key=lambda m: (-len(m), m))
     stack = _Stack(blocks, monomials)
     lifetimes = [b.lifetime for b in blocks]
     order, heights = best_order(lifetimes, stack.at_reference, stack.wishes())
@@ -97,7 +97,7 @@ class _Stack:
 
         Else a start would be rounded up in each of its coefficients.
         """
-        return [[-wanted for _, wanted in self.grains], [-item for item, _ in self.grains]]
+        return [[-preferred for _, preferred in self.grains], [-item for item, _ in self.grains]]
 
     def heights(self, top: Sequence[Vector]) -> Floats:
         """A stack's height at each of the sizes of reference."""
@@ -120,20 +120,20 @@ class _Stack:
     def _directly(self, i: int, rank: dict[int, int], under: list[int]) -> list[int]:
         """The blocks on which one lies, without those that lie under others of them."""
         placed = [j for j in self.near[i].tolist() if rank[j] < rank[i]]
-        found: list[int] = []
+        supports: list[int] = []
         for j in sorted(placed, key=rank.__getitem__, reverse=True):
             if not under[i] >> j & 1:
-                found.append(j)
+                supports.append(j)
                 under[i] |= under[j] | 1 << j
-        return found
+        return supports
 
     def _aligned(self, start: Vector, i: int, care: int) -> Vector:
         """Up to a multiple of the wanted grain where that is cheap enough, else of the least."""
-        least, wanted = self.grains[i]
-        cheap = {NONE: inf, COARSE: wanted * LITTLE, ALL: wanted * LITTLE}[care]
+        least, preferred = self.grains[i]
+        cheap = {NONE: inf, COARSE: preferred * LITTLE, ALL: preferred * LITTLE}[care]
         pairs = zip(self.monomials, start, strict=True)
         return tuple(
-            _up(c, wanted if c >= cheap or (care == ALL and not monomial) else least)
+            _up(c, preferred if c >= cheap or (care == ALL and not monomial) else least)
             for monomial, c in pairs
         )
 
@@ -142,18 +142,18 @@ class _Stack:
 
         Of too many those are joined for which it costs least.
         """
-        found = _highest(heights)
-        while len(found) > 1:
-            vectors = np.array(found, float)
+        candidates = _highest(heights)
+        while len(candidates) > 1:
+            vectors = np.array(candidates, float)
             joined = np.maximum(vectors[:, None], vectors) @ self.scales
             costs = ((joined - (vectors @ self.scales).max(axis=0)) / self.least).max(axis=-1)
             costs[np.diag_indices_from(costs)] = np.inf
-            i, j = divmod(int(costs.argmin()), len(found))
-            if len(found) <= FORMULAS and costs[i, j] > slack:
+            i, j = divmod(int(costs.argmin()), len(candidates))
+            if len(candidates) <= FORMULAS and costs[i, j] > slack:
                 break
-            pair = (found[i], found[j])
-            found = _highest([_join(*pair), *(v for v in found if v not in pair)])
-        return found
+            pair = (candidates[i], candidates[j])
+            candidates = _highest([_join(*pair), *(v for v in candidates if v not in pair)])
+        return candidates
 
 
 def _fills_lines(size: Dim) -> bool:
@@ -163,11 +163,11 @@ def _fills_lines(size: Dim) -> bool:
 
 def _highest(heights: Iterable[Vector]) -> list[Vector]:
     """The heights that no other is above of."""
-    found: list[Vector] = []
+    highest: list[Vector] = []
     for height in sorted(set(heights), key=lambda v: (sum(v), v), reverse=True):
-        if not any(_below(height, other) for other in found):
-            found.append(height)
-    return found
+        if not any(_below(height, other) for other in highest):
+            highest.append(height)
+    return highest
 
 
 def _below(a: Vector, b: Vector) -> bool:

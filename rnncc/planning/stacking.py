@@ -116,17 +116,17 @@ class _Search:
 
         Dearer wishes are left alone where the least of them costs too much already.
         """
-        found: list[Floats] = []
+        ends_of: list[Floats] = []
         for unfulfilled, layers in reversed(list(enumerate(self.wishes))):
             changed = tuple(sorted(order, key=layers.__getitem__))
-            found.append(self.ends(changed))
-            ratios = found[-1].max(axis=0) / self.least
+            ends_of.append(self.ends(changed))
+            ratios = ends_of[-1].max(axis=0) / self.least
             if ratios.max() > self.score[0]:
                 break
             score = (float(ratios.max()) + unfulfilled * STEP, float(ratios.mean()))
             if score < self.score:
                 self.best, self.score = changed, score
-        return found[0]
+        return ends_of[0]
 
     def ends(self, order: Order) -> Floats:
         """Where each block ends in the stack, for each column of sizes."""

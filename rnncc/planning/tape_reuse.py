@@ -60,9 +60,9 @@ def _fits(line: Timeline, giver: Buffer, heir: Buffer) -> bool:
 
 
 def _footprints(uses: Sequence[Use]) -> list[Footprint] | None:
-    found = [use.footprint for use in uses]
-    known = [footprint for footprint in found if footprint is not None]
-    return known if len(known) == len(found) else None
+    footprints = [use.footprint for use in uses]
+    known = [footprint for footprint in footprints if footprint is not None]
+    return known if len(known) == len(footprints) else None
 
 
 def _are_rows(loop: For, parts: Sequence[Footprint], written: Sequence[Footprint]) -> bool:

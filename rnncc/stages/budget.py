@@ -75,12 +75,12 @@ def fit(phases: Phases, lower: Lower, budget: int, sizes: Mapping[str, int]) -> 
         CompileError: no checkpoints make them fit; it names the least that they take.
     """
     whole = Halves.of(phases, lower)
-    found = [whole]
+    planned = [whole]
     if whole.bytes(sizes) > budget:
-        found += _Search(phases, lower, sizes).run(budget)
-    if found[-1].bytes(sizes) <= budget:
-        return replace(found[-1].phases, checkpoints=_told(found[-1], budget, sizes))
-    least = min(one.bytes(sizes) for one in found)
+        planned += _Search(phases, lower, sizes).run(budget)
+    if planned[-1].bytes(sizes) <= budget:
+        return replace(planned[-1].phases, checkpoints=_told(planned[-1], budget, sizes))
+    least = min(one.bytes(sizes) for one in planned)
     at = ", ".join(f"{name}={size}" for name, size in sizes.items())
     what = f"a budget of {budget} bytes cannot be met at {at}: the least is {least}"
     raise CompileError("memory_budget", what)
@@ -102,13 +102,13 @@ class _Search:
         likely = [c for c in self._candidates() if estimate(c) <= budget * SLACK]
         least = sorted(self._candidates(), key=estimate)[:TRIES]
         for chunks in [*likely[: 2 * TRIES], *least]:
-            made = self._plan(chunks)
-            if made is not None and made.bytes(self.sizes) <= budget:
-                return [*self._done(), made]
+            halves = self._plan(chunks)
+            if halves is not None and halves.bytes(self.sizes) <= budget:
+                return [*self._done(), halves]
         return self._done()
 
     def _done(self) -> list[Halves]:
-        return [made for made in self.made.values() if made is not None]
+        return [halves for halves in self.made.values() if halves is not None]
 
     def _plan(self, chunks: Chunks) -> Halves | None:
         if chunks not in self.made:

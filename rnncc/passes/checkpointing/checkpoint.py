@@ -83,12 +83,12 @@ def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
         None where no loop can be cut.
     """
     both = _Joined(phases)
-    found = False
+    is_cut = False
     for length in both.cut_lengths:
         for reverse in (False, True):
             while both.cut(length, chunks, reverse):
-                found = True
-    return both.split() if found else None
+                is_cut = True
+    return both.split() if is_cut else None
 
 
 class _Joined:
@@ -103,7 +103,7 @@ class _Joined:
         self.program = phases.forward.copy()
         self.net, self.block = self.program.net, self.program.net.body.block
         back = phases.backward.copy()
-        inputs, made = self.net.inputs, self.net.outputs
+        inputs, forward_outputs = self.net.inputs, self.net.outputs
         outputs = self.net.outputs_of(None)
         end = self.block.last_op
         assert isinstance(end, Yield)
@@ -112,7 +112,7 @@ class _Joined:
             if name in grads:
                 outer: SSAValue = self.block.insert_arg(arg.type, len(self.block.args))
             elif name in roles:
-                outer = made[roles[name].of if roles[name].kind == "kept" else name]
+                outer = forward_outputs[roles[name].of if roles[name].kind == "kept" else name]
             else:
                 outer = inputs[name]
             arg.replace_all_uses_with(outer)
@@ -203,7 +203,7 @@ class _Border:
 
     def _needed(self) -> list[SSAValue]:
         """What forward makes of what the gradients need, in the order in which it is found."""
-        found, seen = list[SSAValue](), set[SSAValue]()
+        crossing, seen = list[SSAValue](), set[SSAValue]()
         for grad in self.both.net.outputs_of("grad").values():
             work = [grad]
             while work:
@@ -215,15 +215,15 @@ class _Border:
                 if op in self.late or op in self.both.again or self._is_cheap(value):
                     work += op.operands
                 else:
-                    found.append(value)
-        return found
+                    crossing.append(value)
+        return crossing
 
     def _is_cheap(self, value: SSAValue) -> bool:
         """Whether views, fills and arithmetic on what the caller gives make a value."""
         for inner in () if value in self._cheap else post_order(value, self._makers):
-            made = isinstance(inner.owner, Block | Source)
+            is_free = isinstance(inner.owner, Block | Source)
             makers = [self._cheap[v] for v in self._read(inner)]
-            self._cheap[inner] = made or (bool(makers) and all(makers))
+            self._cheap[inner] = is_free or (bool(makers) and all(makers))
         return self._cheap[value]
 
     def _makers(self, value: SSAValue) -> list[SSAValue]:

@@ -42,14 +42,14 @@ def find_cluster(
 
 def _foreign(ops: Sequence[Operation], local: Collection[Operation], length: Dim) -> set[Operation]:
     """What reads sequences of loops that are not among the local ops; loops that do may stay."""
-    made, foreign = set[SSAValue](), set[Operation]()
+    outer_results, foreign = set[SSAValue](), set[Operation]()
     for op in ops:
-        reads = any(v in made and is_timed(v, length) for v in op.operands)
+        reads = any(v in outer_results and is_timed(v, length) for v in op.operands)
         outer = isinstance(op, Scan | Chunks) and op not in local
         if reads and not isinstance(op, Scan):
             foreign.add(op)
         if outer or (reads and not isinstance(op, Scan)):
-            made.update(op.results)
+            outer_results.update(op.results)
     return foreign
 
 
@@ -102,7 +102,7 @@ def _elements(values: Iterable[SSAValue]) -> int:
 
 def _returning(ops: Sequence[Operation], chosen: set[Operation], length: Dim) -> set[Operation]:
     """Chosen ops that wait for what others lead to: for an op between or for a loop's end."""
-    within, after, found = set[SSAValue](), set[SSAValue](), set[Operation]()
+    within, after, returning = set[SSAValue](), set[SSAValue](), set[Operation]()
     for op in ops:
         waits = not after.isdisjoint(op.operands)
         if op in chosen and not waits:
@@ -110,6 +110,6 @@ def _returning(ops: Sequence[Operation], chosen: set[Operation], length: Dim) ->
             for result, is_row in zip(op.results, timed, strict=True):
                 (within if is_row else after).add(result)
         elif waits or not within.isdisjoint(op.operands):
-            found.update([op] if op in chosen else [])
+            returning.update([op] if op in chosen else [])
             after.update(op.results)
-    return found
+    return returning
