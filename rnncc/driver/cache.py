@@ -1,8 +1,7 @@
-"""What took long to find out, kept on disk under what it was made of (docs/packaging.md).
+"""The cache on disk, keyed by content: models compiled in memory, and what tuning found.
 
-An entry is one file: a checksum, then a model compiled in memory, or what tuning found. Nothing
-here fails for the state of the disk: what cannot be read is made anew, what cannot be written is
-not kept.
+An entry is one file: a checksum, then the content (docs/packaging.md). The state of the disk is no
+error here: what cannot be read is computed again, what cannot be written is not kept.
 """
 
 from __future__ import annotations

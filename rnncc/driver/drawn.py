@@ -14,7 +14,7 @@ Array = np.ndarray[Any, Any]
 def drawn(
     specs: Mapping[str, TensorSpec], sizes: Mapping[str, int], ragged: bool = False
 ) -> dict[str, Array]:
-    """Normal arrays; whole numbers as lengths: all T, or uniform in 1..T."""
+    """Normal arrays; integers as lengths: all T, or uniform in 1..T."""
     arrays: dict[str, Array] = {}
     most = sizes.get("T", 1)
     rng = np.random.default_rng(0)

@@ -34,6 +34,8 @@ CANDIDATES = {
 GAIN = 0.98
 """A candidate must take less than this part of the time to be chosen."""
 TIMES, ROUNDS, SECONDS = 3, 9, 0.02
+"""Comparisons that a candidate has to win, each with code and weights elsewhere in memory, which
+alone makes up to 4 %; rounds of each, and seconds of each round."""
 STEPS = 100
 """T where `plan_for` does not say; other sizes are 1."""
 

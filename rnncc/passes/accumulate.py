@@ -83,7 +83,10 @@ def _rewrite_carries(scan: Scan) -> bool:
 
 
 def _sums_rows(op: Matmul) -> bool:
-    """Whether a product is one matrix of fixed size, summed over rows of unknown number."""
+    """Whether a product is one matrix of fixed size, summed over rows of unknown number.
+
+    Sums over a known number of terms are never cut into runs, so that their order may be free.
+    """
     depth = dims_of(op.a)[-2 if op.transpose_a else -1]
     return _is_fixed(op) and not depth.is_static
 

@@ -1,6 +1,6 @@
-"""Which values gradients flow through: they depend on what is asked for and lead to what is given.
+"""Active values: those on a path from what is differentiated by to what has a gradient.
 
-Both walks go into the bodies of scans and round their carries until nothing more is found.
+Both walks enter the bodies of scans and go round their carries to a fixed point.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Found = set[SSAValue]
 def active_values(
     ops: Iterable[Operation], sources: Iterable[SSAValue], targets: Iterable[SSAValue]
 ) -> Found:
-    """The floats, in a block's ops and in the bodies below, on a way from `sources` to `targets`."""
+    """The floats of a block's ops and of the bodies below on a path from `sources` to `targets`."""
     order, leading = list(ops), set(targets)
     dependent = dependent_values(order, sources)
     _trace(order, leading)
@@ -46,7 +46,7 @@ def _floats(values: Iterable[SSAValue]) -> list[SSAValue]:
 
 
 def _follow(ops: Iterable[Operation], dependent: Found) -> None:
-    """Add what depends on the values found."""
+    """Add what depends on the values that are there."""
     for op in ops:
         if isinstance(op, Scan):
             _follow_scan(op, dependent)
@@ -71,7 +71,7 @@ def _follow_scan(scan: Scan, dependent: Found) -> None:
 
 
 def _trace(ops: Iterable[Operation], leading: Found) -> None:
-    """Add what leads to the values found."""
+    """Add what leads to the values that are there."""
     for op in reversed(list(ops)):
         if isinstance(op, Scan):
             _trace_scan(op, leading)

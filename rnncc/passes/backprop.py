@@ -33,7 +33,7 @@ class Backprop:
         self._shares: dict[SSAValue, list[SSAValue]] = {}
 
     def add(self, value: SSAValue, gradient: SSAValue | None) -> None:
-        """One use of a value tells its share of the gradient."""
+        """Add one use's share of a value's gradient."""
         if gradient is not None and value in self._active:
             self._shares.setdefault(value, []).append(gradient)
 
@@ -73,7 +73,7 @@ class Backprop:
         sums = [self._begin_sum(scan, const) for const in parts.consts]
         targets = [*parts.inits, *parts.consts, *parts.xs]
         if not targets:
-            return
+            return  # nothing active goes into the loop
         inits, xs = [*ends, *sums], [dy for _, dy in dys]
         body = self._step_back(scan, parts, [row for row, _ in dys])
         backward = Scan([], inits, xs, body, scan.steps, not bool(scan.reverse))
@@ -167,7 +167,7 @@ def _connect(forward: Scan, backward: Scan) -> Scan:
 
 
 def _share_gate(forward: Scan, backward: Loop) -> Scan:
-    """Let the same steps run as ran: a carried gate is told by a sequence of flags."""
+    """Run the steps that ran; what a carried gate was is a sequence of flags."""
     consts, carry, _ = forward.groups
     gate = forward.open
     if gate is None:
@@ -177,6 +177,7 @@ def _share_gate(forward: Scan, backward: Loop) -> Scan:
         return forward
     if gate in carry:
         loop = Loop(forward)
+        # a step that runs yields true; bools of steps that do not run are false by definition
         ran = Builder.before(loop.yields).fill(1, (), "i1")
         ran.name_hint = "ran"
         loop.ys.append(Made(ran))
@@ -193,7 +194,7 @@ def _where_it_ran(b: Builder, scan: Scan, y: SSAValue) -> SSAValue:
     """A sequence that a loop yields, with zeros in the rows of steps that did not run."""
     if scan.open is None:
         return y
-    dims = dims_of(y)
+    dims = dims_of(y)  # by a select, not a product: rows of steps that did not run may be NaN
     flags = scan.operands[scan.body.block.args.index(scan.open)]
     ran = b.broadcast(flags, dims, range(len(dims_of(flags))))
     return b.select(ran, y, b.full_like(y, 0.0))
@@ -219,9 +220,9 @@ def _invariant(scan: Scan) -> set[SSAValue]:
 
 
 def _save(forward: Scan, values: list[SSAValue]) -> Scan:
-    """Yield some values of a body, beside what it yields already; of a carry, what becomes it.
+    """Yield some values of a body, beside what it yields already; for a carry, its next value.
 
-    Where steps are skipped, the carry itself: what the step before yields is not there.
+    Where steps may be skipped, the carry itself: the step before may have yielded nothing.
     """
     loop = Loop(forward)
     after = {} if forward.skips else {c.arg: c.next for c in loop.carries}

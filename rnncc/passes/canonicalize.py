@@ -19,7 +19,8 @@ RULES: dict[type[Operation], tuple[values.Rule, ...]] = {
     **values.RULES,
 }
 MOST_USERS = 100
-"""So many users of a value are looked at again when it changes, lest that be their square."""
+"""Users looked at again when a value changes: each of n users may change it, which without a bound
+would take n² steps."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,7 @@
-"""Gradients of slices: put side by side where padding each and adding would do work for nothing."""
+"""Gradients of slices, side by side rather than each padded to the whole and added up.
+
+Padding is -0.0, not 0.0: x + -0.0 is x for every x, but -0.0 + 0.0 is 0.0.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +69,7 @@ def _piece(value: SSAValue) -> _Piece | None:
             parts.append((start, x))
         start = start + dims_of(x)[axis]
     if len(parts) != 1 or not parts[0][0].is_static:
-        return None
+        return None  # pieces are sorted by where they start
     (at, part), *_ = parts
     return _Piece(axis, int(at), part, value) if dims_of(part)[axis].is_static else None
 

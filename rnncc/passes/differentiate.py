@@ -67,7 +67,7 @@ def differentiate(program: Program, outputs: Sequence[str], of: Sequence[str]) -
     result.net.name_added([], roles)
     joined = any(isinstance(op, WithGradient) for op in result.net.walk())
     StripStopGradient().rewrite(result.net)
-    if joined:  # values that have a gradient in common are one to it, and parts of that else
+    if joined:  # values with one gradient in common were concatenated for it; undo that elsewhere
         Canonicalize().rewrite(result.net)
     Dce().rewrite(result.net)
     return result

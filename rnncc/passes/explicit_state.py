@@ -59,7 +59,7 @@ def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
 
 
 def _titles(program: Program, pairs: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """What the values of the state are called, and the next ones: as nothing else of the net is."""
+    """Names of the state's values and of their next values that nothing else of the net has."""
     taken = {*program.net.inputs, *program.net.outputs, *program.params}
     titles = dict[str, tuple[str, str]]()
     for name in pairs:

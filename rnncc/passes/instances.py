@@ -41,7 +41,7 @@ def instances(program: Program, of: Collection[str], size: str) -> Program:
         return v1[T-1]
 
     Args:
-        of: the inputs that are other ones for each instance.
+        of: the inputs that differ between instances.
         size: a symbol that the net does not have, the number of instances: the first size of these
             inputs, and of all outputs.
     """
@@ -60,7 +60,7 @@ def instances(program: Program, of: Collection[str], size: str) -> Program:
 
 
 class _Instances:
-    """Emits blocks anew; `differ` has the new values that are others for each instance."""
+    """Emits blocks again; `differ` holds the new values that differ between instances."""
 
     def __init__(self, size: Dim) -> None:
         self.size, self.differ = size, set[SSAValue]()
@@ -95,6 +95,7 @@ class _Instances:
         """By the op's rule for batches, if it has one for these operands, or for others of all."""
         operands = [known[x] for x in op.operands]
         differ = [x in self.differ for x in operands]
+        # a product with a shared left operand, for one, has a rule only where both are batched
         takes = op.batched_operands(differ) or op.batched_operands([True] * len(differ))
         if takes is None:
             return False
@@ -124,7 +125,7 @@ class _Instances:
         return op.open is None or op.open not in self._varying(op, known)
 
     def _varying(self, scan: Scan, known: Known) -> set[SSAValue]:
-        """The values of a body that are others for each instance."""
+        """The values of a body that differ between instances."""
         block, (_, carry, _) = scan.body.block, scan.groups
         varying, before = set[SSAValue](), -1
         for arg, x in zip(block.args, scan.operands, strict=True):

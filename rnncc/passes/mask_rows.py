@@ -58,6 +58,7 @@ class MaskRows(NetPass):
 
 
 def _rewrite(scan: Scan) -> bool:
+    # behind a gate nothing is computed in bulk, and one step has nothing ahead of it
     if scan.gate is not None or scan.steps == 1 or not isinstance(scan.parent_op(), Net):
         return False
     kinds = kinds_of(scan)

@@ -1,4 +1,4 @@
-"""Values of a loop's body, made outside of it: what hoisting and sinking build."""
+"""Values of a loop's body, computed outside of it: what hoisting and sinking build."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program gives, and how what passes add to it is called."""
+"""A program's outputs, and fresh names for what passes add to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Puts what is saved of one product's parts side by side: their gradients lie so too.
+"""Saves the parts of one product side by side, as their gradients lie.
 
 In: the two halves of training. Out: the same, with fewer and wider slots between them. Gates that
 are saved as one row can give its place to their gradients, which one product reads.
@@ -103,6 +103,7 @@ def _groups(phases: Phases) -> Iterator[list[str]]:
                 groups[scan, row.type].setdefault(starts.pop(), name)
     for parts in groups.values():
         order = sorted(parts)
+        # parts with gaps between them, or of other widths, do not lie as one product's gradients do
         width = int(dims_of(outputs[parts[order[0]]])[-1])
         if len(order) > 1 and all(b - a == width for a, b in pairwise(order)):
             yield [parts[start] for start in order]

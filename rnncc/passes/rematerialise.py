@@ -26,13 +26,13 @@ from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
 ARITHMETIC, FUNCTION = 0.25, 2.0
-"""Work for one element, as the bytes that are as dear to keep: a float kept is 4."""
+"""Work for one element, in bytes kept: a float, 4 bytes, is worth 16 sums or 2 functions."""
 TRIFLE = 1e-6
-"""What work counts where bytes alone matter."""
+"""Factor on work under the rule `all`, where bytes matter first and work only breaks ties."""
 VIEW = 1.01
-"""Rather than a view, what it is a view of is kept."""
+"""Factor on a view's bytes: its operand, which serves other readers too, wins ties."""
 REFERENCE = 64
-"""What every symbol is taken to be when bytes are weighed against work: only ratios matter."""
+"""The value of every symbol when bytes are weighed against work: only ratios matter."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class _Graph:
         for arg, outer in (*zip(consts, scan.consts), *zip(rows, scan.xs)):  # noqa: B905
             self.args[arg] = self._top(outer)
         parts = zip(carry, scan.inits, scan.yields[0], strict=True)
-        if not scan.skips:
+        if not scan.skips:  # else rows of steps that did not run hold no state
             self.after |= {arg: (Rows(scan, new), init) for arg, init, new in parts}
 
     def _top(self, value: SSAValue) -> Node:
@@ -237,7 +237,10 @@ class _Graph:
         return costs
 
     def solve(self) -> None:
-        """Cut; what is there for all steps anyway is then free to be read row by row."""
+        """Cut; a value that is kept for all steps is then free to be read row by row.
+
+        Costs depend on the cut in this alone, and only fall, so that the loop ends.
+        """
         while True:
             stored, repeated = self._demanded(self._cut())
             rows = [n.row for n in stored if isinstance(n, Rows)]
@@ -259,15 +262,17 @@ class _Graph:
         """The nodes on the side of the backward pass: to be computed there, if asked for."""
         edges = dict[tuple[Hashable, Hashable], float]()
         for node, costs in self.costs.items():
-            available, computed = (node, "given"), (node, "made")
+            # two vertices a node: a cut between them keeps the value, a cut from the store pays for
+            # the work; operands must be available where the work is done
+            available, computed = (node, "available"), (node, "computed")
             _connect(edges, "store", computed, costs.repeat)
             _connect(edges, computed, available, costs.keep)
             for operand in costs.operands:
-                _connect(edges, (operand, "given"), computed, inf)
+                _connect(edges, (operand, "available"), computed, inf)
         for node in self.required:
-            _connect(edges, (node, "given"), "backward", inf)
+            _connect(edges, (node, "available"), "backward", inf)
         side = sink_side(edges, "store", "backward")
-        return {node for node in self.costs if (node, "made") in side}
+        return {node for node in self.costs if (node, "computed") in side}
 
     def _demanded(self, computed: set[Node]) -> tuple[list[Node], list[Node]]:
         """What is read as it is, and what is computed again, by need."""

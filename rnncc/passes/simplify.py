@@ -14,6 +14,7 @@ from rnncc.passes.simplify_scans import SimplifyScans
 
 PASSES = (Dce(), Canonicalize(), Cse(), SimplifyScans())
 MAX_ROUNDS = 1000
+"""Two rules that undo each other would never settle: an error of ours, not a hang."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class SimplifyScans(NetPass):
         changed = False
         for scan in scans_of(net.body.block):
             if not any(is_used(result) for result in scan.results):
-                continue
+                continue  # dead: `dce` removes all of it
             loop = Loop(scan)
             steps = (_drop_dead, _find_invariants, find_rows, _merge, _sink, _squeeze)
             steps = (*steps, Loop.drop_unused)
@@ -110,7 +110,7 @@ def _find_invariants(loop: Loop) -> bool:
     """Carries that never change and sequences of equal rows become consts."""
     outer = {const.arg: const.outer for const in loop.consts}
     still = [c for c in loop.carries if c.next is c.arg or outer.get(c.next) is c.init]
-    still = [c for c in still if c.arg is not loop.gate]  # it may be that it never ends
+    still = [c for c in still if c.arg is not loop.gate]  # never ends by itself
     loop.carries = [c for c in loop.carries if c not in still]
     for carry in still:
         loop.swap(carry.arg, loop.add_const(carry.init))
@@ -158,9 +158,9 @@ def _merge(loop: Loop) -> bool:
 
 
 def _merge_ys(loop: Loop) -> None:
-    """Equal rows are yielded once; rows of xs are there already, and consts are repeated.
+    """Equal rows are yielded once; rows of xs exist already, and consts are broadcast.
 
-    Behind a gate, not bools, which are false in steps that do not run.
+    Behind a gate bools are left alone: they are false in steps that do not run, a broadcast is not.
     """
     rows = {y.row for y in loop.ys if loop.gate is None or dtype_of(y.row) != "i1"}
     known, kept = {x.arg: x.outer for x in loop.xs if x.arg in rows}, list[Made]()
@@ -218,7 +218,7 @@ def _squeeze(loop: Loop) -> bool:
 
 
 def _without_units(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Without leading axes of size 1; two axes stay."""
+    """Without leading axes of size 1; two axes stay, rows and columns of a product."""
     while len(dims) > 2 and dims[0] == 1:
         dims = dims[1:]
     return dims

@@ -76,7 +76,7 @@ def _sink(scan: Scan) -> bool:
     scan = loop.rebuild()
     consts, _, rows = scan.groups
     known = dict(zip(scan.yields[1], scan.ys, strict=True)) | dict(zip(rows, scan.xs, strict=True))
-    for index in plan.rows:
+    for index in plan.rows:  # they are to be computed outside, not read from what the loop yields
         known.pop(scan.yields[1][index], None)
     assert scan.next_op is not None
     fixed = dict(zip(consts, scan.consts, strict=True))

@@ -77,7 +77,8 @@ def plan_sink(scan: Scan) -> SinkPlan:
     for terms in sums.values():
         if all(plan.is_product(term) for term in terms):
             _read_factors(plan, terms)
-    available = set[SSAValue]() if is_light(scan, plan.kinds) else _there(plan, scan)
+    # in a light loop a sum costs nothing beside the step's memory traffic: `SumLate` has it there
+    available = set[SSAValue]() if is_light(scan, plan.kinds) else _available_rows(plan, scan)
     for index, terms in sums.items():
         if all(plan.is_product(term) or plan.is_sum(term, available) for term in terms):
             _read_factors(plan, [term for term in terms if plan.is_product(term)])
@@ -113,8 +114,8 @@ def _makes_y(scan: Scan, user: Operation, index: int) -> bool:
     return isinstance(user, Yield) and index >= len(scan.inits)
 
 
-def _there(plan: SinkPlan, scan: Scan) -> set[SSAValue]:
-    """The values whose rows are there for all steps anyway, and what is cheap to make of them."""
+def _available_rows(plan: SinkPlan, scan: Scan) -> set[SSAValue]:
+    """The values whose rows exist for all steps anyway, and what is cheap to make of them."""
     rows = enumerate(scan.yields[1])
     ys = [row for i, row in rows if i not in plan.rows and is_used(scan.ys[i])]
     available = {*plan.leaving, *ys, *scan.groups[2]}
@@ -130,7 +131,7 @@ def _terms(scan: Scan, index: int) -> list[SSAValue]:
     """What each step adds to a carry that nothing else reads; nothing where it does more."""
     arg, total = scan.groups[1][index], scan.yields[0][index]
     if not is_used(scan.finals[index]) or arg.get_user_of_unique_use() is None:
-        return []
+        return []  # dead, or a step reads the sum so far
     terms = _summands(total)
     return [term for term in terms if term is not arg] if arg in terms else []
 

@@ -110,7 +110,7 @@ def split_phases(program: Program, choice: Choice) -> Phases:
 
 
 def saved_role(row: SSAValue) -> Role:
-    """What is saved of a value is called for people as that is, else as its op."""
+    """A saved value has the name of the value, for people; without one, that of its op."""
     kind = kind_of(row.owner) if isinstance(row.owner, RnnOp) else "state"
     return Role("saved", row.name_hint or kind)
 
@@ -135,7 +135,7 @@ class _Sequences:
         self.stored = set(map(self.now, rows))
 
     def now(self, value: SSAValue) -> SSAValue:
-        """A value of the body as it was is now this one."""
+        """What a value of the body before the rebuild is now."""
         return self.args.get(value, value)
 
     def of(self, row: SSAValue) -> SSAValue:

@@ -1,4 +1,4 @@
-"""Splits a loop over several layers into one loop a layer, so that more can be done in bulk."""
+"""Loop fission: a loop over several layers becomes one loop a layer, with more work in bulk."""
 
 from __future__ import annotations
 

@@ -44,6 +44,7 @@ def pairs_of(net: Net) -> list[Pair]:
                 if forward not in late:
                     rows_of.setdefault(forward, {})[arg] = row
         if rows_of:
+            # a backward body can compute the values of one forward body again, not of several
             forward, rows = max(rows_of.items(), key=lambda item: len(item[1]))
             rows |= _inputs_of(forward, backward, rows)
             pairs.append(Pair(forward, backward, rows))

@@ -26,6 +26,7 @@ from rnncc.passes.default_initial_state import default_initial_state
 __all__ = ["Kept", "NotCausal", "Streamed", "split_stream"]
 
 MOST_STEPS = 2**31 - 1
+"""Step numbers are i32, as front ends write them."""
 _VIEWS = (Reshape, Transpose, Broadcast)
 """Ops that a step repeats rather than keep their results."""
 
@@ -185,7 +186,10 @@ class _Split:
         return self.often[value]
 
     def _is_repeated(self, value: SSAValue) -> bool:
-        """Whether every step makes a value again rather than take it from the state."""
+        """Whether every step computes a value again rather than read it from the state.
+
+        What no input has a part in are constants; views cost nothing, and keeping one would copy.
+        """
         op = value.owner
         return isinstance(op, Operation) and (value not in self.given or isinstance(op, _VIEWS))
 
@@ -230,7 +234,7 @@ class _Split:
         return b.cast(b.add(b.iota(dims, op.axis.data), start), dtype_of(op.y))
 
     def _steps_so_far(self) -> SSAValue:
-        """The number of the first step; it grows up to where it would no longer fit."""
+        """The number of the first step; it saturates: streams have no end."""
         if self._position is None:
             b = self.step
             name = self._add("steps", self.init.fill(0, (), "i32"))

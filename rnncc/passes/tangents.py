@@ -99,7 +99,7 @@ class _Forward:
         first = body.first_op
         assert first is not None
         stand_ins = dict[SSAValue, SSAValue]()
-        for arg in body.args:  # until the loops within are in their places
+        for arg in body.args:  # stand-ins, until the loops within are done and this one is rebuilt
             if arg in self._dependent:
                 known[arg] = stand_ins[arg] = Builder.before(first).full_like(arg, 0.0)
         self.run(body)

@@ -1,4 +1,4 @@
-"""Loops of known trip count: it gets a name, so that it can be told from a width.
+"""Names the known trip counts of loops, so that 128 steps differ from a width of 128.
 
 In: a net as imported. `name_trip_counts` puts a symbol in the number's place, so that the passes of
 training treat such a loop as one over time, checkpoints included; `restore_trip_counts` puts the
@@ -39,7 +39,7 @@ def name_trip_counts(program: Program) -> dict[str, int]:
     names = dict[str, int]()
     for op in program.net.body.block.ops:
         if not isinstance(op, Scan) or op.xs or op.ys:
-            continue
+            continue  # the new name would have to spread to all that has the sequences' size
         if op.steps.is_static and int(op.steps) > 1:
             name = _free(program, names)
             names[name] = int(op.steps)

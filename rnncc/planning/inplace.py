@@ -48,6 +48,8 @@ def _reads_own_points(use: Use) -> bool:
 
 def _may_give(line: Timeline, alive: dict[Buffer, Lifetime], read: Use, write: Use) -> bool:
     """Whether the read buffer dies here, is read just where the other is written, and fits."""
+    # a second read in the kernel, perhaps at other points, would find what has just been written;
+    # the caller's arrays and slots of the tape are not the workspace's to give
     giver, heir = read.buffer, write.buffer
     touches = [use for use in line.uses[giver] if use.position == write.position]
     owned = all(b.role.data in OWNED and b.within is None for b in (giver, heir))

@@ -29,20 +29,22 @@ from rnncc.planning.stacking import (
 
 Vector = tuple[int, ...]
 Grain = tuple[int, int]
-"""What a start must be a multiple of, and what it had better be."""
+"""The alignment that a start must have, and the one preferred."""
 
 LINE = 64
 """Bytes of a line of the cache."""
 LITTLE = 4
-"""How many lines make room for rounding up to one more."""
+"""Coefficients of so many lines are rounded up to lines: that adds less than a quarter."""
 NONE, COARSE, ALL = range(3)
 """Starts at lines: nowhere, where that adds little to a coefficient, for constants too."""
 COSTLY = 1.02
-"""For starts at lines no more memory than this is taken, over what else would do."""
+"""Starts at lines may take at most so many times the memory that would do without."""
 FORMULAS = 24
-"""Of so many an offset is the largest, at most."""
+"""The most formulas that an offset is the largest of: the header spells the workspace's out, and
+each block above starts from all of them."""
 SLACK, SLACK_OF_ALL = 0.0005, 0.005
-"""What it may cost to have one formula less: in an offset, in the size of all."""
+"""Memory that may be given up for one formula less, as a part of the least: in an offset, on which
+others add up, less than in the size of all."""
 TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
 """Sizes at which figures are shown unless others are asked for; one for all other symbols."""
 

@@ -14,7 +14,7 @@ from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import Use, timeline
 
 MAY_FAIL = (ByIndex, Limit, Reverse)
-"""They end the call with an error, and then the state is to be what it was."""
+"""They may end the call with an error, after which the state must be what it was before."""
 
 
 def in_place(step: KernelProgram, nexts: Mapping[str, str]) -> set[str]:

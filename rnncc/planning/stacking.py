@@ -32,7 +32,8 @@ FITTED = 6
 GOOD = 1.005
 """Of the least possible height: no better order is looked for."""
 STEP = 0.01
-"""What each step down the list of wishes counts as; by this the aim is lowered after a column."""
+"""What an unfulfilled wish counts as, in parts of the height; after each of the first columns the
+aim is lowered by as much."""
 MANY = 500
 """Of more blocks, as long unrolled nets have, one order is tried: time grows with the square."""
 TRIES = 4

@@ -73,6 +73,8 @@ def _visit(
         for value, writes, access, dims in accesses(op):
             known = targets[value]
             for buffer, shift in known.items():
+                # a name of several buffers, such as a loop-carried one, touches one of them: which
+                # elements of which is not known, so that nothing may rely on them
                 sure = shift if len(known) == 1 else None
                 footprint = None if sure is None else Footprint.of(access.shifted(sure), dims)
                 use = Use(buffer, value, op, position, loops, writes, footprint)
@@ -194,12 +196,12 @@ def _targets(func: Func) -> dict[SSAValue, Targets]:
 
 def _row_shift(row: Row, buffer: Buffer, shift: Dim | None) -> Dim | None:
     if shift is None or buffer.rows_kept is not None:
-        return None
+        return None  # row t of a ring lies at t mod rows, which is no polynomial
     return shift + get_dim(row.index) * get_dim(row.stride)
 
 
 def _carry(loop: For, pointees: dict[SSAValue, Targets]) -> None:
-    """A carried name may stand for what enters the loop and for what any turn hands on."""
+    """A carried name may stand for what enters the loop and for what any iteration yields."""
     places = zip(loop.inits, loop.yields, loop.body.block.args, loop.finals, strict=True)
     for init, handed, *names in places:
         for buffer in (*pointees[init], *pointees[handed]):

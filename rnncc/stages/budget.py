@@ -23,11 +23,11 @@ Chunks = tuple[int, ...]
 Lower = Callable[[Phases], tuple[KernelProgram, KernelProgram]]
 
 PROBES = (4, 16)
-"""Steps of a run at which plans are made to tell how memory grows with it."""
+"""Lengths of runs that are planned first; estimates for others are on the line through them."""
 TRIES = 4
-"""Plans made of those that look as if they took the least."""
+"""Plans made of the candidates with the least estimates; each plan lowers both halves anew."""
 SLACK = 1.1
-"""What estimates may be off."""
+"""How much more than the budget an estimate may be for its candidate to be planned."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def fit(phases: Phases, lower: Lower, budget: int, sizes: Mapping[str, int]) -> 
     if whole.bytes(sizes) > budget:
         planned += _Search(phases, lower, sizes).run(budget)
     if planned[-1].bytes(sizes) <= budget:
-        return replace(planned[-1].phases, checkpoints=_told(planned[-1], budget, sizes))
+        return replace(planned[-1].phases, checkpoints=_description(planned[-1], budget, sizes))
     least = min(one.bytes(sizes) for one in planned)
     at = ", ".join(f"{name}={size}" for name, size in sizes.items())
     what = f"a budget of {budget} bytes cannot be met at {at}: the least is {least}"
@@ -154,7 +154,7 @@ def _steps(phases: Phases, sizes: Mapping[str, int]) -> int:
     return max((op.steps.evaluate(sizes) for op in scans), default=0)
 
 
-def _told(halves: Halves, budget: int, sizes: Mapping[str, int]) -> str:
+def _description(halves: Halves, budget: int, sizes: Mapping[str, int]) -> str:
     """What was chosen, in one line."""
     tape, workspace = halves.tape.evaluate(sizes), halves.workspace.evaluate(sizes)
     total = f"tape {tape} and workspace {workspace} of {budget} bytes"

@@ -99,7 +99,8 @@ def checkpoint(compilation: Compilation) -> None:
     """
     c, phases = compilation, _phases(compilation)
     if c.options.memory_budget is None:
-        if c.options.recompute == "auto" and c.target.device == "cpu":  # a GPU's steps are dear
+        # on a GPU each step has its waits, so that repeating steps costs more than the memory
+        if c.options.recompute == "auto" and c.target.device == "cpu":
             c.set_phases(_with_states_again(phases, c.trip_counts))
         return
     from rnncc.stages.budget import fit

@@ -125,7 +125,7 @@ class _Joined:
         back_end.erase()
         self.net.give(outputs, back.net.output_roles)
         self.net.name_added(grads, roles)
-        cse(self.block, (Source, *VIEWS))
+        cse(self.block, (Source, *VIEWS))  # no more: what backward repeats is to stay its own
         Dce().rewrite(self.net)
         late = late_ops(self.net)
         self._symbols = 0

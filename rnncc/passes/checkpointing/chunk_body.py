@@ -151,7 +151,7 @@ class Body:
         consts = [self.const(v) for v in op.consts]
         clone = self._clone(op, [*consts, *carry, *(self._rows(x) for x in op.xs)])
         assert isinstance(clone, Scan)
-        if op.is_limited:  # a run may well end before the loop does
+        if op.is_limited:  # a run ends before the loop does: the chunked loop checks the last one
             clone.properties["limited"] = BoolAttr.from_bool(False)
             self.limited.append(carry[op.groups[1].index(op.open)])
         parts = zip(op.inits, carry, clone.finals, op.finals, strict=True)

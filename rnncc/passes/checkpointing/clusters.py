@@ -19,7 +19,7 @@ from rnncc.ir.types import dims_of
 from rnncc.passes.checkpointing.time_local import in_order, is_local, is_timed
 
 REFERENCE = 64
-"""What every symbol is taken to be when sizes are compared."""
+"""The value of every symbol when sizes are compared."""
 
 
 def find_cluster(
@@ -68,7 +68,7 @@ def _attached(
         if isinstance(op, Scan | OrderedSum) or op not in chosen:
             continue
         if op in kept and users and not inside and not _leaves(users, later):
-            kept -= _dear_end(op, kept)
+            kept -= _after_narrowest(op, kept)
         elif op not in kept and inside and all(user in kept or user in later for user in users):
             kept.add(op)
     return kept
@@ -82,8 +82,12 @@ def _leaves(users: set[Operation], later: Collection[Operation]) -> bool:
     return any(isinstance(user, Yield) or user in later for user in users)
 
 
-def _dear_end(op: Operation, kept: Collection[Operation]) -> set[Operation]:
-    """Of a chain of ops that leads out, those behind where the fewest elements would leave."""
+def _after_narrowest(op: Operation, kept: Collection[Operation]) -> set[Operation]:
+    """Of a chain of ops that leads out of the cluster, those after its narrowest point.
+
+    What leaves the cluster is as long as the sequence: a product that widens its rows had better be
+    done outside.
+    """
     chain, best = [op], (_elements(op.results), 0)
     while True:
         rows = [v for v in chain[-1].operands if v.owner in kept]
