@@ -28,7 +28,7 @@ def show(name: str, seconds: float) -> None:
 
 @contextmanager
 def timed(enabled: bool, name: str) -> Generator[None]:
-    """Show how long a block takes, if that is wanted."""
+    """Show how long a block takes, if enabled."""
     begun = time.perf_counter()
     yield
     if enabled:

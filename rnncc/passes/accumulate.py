@@ -20,7 +20,7 @@ from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 @dataclass(frozen=True)
 class Accumulate(NetPass):
-    """What is summed over rows of unknown number becomes `contract` and `sum_rows`, as in `sink`.
+    """Sums over an unknown number of rows become `contract` and `sum_rows`, as in `sink`.
 
     So do the gradients of what stands outside of loops: aᵀ·b of fixed size, and sums over leading
     axes. The order is that of the last loop that the rows come from. What a step adds to its carry

@@ -65,7 +65,7 @@ class Backprop:
                         self.add(value, share)
 
     def _through_scan(self, scan: Scan) -> None:
-        """The carry's gradient runs back; the gradients of consts gather in the carry."""
+        """The carry's gradient runs back; the gradients of consts accumulate in the carry."""
         parts = _Parts.of(scan, self._active)
         gradients = [(row, self.take(y)) for row, y in zip(scan.yields[1], scan.ys, strict=True)]
         dys = [(row, dy) for row, dy in gradients if dy is not None]
@@ -84,7 +84,7 @@ class Backprop:
             self.add(value, gradient)
 
     def _begin_sum(self, scan: Scan, const: SSAValue) -> SSAValue:
-        """What a const's gradient starts as: behind a gate it may well stay that."""
+        """The start of a const's gradient, which behind a gate may be all there is."""
         if scan.gate is not None:
             return self.take_or_zeros(const)
         return self._b.full_like(const, 0.0)
@@ -211,7 +211,7 @@ def _foreign(body: Block) -> list[SSAValue]:
 
 
 def _invariant(scan: Scan) -> set[SSAValue]:
-    """The values of a body that are the same in each step and cheap to name again."""
+    """The values of a body that consts alone decide: backward computes them again."""
     fixed = set(scan.groups[0])
     for op in scan.body.block.ops:
         if isinstance(op, RnnOp) and fixed.issuperset(op.operands):
@@ -234,7 +234,7 @@ def _save(forward: Scan, values: list[SSAValue]) -> Scan:
 
 
 def _before_each_step(forward: Scan, used: Values, sequences: Map) -> Map:
-    """The states that the steps of a loop start from, as those after each step, shifted."""
+    """The states before each step of a loop: those after each step, shifted."""
     assert forward.next_op is not None
     b = Builder.before(forward.next_op)
     parts = zip(forward.groups[1], forward.inits, forward.yields[0], strict=True)

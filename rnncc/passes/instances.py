@@ -92,7 +92,7 @@ class _Instances:
                 self._emit_one_by_one(b, op, known)
 
     def _emit_at_once(self, b: Builder, op: RnnOp, known: Known) -> bool:
-        """By the op's rule for batches, if it has one for these operands, or for others of all."""
+        """By the op's rule for batches, if it has one for these operands or for all of them."""
         operands = [known[x] for x in op.operands]
         differ = [x in self.differ for x in operands]
         # a product with a shared left operand, for one, has a rule only where both are batched
@@ -173,12 +173,12 @@ class _Instances:
 
 
 def _swapped(b: Builder, x: SSAValue) -> SSAValue:
-    """With the first two axes in the place of each other."""
+    """With the first two axes swapped."""
     return b.transpose(x, [1, 0, *range(2, len(dims_of(x)))])
 
 
 def _spread(ops: Iterable[Operation], varying: set[SSAValue]) -> None:
-    """Add what hangs on the values found; of a loop all, if anything in it does."""
+    """Add what depends on varying values; of a loop everything, if anything in it does."""
     for op in ops:
         if not varying.isdisjoint(op.operands):
             varying.update(op.results)

@@ -110,7 +110,7 @@ def _groups(phases: Phases) -> Iterator[list[str]]:
 
 
 def _starts(value: SSAValue) -> set[int]:
-    """Where the slices of columns start that a value is made of, element by element."""
+    """The first columns of the slices that a value is computed from, element by element."""
     starts, work, seen = set[int](), [value], {value}
     while work:
         value = work.pop()

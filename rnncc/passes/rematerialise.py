@@ -112,7 +112,7 @@ def rematerialise(program: Program, rule: str | Collection[str] = "auto") -> Cho
 
 @dataclass
 class _Costs:
-    """Of one node: to keep it, to compute it again from `operands`."""
+    """The costs of one node: to keep it, and to compute it again from `operands`."""
 
     keep: float
     repeat: float
@@ -217,7 +217,7 @@ class _Graph:
         return None if block is None else self.scans.get(block)
 
     def _ruled(self, node: SSAValue, op: Operation, costs: _Costs) -> _Costs:
-        """What the rule makes of the costs."""
+        """The costs under the rule."""
         hint = node.name_hint
         named = self.rule not in RULES and hint is not None and hint in self.rule
         if named and costs.repeat == inf:
@@ -293,7 +293,7 @@ class _Graph:
 def _connect(
     edges: dict[tuple[Hashable, Hashable], float], a: Hashable, b: Hashable, capacity: float
 ) -> None:
-    """Add an edge, or see that it is never cut."""
+    """Add an edge; an infinite one replaces another, as it must never be cut."""
     if capacity == inf or (a, b) not in edges:
         edges[a, b] = capacity
 
@@ -307,7 +307,7 @@ def _number(count: Dim) -> float:
 
 
 def _work(op: Operation, steps: Dim) -> float:
-    """Of computing an op's result once for each step; infinite where that is not possible."""
+    """The work of computing an op's result once a step; infinite where it cannot be repeated."""
     elements = op.work() if isinstance(op, RnnOp) else None
     if elements is None:
         return inf

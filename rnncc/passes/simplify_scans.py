@@ -122,7 +122,7 @@ def _find_invariants(loop: Loop) -> bool:
 
 
 def _is_one_row(loop: Loop, x: Rows) -> bool:
-    """Whether all rows are equal; that one is then made in the body."""
+    """Whether all rows are equal; that row is then computed in the body."""
     owner, b = x.outer.owner, Builder.before(loop.first)
     if isinstance(owner, Fill):
         row = b.fill(owner.value.value.data, dims_of(x.arg), dtype_of(x.arg))

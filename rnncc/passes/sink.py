@@ -1,4 +1,4 @@
-"""Moves work behind loops: what steps merely add up, or only hand out, is done for all at once.
+"""Moves work behind loops: what steps only add up, or only yield, is done for all steps at once.
 
 The mirror of `hoist`, made for the loops that `differentiate` writes: a weight's gradient becomes
 one sum over all steps' rows, and the gradient of an input one product.

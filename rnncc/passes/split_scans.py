@@ -167,7 +167,7 @@ class _Plan:
                     work += value.owner.operands
 
     def _homes(self) -> dict[SSAValue, int]:
-        """The stage that computes each value of kind STEP: as late as its first reader."""
+        """The stage that computes each value of kind STEP: that of its first reader."""
         home = dict(zip(self.carry_args, self.carry_stage, strict=True))
         stage_of: dict[Operation, int] = {}
         yields = self.scan.body.block.last_op

@@ -94,7 +94,7 @@ class _Forward:
         return _of_user(b, op, incoming) if isinstance(op, WithGradient) else op.jvp(b, incoming)
 
     def _through_scan(self, scan: Scan) -> None:
-        """What has tangents goes in with them, and comes out with them."""
+        """A loop takes tangents beside its operands, and gives them beside its results."""
         known, body = self._known, scan.body.block
         first = body.first_op
         assert first is not None
@@ -134,7 +134,7 @@ class _Forward:
 
 
 def _of_user(b: Builder, op: WithGradient, incoming: Sequence[SSAValue | None]) -> SSAValue:
-    """What a user's gradient, which is linear, says of tangents: it is transposed.
+    """The tangent by a user's gradient, which is linear: forward mode is its transpose.
 
     Raises:
         CompileError: it is not linear.

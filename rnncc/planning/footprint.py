@@ -52,7 +52,7 @@ class Footprint:
 
 
 def covered(needed: Footprint, written: Sequence[Footprint]) -> bool:
-    """Whether all wanted elements are among those written, for sure and at every size."""
+    """Whether all needed elements are surely among those written, at every size."""
     read = Footprint(needed.offset, tuple(axis for axis in needed.axes if axis[1] != 0))
     if not all(at_most(Dim.of(0), stride) for _, stride in read.axes):
         return False  # `end` would be the wrong end

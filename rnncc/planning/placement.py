@@ -120,7 +120,7 @@ class _Stack:
         return starts, self._fewer({v for end in ends for v in end}, SLACK_OF_ALL)
 
     def _directly(self, i: int, rank: dict[int, int], under: list[int]) -> list[int]:
-        """The blocks on which one lies, without those that lie under others of them."""
+        """The blocks on which one lies directly: not those under others of them."""
         placed = [j for j in self.near[i].tolist() if rank[j] < rank[i]]
         supports: list[int] = []
         for j in sorted(placed, key=rank.__getitem__, reverse=True):
@@ -130,7 +130,7 @@ class _Stack:
         return supports
 
     def _aligned(self, start: Vector, i: int, care: int) -> Vector:
-        """Up to a multiple of the wanted grain where that is cheap enough, else of the least."""
+        """Up to a multiple of the preferred grain where that is cheap enough, else of the least."""
         least, preferred = self.grains[i]
         cheap = {NONE: inf, COARSE: preferred * LITTLE, ALL: preferred * LITTLE}[care]
         pairs = zip(self.monomials, start, strict=True)
@@ -164,7 +164,7 @@ def _fills_lines(size: Dim) -> bool:
 
 
 def _highest(heights: Iterable[Vector]) -> list[Vector]:
-    """The heights that no other is above of."""
+    """The maximal heights: those that no other exceeds in every coefficient."""
     highest: list[Vector] = []
     for height in sorted(set(heights), key=lambda v: (sum(v), v), reverse=True):
         if not any(_below(height, other) for other in highest):

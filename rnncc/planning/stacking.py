@@ -70,7 +70,7 @@ def least_heights(lifetimes: Sequence[Lifetime], sizes: Floats) -> Floats:
 def best_order(
     lifetimes: Sequence[Lifetime], sizes: Floats, wishes: Sequence[Layers]
 ) -> tuple[Order, Floats]:
-    """The order that is lowest, in the worst of the columns, over what must be; its heights.
+    """The order with the least worst ratio of height to lower bound over the columns; its heights.
 
     Args:
         sizes: bytes, [blocks, sizes of reference].

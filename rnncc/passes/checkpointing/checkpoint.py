@@ -29,7 +29,7 @@ VIEWS = (Reshape, Transpose, Broadcast, Slice, Concat)
 
 
 def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
-    """The halves with checkpoints; those given stay as they are.
+    """The halves with checkpoints, as copies.
 
     Before:
 
@@ -167,7 +167,7 @@ class _Joined:
         return [op for op in ops if op not in late], [op for op in ops if op in late]
 
     def split(self) -> Phases:
-        """The halves again; between them is what backward needs and cannot make for little."""
+        """The halves again; between them is what backward needs and cannot recompute cheaply."""
         crossing, roles = _Border(self).crossing()
         clones = dict[SSAValue, SSAValue]()
         module = self.program.module.clone(clones)
@@ -202,7 +202,7 @@ class _Border:
         return saved_role(value) if output is None else Role("kept", output)
 
     def _needed(self) -> list[SSAValue]:
-        """What forward makes of what the gradients need, in the order in which it is found."""
+        """What forward computes of what the gradients need, in the order of the search."""
         crossing, seen = list[SSAValue](), set[SSAValue]()
         for grad in self.both.net.outputs_of("grad").values():
             work = [grad]
@@ -219,7 +219,7 @@ class _Border:
         return crossing
 
     def _is_cheap(self, value: SSAValue) -> bool:
-        """Whether views, fills and arithmetic on what the caller gives make a value."""
+        """Whether a value is views, fills and arithmetic on what the caller gives."""
         for inner in () if value in self._cheap else post_order(value, self._makers):
             is_free = isinstance(inner.owner, Block | Source)
             makers = [self._cheap[v] for v in self._read(inner)]
@@ -230,7 +230,7 @@ class _Border:
         return [v for v in self._read(value) if v not in self._cheap]
 
     def _read(self, value: SSAValue) -> list[SSAValue]:
-        """What a value is made of, if it may be cheap to make again."""
+        """A value's operands, if it may be cheap to compute again."""
         op = value.owner
         if isinstance(op, Block) or not isinstance(op, (Elementwise, *VIEWS)):
             return []

@@ -25,7 +25,7 @@ from rnncc.passes.checkpointing.time_local import is_timed, rows_a_step
 
 @dataclass(frozen=True)
 class Cut:
-    """How time is cut: `length` steps into runs of `chunk`; `extent` is the number of one's."""
+    """How time is cut: `length` steps into runs of `chunk`; the symbol `extent` is one run's."""
 
     length: Dim
     chunk: int
@@ -43,7 +43,7 @@ class Cut:
 
 @dataclass
 class Hand:
-    """A part of the carry: whose it is, what it starts with, and within a run its names."""
+    """One loop-carried value of the runs: its op, its start, and its names within a run."""
 
     op: Operation
     init: SSAValue

@@ -41,7 +41,7 @@ def find_cluster(
 
 
 def _foreign(ops: Sequence[Operation], local: Collection[Operation], length: Dim) -> set[Operation]:
-    """What reads sequences of loops that are not among the local ops; loops that do may stay."""
+    """Ops that read sequences of loops outside the local ops; loops that do may stay."""
     outer_results, foreign = set[SSAValue](), set[Operation]()
     for op in ops:
         reads = any(v in outer_results and is_timed(v, length) for v in op.operands)

@@ -85,7 +85,7 @@ def strip_mine_loops(block: Block, cut: Cut, reverse: bool) -> None:
 
 
 def _numbered(hands: Sequence[Hand]) -> dict[tuple[Operation, int], Hand]:
-    """Parts of the carry by whose they are: states may start alike."""
+    """Loop-carried values by op and number: several may start alike."""
     counts = Counter[Operation]()
     numbered: dict[tuple[Operation, int], Hand] = {}
     for hand in hands:
@@ -155,7 +155,7 @@ def _replace(loop: Chunks, body: Body, ys: Sequence[SSAValue]) -> None:
 
 
 def sort(block: Block) -> None:
-    """Put every op behind those that it reads, else in the order that is there."""
+    """Topological order: every op behind those that it reads, else as before."""
     order = dict[Operation, None]()
 
     def needs(op: Operation) -> list[Operation]:
