@@ -83,6 +83,7 @@ def _measured(make: Make, options: Options) -> dict[str, int]:
         for value in values:
             settings = {**best, name: value}
             other, _ = make(replace(options, tuning=settings))
+            # small nets often have the same code under several settings
             if all(other.code != known.code for known in images.values()):
                 images[json.dumps(settings)] = other
         text = _fastest(images, sizes)

@@ -124,6 +124,7 @@ def _choose(scan: Scan, functions: bool) -> _Choice:
     for op in ops:
         _follow(choice, op, ready)
     for op in ops:
+        # what only leads to a costly value is computed outside for that, and not read from there
         worth = op.y in choice.costly or choice.kinds[op.y] == Kind.CONST
         if op.y in choice.chosen and worth and not _users(op.y) <= _owners(choice.chosen):
             choice.leaving.append(op.y)

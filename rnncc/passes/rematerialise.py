@@ -190,15 +190,15 @@ class _Graph:
         if isinstance(node, Rows):
             size = _elements(node.row, node.scan.steps) * ITEM_BYTES[dtype_of(node.row)]
             return _Costs(0 if node in self.outputs else size, inf, [])
-        if node in self.args:
+        if node in self.args:  # it is what it stands for
             return _Costs(inf, 0, [self.args[node]])
-        if node in self.after:
+        if node in self.after:  # the states after each step, shifted
             rows, init = self.after[node]
             return _Costs(inf, 0, [rows, self._top(init)])
         op, scan = node.owner, self._loop_of(node)
-        if isinstance(op, Block) and scan is not None:
+        if isinstance(op, Block) and scan is not None:  # a carry, where steps may be skipped
             return _Costs(_elements(node, scan.steps) * ITEM_BYTES[dtype_of(node)], inf, [])
-        if isinstance(op, Block | Param):
+        if isinstance(op, Block | Param):  # the caller's, who keeps it until backward
             return _Costs(0, inf, [])
         if scan is None:
             steps, at_hand = Dim.of(1), node in self.outputs

@@ -242,7 +242,7 @@ def make_backward(
     net.give(net.outputs_of("grad"))
     net.name_added(crossing, roles)
     Dce().rewrite(net)
-    program.zeros = frozenset(net.inputs_of("grad"))
+    program.zeros = frozenset(net.inputs_of("grad"))  # may be absent: lowering gives them zeros
 
 
 def phases_of(forward: Program, backward: Program, roles: Mapping[str, Role]) -> Phases:

@@ -14,8 +14,9 @@ from rnncc.passes.dependence import Kind, kinds_of
 
 @dataclass(frozen=True)
 class SplitScans(NetPass):
-    """Layer 1 of a stacked net reads layer 0's state, and layer 0 nothing of layer 1's.
+    """Loop fission: one loop a layer, where that lets a product be done in bulk.
 
+    Layer 1 of a stacked net reads layer 0's state, and layer 0 nothing of layer 1's.
     The carries that depend on each other form a layer (a strongly connected component); a row of
     ys is a layer without a carry. A layer with a product of earlier layers' values and a const
     moves to a later loop, which reads those values as xs: there `hoist` does the product for all

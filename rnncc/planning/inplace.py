@@ -29,7 +29,7 @@ def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buf
     for heir, uses in line.uses.items():
         births = [use for use in uses if use.position == alive[heir].first]
         if len(births) != 1 or not births[0].writes:
-            continue
+            continue  # a buffer that is alive for a whole loop is not born in one of its kernels
         for use in reads[births[0].position]:
             if use.buffer not in donors and _may_give(line, alive, use, births[0]):
                 heirs[heir] = use.buffer

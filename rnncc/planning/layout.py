@@ -111,7 +111,7 @@ def _place_workspace(
     held = [b for b in program.buffers if b in alive and workspace_bytes(b) != 0]
     heirs = inherited(line, alive)
     owners: dict[Buffer, Buffer] = {}
-    for buffer in line.uses:
+    for buffer in line.uses:  # in order of birth: a donor's owner is known by then
         owners[buffer] = owners[heirs[buffer]] if buffer in heirs else buffer
     spans: dict[Buffer, Lifetime] = {}
     for buffer in held:

@@ -72,7 +72,7 @@ def place(blocks: Sequence[Block]) -> tuple[list[Largest], Largest]:
     lifetimes = [b.lifetime for b in blocks]
     order, heights = best_order(lifetimes, stack.at_reference, stack.wishes())
     starts, top = stack.of(order, ALL)
-    for care in (COARSE, NONE):
+    for care in (COARSE, NONE):  # less alignment, while it costs too much
         if (stack.heights(top) <= COSTLY * heights).all():
             break
         starts, top = stack.of(order, care)

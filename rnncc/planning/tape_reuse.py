@@ -57,6 +57,7 @@ def _fits(line: Timeline, giver: Buffer, heir: Buffer) -> bool:
     parts, written = _footprints([*reads, *writes]), _footprints(writes)
     if not once or not before or parts is None or written is None:
         return False
+    # what the kernel reads of the row it must also write, point by point
     own = _footprints([use for use in reads if use.op is kernel])
     return own is not None and set(own) <= set(written) and _are_rows(loops[-1], parts, written)
 

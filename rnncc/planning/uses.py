@@ -175,7 +175,7 @@ def _targets(func: Func) -> dict[SSAValue, Targets]:
     pointees: dict[SSAValue, Targets] = defaultdict(dict)
     ops = [op for op in func.walk() if isinstance(op, Buffer | Row | ShiftedRow | For)]
     named = {op.label.data: op for op in ops if isinstance(op, Buffer)}
-    size = -1
+    size = -1  # loop-carried names stand for each other: to a fixed point
     while size != (size := sum(len(targets) for targets in pointees.values())):
         for op in ops:
             match op:

@@ -99,6 +99,7 @@ class _Search:
         estimate = self._estimate()
         if estimate is None:
             return []
+        # the first that fits is the best, by the candidates' order; the least are for the message
         likely = [c for c in self._candidates() if estimate(c) <= budget * SLACK]
         least = sorted(self._candidates(), key=estimate)[:TRIES]
         for chunks in [*likely[: 2 * TRIES], *least]:

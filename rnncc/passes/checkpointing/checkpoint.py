@@ -86,7 +86,7 @@ def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
     is_cut = False
     for length in both.cut_lengths:
         for reverse in (False, True):
-            while both.cut(length, chunks, reverse):
+            while both.cut(length, chunks, reverse):  # a cluster at a time: each changes the block
                 is_cut = True
     return both.split() if is_cut else None
 

@@ -105,6 +105,7 @@ class Body:
             dims, outer = dims_of(value), value
             while isinstance(outer.owner, Reshape) and is_timed(outer.owner.x, self.cut.length):
                 outer = outer.owner.x
+            # segments have an axis for time alone: rows of T·N are cut where a step begins
             steps = by_step(outer, self.cut.length)
             outer = outer if steps == dims_of(outer) else _after(outer).reshape(outer, steps)
             type_ = tensor(self.cut.inside(dims_of(outer)), dtype_of(value))

@@ -57,6 +57,7 @@ def strip_mine_time(
         return None
     behind = Body(cut)
     hands = behind.add(repeated)
+    # each backward run starts the repeated ops from marks; only gradients go from run to run
     again, behind.hands = len(behind.ops), []
     behind.add(backward)
     done = _needed(forward, [*_read_by_others(forward, both, cut), *(h.op for h in hands)])
