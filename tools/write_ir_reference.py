@@ -11,6 +11,7 @@ from xdsl.irdl import IRDLOperation
 
 from rnncc.ir.rnn import FAMILIES
 from rnncc.kern import dialect as kern
+from tools.wrapping import wrap
 
 PATH = Path(__file__).parents[1] / "docs" / "ir.md"
 HEAD = """# The IR
@@ -23,6 +24,15 @@ with dense elements (f32, f64, i32, i64, i1); the encoding of a tensor's type na
 sizes: `tensor<?x?x40xf32, ["T", "N", "40"]>`. Sizes are polynomials over symbols (`T*N + 1`);
 a factor may be a quotient, rounded up (`T/2`, `(T + 1)/3`), or a formula where that is positive
 (`max(T - 5, 0)`).
+
+In `rnncc/ir`, `dims.py` is `Dim`, in one canonical form, `size_proofs.py` proves that a formula is
+never negative, `types.py` keeps symbolic shapes in the encoding of xDSL's own tensor type. `ops/` has
+a file a family: each op is one class with its type rule (`infer`), its meaning in NumPy (`evaluate`),
+its gradient (`vjp`), and what passes ask of it: axes, batches, costs
+([adding-an-op.md](adding-an-op.md)). `builder.py` appends ops with NumPy's broadcasting and a source
+location each, `gates.py` builds conditionals and loops from scans. `interpreter.py` runs a program by
+`evaluate`: the oracle of the tests. `program.py` holds a net and the arrays of its parameters, which
+are never attributes.
 """
 
 
@@ -34,7 +44,7 @@ def reference() -> str:
         parts += [_entry(op) for op in module.OPS]
     parts.append(f"\n## The kern dialect: how it is computed\n\n{_about(kern)}\n\n")
     parts += [_entry(op) for op in kern.OPS]
-    return "".join(parts)
+    return wrap("".join(parts))
 
 
 def _about(module: ModuleType) -> str:

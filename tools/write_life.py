@@ -76,7 +76,7 @@ tile, so that a row's bits do not depend on the rows around it.
 {asm}
 ```
 
-Next: [architecture.md](architecture.md), how the parts fit; [planning.md](planning.md), memory.
+Next: [pipeline.md](pipeline.md), all steps; [passes.md](passes.md), what happens between the forms.
 """
 
 

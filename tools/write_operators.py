@@ -13,6 +13,7 @@ from rnncc.frontends import caffe2
 from rnncc.frontends.caffe2 import reference as caffe2_reference
 from rnncc.frontends.onnx import reference as onnx_reference
 from rnncc.frontends.onnx import table as onnx_table
+from tools.wrapping import wrap
 
 DOCS = Path(__file__).parents[1] / "docs"
 CAFFE2_HEAD = """# The Caffe2 operators
@@ -61,7 +62,7 @@ def _page(head: str, families: Mapping[str, Sequence[str]], refused: Mapping[str
     for kind, reason in refused.items():
         reasons.setdefault(reason, []).append(kind)
     parts += [f"- {_names(kinds)}: {reason}.\n" for reason, kinds in reasons.items()]
-    return "".join(parts)
+    return wrap("".join(parts))
 
 
 def _caffe2_line(entry: caffe2_reference.Entry) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from rnncc import pipeline
 from rnncc.ir.rewriting import NetPass
 from rnncc.stages.compilation import Step
+from tools.wrapping import wrap
 
 PATH = Path(__file__).parents[1] / "docs" / "pipeline.md"
 HEAD = """# The pipeline
@@ -37,7 +38,7 @@ LISTS = {
 
 def page() -> str:
     """The whole page."""
-    return HEAD + "".join(_table(title, steps) for title, steps in LISTS.items())
+    return wrap(HEAD + "".join(_table(title, steps) for title, steps in LISTS.items()))
 
 
 def _table(title: str, steps: Sequence[Step]) -> str:

@@ -12,6 +12,7 @@ from rnncc.codegen import targets
 from rnncc.driver.remote.runners import BOARDS, EMULATED
 from rnncc.packaging.linkers import HINTS
 from rnncc.platforms import PLATFORMS, SYSTEMS, Platform, architecture_of
+from tools.wrapping import wrap
 
 PAGE = Path(__file__).parents[1] / "docs" / "targets.md"
 HEAD = """# Targets
@@ -26,7 +27,7 @@ $ rnncc check net.onnx --target cortex-m4                  # by an emulator, wit
 
 `--target` takes a name of this table or an LLVM triple of one of its kinds, such as
 `riscv64-linux-musl`; `--cpu` names another CPU of the kind. Without it code is for this machine.
-*Floats* says how many stand in a vector.
+*Floats* is how many a vector holds.
 
 """
 SYSTEM_NOTES = """
@@ -76,13 +77,11 @@ refused with what it is for; `rnncc_runtime.describe` reads what any of them say
 ## Microcontrollers
 
 `libNAME.a` and `NAME.h`: weights are constants, in flash; state, workspace and arrays are the
-caller's, who can reserve them statically. Floats are passed in registers (`-mfloat-abi=hard`, for
-RISC-V `-mabi=ilp32f`). The FPU, and Helium, are to be enabled before the first call.
+caller's, who can reserve them statically, at multiples of 8 bytes. Floats are passed in registers
+(`-mfloat-abi=hard`, for RISC-V `-mabi=ilp32f`). The FPU, and Helium, must be enabled before the
+first call.
 [examples/microcontroller](../examples/microcontroller/main.c) is the main loop of a Cortex-M4, a
 step a sample, without an allocator or a system; `make run` there runs it in qemu.
-caller's, who can reserve them statically, at multiples of 8 bytes. Floats are passed in registers
-(`-mfloat-abi=hard`, for RISC-V `-mabi=ilp32f`). The FPU, and Helium, are to be enabled before the
-first call.
 
 Code is short: each kernel is written once, for a row at a time, tanh and its like are functions,
 and one step is computed ahead, not some dozens. Each function has a section of its own, so that
@@ -101,8 +100,7 @@ GRU of 16 units with 16 inputs, for a Cortex-M4, all functions:
 | fp32 | 6,468 | 1,994 | 1,045 | 9,507 | 400 |
 | int8 | 2,372 | 2,570 | 1,046 | 5,988 | 440 |
 
-How many cycles a step takes is not told: of these cores there is no model of time that was checked
-on hardware.
+Cycles a step are not given: no timing model of these cores was checked on hardware.
 
 ## WebAssembly
 
@@ -133,7 +131,7 @@ functions, and run that; each call is a process of its own, and the end of every
 `check` compares forward and backward with the interpreter. For Linux with musl, name the triple,
 such as `x86_64-linux-musl`: the library is the same, and musl's gcc or ziglang links a program that
 runs it. In tests, `make targets` runs all golden nets on all targets that something here runs, and
-says of the others what is missing.
+says what is missing for the others.
 
 """
 
@@ -145,7 +143,7 @@ def page() -> str:
     columns = ("`--target`", "machine", "triple", "CPU", "floats", "files without `--products`")
     text = HEAD + _table(columns, rows) + SYSTEM_NOTES
     text += _table(("system", "files", "a linker, or what to install"), map(_system, SYSTEMS))
-    return text + BITS + _table(("`--target`", "run by"), _runs())
+    return wrap(text + BITS + _table(("`--target`", "run by"), _runs()))
 
 
 def _row(row: Platform) -> Sequence[str]:

@@ -1,8 +1,7 @@
-"""What took long to find out, kept on disk under what it was made of (docs/packaging.md).
+"""The cache on disk, keyed by content: models compiled in memory, and what tuning found.
 
-An entry is one file: a checksum, then a model compiled in memory, or what tuning found. Nothing
-here fails for the state of the disk: what cannot be read is made anew, what cannot be written is
-not kept.
+An entry is one file: a checksum, then the content (docs/packaging.md). The state of the disk is no
+error here: what cannot be read is computed again, what cannot be written is not kept.
 """
 
 from __future__ import annotations
@@ -115,13 +114,13 @@ def folder() -> Path | None:
     if os.environ.get("RNNCC_CACHE") == "0":
         return None
     if chosen := os.environ.get("RNNCC_CACHE_DIR"):
-        found = Path(chosen)
+        path = Path(chosen)
     else:
         shared = os.environ.get("XDG_CACHE_HOME", "")
         if not Path(shared).is_absolute():
             shared = os.path.expanduser("~/.cache")  # noqa: PTH111, Path.home() may raise
-        found = Path(shared) / "rnncc"
-    return found if _is_ours(found, os.stat) else None
+        path = Path(shared) / "rnncc"
+    return path if _is_ours(path, os.stat) else None
 
 
 def _entries(make: bool = False) -> Path | None:
@@ -185,16 +184,16 @@ def _evict(where: Path, limit: int) -> None:
 
     Whatever the cache has not made is neither counted nor removed.
     """
-    found = list[tuple[float, int, str]]()
+    entries = list[tuple[float, int, str]]()
     for entry in os.scandir(where):
         is_partial = PARTIAL.fullmatch(entry.name)  # also writes that stopped
         if is_partial or _ENTRY.fullmatch(entry.name):
             with suppress(OSError):
                 status = entry.stat(follow_symlinks=False)
                 if stat.S_ISREG(status.st_mode) and _is_own(status):
-                    found.append((status.st_mtime, status.st_size, entry.path))
-    total = sum(size for _, size, _ in found)
-    for _, size, path in sorted(found):
+                    entries.append((status.st_mtime, status.st_size, entry.path))
+    total = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
         if total <= limit:
             break
         with suppress(OSError):
@@ -231,16 +230,16 @@ def _beside(source: Any, content: bytes) -> bytes | None:
     if not exported and not is_onnx(source):
         return b""
     try:
-        told: list[Any] = [metadata.version("torch" if exported else "onnx")]
+        facts: list[Any] = [metadata.version("torch" if exported else "onnx")]
         if exported:
-            return repr(told).encode()
+            return repr(facts).encode()
         if isinstance(source, (str, Path)) and b"location" in content:
             for file in external_files(load(source), source):
                 status = file.stat()
-                told.append((str(file), status.st_size, status.st_mtime_ns))
+                facts.append((str(file), status.st_size, status.st_mtime_ns))
     except (CompileError, OSError, metadata.PackageNotFoundError):
         return None  # the importer says why
-    return repr(told).encode(errors="backslashreplace")
+    return repr(facts).encode(errors="backslashreplace")
 
 
 def _program(program: Program) -> bytes:

@@ -126,6 +126,7 @@ def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
     for name, where in ((last, "--stop-after"), (c.after, c.origin)):
         if name and name not in names:
             raise CompileError(where, f"no step is named {name}", ", ".join(names))
+    # a half-compiled model goes on behind its last step
     begin = names.index(c.after) + 1 if c.after else len(pipeline.IMPORT)
     if ("net" in c.programs) != (begin <= names.index(pipeline.CUT[c.options.train])):
         raise CompileError(c.origin, f"holds other programs than {c.after or 'reading'} leaves")

@@ -14,15 +14,15 @@ Array = np.ndarray[Any, Any]
 def drawn(
     specs: Mapping[str, TensorSpec], sizes: Mapping[str, int], ragged: bool = False
 ) -> dict[str, Array]:
-    """Normal arrays; whole numbers as lengths: all T, or uniform in 1..T."""
+    """Normal arrays; integers as lengths: all T, or uniform in 1..T."""
     arrays: dict[str, Array] = {}
     most = sizes.get("T", 1)
     rng = np.random.default_rng(0)
     for name, spec in specs.items():
         shape = [size.evaluate(sizes) for size in spec.sizes]
         whole = spec.dtype.kind != "f"
-        made = lengths(rng, shape, most, ragged) if whole else normal(shape)
-        arrays[name] = made.astype(spec.dtype)
+        array = lengths(rng, shape, most, ragged) if whole else normal(shape)
+        arrays[name] = array.astype(spec.dtype)
     return arrays
 
 

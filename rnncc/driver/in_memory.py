@@ -47,6 +47,6 @@ def compile_in_memory(
     from rnncc.stages.compilation import Compilation
 
     image = make_image(Compilation(options, net, init, in_memory=True))
-    if key == cache.key_of(net, init, options, target):  # the files are what they were
+    if key == cache.key_of(net, init, options, target):  # no file was replaced meanwhile
         cache.keep(key, image.to_bytes())
     return load(image, target, device)

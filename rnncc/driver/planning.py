@@ -27,11 +27,11 @@ def report_of(net: Any, init: Any, options: Options, plan_for: Given) -> PlanRep
     programs = [(title, one, make_plan(one)) for title, one in library.programs.items()]
     sizes = given_sizes(plan_for, library.open_symbols)
     report = plan_report(library.name, programs, sizes, _shared(library), library.workspace)
-    told = "" if library.training is None else library.training.checkpoints
+    checkpoints = "" if library.training is None else library.training.checkpoints
     launches = _launches(library, options, report.sizes)
     machine = machine_report(library, options, report.sizes) if options.target else None
     shown = {s: n for s, n in report.sizes.items() if s in library.open_symbols}
-    return replace(report, sizes=shown, checkpoints=told, launches=launches, machine=machine)
+    return replace(report, sizes=shown, checkpoints=checkpoints, launches=launches, machine=machine)
 
 
 def _launches(library: Library, options: Options, sizes: dict[str, int]) -> list[LaunchRow]:
@@ -63,9 +63,9 @@ def _launches(library: Library, options: Options, sizes: dict[str, int]) -> list
 
 def _shared(library: Library) -> list[SharedBlock]:
     """What one program of a library leaves for another."""
-    found: list[SharedBlock] = []
+    blocks: list[SharedBlock] = []
     if (training := library.training) is not None:
-        found.append(SharedBlock("tape", "saved", training.slots, training.tape))
+        blocks.append(SharedBlock("tape", "saved", training.slots, training.tape))
     if (streaming := library.streaming) is not None:
-        found.append(SharedBlock("state", "state", streaming.slots, streaming.bytes))
-    return found
+        blocks.append(SharedBlock("state", "state", streaming.slots, streaming.bytes))
+    return blocks

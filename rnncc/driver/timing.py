@@ -1,4 +1,4 @@
-"""Times several ways of computing one thing, in turn, so that all see the same machine."""
+"""Times several ways of computing one thing, alternating, so that all see the same machine."""
 
 from __future__ import annotations
 
@@ -45,13 +45,16 @@ class Times:
 
 
 def alternate(timers: Mapping[str, Timer], rounds: int, seconds: float) -> dict[str, Times]:
-    """Times by name: in each round each contender runs for about so many seconds, in turn."""
+    """Times by name: each round runs each contender for about so many seconds, one after another.
+
+    A machine that is slower for a while is so for all of them, and the median drops such rounds.
+    """
     counts = {name: _count(timer, seconds) for name, timer in timers.items()}
-    found: dict[str, list[float]] = {name: [] for name in timers}
+    samples: dict[str, list[float]] = {name: [] for name in timers}
     for _ in range(rounds):
         for name, timer in timers.items():
-            found[name].append(timer(counts[name]) / counts[name])
-    return {name: Times.of(each) for name, each in found.items()}
+            samples[name].append(timer(counts[name]) / counts[name])
+    return {name: Times.of(each) for name, each in samples.items()}
 
 
 def _count(timer: Timer, seconds: float) -> int:

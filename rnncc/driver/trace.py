@@ -27,18 +27,18 @@ def show(name: str, seconds: float) -> None:
 
 
 @contextmanager
-def timed(wanted: bool, name: str) -> Generator[None]:
-    """Show how long a block takes, if that is wanted."""
+def timed(enabled: bool, name: str) -> Generator[None]:
+    """Show how long a block takes, if enabled."""
     begun = time.perf_counter()
     yield
-    if wanted:
+    if enabled:
         show(name, time.perf_counter() - begun)
 
 
 @contextmanager
-def watched(told: Callable[[str], object]) -> Generator[None]:
-    """Until the end of the block `told` gets the name of each step as it begins."""
-    before = _watcher.set(told)
+def watched(watcher: Callable[[str], object]) -> Generator[None]:
+    """Until the end of the block `watcher` gets the name of each step as it begins."""
+    before = _watcher.set(watcher)
     try:
         yield
     finally:
@@ -57,10 +57,10 @@ def run(compilation: Compilation, steps: Sequence[Step], first: int = 1) -> None
         CompileError: the net has what rnncc does not support.
         InternalError: a step failed otherwise; it names the step and a file with the IR.
     """
-    options, told = compilation.options, _watcher.get()
+    options, watcher = compilation.options, _watcher.get()
     verified = dict[ModuleOp, list[object]]()
     for number, step in enumerate(steps, first):
-        told(step.name)
+        watcher(step.name)
         with timed(options.time_passes, step.name):
             _run_step(compilation, step)
         if options.verify_each:

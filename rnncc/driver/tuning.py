@@ -34,6 +34,8 @@ CANDIDATES = {
 GAIN = 0.98
 """A candidate must take less than this part of the time to be chosen."""
 TIMES, ROUNDS, SECONDS = 3, 9, 0.02
+"""Comparisons that a candidate has to win, each with code and weights elsewhere in memory, which
+alone makes up to 4 %; rounds of each, and seconds of each round."""
 STEPS = 100
 """T where `plan_for` does not say; other sizes are 1."""
 
@@ -52,8 +54,8 @@ def tuned(net: Any, init: Any, options: Options, make: Make) -> Options:
     target = targets.resolve(options.target, options.cpu)
     target.check_runs_here()
     key = cache.key_of(net, init, options, target)
-    found = cache.find(key)
-    settings = None if found is None else _remembered(found)
+    entry = cache.find(key)
+    settings = None if entry is None else _remembered(entry)
     if settings is None:
         settings = _measured(make, replace(options, tune=False))
         cache.keep(key, json.dumps(settings).encode())
@@ -81,6 +83,7 @@ def _measured(make: Make, options: Options) -> dict[str, int]:
         for value in values:
             settings = {**best, name: value}
             other, _ = make(replace(options, tuning=settings))
+            # small nets often have the same code under several settings
             if all(other.code != known.code for known in images.values()):
                 images[json.dumps(settings)] = other
         text = _fastest(images, sizes)
@@ -126,13 +129,13 @@ def _call(model: Model | TrainableModel, sizes: Mapping[str, int]) -> Callable[[
             return lambda: model.run(inputs, out=outputs)
         outputs, tape = model.forward(inputs)
         names = [entry["name"] for entry in model.metadata["output_grads"]]
-        given = {name: np.ones_like(outputs[name]) for name in names}
-        grads = model.backward(tape, given)
+        output_grads = {name: np.ones_like(outputs[name]) for name in names}
+        grads = model.backward(tape, output_grads)
     except RunError as error:
         raise CompileError("--tune", f"random arrays do not suit the net: {error}") from None
 
     def train() -> object:
         _, tape = model.forward(inputs, out=outputs)
-        return model.backward(tape, given, out=grads)
+        return model.backward(tape, output_grads, out=grads)
 
     return train

@@ -65,4 +65,4 @@ def _for_cpu(options: Options, cpu: str) -> Options:
 def _check_alike(versions: Sequence[Compilation]) -> None:
     """Their interfaces, the state among them, do not depend on the CPU."""
     shared = [{k: v for k, v in c.metadata.items() if k not in (*OWN, "weights")} for c in versions]
-    assert all(told == shared[0] for told in shared), "versions of a library differ"
+    assert all(metadata == shared[0] for metadata in shared), "versions of a library differ"

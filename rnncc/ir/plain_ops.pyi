@@ -40,7 +40,7 @@ class PlainOps(ABC):
     def erf(self, x: SSAValue) -> SSAValue:
         """y = 2/√π ∫₀ˣ e^(-t²) dt"""
     def sin(self, x: SSAValue) -> SSAValue:
-        """y = sin x; NaN where |x| > 2²³, where float32 tells a turn's parts no more"""
+        """y = sin x; NaN where |x| > 2²³, beyond which float32 does not resolve a period"""
     def cos(self, x: SSAValue) -> SSAValue:
         """y = cos x; NaN where |x| > 2²³, as of sin"""
     def add(self, a: SSAValue, b: SSAValue) -> SSAValue:
@@ -58,7 +58,7 @@ class PlainOps(ABC):
     def rem(self, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a - b · trunc(a / b), exactly; if b is 0, NaN, and a of integers"""
     def round(self, kind: str, x: SSAValue) -> SSAValue:
-        """y = a whole number near x: floor, ceil, even (the nearest, of two the even one) or trunc"""
+        """y = an integer near x: floor, ceil, even (the nearest, of two the even one) or trunc"""
     def compare(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:
         """y = a ? b as i1, with ? one of lt, le, gt, ge, eq, ne; only ne holds for NaN"""
     def logical(self, kind: str, a: SSAValue, b: SSAValue) -> SSAValue:

@@ -179,10 +179,10 @@ class ShiftedRow(IRDLOperation):
 class For(IRDLOperation):
     """Count `index` from `start`, `count` times (downwards with `reverse`).
 
-    Buffers may be carried from one turn to the next: the block takes them, its yield gives the
-    next ones, the results are the last. With `chunk` each turn covers a run of steps: `index` is
-    the first, the symbol `extent` their number: as many as make about `chunk` rows of `rows` a
-    step, at least one. The symbol `turn` is the run's number in the order of steps.
+    Buffers may be loop-carried: the block takes them, its yield gives the next ones, the results
+    are the last. With `chunk` an iteration covers a run of steps: `index` is the first, the symbol
+    `extent` their number, as many as make about `chunk` rows of `rows` a step, at least one. The
+    symbol `turn` is the run's number in the order of steps.
     """
 
     name = "kern.for"
@@ -239,9 +239,9 @@ class For(IRDLOperation):
 
 @irdl_op_definition
 class Gate(IRDLOperation):
-    """In a loop's body: where the flag is false, the turn ends as if it had not been
+    """In a loop's body: skips the rest of the iteration where the flag is false
 
-    What it would have carried on stays; with `last`, the loop ends too.
+    What the loop carries stays as it was; with `last`, the loop ends too.
     """
 
     name = "kern.gate"
@@ -254,7 +254,7 @@ class Gate(IRDLOperation):
 
 @irdl_op_definition
 class Limit(IRDLOperation):
-    """End the call with an error where the flag, a loop's gate, is true after its last turn"""
+    """End the call with an error where the flag, a loop's gate, is true after its last iteration"""
 
     name = "kern.limit"
     flag = operand_def(BufferType)

@@ -49,7 +49,7 @@ def run(
     Raises:
         AssertionError: an access outside of a buffer.
         ValueError: a length outside 0..T.
-        LimitError: a loop takes more turns than its limit.
+        LimitError: a loop takes more iterations than its limit.
     """
     context = Context(_sizes(program, inputs, sizes or {}))
     memories = lay_out(program, inputs, context, absent)
@@ -142,7 +142,7 @@ class _Machine:
         self.names.update(zip(loop.finals, carried, strict=True))
 
     def _turns(self, loop: For) -> Iterator[tuple[int, int, int]]:
-        """The number of each turn, its first step and how many it covers."""
+        """The number of each iteration, its first step and how many it covers."""
         start, count, most = self._size(loop.start), self._size(loop.count), 1
         if loop.chunk is not None and loop.rows is not None:
             most = max(1, loop.chunk.data // max(self._size(loop.rows), 1))

@@ -177,7 +177,7 @@ class Gemm(Kernel):
 
     Weights of bf16 are widened as they are read; with `room`, scratch for rows, the rows of a are
     rounded to bf16 too. Weights of i8 or u8 come with room and with `scales`, one a unit and slot,
-    packed as weights of depth 1: each row of a becomes whole numbers with a scale of its own, the
+    packed as weights of depth 1: each row of a becomes integers with a scale of its own, the
     sums are exact, and z_s is such a sum times both scales. Where a is of i8 there are no scales:
     rows are taken as they are, and z_s is their exact sum, an i32.
     """

@@ -27,6 +27,30 @@ def emit_chunks(lowering: Lowering, op: Chunks) -> None:
     """A loop whose turns take a run of steps each; buffers inside are as long as a run.
 
     The carry has one place: a turn reads it there, and the next one is put there at its end.
+
+    Before:
+
+        for r in 0..T/16 runs of E1, h from h:
+            for t in 0..E1, c from h[r-1]:
+                v1 = mul(c[t-1], x[r][t])
+                c[t] = v1
+                v2[t] = v1
+            h[r] = c[E1-1]
+            v3[r] = h[r-1]
+        return h[T/16-1], v3
+
+    After:
+
+        output y: N, stand-in of N
+        output saved:state: N*T/16, ring of 1, stand-in of N
+        state state: N, ring of 1
+        map i in N: y = h
+        for t in 0..T in chunks of E1:
+            map i in N: saved:state[t1] = y
+            for t2 in 0..E1, p from y:
+                map i in N: state[t2] = p * x[i + N*t + N*t2]
+                p = state[t2]
+            map i in N: y = p
     """
     ends = zip(op.inits, op.yields[0], op.finals, strict=True)
     homes = [_home(lowering, init, value, final) for init, value, final in ends]

@@ -38,7 +38,30 @@ def emit(
     dims: Sequence[Dim],
     ahead: Ahead | None = None,
 ) -> None:
-    """The kernel of a group, or one for each branch; `ahead`: the steps that are computed."""
+    """The kernel of a group, or one for each branch; `ahead`: the steps that are computed.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = matmul(h[t-1], u)
+            v2 = broadcast(mask[t], dims=[N, 4], axes=[0])
+            v3 = select(v2, v1, h[t-1])
+            h[t] = v3
+        return h[T-1]
+
+    After:
+
+        state state: 8*N, ring of 2
+        scratch rows: N + 1
+        scratch packed: 24
+        pack packed = u
+        for t in 0..T, p from h:
+            list rows = rows where mask[i + N*t]
+            gemm i in N, j in 4 of rows: state[t] = p·packed
+            map i in N, j in 4 not of rows: state[t] = p
+            p = state[t]
+        map i in N, j in 4: y = p
+    """
     for part in _parts(lowering, product, outs, ahead):
         some = None if part.rows is None else _some(lowering, part.rows, dims, ahead)
         if part.product is None:

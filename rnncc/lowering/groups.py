@@ -71,6 +71,23 @@ def schedule(
 ) -> Schedule:
     """Group a block's work.
 
+    Before:
+
+        v1 = exp(x)
+        v2 = matmul(v1, w)
+        v3 = broadcast(bias, dims=[N, 4], axes=[1])
+        v4 = add(v2, v3)
+        v5 = relu(v4)
+        return v5
+
+    After:
+
+        scratch y.exp: 3*N
+        scratch packed: 20
+        map i in N, j in 3: y.exp = exp(x)
+        pack packed = w
+        gemm i in N, j in 4: y = relu(y.exp·packed + bias[j])
+
     Args:
         known: values that have a place already: arguments, parameters.
         is_product: whether `kern.gemm` computes an op.

@@ -43,7 +43,34 @@ class Home:
 
 
 def emit_scan(lowering: Lowering, op: Scan, chunked: list[Group]) -> None:
-    """A loop over time; groups that only feed its sequences are computed chunk by chunk."""
+    """A loop over time; groups that only feed its sequences are computed chunk by chunk.
+
+    Before:
+
+        v1 = matmul(x, w)
+        for t in 0..T, h from h:
+            v2 = matmul(h[t-1], u)
+            v3 = add(v2, v1[t])
+            v4 = tanh(v3)
+            h[t] = v4
+            v5[t] = v4
+        return v5
+
+    After:
+
+        output y: 4*T*N, ring of 2, stand-in of 8*N
+        scratch y.matmul: 4*N + 768
+        scratch packed: 20
+        scratch packed.1: 24
+        pack packed = w
+        pack packed.1 = u
+        for t in 0..T in chunks of t1, p from h:
+            gemm i in t1, j in N, k in 4: y.matmul = x[3*N*i + 3*j + d + 3*N*t]·packed
+            for t2 in t..t + t1, q from p:
+                gemm i in N, j in 4: y[t2] = tanh(q·packed.1 + y.matmul[4*i + j - 4*N*t + 4*N*t2])
+                q = y[t2]
+            p = q
+    """
     inits = [lowering.pointer(v) for v in op.inits]
     _lay_consts_out(lowering, op)
     sequences = [_sequence(lowering, y) if y.first_use else None for y in op.ys]

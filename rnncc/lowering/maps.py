@@ -100,7 +100,20 @@ def base_of(value: SSAValue) -> SSAValue:
 
 
 def through_view(op: View, index: IndexMap) -> IndexMap | None:
-    """Which element of a view's operand an element of its result is; None where strides tell."""
+    """Which element of a view's operand an element of its result is; None where strides tell.
+
+    Before:
+
+        v1 = slice(x, axis=0, start=4, size=4)
+        v2 = transpose(v1, perm=[1, 0])
+        v3 = broadcast(s, dims=[N, 4], axes=[0])
+        v4 = mul(v2, v3)
+        return v4
+
+    After:
+
+        map i in N, j in 4: y = x[i + N*j + 4*N] * s[i]
+    """
     old = dims_of(op.x)
     match op:
         case Transpose():

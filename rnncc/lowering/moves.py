@@ -20,7 +20,19 @@ if TYPE_CHECKING:
 
 
 def emit_concat(lowering: Lowering, op: Concat) -> None:
-    """Copy the parts that no kernel has written where they belong."""
+    """Copy the parts that no kernel has written where they belong.
+
+    Before:
+
+        v1 = relu(x)
+        v2 = concat(v1, z, axis=1)
+        return v2
+
+    After:
+
+        map i in N, j in 3: y[5*i + j] = relu(x)
+        map i in N, j in 2: y[5*i + j + 3] = z
+    """
     start = ZERO
     for value in op.xs:
         dest = part(lowering, op, start)
@@ -50,7 +62,18 @@ def _whole(lowering: Lowering, op: Concat) -> Placed:
 
 
 def emit_reverse(lowering: Lowering, op: ReverseSegments) -> None:
-    """Each column's first `length` rows, last first."""
+    """Each column's first `length` rows, last first.
+
+    Before:
+
+        v1 = reverse_segments(x, lengths)
+        return v1
+
+    After:
+
+        output y: 3*T*N, stand-in of 3*T*N
+        reverse y = x by lengths
+    """
     x, lengths = lowering.pointer(op.x), lowering.pointer(op.lengths)
     dest = lowering.alone(op.y)
     steps, columns, *rest = dims_of(op.x)
@@ -59,7 +82,18 @@ def emit_reverse(lowering: Lowering, op: ReverseSegments) -> None:
 
 
 def emit_gather(lowering: Lowering, op: Gather) -> None:
-    """Rows along one axis, by number."""
+    """Rows along one axis, by number.
+
+    Before:
+
+        v1 = gather(table, index, axis=0)
+        return v1
+
+    After:
+
+        output y: 4*N, stand-in of 4*N
+        gather y = table by index
+    """
     x, index = lowering.pointer(op.x), lowering.pointer(op.index)
     dest, dims, axis = lowering.alone(op.y), dims_of(op.x), op.axis.data
     sizes = _around(dims, op.index, axis)
@@ -67,7 +101,17 @@ def emit_gather(lowering: Lowering, op: Gather) -> None:
 
 
 def emit_scatter(lowering: Lowering, op: Scatter) -> None:
-    """Rows folded along one axis, by number."""
+    """Rows folded along one axis, by number.
+
+    Before:
+
+        v1 = scatter(table, dy, index, axis=0, kind=sum)
+        return v1
+
+    After:
+
+        scatter y = table + dy by index
+    """
     init = None if op.starts_at_zero else lowering.pointer(op.init)
     x, index = lowering.pointer(op.x), lowering.pointer(op.index)
     dest, dims, axis = lowering.alone(op.y), dims_of(op.y), op.axis.data

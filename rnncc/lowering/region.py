@@ -35,6 +35,22 @@ class CannotFuse(Exception):
 class Region:
     """Builds a kernel's body and collects what it reads.
 
+    Before:
+
+        v1 = matmul(x, w)
+        v2 = slice(v1, axis=1, start=0, size=4)
+        v3 = exp(v2)
+        v4 = slice(v1, axis=1, start=4, size=4)
+        v5 = relu(v4)
+        v6 = mul(v3, v5)
+        return v6
+
+    After:
+
+        scratch packed: 32
+        pack packed = w, w
+        gemm i in N, j in 4: y = exp(x·packed.0) * relu(x·packed.1)
+
     Args:
         rank: axes of the domain.
         product: the product whose sums the kernel holds in registers, and the index of an element

@@ -31,7 +31,24 @@ def are_apart(lowering: Lowering, sequence: SSAValue) -> bool:
 
 
 def place(lowering: Lowering, value: SSAValue, sequence: SSAValue, t: Dim) -> Placed:
-    """The place of a loop's row `value`, the t-th of such a sequence."""
+    """The place of a loop's row `value`, the t-th of such a sequence.
+
+    Before:
+
+        v1 = shift(s, h)
+        for t in reversed 0..T, dy from dy:
+            v2 = mul(dy[t+1], v1[t])
+            dy[t] = v2
+        return dy[0]
+
+    After:
+
+        state state: N, ring of 1
+        for t in reversed 0..T, p from dy:
+            map i in N: state[t] = p * (s[t - 1] or h)
+            p = state[t]
+        map i in N: y = p
+    """
     block, op = value.owner, sequence.owner
     assert isinstance(block, Block)
     with lowering.at(block):

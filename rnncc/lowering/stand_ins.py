@@ -16,7 +16,23 @@ from rnncc.kern.program import KernelProgram
 
 
 def give_stand_ins(program: KernelProgram) -> None:
-    """Set `fallback` on every output, and drop the ring where the whole sequence is needed."""
+    """Set `fallback` on every output, and drop the ring where the whole sequence is needed.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+            v2[t] = v1
+        return v2
+
+    After:
+
+        output y: T*N, ring of 1, stand-in of N
+        for t in 0..T, p from h:
+            map i in N: y[t] = p * x[i + N*t]
+            p = y[t]
+    """
     for buffer in program.buffers:
         if buffer.role.data == "output":
             fallback, ring = _stand_in(buffer)

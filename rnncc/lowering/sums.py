@@ -24,7 +24,18 @@ if TYPE_CHECKING:
 
 
 def emit_reduce(lowering: Lowering, op: Reduce) -> None:
-    """One kernel; the reduced axes come last in its domain."""
+    """One kernel; the reduced axes come last in its domain.
+
+    Before:
+
+        v1 = exp(x)
+        v2 = reduce(v1, kind=sum, axes=[1])
+        return v2
+
+    After:
+
+        reduce i in N: y = sum j in 3 exp(x)
+    """
     axes = set(get_ints(op.axes))
     dims = dims_of(op.x)
     order = [a for a in range(len(dims)) if a not in axes] + _reduced_order(lowering, op)
@@ -55,7 +66,19 @@ def _reduced_order(lowering: Lowering, op: Reduce) -> list[int]:
 
 
 def emit_batched(lowering: Lowering, op: Matmul) -> None:
-    """A product of two computed tensors: a sum of products, element by element."""
+    """A product of two computed tensors: a sum of products, element by element.
+
+    Before:
+
+        v1 = matmul(q, k, transpose_b=true)
+        return v1
+
+    After:
+
+        scratch y.matmul: 2*N*S
+        reduce i in N, j in 2, k in S: y.matmul = sum l in 3 q[6*i + 3*j + l] * k[3*S*i + 3*k + l]
+        map i in N, j in 2, k in S: y = y.matmul
+    """
     *_, n = dims_of(op.y)
     rows = dims_of(op.y)[:-1]
     depth = dims_of(op.a)[-2 if op.transpose_a else -1]
@@ -78,7 +101,17 @@ def emit_batched(lowering: Lowering, op: Matmul) -> None:
 
 
 def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:
-    """A reduction in the order of the rows."""
+    """A reduction in the order of the rows.
+
+    Before:
+
+        v1 = sum_rows(db, dy)
+        return v1
+
+    After:
+
+        reduce i in 4: y = db + sum j in N dy[i + 4*j]
+    """
     steps, *kept = dims_of(op.x)
     domain = [*kept, steps]
     at = identity(domain)
@@ -92,7 +125,18 @@ def emit_sum_rows(lowering: Lowering, op: SumRows) -> None:
 
 
 def emit_contract(lowering: Lowering, op: Contract) -> None:
-    """The sum of the rows' products; one shifted operand is read where it is."""
+    """The sum of the rows' products; one shifted operand is read where it is.
+
+    Before:
+
+        v1 = contract(0, x, dy)
+        return v1
+
+    After:
+
+        scratch packed: 1024
+        contract m in 3, n in 4: y = sum k in N x[k, m] * dy[k, n]
+    """
     (depth, rows), columns = dims_of(op.a), dims_of(op.b)[1]
     dtype = dtype_of(op.y)
     room = lowering.target.of(dtype).contract_room(int(rows), int(columns))

@@ -40,6 +40,17 @@ class Packed:
 class Weights:
     """Arrays that the library holds, and the packed forms made of them, each made once.
 
+    Before:
+
+        v1 = matmul(x, w)
+        return v1
+
+    After:
+
+        scratch packed: 20
+        pack packed = w
+        gemm i in N, j in 4: y = x·packed
+
     Attributes:
         precision: of the packed forms of arrays that the library holds.
     """

@@ -21,7 +21,26 @@ from rnncc.kern.program import KernelProgram
 
 
 def give_zeros(program: KernelProgram, names: Collection[str]) -> None:
-    """Let those inputs be absent that are read row by row, or that do not grow with time."""
+    """Let those inputs be absent that are read row by row, or that do not grow with time.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
+
+    After:
+
+        input x: T*N, ring of 1, or zeros.0
+        state state: N, ring of 1
+        scratch zeros.0: N
+        map i in N: zeros.0 = 0
+        for t in 0..T, p from h:
+            map i in N: state[t] = p * x[t]
+            p = state[t]
+        map i in N: y = p
+    """
     known: dict[tuple[str, Dim], Buffer] = {}
     for number, port in enumerate(program.inputs):
         if port.name not in names:

@@ -20,7 +20,7 @@ from rnncc.ir.types import FLOATS, dims_of, dtype_of
 
 @dataclass(frozen=True)
 class Accumulate(NetPass):
-    """What is summed over rows of unknown number becomes `contract` and `sum_rows`, as in `sink`.
+    """Sums over an unknown number of rows become `contract` and `sum_rows`, as in `sink`.
 
     So do the gradients of what stands outside of loops: aᵀ·b of fixed size, and sums over leading
     axes. The order is that of the last loop that the rows come from. What a step adds to its carry
@@ -83,7 +83,10 @@ def _rewrite_carries(scan: Scan) -> bool:
 
 
 def _sums_rows(op: Matmul) -> bool:
-    """Whether a product is one matrix of fixed size, summed over rows of unknown number."""
+    """Whether a product is one matrix of fixed size, summed over rows of unknown number.
+
+    Sums over a known number of terms are never cut into runs, so that their order may be free.
+    """
     depth = dims_of(op.a)[-2 if op.transpose_a else -1]
     return _is_fixed(op) and not depth.is_static
 

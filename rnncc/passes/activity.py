@@ -1,6 +1,6 @@
-"""Which values gradients flow through: they depend on what is asked for and lead to what is given.
+"""Active values: those on a path from what is differentiated by to what has a gradient.
 
-Both walks go into the bodies of scans and round their carries until nothing more is found.
+Both walks enter the bodies of scans and go round their carries to a fixed point.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ Found = set[SSAValue]
 
 
 def active_values(
-    ops: Iterable[Operation], asked: Iterable[SSAValue], given: Iterable[SSAValue]
+    ops: Iterable[Operation], sources: Iterable[SSAValue], targets: Iterable[SSAValue]
 ) -> Found:
-    """The floats, in a block's ops and in the bodies below, on a way from `asked` to `given`."""
-    order, leading = list(ops), set(given)
-    dependent = dependent_values(order, asked)
+    """The floats of a block's ops and of the bodies below on a path from `sources` to `targets`."""
+    order, leading = list(ops), set(targets)
+    dependent = dependent_values(order, sources)
     _trace(order, leading)
     return dependent & leading
 
 
-def dependent_values(ops: Iterable[Operation], asked: Iterable[SSAValue]) -> Found:
+def dependent_values(ops: Iterable[Operation], sources: Iterable[SSAValue]) -> Found:
     """The floats, in a block's ops and in the bodies below, that change with some values."""
-    dependent = set(asked)
+    dependent = set(sources)
     _follow(list(ops), dependent)
     return dependent
 
@@ -45,47 +45,49 @@ def _floats(values: Iterable[SSAValue]) -> list[SSAValue]:
     return [v for v in values if dtype_of(v) in FLOATS]
 
 
-def _follow(ops: Iterable[Operation], found: Found) -> None:
-    """Add what depends on the values found."""
+def _follow(ops: Iterable[Operation], dependent: Found) -> None:
+    """Add what depends on the values that are there."""
     for op in ops:
         if isinstance(op, Scan):
-            _follow_scan(op, found)
-        elif isinstance(op, RnnOp) and not found.isdisjoint(op.differentiable):
-            found.update(_floats([op.y]))
+            _follow_scan(op, dependent)
+        elif isinstance(op, RnnOp) and not dependent.isdisjoint(op.differentiable):
+            dependent.update(_floats([op.y]))
 
 
-def _follow_scan(scan: Scan, found: Found) -> None:
+def _follow_scan(scan: Scan, dependent: Found) -> None:
     args = scan.body.block.args
-    found.update(arg for arg, v in zip(args, scan.operands, strict=True) if v in found)
+    dependent.update(arg for arg, v in zip(args, scan.operands, strict=True) if v in dependent)
     _, carry, _ = scan.groups
     nexts, rows = scan.yields
     before = -1
-    while before < len(found):
-        before = len(found)
-        _follow(scan.body.block.ops, found)
-        found.update(arg for arg, value in zip(carry, nexts, strict=True) if value in found)
-    found.update(final for final, arg in zip(scan.finals, carry, strict=True) if arg in found)
-    found.update(y for y, row in zip(scan.ys, rows, strict=True) if row in found)
+    while before < len(dependent):
+        before = len(dependent)
+        _follow(scan.body.block.ops, dependent)
+        dependent.update(arg for arg, value in zip(carry, nexts, strict=True) if value in dependent)
+    dependent.update(
+        final for final, arg in zip(scan.finals, carry, strict=True) if arg in dependent
+    )
+    dependent.update(y for y, row in zip(scan.ys, rows, strict=True) if row in dependent)
 
 
-def _trace(ops: Iterable[Operation], found: Found) -> None:
-    """Add what leads to the values found."""
+def _trace(ops: Iterable[Operation], leading: Found) -> None:
+    """Add what leads to the values that are there."""
     for op in reversed(list(ops)):
         if isinstance(op, Scan):
-            _trace_scan(op, found)
-        elif isinstance(op, RnnOp) and op.y in found:
-            found.update(_floats(op.differentiable))
+            _trace_scan(op, leading)
+        elif isinstance(op, RnnOp) and op.y in leading:
+            leading.update(_floats(op.differentiable))
 
 
-def _trace_scan(scan: Scan, found: Found) -> None:
+def _trace_scan(scan: Scan, leading: Found) -> None:
     args = scan.body.block.args
     _, carry, _ = scan.groups
     nexts, rows = scan.yields
-    found.update(arg for arg, final in zip(carry, scan.finals, strict=True) if final in found)
-    found.update(row for row, y in zip(rows, scan.ys, strict=True) if y in found)
+    leading.update(arg for arg, final in zip(carry, scan.finals, strict=True) if final in leading)
+    leading.update(row for row, y in zip(rows, scan.ys, strict=True) if y in leading)
     before = -1
-    while before < len(found):
-        before = len(found)
-        found.update(value for arg, value in zip(carry, nexts, strict=True) if arg in found)
-        _trace(scan.body.block.ops, found)
-    found.update(v for arg, v in zip(args, scan.operands, strict=True) if arg in found)
+    while before < len(leading):
+        before = len(leading)
+        leading.update(value for arg, value in zip(carry, nexts, strict=True) if arg in leading)
+        _trace(scan.body.block.ops, leading)
+    leading.update(v for arg, v in zip(args, scan.operands, strict=True) if arg in leading)

@@ -33,7 +33,7 @@ class Backprop:
         self._shares: dict[SSAValue, list[SSAValue]] = {}
 
     def add(self, value: SSAValue, gradient: SSAValue | None) -> None:
-        """One use of a value tells its share of the gradient."""
+        """Add one use's share of a value's gradient."""
         if gradient is not None and value in self._active:
             self._shares.setdefault(value, []).append(gradient)
 
@@ -65,15 +65,15 @@ class Backprop:
                         self.add(value, share)
 
     def _through_scan(self, scan: Scan) -> None:
-        """The carry's gradient runs back; the gradients of consts gather in the carry."""
+        """The carry's gradient runs back; the gradients of consts accumulate in the carry."""
         parts = _Parts.of(scan, self._active)
-        told = [(row, self.take(y)) for row, y in zip(scan.yields[1], scan.ys, strict=True)]
-        dys = [(row, dy) for row, dy in told if dy is not None]
+        gradients = [(row, self.take(y)) for row, y in zip(scan.yields[1], scan.ys, strict=True)]
+        dys = [(row, dy) for row, dy in gradients if dy is not None]
         ends = [self.take_or_zeros(final) for final in parts.finals]
         sums = [self._begin_sum(scan, const) for const in parts.consts]
         targets = [*parts.inits, *parts.consts, *parts.xs]
         if not targets:
-            return
+            return  # nothing active goes into the loop
         inits, xs = [*ends, *sums], [dy for _, dy in dys]
         body = self._step_back(scan, parts, [row for row, _ in dys])
         backward = Scan([], inits, xs, body, scan.steps, not bool(scan.reverse))
@@ -84,7 +84,7 @@ class Backprop:
             self.add(value, gradient)
 
     def _begin_sum(self, scan: Scan, const: SSAValue) -> SSAValue:
-        """What a const's gradient starts as: behind a gate it may well stay that."""
+        """The start of a const's gradient, which behind a gate may be all there is."""
         if scan.gate is not None:
             return self.take_or_zeros(const)
         return self._b.full_like(const, 0.0)
@@ -167,7 +167,7 @@ def _connect(forward: Scan, backward: Scan) -> Scan:
 
 
 def _share_gate(forward: Scan, backward: Loop) -> Scan:
-    """Let the same steps run as ran: a carried gate is told by a sequence of flags."""
+    """Run the steps that ran; what a carried gate was is a sequence of flags."""
     consts, carry, _ = forward.groups
     gate = forward.open
     if gate is None:
@@ -177,6 +177,7 @@ def _share_gate(forward: Scan, backward: Loop) -> Scan:
         return forward
     if gate in carry:
         loop = Loop(forward)
+        # a step that runs yields true; bools of steps that do not run are false by definition
         ran = Builder.before(loop.yields).fill(1, (), "i1")
         ran.name_hint = "ran"
         loop.ys.append(Made(ran))
@@ -193,7 +194,7 @@ def _where_it_ran(b: Builder, scan: Scan, y: SSAValue) -> SSAValue:
     """A sequence that a loop yields, with zeros in the rows of steps that did not run."""
     if scan.open is None:
         return y
-    dims = dims_of(y)
+    dims = dims_of(y)  # by a select, not a product: rows of steps that did not run may be NaN
     flags = scan.operands[scan.body.block.args.index(scan.open)]
     ran = b.broadcast(flags, dims, range(len(dims_of(flags))))
     return b.select(ran, y, b.full_like(y, 0.0))
@@ -210,7 +211,7 @@ def _foreign(body: Block) -> list[SSAValue]:
 
 
 def _invariant(scan: Scan) -> set[SSAValue]:
-    """The values of a body that are the same in each step and cheap to name again."""
+    """The values of a body that consts alone decide: backward computes them again."""
     fixed = set(scan.groups[0])
     for op in scan.body.block.ops:
         if isinstance(op, RnnOp) and fixed.issuperset(op.operands):
@@ -219,21 +220,21 @@ def _invariant(scan: Scan) -> set[SSAValue]:
 
 
 def _save(forward: Scan, values: list[SSAValue]) -> Scan:
-    """Yield some values of a body, beside what it yields already; of a carry, what becomes it.
+    """Yield some values of a body, beside what it yields already; for a carry, its next value.
 
-    Where steps are skipped, the carry itself: what the step before yields is not there.
+    Where steps may be skipped, the carry itself: the step before may have yielded nothing.
     """
     loop = Loop(forward)
     after = {} if forward.skips else {c.arg: c.next for c in loop.carries}
-    there = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
-    wanted = dict.fromkeys(after.get(v, v) for v in values if v not in there)
-    new = [Made(value) for value in wanted if value not in there]
+    available = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
+    needed = dict.fromkeys(after.get(v, v) for v in values if v not in available)
+    new = [Made(value) for value in needed if value not in available]
     loop.ys += new
     return loop.rebuild() if new else forward
 
 
 def _before_each_step(forward: Scan, used: Values, sequences: Map) -> Map:
-    """The states that the steps of a loop start from, as those after each step, shifted."""
+    """The states before each step of a loop: those after each step, shifted."""
     assert forward.next_op is not None
     b = Builder.before(forward.next_op)
     parts = zip(forward.groups[1], forward.inits, forward.yields[0], strict=True)
@@ -259,6 +260,6 @@ def _remake(loop: Loop, value: SSAValue, outside: Map, known: Map, first: Operat
             continue
         op = inner.owner
         assert isinstance(op, RnnOp)
-        made = op.clone({operand: known[operand] for operand in op.operands})
-        loop.body.insert_op_before(made, first)
-        known[inner] = made.y
+        clone = op.clone({operand: known[operand] for operand in op.operands})
+        loop.body.insert_op_before(clone, first)
+        known[inner] = clone.y

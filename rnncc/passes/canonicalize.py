@@ -19,7 +19,8 @@ RULES: dict[type[Operation], tuple[values.Rule, ...]] = {
     **values.RULES,
 }
 MOST_USERS = 100
-"""So many users of a value are looked at again when it changes, lest that be their square."""
+"""Users looked at again when a value changes: each of n users may change it, which without a bound
+would take n² steps."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,19 @@ class Canonicalize(NetPass):
 
     Every rule keeps the value bit for bit, -0.0 and NaN included. A rule returns the value that
     replaces its op's, or None where it does not apply.
+
+    Before:
+
+        v1 = mul(x, 1)
+        v2 = transpose(v1, perm=[1, 0])
+        v3 = transpose(v2, perm=[1, 0])
+        v4 = neg(v3)
+        v5 = neg(v4)
+        return v5
+
+    After:
+
+        return x
     """
 
     name = "rnn-canonicalize"

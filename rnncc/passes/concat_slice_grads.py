@@ -1,4 +1,7 @@
-"""Gradients of slices: put side by side where padding each and adding would do work for nothing."""
+"""Gradients of slices, side by side rather than each padded to the whole and added up.
+
+Padding is -0.0, not 0.0: x + -0.0 is x for every x, but -0.0 + 0.0 is 0.0.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,25 @@ class _Piece:
 
 
 def concat_slice_grads(b: Builder, values: Sequence[SSAValue]) -> list[SSAValue]:
-    """Values of the same sum as the ones given: padded slices that do not overlap become one."""
+    """Values of the same sum as the ones given: padded slices that do not overlap become one.
+
+    Before:
+
+        v1 = concat(df, -0, axis=1)
+        v2 = concat(-0, dg, axis=1)
+        v3 = add(v1, v2)
+        return v3
+
+    After:
+
+        v1 = concat(df, dg, axis=1)
+        return v1
+    """
     pieces = [(value, _piece(value)) for value in values]
     others = [value for value, piece in pieces if piece is None]
     rows: list[list[_Piece]] = []
-    found = [piece for _, piece in pieces if piece is not None]
-    for piece in sorted(found, key=lambda piece: (piece.axis, piece.start)):
+    padded = [piece for _, piece in pieces if piece is not None]
+    for piece in sorted(padded, key=lambda piece: (piece.axis, piece.start)):
         fitting = [r for r in rows if r[0].axis == piece.axis and r[-1].end <= piece.start]
         if fitting:
             fitting[0].append(piece)
@@ -53,7 +69,7 @@ def _piece(value: SSAValue) -> _Piece | None:
             parts.append((start, x))
         start = start + dims_of(x)[axis]
     if len(parts) != 1 or not parts[0][0].is_static:
-        return None
+        return None  # pieces are sorted by where they start
     (at, part), *_ = parts
     return _Piece(axis, int(at), part, value) if dims_of(part)[axis].is_static else None
 

@@ -1,4 +1,4 @@
-"""Common subexpressions: equal ops over equal operands become one."""
+"""Common subexpression elimination: equal ops over equal operands become one."""
 
 from __future__ import annotations
 

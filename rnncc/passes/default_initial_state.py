@@ -1,4 +1,4 @@
-"""What a sequence begins with where a user gives nothing: zeros, and no end."""
+"""Default initial state and lengths: zeros, and full length."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _VIEWS = (Reshape, Transpose, Broadcast)
 
 
 def default_initial_state(value: SSAValue) -> int | None:
-    """What an input without time is where a user gives nothing, if that is plain.
+    """The default of an input without an axis of time; None where it has none.
 
-    A state that loops start from is zero. What only bounds from above, such as lengths, is the
-    largest number of its type.
+    0 for a state that loops start from; the largest number of its type for what only bounds from
+    above, such as lengths. Any other use, and there is no value that means "not given".
     """
     uses = list(_uses(value))
     if all(isinstance(op, Scan) and 0 <= at - len(op.consts) < len(op.inits) for op, at in uses):

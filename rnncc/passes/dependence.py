@@ -32,6 +32,6 @@ def kinds_of(op: Scan | Net) -> dict[SSAValue, Kind]:
     for inner in block.ops:
         kind = max((kinds[v] for v in inner.operands), default=Kind.CONST)
         if isinstance(inner, RnnOp) and not inner.splits:
-            kind = Kind.STEP  # which is what stays in a loop, in one piece
+            kind = Kind.STEP  # stays in the loop, in one piece: its parts are not linear
         kinds |= dict.fromkeys(inner.results, kind)
     return kinds

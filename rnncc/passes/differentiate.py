@@ -26,59 +26,80 @@ from rnncc.passes.dce import Dce
 from rnncc.passes.strip_stop_gradient import StripStopGradient
 
 
-def differentiate(program: Program, wanted: Sequence[str], of: Sequence[str]) -> Program:
+def differentiate(program: Program, outputs: Sequence[str], of: Sequence[str]) -> Program:
     """A new program that computes gradients beside the original outputs.
 
     dL/dx of each x in `of`, where L has an added input of kind `grad` as its gradient with respect
-    to each output of `wanted`, and 0 with respect to the others. The added ports are labelled
+    to each output of `outputs`, and 0 with respect to the others. The added ports are labelled
     `grad:NAME` where the net has no such name (`rnncc.ir.ports`).
 
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
+
+    After:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+            v2[t] = v1
+        v3 = shift(v2, h)
+        for t in reversed 0..T, c from grad:y:
+            v4 = mul(c[t+1], x[t])
+            v5 = mul(c[t+1], v3[t])
+            c[t] = v4
+            v6[t] = v5
+        return h[T-1], v6
+
     Args:
-        wanted: outputs with an outside gradient.
+        outputs: outputs with an outside gradient.
         of: inputs and parameters whose gradient is asked for; each adds an output of kind `grad`,
-            zeros where no output of `wanted` depends on it.
+            zeros where no output of `outputs` depends on it.
     """
     net = program.net
     taken = {*net.inputs, *net.outputs, *program.params}
-    roles = labelled([Role("grad", name) for name in dict.fromkeys([*wanted, *of])], taken)
-    made = with_gradients(program, wanted, of, {role.of: name for name, role in roles.items()})
-    made.net.give(made.net.outputs, roles)
-    made.net.name_added([], roles)
-    joined = any(isinstance(op, WithGradient) for op in made.net.walk())
-    StripStopGradient().rewrite(made.net)
-    if joined:  # values that have a gradient in common are one to it, and parts of that else
-        Canonicalize().rewrite(made.net)
-    Dce().rewrite(made.net)
-    return made
+    roles = labelled([Role("grad", name) for name in dict.fromkeys([*outputs, *of])], taken)
+    result = with_gradients(program, outputs, of, {role.of: name for name, role in roles.items()})
+    result.net.give(result.net.outputs, roles)
+    result.net.name_added([], roles)
+    joined = any(isinstance(op, WithGradient) for op in result.net.walk())
+    StripStopGradient().rewrite(result.net)
+    if joined:  # values with one gradient in common were concatenated for it; undo that elsewhere
+        Canonicalize().rewrite(result.net)
+    Dce().rewrite(result.net)
+    return result
 
 
 def with_gradients(
-    program: Program, wanted: Sequence[str], of: Sequence[str], label_of: Mapping[str, str]
+    program: Program, outputs: Sequence[str], of: Sequence[str], label_of: Mapping[str, str]
 ) -> Program:
     """The same, where what acts on gradients still does: stops, and gradients of users.
 
     Args:
         label_of: the names of the added ports, by what they are the gradients of.
     """
-    made = program.copy()
-    net = made.net
+    result = program.copy()
+    net = result.net
     _lift_params(net)
-    asked = {label_of[name]: _sources(made, name) for name in of}
-    given = {label_of[name]: _output(made, name) for name in wanted}
-    if taken := [name for name in (*asked, *given) if name in {**net.inputs, **net.outputs}]:
+    sources = {label_of[name]: _sources(result, name) for name in of}
+    targets = {label_of[name]: _output(result, name) for name in outputs}
+    if taken := [name for name in (*sources, *targets) if name in {**net.inputs, **net.outputs}]:
         raise CompileError(program.source, f"the name {taken[0]!r} is taken")
     block = net.body.block
     end = block.last_op
     assert isinstance(end, Yield)
-    values = [value for group in asked.values() for value in group]
-    backprop = Backprop(Builder.before(end), active_values(block.ops, values, given.values()))
-    for output in given.values():
+    values = [value for group in sources.values() for value in group]
+    backprop = Backprop(Builder.before(end), active_values(block.ops, values, targets.values()))
+    for output in targets.values():
         backprop.add(output, block.insert_arg(output.type, len(block.args)))
     backprop.run(block.ops)
-    grads = [_total(Builder.before(end), backprop, group) for group in asked.values()]
-    net.give({**net.outputs, **dict(zip(asked, grads, strict=True))})
-    net.name_added(given)
-    return made
+    grads = [_total(Builder.before(end), backprop, group) for group in sources.values()]
+    net.give({**net.outputs, **dict(zip(sources, grads, strict=True))})
+    net.name_added(targets)
+    return result
 
 
 def _lift_params(net: Net) -> None:
@@ -96,13 +117,13 @@ def _lift_params(net: Net) -> None:
 
 def _sources(program: Program, name: str) -> list[SSAValue]:
     """The values of an input or of a parameter, which several ops may name."""
-    found = [v for n, v in program.net.inputs.items() if n == name]
+    values = [v for n, v in program.net.inputs.items() if n == name]
     for op in program.net.body.block.ops:
         if isinstance(op, Param) and op.param_name.data == name:
-            found.append(op.y)
-    if not found:
+            values.append(op.y)
+    if not values:
         raise CompileError(program.source, f"no input or parameter {name!r} to differentiate by")
-    return [_checked(program, name, value) for value in found]
+    return [_checked(program, name, value) for value in values]
 
 
 def _output(program: Program, name: str) -> SSAValue:

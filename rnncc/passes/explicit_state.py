@@ -22,6 +22,19 @@ from rnncc.passes.streaming import Kept, Streamed
 def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
     """Cut a program in two.
 
+    Before:
+
+        v1 = mul(h, x)
+        return v1
+
+    After:
+
+        init(h):
+            return state:h=h
+        step(state:h, x):
+            v1 = mul(state:h, x)
+            return y=v1, next:h=v1
+
     Args:
         pairs: input -> the output that is its value in the next call. What a user gives no start
             for is zeros.
@@ -46,13 +59,13 @@ def make_state_explicit(program: Program, pairs: Mapping[str, str]) -> Streamed:
 
 
 def _titles(program: Program, pairs: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """What the values of the state are called, and the next ones: as nothing else of the net is."""
+    """Names of the state's values and of their next values that nothing else of the net has."""
     taken = {*program.net.inputs, *program.net.outputs, *program.params}
-    found = dict[str, tuple[str, str]]()
+    titles = dict[str, tuple[str, str]]()
     for name in pairs:
-        found[name] = fresh(f"state:{name}", taken), fresh(f"next:{name}", taken)
-        taken.update(found[name])
-    return found
+        titles[name] = fresh(f"state:{name}", taken), fresh(f"next:{name}", taken)
+        taken.update(titles[name])
+    return titles
 
 
 def _step(
@@ -78,10 +91,10 @@ def _step(
 def _check(program: Program, pairs: Mapping[str, str]) -> None:
     inputs, outputs = program.net.inputs, program.net.outputs
     for name, output in pairs.items():
-        for what, wanted, there in (("input", name, inputs), ("output", output, outputs)):
-            if wanted not in there:
-                known = f"{what}s: {', '.join(there)}"
-                raise CompileError(program.source, f'state: no {what} is named "{wanted}"', known)
+        for what, label, ports in (("input", name, inputs), ("output", output, outputs)):
+            if label not in ports:
+                known = f"{what}s: {', '.join(ports)}"
+                raise CompileError(program.source, f'state: no {what} is named "{label}"', known)
         one, other = inputs[name], outputs[output]
         if one.type != other.type:
             texts = [f"{dtype_of(v)} {shape_text(dims_of(v))}" for v in (one, other)]

@@ -19,9 +19,11 @@ from rnncc.ir.types import ITEM_BYTES, dims_of, dtype_of
 from rnncc.passes.dce import Dce
 
 GROWTH, SMALL = 2, 4096
-"""A result may take so many times its operands' bytes, or this many bytes."""
+"""A result may take so many times its operands' bytes, or this many bytes: folding `x · wᵀ` of two
+vectors, say, would put a matrix into the library where two vectors do."""
 MOST_READ = 1 << 32
-"""Bytes that may be read for a result, lest a broadcast of little keep the compiler busy."""
+"""Bytes that may be read for a result: a broadcast of a few numbers could keep the compiler busy
+for hours."""
 _CONTEXT = Context({}, np.float32)
 
 
@@ -39,6 +41,17 @@ def fold_constants(program: Program, training: bool = False) -> bool:
     A new parameter is an `rnn.param` with an entry in `program.arrays`, computed in the types of
     the program, as the compiled net would. Broadcasts stay, as they are cheaper than what they
     make. Parameters without uses go. In training parameters change, so that nothing is folded.
+
+    Before:
+
+        v1 = concat(w, u, axis=1)
+        v2 = matmul(x, v1)
+        return v2
+
+    After:
+
+        v1 = matmul(x, w.concat)
+        return v1
 
     Returns:
         whether anything changed.
@@ -117,6 +130,7 @@ def _evaluate(program: Program, op: RnnOp, known: dict[SSAValue, _Known]) -> _Kn
         array = program.arrays.get(op.param_name.data)
         return None if array is None else _Known(_typed(op.y, array), array.nbytes)
     if isinstance(op, (Constant, Fill, Iota)):
+        # large ones are cheaper to make again at run time than to hold in the library
         small = int(product(dims)) * ITEM_BYTES[dtype_of(op.y)] <= SMALL
         return _Known(op.evaluate(_CONTEXT), SMALL) if small else None
     operands = [known.get(v) for v in op.operands]

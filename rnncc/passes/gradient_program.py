@@ -19,24 +19,37 @@ from rnncc.passes.sink import Sink
 
 
 def gradient_program(
-    program: Program, wanted: Sequence[str], of: Sequence[str], prefix: str
+    program: Program, outputs: Sequence[str], of: Sequence[str], prefix: str
 ) -> Program:
     """A net that computes gradients beside its outputs; `differentiate` of it gives second ones.
 
     What acts on gradients still does: stops, and gradients of users.
 
+    Before:
+
+        v1 = stop_gradient(x)
+        v2 = mul(x, v1)
+        return v2
+
+    After:
+
+        v1 = stop_gradient(x)
+        v2 = mul(x, v1)
+        v3 = mul(grad_y, v1)
+        return v2, v3
+
     Args:
-        wanted: outputs with an outside gradient, each of which adds an input: `prefix`, its name.
+        outputs: outputs with an outside gradient, each of which adds an input: `prefix`, its name.
         of: inputs and parameters whose gradient is asked for, each of which adds such an output.
 
     Raises:
         CompileError: the net has a user's gradient, of which the gradient is not known.
     """
     check_users_gradients(program)
-    made = with_gradients(program, wanted, of, {name: prefix + name for name in (*wanted, *of)})
+    result = with_gradients(program, outputs, of, {name: prefix + name for name in (*outputs, *of)})
     for step in (Simplify(), Sink(), Simplify()):
-        step.rewrite(made.net)
-    return made
+        step.rewrite(result.net)
+    return result
 
 
 def check_users_gradients(program: Program) -> None:
@@ -66,13 +79,13 @@ def _refuse(op: WithGradient, reason: str) -> NoReturn:
 def _leading_to(op: WithGradient) -> list[Operation]:
     """The ops of a block that compute what a user's gradient reads, and those of its body."""
     work = [v.owner for v in op.reads if dtype_of(v) in FLOATS]
-    found = dict.fromkeys(op.body.block.ops)
+    leading = dict.fromkeys(op.body.block.ops)
     while work:
         maker = work.pop()
-        if isinstance(maker, Operation) and maker not in found:
-            found[maker] = None
+        if isinstance(maker, Operation) and maker not in leading:
+            leading[maker] = None
             work += [value.owner for value in maker.operands]
-    return list(found)
+    return list(leading)
 
 
 def _stops(op: Operation) -> bool:

@@ -21,7 +21,9 @@ from rnncc.passes.light_loops import is_light
 from rnncc.passes.materialise_outside import Outside
 
 CHEAP = (Constant, Fill, Iota, Size, Broadcast)
+"""Made from nothing, or from less: a step computes them faster than it reads them."""
 MASKS = (ew.Compare, ew.Select, ew.Logical, ew.Not)
+"""Not worth a sequence of their own, unless they spare rows of a product: see `MaskRows`."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,11 @@ def _hoist(scan: Scan, functions: bool) -> bool:
     loop = Loop(scan)
     kinds, consts = choice.kinds, {c.arg: c.outer for c in loop.consts}
     outside = Outside(scan, loop.steps, kinds, consts, {x.arg: x.outer for x in loop.xs})
-    made = {
+    hoisted = {
         value: outside.const(value) if kinds[value] == Kind.CONST else outside.all_steps(value)
         for value in choice.leaving
     }
-    for value, outer in made.items():
+    for value, outer in hoisted.items():
         if kinds[value] == Kind.CONST:
             loop.swap(value, loop.add_const(outer))
         else:
@@ -111,6 +113,7 @@ def _choose(scan: Scan, functions: bool) -> _Choice:
     kinds = kinds_of(scan)
     choice = _Choice(kinds, functions and not is_light(scan, kinds), scan.gate is not None)
     consts, _, rows = scan.groups
+    # behind a gate rows stay: in bulk they would be computed for steps that do not run
     choice.able.update(consts if scan.gate is not None else (*consts, *rows))
     ready = {row for row, x in zip(rows, scan.xs, strict=True) if _is_made_for(x, scan)}
     ops = [op for op in scan.body.block.ops if isinstance(op, RnnOp)]
@@ -121,6 +124,7 @@ def _choose(scan: Scan, functions: bool) -> _Choice:
     for op in ops:
         _follow(choice, op, ready)
     for op in ops:
+        # what only leads to a costly value is computed outside for that, and not read from there
         worth = op.y in choice.costly or choice.kinds[op.y] == Kind.CONST
         if op.y in choice.chosen and worth and not _users(op.y) <= _owners(choice.chosen):
             choice.leaving.append(op.y)
@@ -145,6 +149,7 @@ def _mark_chosen(choice: _Choice, op: RnnOp) -> None:
         if not isinstance(op, CHEAP):
             choice.chosen.add(op.y)
         return
+    # a product with a matrix that changes from step to step gains nothing from more rows
     product = isinstance(op, Matmul) and choice.kinds[op.b] == Kind.CONST
     pays = product or (choice.functions and cost_of(op) == Cost.FUNCTION)
     leads = any(isinstance(user, RnnOp) and user.y in choice.chosen for user in _users(op.y))
@@ -165,13 +170,18 @@ def _follow(choice: _Choice, op: RnnOp, ready: set[SSAValue]) -> None:
     arithmetic = isinstance(op, (Elementwise, Reduce)) and not isinstance(op, MASKS)
     if not arithmetic or dtype_of(op.y) not in FLOATS or not rows <= choice.costly | ready:
         return
+    # with another reader left in the loop, the operand's sequence would be read there all the same,
+    # and the result would be one more sequence that is written and read
     if all(_users(v) - _owners(choice.chosen) == {op} for v in rows):
         choice.chosen.add(op.y)
         choice.costly.add(op.y)
 
 
 def _is_made_for(x: SSAValue, scan: Scan) -> bool:
-    """Whether a sequence is the result of arithmetic that only this scan reads."""
+    """Whether a sequence is the result of arithmetic that only this scan reads.
+
+    Then its kernel can take in further arithmetic, before it writes the rows.
+    """
     while _users(x) == {scan} or isinstance(x.owner, (Slice, Reshape)):
         if isinstance(x.owner, (Matmul, Elementwise)):
             return dtype_of(x) in FLOATS

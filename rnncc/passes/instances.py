@@ -24,8 +24,24 @@ Known = dict[SSAValue, SSAValue]
 def instances(program: Program, of: Collection[str], size: str) -> Program:
     """The net over a batch of instances.
 
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
+
+    After:
+
+        v1 = broadcast(h, dims=[I, N], axes=[1])
+        v2 = transpose(x, perm=[1, 0, 2])
+        for t in 0..T, v1 from v1:
+            v3 = mul(v1[t-1], v2[t])
+            v1[t] = v3
+        return v1[T-1]
+
     Args:
-        of: the inputs that are other ones for each instance.
+        of: the inputs that differ between instances.
         size: a symbol that the net does not have, the number of instances: the first size of these
             inputs, and of all outputs.
     """
@@ -38,13 +54,13 @@ def instances(program: Program, of: Collection[str], size: str) -> Program:
             many.differ.add(known[value])
     many.emit(b, net.body.block, known)
     outputs = {name: many.whole(b, known[value]) for name, value in net.outputs.items()}
-    made = b.finish(outputs, program.arrays, program.source)
-    Simplify().rewrite(made.net)
-    return made
+    result = b.finish(outputs, program.arrays, program.source)
+    Simplify().rewrite(result.net)
+    return result
 
 
 class _Instances:
-    """Emits blocks anew; `differ` has the new values that are others for each instance."""
+    """Emits blocks again; `differ` holds the new values that differ between instances."""
 
     def __init__(self, size: Dim) -> None:
         self.size, self.differ = size, set[SSAValue]()
@@ -76,14 +92,15 @@ class _Instances:
                 self._emit_one_by_one(b, op, known)
 
     def _emit_at_once(self, b: Builder, op: RnnOp, known: Known) -> bool:
-        """By the op's rule for batches, if it has one for these operands, or for others of all."""
+        """By the op's rule for batches, if it has one for these operands or for all of them."""
         operands = [known[x] for x in op.operands]
         differ = [x in self.differ for x in operands]
+        # a product with a shared left operand, for one, has a rule only where both are batched
         takes = op.batched_operands(differ) or op.batched_operands([True] * len(differ))
         if takes is None:
             return False
-        given = [self.whole(b, x) if take else x for x, take in zip(operands, takes, strict=True)]
-        known[op.y] = self._found(op.batch(b, given, self.size))
+        batched = [self.whole(b, x) if take else x for x, take in zip(operands, takes, strict=True)]
+        known[op.y] = self._found(op.batch(b, batched, self.size))
         return True
 
     def _emit_one_by_one(self, b: Builder, op: Operation, known: Known) -> None:
@@ -108,18 +125,18 @@ class _Instances:
         return op.open is None or op.open not in self._varying(op, known)
 
     def _varying(self, scan: Scan, known: Known) -> set[SSAValue]:
-        """The values of a body that are others for each instance."""
+        """The values of a body that differ between instances."""
         block, (_, carry, _) = scan.body.block, scan.groups
-        found, before = set[SSAValue](), -1
+        varying, before = set[SSAValue](), -1
         for arg, x in zip(block.args, scan.operands, strict=True):
             if known[x] in self.differ:
-                found.add(arg)
-        while before < len(found):
-            before = len(found)
-            _spread(block.ops, found)
+                varying.add(arg)
+        while before < len(varying):
+            before = len(varying)
+            _spread(block.ops, varying)
             pairs = zip(carry, scan.yields[0], strict=True)
-            found.update([arg for arg, after in pairs if after in found])
-        return found
+            varying.update([arg for arg, after in pairs if after in varying])
+        return varying
 
     def _emit_scan(self, b: Builder, scan: Scan, known: Known) -> None:
         """The same loop, with the instances' axis behind that of time in its sequences."""
@@ -127,16 +144,16 @@ class _Instances:
         inside, kinds = Known(), [arg in varying for arg in (*scan.groups[1], *scan.yields[1])]
 
         def enter(
-            args: Sequence[SSAValue], given: Sequence[SSAValue], rows: bool
+            args: Sequence[SSAValue], sources: Sequence[SSAValue], rows: bool
         ) -> list[SSAValue]:
-            made = list[SSAValue]()
-            for arg, x in zip(args, given, strict=True):
+            entered = list[SSAValue]()
+            for arg, x in zip(args, sources, strict=True):
                 value = self.whole(b, known[x]) if arg in varying else known[x]
-                made.append(_swapped(b, value) if arg in varying and rows else value)
-                type_ = row_type(made[-1]) if rows else made[-1].type
+                entered.append(_swapped(b, value) if arg in varying and rows else value)
+                type_ = row_type(entered[-1]) if rows else entered[-1].type
                 inside[arg] = inner.block.insert_arg(type_, len(inner.block.args))
             self.differ.update([inside[arg] for arg in args if arg in varying])
-            return made
+            return entered
 
         consts, carry, rows = scan.groups
         outer = enter(consts, scan.consts, False), enter(carry, scan.inits, False)
@@ -156,12 +173,12 @@ class _Instances:
 
 
 def _swapped(b: Builder, x: SSAValue) -> SSAValue:
-    """With the first two axes in the place of each other."""
+    """With the first two axes swapped."""
     return b.transpose(x, [1, 0, *range(2, len(dims_of(x)))])
 
 
-def _spread(ops: Iterable[Operation], found: set[SSAValue]) -> None:
-    """Add what hangs on the values found; of a loop all, if anything in it does."""
+def _spread(ops: Iterable[Operation], varying: set[SSAValue]) -> None:
+    """Add what depends on varying values; of a loop everything, if anything in it does."""
     for op in ops:
-        if not found.isdisjoint(op.operands):
-            found.update(op.results)
+        if not varying.isdisjoint(op.operands):
+            varying.update(op.results)

@@ -33,7 +33,9 @@ def is_light(scan: Scan, kinds: Mapping[SSAValue, Kind]) -> bool:
 
 def _is_light(op: Operation) -> bool:
     if isinstance(op, Matmul):
-        return len(dims_of(op.b)) > 2
+        return (
+            len(dims_of(op.b)) > 2
+        )  # by one matrix it is a `kern.gemm`, for whose sums the step waits
     return isinstance(op, Elementwise | View | Source | Reduce | SumRows)
 
 

@@ -58,6 +58,7 @@ class MaskRows(NetPass):
 
 
 def _rewrite(scan: Scan) -> bool:
+    # behind a gate nothing is computed in bulk, and one step has nothing ahead of it
     if scan.gate is not None or scan.steps == 1 or not isinstance(scan.parent_op(), Net):
         return False
     kinds = kinds_of(scan)
@@ -81,7 +82,7 @@ def _candidates(scan: Scan, kinds: dict[SSAValue, Kind]) -> list[SSAValue]:
     """Values by which the body selects rows, and that can be had for all steps at once."""
     consts, _, rows = scan.groups
     able = {*consts, *rows}
-    found: list[SSAValue] = []
+    masks: list[SSAValue] = []
     ops = scan.body.block.ops
     for op in (op for op in ops if isinstance(op, RnnOp)):
         bulk = kinds[op.y] == Kind.CONST or can_batch(op, kinds)
@@ -91,8 +92,8 @@ def _candidates(scan: Scan, kinds: dict[SSAValue, Kind]) -> list[SSAValue]:
     selecting = (chosen_by(op, values) for op in ops if isinstance(op, Select))
     for mask in (rows.mask for rows in selecting if rows is not None):
         if mask in able and kinds[mask] == Kind.ROW and len(wide_axes(dims_of(mask))) == 1:
-            found.append(mask)
-    return list(dict.fromkeys(found))
+            masks.append(mask)
+    return list(dict.fromkeys(masks))
 
 
 def _useful(scan: Scan, masks: list[SSAValue]) -> list[SSAValue]:

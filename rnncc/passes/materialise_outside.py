@@ -1,4 +1,4 @@
-"""Values of a loop's body, made outside of it: what hoisting and sinking build."""
+"""Values of a loop's body, computed outside of it: what hoisting and sinking build."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Outside:
         for inner in () if value in self.consts else post_order(value, self._const_needs):
             op = inner.owner
             assert isinstance(op, RnnOp)
-            made = op.clone({x: self.consts[x] for x in op.operands})
+            clone = op.clone({x: self.consts[x] for x in op.operands})
             assert self.before.parent is not None
-            self.before.parent.insert_op_before(made, self.before)
-            self.consts[inner] = made.y
+            self.before.parent.insert_op_before(clone, self.before)
+            self.consts[inner] = clone.y
         return self.consts[value]
 
     def _const_needs(self, value: SSAValue) -> list[SSAValue]:

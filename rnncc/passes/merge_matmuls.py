@@ -71,7 +71,7 @@ def _groups(block: Block, fixed: Sequence[SSAValue]) -> list[list[Matmul]]:
     groups: dict[Hashable, list[Matmul]] = {}
     for op in block.ops:
         if not isinstance(op, Matmul) or len(dims_of(op.b)) != 2:
-            continue
+            continue  # stacks of matrices are no `kern.gemm`, which larger products are for
         if isinstance(op.b.owner, Param) or op.b in fixed:
             groups.setdefault((op.a, op.transpose_a, op.transpose_b), []).append(op)
     return [group for group in groups.values() if len(group) > 1]

@@ -1,4 +1,4 @@
-"""The least cut of a network of capacities, by Dinic's algorithm (1970)."""
+"""The minimum cut of a network of capacities, by Dinic's algorithm (1970)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Residual = dict[Node, dict[Node, float]]
 
 
 def sink_side(edges: Mapping[tuple[Node, Node], float], source: Node, sink: Node) -> set[Node]:
-    """The nodes on the sink's side of a least cut: as few as there can be.
+    """The nodes on the sink's side of a minimum cut: as few as there can be.
 
     Args:
         edges: from, to -> capacity; infinite ones are never cut, and do not lead from source to
@@ -28,9 +28,9 @@ def sink_side(edges: Mapping[tuple[Node, Node], float], source: Node, sink: Node
     side, work = {sink}, [sink]
     while work:
         node = work.pop()
-        found = [a for a in residual[node] if a not in side and residual[a][node] > 0]
-        side.update(found)
-        work += found
+        upstream = [a for a in residual[node] if a not in side and residual[a][node] > 0]
+        side.update(upstream)
+        work += upstream
     return side
 
 

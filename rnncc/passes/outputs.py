@@ -1,4 +1,4 @@
-"""What a program gives, and how what passes add to it is called."""
+"""A program's outputs, and fresh names for what passes add to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rnncc.passes.dce import Dce
 
 
 def keep_outputs(program: Program, names: Sequence[str]) -> Program:
-    """The program itself, which gives these outputs alone from now on."""
+    """The program itself, with these outputs alone."""
     outputs = program.net.outputs
     program.net.give({name: outputs[name] for name in names})
     Dce().rewrite(program.net)

@@ -1,4 +1,4 @@
-"""Puts what is saved of one product's parts side by side: their gradients lie so too.
+"""Saves the parts of one product side by side, as their gradients lie.
 
 In: the two halves of training. Out: the same, with fewer and wider slots between them. Gates that
 are saved as one row can give its place to their gradients, which one product reads.
@@ -23,7 +23,66 @@ from rnncc.passes.split_phases import Phases
 
 
 def pack_tape(phases: Phases) -> Phases:
-    """Join the saved values that are made of slices that lie side by side."""
+    """Join the saved values that are made of slices that lie side by side.
+
+    Before:
+
+        forward(x, h):
+            for t in 0..T, h from h:
+                v1 = matmul(h[t-1], u)
+                v2 = add(v1, x[t])
+                v3 = slice(v2, axis=1, start=0, size=4)
+                v4 = exp(v3)
+                v5 = slice(v2, axis=1, start=4, size=4)
+                v6 = exp(v5)
+                v7 = mul(v4, v6)
+                h[t] = v7
+                v8[t] = v6
+                v9[t] = v4
+            return y=h[T-1], saved:exp=v8, saved:exp.2=v9
+        backward(x, h, grad:y, saved:exp, saved:exp.2):
+            for t in reversed 0..T, c from grad:y:
+                v1 = mul(c[t+1], saved:exp[t])
+                v2 = mul(c[t+1], saved:exp.2[t])
+                v3 = mul(v2, saved:exp[t])
+                v4 = mul(v1, saved:exp.2[t])
+                v5 = concat(v4, v3, axis=1)
+                v6 = matmul(v5, u, transpose_b=true)
+                c[t] = v6
+                v7[t] = v5
+            return grad:x=v7
+
+    After:
+
+        forward(x, h):
+            for t in 0..T, h from h:
+                v1 = matmul(h[t-1], u)
+                v2 = add(v1, x[t])
+                v3 = slice(v2, axis=1, start=0, size=4)
+                v4 = exp(v3)
+                v5 = slice(v2, axis=1, start=4, size=4)
+                v6 = exp(v5)
+                v7 = mul(v4, v6)
+                v8 = concat(v4, v6, axis=1)
+                h[t] = v7
+                v9[t] = v6
+                v10[t] = v4
+                v11[t] = v8
+            return y=h[T-1], saved:exp.2=v11
+        backward(x, h, grad:y, saved:exp.2):
+            v1 = slice(saved:exp.2, axis=2, start=0, size=4)
+            v2 = slice(saved:exp.2, axis=2, start=4, size=4)
+            for t in reversed 0..T, c from grad:y:
+                v3 = mul(c[t+1], v2[t])
+                v4 = mul(c[t+1], v1[t])
+                v5 = mul(v4, v2[t])
+                v6 = mul(v3, v1[t])
+                v7 = concat(v6, v5, axis=1)
+                v8 = matmul(v7, u, transpose_b=true)
+                c[t] = v8
+                v9[t] = v7
+            return grad:x=v9
+    """
     for names in list(_groups(phases)):
         _join_outputs(phases.forward.net, names)
         _join_inputs(phases.backward.net, names)
@@ -34,23 +93,24 @@ def pack_tape(phases: Phases) -> Phases:
 def _groups(phases: Phases) -> Iterator[list[str]]:
     """Names of saved values, in the order of the slices that they are made of."""
     outputs = phases.forward.net.outputs
-    found: dict[tuple[Scan, Attribute], dict[int, str]] = defaultdict(dict)
+    groups: dict[tuple[Scan, Attribute], dict[int, str]] = defaultdict(dict)
     for name in phases.saved:
         scan = outputs[name].owner
         if isinstance(scan, Scan) and outputs[name] in scan.ys:
             row = scan.row_of(outputs[name])
             starts = _starts(row)
             if len(starts) == 1:
-                found[scan, row.type].setdefault(starts.pop(), name)
-    for parts in found.values():
+                groups[scan, row.type].setdefault(starts.pop(), name)
+    for parts in groups.values():
         order = sorted(parts)
+        # parts with gaps between them, or of other widths, do not lie as one product's gradients do
         width = int(dims_of(outputs[parts[order[0]]])[-1])
         if len(order) > 1 and all(b - a == width for a, b in pairwise(order)):
             yield [parts[start] for start in order]
 
 
 def _starts(value: SSAValue) -> set[int]:
-    """Where the slices of columns start that a value is made of, element by element."""
+    """The first columns of the slices that a value is computed from, element by element."""
     starts, work, seen = set[int](), [value], {value}
     while work:
         value = work.pop()

@@ -95,6 +95,8 @@ def _regroup(op: Add, kinds: dict[SSAValue, Kind]) -> SSAValue | None:
     for term in _terms(op):
         groups[kinds[term]].append(term)
     steps, rows, consts = groups[Kind.STEP], groups[Kind.ROW], groups[Kind.CONST]
+    # one term alone has nothing to be added to outside; what is grouped already would only have its
+    # terms change places, run after run
     gains = len(rows) + len(consts) > 1 if steps else len(consts) > 1
     if not gains or not (steps or rows) or _is_grouped(op, kinds):
         return None

@@ -26,13 +26,13 @@ from rnncc.passes.min_cut import sink_side
 from rnncc.passes.step_pairs import Pair, late_ops, pairs_of
 
 ARITHMETIC, FUNCTION = 0.25, 2.0
-"""Work for one element, as the bytes that are as dear to keep: a float kept is 4."""
+"""Work for one element, in bytes kept: a float, 4 bytes, is worth 16 sums or 2 functions."""
 TRIFLE = 1e-6
-"""What work counts where bytes alone matter."""
+"""Factor on work under the rule `all`, where bytes matter first and work only breaks ties."""
 VIEW = 1.01
-"""Rather than a view, what it is a view of is kept."""
+"""Factor on a view's bytes: its operand, which serves other readers too, wins ties."""
 REFERENCE = 64
-"""What every symbol is taken to be when bytes are weighed against work: only ratios matter."""
+"""The value of every symbol when bytes are weighed against work: only ratios matter."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,31 @@ class Choice:
 def rematerialise(program: Program, rule: str | Collection[str] = "auto") -> Choice:
     """Choose for a net with its gradients, before other passes change it.
 
+    Before:
+
+        v1 = matmul(x, w)
+        v2 = tanh(v1)
+        v3 = mul(v2, v2)
+        v4 = sin(v3)
+        v5 = cos(v3)
+        v6 = mul(grad:y, v5)
+        v7 = mul(v6, v2)
+        v8 = mul(v6, v2)
+        v9 = add(v7, v8)
+        v10 = mul(v2, v2)
+        v11 = sub(1, v10)
+        v12 = mul(v9, v11)
+        v13 = matmul(v12, w, transpose_b=true)
+        return v4, v13
+
+    After:
+
+        save v2
+        compute again v5
+        compute again v3
+        compute again v11
+        compute again v10
+
     Args:
         rule: `none` repeats nothing but views and fills; `all` whatever can be, products too, so
             that the fewest bytes are kept; `auto` where it is cheaper than keeping, never a
@@ -87,7 +112,7 @@ def rematerialise(program: Program, rule: str | Collection[str] = "auto") -> Cho
 
 @dataclass
 class _Costs:
-    """Of one node: to keep it, to compute it again from `operands`."""
+    """The costs of one node: to keep it, and to compute it again from `operands`."""
 
     keep: float
     repeat: float
@@ -117,7 +142,7 @@ class _Graph:
         for arg, outer in (*zip(consts, scan.consts), *zip(rows, scan.xs)):  # noqa: B905
             self.args[arg] = self._top(outer)
         parts = zip(carry, scan.inits, scan.yields[0], strict=True)
-        if not scan.skips:
+        if not scan.skips:  # else rows of steps that did not run hold no state
             self.after |= {arg: (Rows(scan, new), init) for arg, init, new in parts}
 
     def _top(self, value: SSAValue) -> Node:
@@ -126,14 +151,14 @@ class _Graph:
         return Rows(op, op.row_of(value)) if isinstance(op, Scan) and value in op.ys else value
 
     def _outputs(self) -> dict[Node, str]:
-        found: dict[Node, str] = {}
+        outputs: dict[Node, str] = {}
         for name, value in self.net.outputs_of(None).items():
             while isinstance(value.owner, Reshape):
                 value = value.owner.x
             early = not isinstance(value.owner, Block) and value.owner not in self.late
             if early:
-                found.setdefault(self._top(value), name)
-        return found
+                outputs.setdefault(self._top(value), name)
+        return outputs
 
     def _required(self) -> Iterator[Node]:
         """What the backward ops read of the forward ones."""
@@ -165,15 +190,15 @@ class _Graph:
         if isinstance(node, Rows):
             size = _elements(node.row, node.scan.steps) * ITEM_BYTES[dtype_of(node.row)]
             return _Costs(0 if node in self.outputs else size, inf, [])
-        if node in self.args:
+        if node in self.args:  # it is what it stands for
             return _Costs(inf, 0, [self.args[node]])
-        if node in self.after:
+        if node in self.after:  # the states after each step, shifted
             rows, init = self.after[node]
             return _Costs(inf, 0, [rows, self._top(init)])
         op, scan = node.owner, self._loop_of(node)
-        if isinstance(op, Block) and scan is not None:
+        if isinstance(op, Block) and scan is not None:  # a carry, where steps may be skipped
             return _Costs(_elements(node, scan.steps) * ITEM_BYTES[dtype_of(node)], inf, [])
-        if isinstance(op, Block | Param):
+        if isinstance(op, Block | Param):  # the caller's, who keeps it until backward
             return _Costs(0, inf, [])
         if scan is None:
             steps, at_hand = Dim.of(1), node in self.outputs
@@ -192,7 +217,7 @@ class _Graph:
         return None if block is None else self.scans.get(block)
 
     def _ruled(self, node: SSAValue, op: Operation, costs: _Costs) -> _Costs:
-        """What the rule makes of the costs."""
+        """The costs under the rule."""
         hint = node.name_hint
         named = self.rule not in RULES and hint is not None and hint in self.rule
         if named and costs.repeat == inf:
@@ -212,7 +237,10 @@ class _Graph:
         return costs
 
     def solve(self) -> None:
-        """Cut; what is there for all steps anyway is then free to be read row by row."""
+        """Cut; a value that is kept for all steps is then free to be read row by row.
+
+        Costs depend on the cut in this alone, and only fall, so that the loop ends.
+        """
         while True:
             stored, repeated = self._demanded(self._cut())
             rows = [n.row for n in stored if isinstance(n, Rows)]
@@ -234,15 +262,17 @@ class _Graph:
         """The nodes on the side of the backward pass: to be computed there, if asked for."""
         edges = dict[tuple[Hashable, Hashable], float]()
         for node, costs in self.costs.items():
-            given, made = (node, "given"), (node, "made")
-            _connect(edges, "store", made, costs.repeat)
-            _connect(edges, made, given, costs.keep)
+            # two vertices a node: a cut between them keeps the value, a cut from the store pays for
+            # the work; operands must be available where the work is done
+            available, computed = (node, "available"), (node, "computed")
+            _connect(edges, "store", computed, costs.repeat)
+            _connect(edges, computed, available, costs.keep)
             for operand in costs.operands:
-                _connect(edges, (operand, "given"), made, inf)
+                _connect(edges, (operand, "available"), computed, inf)
         for node in self.required:
-            _connect(edges, (node, "given"), "backward", inf)
+            _connect(edges, (node, "available"), "backward", inf)
         side = sink_side(edges, "store", "backward")
-        return {node for node in self.costs if (node, "made") in side}
+        return {node for node in self.costs if (node, "computed") in side}
 
     def _demanded(self, computed: set[Node]) -> tuple[list[Node], list[Node]]:
         """What is read as it is, and what is computed again, by need."""
@@ -263,7 +293,7 @@ class _Graph:
 def _connect(
     edges: dict[tuple[Hashable, Hashable], float], a: Hashable, b: Hashable, capacity: float
 ) -> None:
-    """Add an edge, or see that it is never cut."""
+    """Add an edge; an infinite one replaces another, as it must never be cut."""
     if capacity == inf or (a, b) not in edges:
         edges[a, b] = capacity
 
@@ -277,7 +307,7 @@ def _number(count: Dim) -> float:
 
 
 def _work(op: Operation, steps: Dim) -> float:
-    """Of computing an op's result once for each step; infinite where that is not possible."""
+    """The work of computing an op's result once a step; infinite where it cannot be repeated."""
     elements = op.work() if isinstance(op, RnnOp) else None
     if elements is None:
         return inf

@@ -17,7 +17,7 @@ from rnncc.ir.types import dims_of
 
 
 def find_rows(loop: Loop) -> bool:
-    """Rows of a scan's consts by the number of the step become rows of xs; whether there are any.
+    """Rows of a scan's consts that are read by the step's number become rows of xs; whether any do.
 
     Those too that lie a number of rows behind it, where the formulas of sizes show that they are
     there.
@@ -39,7 +39,7 @@ def find_rows(loop: Loop) -> bool:
 
 
 def _row_number(loop: Loop, index: SSAValue) -> Dim | None:
-    """How far a number lies behind that of the step; None where it is another one."""
+    """How far an index lies behind the step's number; None for any other index."""
     if any(x.arg is index and isinstance(x.outer.owner, Iota) for x in loop.xs):
         return Dim.of(0) if not dims_of(index) else None
     op = index.owner
@@ -48,14 +48,14 @@ def _row_number(loop: Loop, index: SSAValue) -> Dim | None:
     if not isinstance(op, Add):
         return None
     for number, added in ((op.a, op.b), (op.b, op.a)):
-        first, further = _row_number(loop, number), _whole_number(added)
+        first, further = _row_number(loop, number), _integer(added)
         if first is not None and further is not None:
             return first + further
     return None
 
 
-def _whole_number(value: SSAValue) -> Dim | None:
-    """What a size or a fill is."""
+def _integer(value: SSAValue) -> Dim | None:
+    """The integer that a size or a fill is."""
     if isinstance(value.owner, Fill):
         return Dim.of(int(value.owner.value.value.data))
     return get_dim(value.owner.dim) if isinstance(value.owner, Size) else None

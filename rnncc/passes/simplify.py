@@ -14,6 +14,7 @@ from rnncc.passes.simplify_scans import SimplifyScans
 
 PASSES = (Dce(), Canonicalize(), Cse(), SimplifyScans())
 MAX_ROUNDS = 1000
+"""Two rules that undo each other would never settle: an error of ours, not a hang."""
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,31 @@ class Simplify(NetPass):
     """Local rewrites, common subexpressions, dead code and dead parts of scans, until none is left.
 
     Values are kept bit for bit.
+
+    Before:
+
+        for t in 0..T, h from h, g from g:
+            v1 = neg(h[t-1])
+            v2 = neg(v1)
+            v3 = add(v2, x[t])
+            v4 = exp(g[t-1])
+            v5 = tanh(v3)
+            h[t] = v3
+            g[t] = v4
+            v6[t] = v5
+        v7 = exp(h[T-1])
+        v8 = exp(h[T-1])
+        v9 = mul(v7, v8)
+        return v9
+
+    After:
+
+        for t in 0..T, h from h:
+            v1 = add(h[t-1], x[t])
+            h[t] = v1
+        v2 = exp(h[T-1])
+        v3 = mul(v2, v2)
+        return v3
     """
 
     name = "rnn-simplify"

@@ -57,7 +57,7 @@ class SimplifyScans(NetPass):
         changed = False
         for scan in scans_of(net.body.block):
             if not any(is_used(result) for result in scan.results):
-                continue
+                continue  # dead: `dce` removes all of it
             loop = Loop(scan)
             steps = (_drop_dead, _find_invariants, find_rows, _merge, _sink, _squeeze)
             steps = (*steps, Loop.drop_unused)
@@ -97,20 +97,20 @@ def _trim(loop: Loop, needed: set[SSAValue]) -> None:
 
 def _needed(values: Iterable[SSAValue]) -> set[SSAValue]:
     """Everything in the body that some values are computed from, themselves included."""
-    found, work = set[SSAValue](), list(values)
+    needed, work = set[SSAValue](), list(values)
     while work:
         value = work.pop()
-        if value not in found:
-            found.add(value)
+        if value not in needed:
+            needed.add(value)
             work += [] if isinstance(value.owner, Block) else value.owner.operands
-    return found
+    return needed
 
 
 def _find_invariants(loop: Loop) -> bool:
     """Carries that never change and sequences of equal rows become consts."""
     outer = {const.arg: const.outer for const in loop.consts}
     still = [c for c in loop.carries if c.next is c.arg or outer.get(c.next) is c.init]
-    still = [c for c in still if c.arg is not loop.gate]  # it may be that it never ends
+    still = [c for c in still if c.arg is not loop.gate]  # never ends by itself
     loop.carries = [c for c in loop.carries if c not in still]
     for carry in still:
         loop.swap(carry.arg, loop.add_const(carry.init))
@@ -122,7 +122,7 @@ def _find_invariants(loop: Loop) -> bool:
 
 
 def _is_one_row(loop: Loop, x: Rows) -> bool:
-    """Whether all rows are equal; that one is then made in the body."""
+    """Whether all rows are equal; that row is then computed in the body."""
     owner, b = x.outer.owner, Builder.before(loop.first)
     if isinstance(owner, Fill):
         row = b.fill(owner.value.value.data, dims_of(x.arg), dtype_of(x.arg))
@@ -158,9 +158,9 @@ def _merge(loop: Loop) -> bool:
 
 
 def _merge_ys(loop: Loop) -> None:
-    """Equal rows are yielded once; rows of xs are there already, and consts are repeated.
+    """Equal rows are yielded once; rows of xs exist already, and consts are broadcast.
 
-    Behind a gate, not bools, which are false in steps that do not run.
+    Behind a gate bools are left alone: they are false in steps that do not run, a broadcast is not.
     """
     rows = {y.row for y in loop.ys if loop.gate is None or dtype_of(y.row) != "i1"}
     known, kept = {x.arg: x.outer for x in loop.xs if x.arg in rows}, list[Made]()
@@ -187,9 +187,9 @@ def _sink(loop: Loop) -> bool:
     for const in cheap:
         owner = const.outer.owner
         assert isinstance(owner, CHEAP)
-        made = owner.clone({x: loop.add_const(x) for x in owner.operands})
-        loop.body.insert_op_before(made, loop.first)
-        loop.swap(const.arg, made.y)
+        clone = owner.clone({x: loop.add_const(x) for x in owner.operands})
+        loop.body.insert_op_before(clone, loop.first)
+        loop.swap(const.arg, clone.y)
     return bool(cheap)
 
 
@@ -210,15 +210,15 @@ def _squeeze(loop: Loop) -> bool:
         else:
             part.outer = outside.reshape(part.outer, [loop.steps, *new])
         changed = True
-    for made in loop.ys:
-        new = _without_units(dims_of(made.row))
-        changed |= new != dims_of(made.row)
-        made.row = Builder.before(loop.yields).reshape(made.row, new)
+    for y in loop.ys:
+        new = _without_units(dims_of(y.row))
+        changed |= new != dims_of(y.row)
+        y.row = Builder.before(loop.yields).reshape(y.row, new)
     return changed
 
 
 def _without_units(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
-    """Without leading axes of size 1; two axes stay."""
+    """Without leading axes of size 1; two axes stay, rows and columns of a product."""
     while len(dims) > 2 and dims[0] == 1:
         dims = dims[1:]
     return dims

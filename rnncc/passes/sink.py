@@ -1,4 +1,4 @@
-"""Moves work behind loops: what steps merely add up, or only hand out, is done for all at once.
+"""Moves work behind loops: what steps only add up, or only yield, is done for all steps at once.
 
 The mirror of `hoist`, made for the loops that `differentiate` writes: a weight's gradient becomes
 one sum over all steps' rows, and the gradient of an input one product.
@@ -71,12 +71,12 @@ def _sink(scan: Scan) -> bool:
     if not plan.sums and not plan.rows:
         return False
     loop = Loop(scan)
-    there = {made.row for made in loop.ys} | {x.arg for x in loop.xs}
-    loop.ys += [Made(value) for value in plan.leaving if value not in there]
+    yielded = {y.row for y in loop.ys} | {x.arg for x in loop.xs}
+    loop.ys += [Made(value) for value in plan.leaving if value not in yielded]
     scan = loop.rebuild()
     consts, _, rows = scan.groups
     known = dict(zip(scan.yields[1], scan.ys, strict=True)) | dict(zip(rows, scan.xs, strict=True))
-    for index in plan.rows:
+    for index in plan.rows:  # they are to be computed outside, not read from what the loop yields
         known.pop(scan.yields[1][index], None)
     assert scan.next_op is not None
     fixed = dict(zip(consts, scan.consts, strict=True))

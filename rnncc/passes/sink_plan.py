@@ -53,12 +53,12 @@ class SinkPlan:
             return False
         return Kind.CONST not in (self.kinds[op.a], self.kinds[op.b])
 
-    def is_sum(self, term: SSAValue, there: set[SSAValue]) -> bool:
+    def is_sum(self, term: SSAValue, available: set[SSAValue]) -> bool:
         """Whether a term is a view of a sum over values that are there for all steps."""
         op = _base(term).owner
         if isinstance(op, SumRows):
-            return _is_whole(term) and op.x in there
-        return isinstance(op, Reduce) and op.kind.data == "sum" and op.x in there
+            return _is_whole(term) and op.x in available
+        return isinstance(op, Reduce) and op.kind.data == "sum" and op.x in available
 
     def is_able(self, op: Operation) -> bool:
         """Whether an op can be done for all steps at once, behind the loop."""
@@ -73,13 +73,14 @@ def plan_sink(scan: Scan) -> SinkPlan:
     """Choose what of a scan leaves it."""
     plan = SinkPlan(kinds_of(scan))
     _plan_rows(plan, scan)
-    found = {i: terms for i in range(len(scan.finals)) if (terms := _terms(scan, i))}
-    for terms in found.values():
+    sums = {i: terms for i in range(len(scan.finals)) if (terms := _terms(scan, i))}
+    for terms in sums.values():
         if all(plan.is_product(term) for term in terms):
             _read_factors(plan, terms)
-    there = set[SSAValue]() if is_light(scan, plan.kinds) else _there(plan, scan)
-    for index, terms in found.items():
-        if all(plan.is_product(term) or plan.is_sum(term, there) for term in terms):
+    # in a light loop a sum costs nothing beside the step's memory traffic: `SumLate` has it there
+    available = set[SSAValue]() if is_light(scan, plan.kinds) else _available_rows(plan, scan)
+    for index, terms in sums.items():
+        if all(plan.is_product(term) or plan.is_sum(term, available) for term in terms):
             _read_factors(plan, [term for term in terms if plan.is_product(term)])
             plan.sums[index] = terms
     return plan
@@ -113,24 +114,24 @@ def _makes_y(scan: Scan, user: Operation, index: int) -> bool:
     return isinstance(user, Yield) and index >= len(scan.inits)
 
 
-def _there(plan: SinkPlan, scan: Scan) -> set[SSAValue]:
-    """The values whose rows are there for all steps anyway, and what is cheap to make of them."""
+def _available_rows(plan: SinkPlan, scan: Scan) -> set[SSAValue]:
+    """The values whose rows exist for all steps anyway, and what is cheap to make of them."""
     rows = enumerate(scan.yields[1])
     ys = [row for i, row in rows if i not in plan.rows and is_used(scan.ys[i])]
-    there = {*plan.leaving, *ys, *scan.groups[2]}
-    there.update(value for value, kind in plan.kinds.items() if kind == Kind.CONST)
+    available = {*plan.leaving, *ys, *scan.groups[2]}
+    available.update(value for value, kind in plan.kinds.items() if kind == Kind.CONST)
     for op in scan.body.block.ops:
         cheap = isinstance(op, (Elementwise, Broadcast, *VIEWS)) and cost_of(op) < Cost.FUNCTION
-        if cheap and there.issuperset(op.operands):
-            there.update(op.results)
-    return there
+        if cheap and available.issuperset(op.operands):
+            available.update(op.results)
+    return available
 
 
 def _terms(scan: Scan, index: int) -> list[SSAValue]:
     """What each step adds to a carry that nothing else reads; nothing where it does more."""
     arg, total = scan.groups[1][index], scan.yields[0][index]
     if not is_used(scan.finals[index]) or arg.get_user_of_unique_use() is None:
-        return []
+        return []  # dead, or a step reads the sum so far
     terms = _summands(total)
     return [term for term in terms if term is not arg] if arg in terms else []
 

@@ -1,4 +1,4 @@
-"""Layouts of convolutions: what follows one is computed as it lies, and transposed behind that."""
+"""Layouts of convolutions: ops behind one keep its layout, and its transpose moves behind them."""
 
 from __future__ import annotations
 

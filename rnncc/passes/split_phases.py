@@ -45,15 +45,47 @@ class Phases:
 
 
 def split_phases(program: Program, choice: Choice) -> Phases:
-    """Split a net with gradients; the net itself is used up."""
+    """Split a net with gradients; the net itself is used up.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+            v2[t] = v1
+        v3 = shift(v2, h)
+        for t in reversed 0..T, c from grad:y:
+            v4 = mul(c[t+1], x[t])
+            v5 = mul(c[t+1], v3[t])
+            c[t] = v4
+            v6[t] = v5
+        return h[T-1], v6
+
+    After:
+
+        forward(x, h):
+            for t in 0..T, h from h:
+                v1 = mul(h[t-1], x[t])
+                h[t] = v1
+                v2[t] = v1
+            return y=h[T-1], saved:mul=v2
+        backward(x, h, grad:y, saved:mul):
+            v1 = shift(saved:mul, h)
+            for t in reversed 0..T, c from grad:y:
+                v2 = mul(c[t+1], x[t])
+                v3 = mul(c[t+1], v1[t])
+                c[t] = v2
+                v4[t] = v3
+            return grad:x=v4
+    """
     forwards = dict.fromkeys(pair.forward for pair in choice.pairs)  # several may read one
     sequences = {forward: _Sequences(forward, choice) for forward in forwards}
     for pair in choice.pairs:
         _read_saved(pair, sequences[pair.forward], choice)
 
     finals = dict[SSAValue, SSAValue]()
-    for made in sequences.values():
-        finals |= made.finals
+    for sequence in sequences.values():
+        finals |= sequence.finals
 
     def value_of(node: Node) -> SSAValue:
         if isinstance(node, SSAValue):
@@ -70,15 +102,15 @@ def split_phases(program: Program, choice: Choice) -> Phases:
     roles = labelled([role for role, _ in values], taken)
     crossing = dict(zip(roles, [value for _, value in values], strict=True))
 
-    forward, there = _clone(program)
-    make_forward(forward, {name: there[value] for name, value in crossing.items()}, roles)
-    backward, there = _clone(program)
-    make_backward(backward, {name: there[value] for name, value in crossing.items()}, roles)
+    forward, clones = _clone(program)
+    make_forward(forward, {name: clones[value] for name, value in crossing.items()}, roles)
+    backward, clones = _clone(program)
+    make_backward(backward, {name: clones[value] for name, value in crossing.items()}, roles)
     return phases_of(forward, backward, roles)
 
 
 def saved_role(row: SSAValue) -> Role:
-    """What is saved of a value is called for people as that is, else as its op."""
+    """A saved value has the name of the value, for people; without one, that of its op."""
     kind = kind_of(row.owner) if isinstance(row.owner, RnnOp) else "state"
     return Role("saved", row.name_hint or kind)
 
@@ -92,10 +124,10 @@ class _Sequences:
 
     def __init__(self, scan: Scan, choice: Choice) -> None:
         loop, old, finals = Loop(scan), list(scan.body.block.args), list(scan.finals)
-        there = {y.row for y in loop.ys}
+        yielded = {y.row for y in loop.ys}
         nodes = [*choice.saved, *choice.kept]
         rows = [n.row for n in nodes if isinstance(n, Rows) and n.scan is scan]
-        loop.ys += [Made(row) for row in dict.fromkeys(rows) if row not in there]
+        loop.ys += [Made(row) for row in dict.fromkeys(rows) if row not in yielded]
         self.scan = loop.rebuild()
         new = self.scan.body.block.args
         self.args = dict[SSAValue, SSAValue](zip(old, new, strict=True))
@@ -103,7 +135,7 @@ class _Sequences:
         self.stored = set(map(self.now, rows))
 
     def now(self, value: SSAValue) -> SSAValue:
-        """A value of the body as it was is now this one."""
+        """What a value of the body before the rebuild is now."""
         return self.args.get(value, value)
 
     def of(self, row: SSAValue) -> SSAValue:
@@ -163,10 +195,10 @@ class _Maker:
             return self._read(value, b.shift(self.forward.of(after), init, bool(scan.reverse)))
         op = value.owner
         assert isinstance(op, RnnOp)
-        made = op.clone({operand: self.known[operand] for operand in op.operands})
-        self.loop.body.insert_op_before(made, self.first)
-        made.y.name_hint = value.name_hint
-        return made.y
+        clone = op.clone({operand: self.known[operand] for operand in op.operands})
+        self.loop.body.insert_op_before(clone, self.first)
+        clone.y.name_hint = value.name_hint
+        return clone.y
 
     def _read(self, value: SSAValue, sequence: SSAValue) -> SSAValue:
         arg = self.loop.add_arg(value.type)
@@ -210,7 +242,7 @@ def make_backward(
     net.give(net.outputs_of("grad"))
     net.name_added(crossing, roles)
     Dce().rewrite(net)
-    program.zeros = frozenset(net.inputs_of("grad"))
+    program.zeros = frozenset(net.inputs_of("grad"))  # may be absent: lowering gives them zeros
 
 
 def phases_of(forward: Program, backward: Program, roles: Mapping[str, Role]) -> Phases:

@@ -1,4 +1,4 @@
-"""Splits a loop over several layers into one loop a layer, so that more can be done in bulk."""
+"""Loop fission: a loop over several layers becomes one loop a layer, with more work in bulk."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from rnncc.passes.dependence import Kind, kinds_of
 
 @dataclass(frozen=True)
 class SplitScans(NetPass):
-    """Layer 1 of a stacked net reads layer 0's state, and layer 0 nothing of layer 1's.
+    """Loop fission: one loop a layer, where that lets a product be done in bulk.
 
+    Layer 1 of a stacked net reads layer 0's state, and layer 0 nothing of layer 1's.
     The carries that depend on each other form a layer (a strongly connected component); a row of
     ys is a layer without a carry. A layer with a product of earlier layers' values and a const
     moves to a later loop, which reads those values as xs: there `hoist` does the product for all
@@ -167,7 +168,7 @@ class _Plan:
                     work += value.owner.operands
 
     def _homes(self) -> dict[SSAValue, int]:
-        """The stage that computes each value of kind STEP: as late as its first reader."""
+        """The stage that computes each value of kind STEP: that of its first reader."""
         home = dict(zip(self.carry_args, self.carry_stage, strict=True))
         stage_of: dict[Operation, int] = {}
         yields = self.scan.body.block.last_op
@@ -188,13 +189,13 @@ def _append_new(values: list[SSAValue], value: SSAValue) -> None:
 
 def _cone(value: SSAValue) -> set[Operation]:
     """The ops that a value is computed by."""
-    found, work = set[Operation](), [value.owner]
+    cone, work = set[Operation](), [value.owner]
     while work:
         op = work.pop()
-        if isinstance(op, Operation) and op not in found:
-            found.add(op)
+        if isinstance(op, Operation) and op not in cone:
+            cone.add(op)
             work += [x.owner for x in op.operands]
-    return found
+    return cone
 
 
 def _build_stage(plan: _Plan, stage: _Stage, sequences: dict[SSAValue, SSAValue]) -> None:

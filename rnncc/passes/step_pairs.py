@@ -38,13 +38,14 @@ def pairs_of(net: Net) -> list[Pair]:
     late = late_ops(net)
     pairs: list[Pair] = []
     for backward in (op for op in net.body.block.ops if isinstance(op, Scan) and op in late):
-        found: dict[Scan, dict[SSAValue, SSAValue]] = {}
+        rows_of: dict[Scan, dict[SSAValue, SSAValue]] = {}
         for arg, x in _read_rows(backward):
             for forward, row in _rows_behind(x, backward):
                 if forward not in late:
-                    found.setdefault(forward, {})[arg] = row
-        if found:
-            forward, rows = max(found.items(), key=lambda item: len(item[1]))
+                    rows_of.setdefault(forward, {})[arg] = row
+        if rows_of:
+            # a backward body can compute the values of one forward body again, not of several
+            forward, rows = max(rows_of.items(), key=lambda item: len(item[1]))
             rows |= _inputs_of(forward, backward, rows)
             pairs.append(Pair(forward, backward, rows))
     return pairs

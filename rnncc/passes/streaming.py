@@ -26,6 +26,7 @@ from rnncc.passes.default_initial_state import default_initial_state
 __all__ = ["Kept", "NotCausal", "Streamed", "split_stream"]
 
 MOST_STEPS = 2**31 - 1
+"""Step numbers are i32, as front ends write them."""
 _VIEWS = (Reshape, Transpose, Broadcast)
 """Ops that a step repeats rather than keep their results."""
 
@@ -66,6 +67,23 @@ def split_stream(program: Program) -> Streamed:
 
     Inputs with an axis of time go to `step`, all others to `init`; what these alone decide is
     computed there. The steps since the start are counted where the net asks for their numbers.
+
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
+
+    After:
+
+        init(h):
+            return state:h=h
+        step(x, state:h):
+            for t in 0..T, c from state:h:
+                v1 = mul(c[t-1], x[t])
+                c[t] = v1
+            return y=c[T-1], next:h=c[T-1]
 
     Raises:
         NotCausal: why the net cannot be computed as time goes on.
@@ -147,9 +165,9 @@ class _Split:
                 operands.append(self.step.block.args[-1])
             else:
                 operands.append(self._in_step(value))
-        made = op.clone(self.often)
-        made.operands = operands
-        self.step.block.add_op(made)
+        clone = op.clone(self.often)
+        clone.operands = operands
+        self.step.block.add_op(clone)
         if scan:
             finals = (self.often[final] for final in scan.finals)
             self.nexts |= dict(zip(names.values(), finals, strict=True))
@@ -168,7 +186,10 @@ class _Split:
         return self.often[value]
 
     def _is_repeated(self, value: SSAValue) -> bool:
-        """Whether every step makes a value again rather than take it from the state."""
+        """Whether every step computes a value again rather than read it from the state.
+
+        What no input has a part in are constants; views cost nothing, and keeping one would copy.
+        """
         op = value.owner
         return isinstance(op, Operation) and (value not in self.given or isinstance(op, _VIEWS))
 
@@ -180,15 +201,15 @@ class _Split:
 
     def _keep(self, value: SSAValue, first: SSAValue) -> str:
         """One more value in the state, the last argument of the step; its name."""
-        given = self._source(value)
-        hint = given or value.name_hint or str(len(self.kept))
-        return self._add(hint, first, given)
+        source = self._source(value)
+        hint = source or value.name_hint or str(len(self.kept))
+        return self._add(hint, first, source)
 
-    def _add(self, hint: str, first: SSAValue, given: str | None = None) -> str:
+    def _add(self, hint: str, first: SSAValue, source: str | None = None) -> str:
         taken = {*self.firsts, *self.program.net.inputs, *self.defaults}
         name = fresh(f"state:{hint}", taken)
         self.step.input(name, dims_of(first), dtype_of(first))
-        self.kept.append(Kept(name, given=given))
+        self.kept.append(Kept(name, given=source))
         self.firsts[name] = first
         return name
 
@@ -213,7 +234,7 @@ class _Split:
         return b.cast(b.add(b.iota(dims, op.axis.data), start), dtype_of(op.y))
 
     def _steps_so_far(self) -> SSAValue:
-        """The number of the first step; it grows up to where it would no longer fit."""
+        """The number of the first step; it saturates: streams have no end."""
         if self._position is None:
             b = self.step
             name = self._add("steps", self.init.fill(0, (), "i32"))

@@ -31,7 +31,7 @@ class StripStopGradient(NetPass):
     name = "rnn-strip-stop-gradient"
 
     def rewrite(self, net: Net) -> bool:
-        found = [op for op in net.walk() if isinstance(op, (StopGradient, WithGradient))]
-        for op in reversed(found):  # those in bodies before these go
+        stops = [op for op in net.walk() if isinstance(op, (StopGradient, WithGradient))]
+        for op in reversed(stops):  # those in bodies before these go
             replace(op, [op.x])
-        return bool(found)
+        return bool(stops)

@@ -94,6 +94,7 @@ def _terms(op: SumRows | Reduce) -> SSAValue:
 
 
 def _fits(scan: Scan, terms: SSAValue) -> bool:
+    """Whether a sum an element is no larger than the state, which the step touches anyway."""
     size = product(dims_of(terms))
     return any(at_most(size, product(dims_of(init))) for init in scan.inits)
 

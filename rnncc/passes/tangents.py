@@ -27,6 +27,24 @@ Found = dict[SSAValue, SSAValue]
 def tangents(program: Program, of: Sequence[str], prefix: str) -> Program:
     """A net that computes tangents beside its outputs: Σ ∂y/∂x · x' over some inputs x.
 
+    Before:
+
+        for t in 0..T, h from h:
+            v1 = mul(h[t-1], x[t])
+            h[t] = v1
+        return h[T-1]
+
+    After:
+
+        for t in 0..T, h from h, c from 0:
+            v1 = mul(h[t-1], x[t])
+            v2 = mul(c[t-1], x[t])
+            v3 = mul(t:x[t], h[t-1])
+            v4 = add(v2, v3)
+            h[t] = v1
+            c[t] = v4
+        return h[T-1], c[T-1]
+
     Args:
         of: inputs that have tangents, each of which adds an input: `prefix`, its name. Each output
             of floats adds one too, of zeros where it hangs on none of them.
@@ -34,8 +52,8 @@ def tangents(program: Program, of: Sequence[str], prefix: str) -> Program:
     Raises:
         CompileError: a gradient of a user's own is not linear, so that it has no opposite.
     """
-    made = program.copy()
-    net, block = made.net, made.net.body.block
+    result = program.copy()
+    net, block = result.net, result.net.body.block
     inputs = {name: net.inputs[name] for name in of}
     known = Found()
     for x in inputs.values():
@@ -48,7 +66,7 @@ def tangents(program: Program, of: Sequence[str], prefix: str) -> Program:
     net.give({**net.outputs, **added})
     net.name_added(prefix + name for name in inputs)
     Dce().rewrite(net)
-    return made
+    return result
 
 
 class _Forward:
@@ -69,19 +87,19 @@ class _Forward:
 
     def _of(self, b: Builder, op: RnnOp) -> SSAValue | None:
         able = set(op.differentiable)
-        found = [self._known.get(x) if x in able else None for x in op.operands]
-        if dtype_of(op.y) not in FLOATS or all(tangent is None for tangent in found):
+        incoming = [self._known.get(x) if x in able else None for x in op.operands]
+        if dtype_of(op.y) not in FLOATS or all(tangent is None for tangent in incoming):
             return None
         b.loc = Builder.before(op).loc
-        return _of_user(b, op, found) if isinstance(op, WithGradient) else op.jvp(b, found)
+        return _of_user(b, op, incoming) if isinstance(op, WithGradient) else op.jvp(b, incoming)
 
     def _through_scan(self, scan: Scan) -> None:
-        """What has tangents goes in with them, and comes out with them."""
+        """A loop takes tangents beside its operands, and gives them beside its results."""
         known, body = self._known, scan.body.block
         first = body.first_op
         assert first is not None
         stand_ins = dict[SSAValue, SSAValue]()
-        for arg in body.args:  # until the loops within are in their places
+        for arg in body.args:  # stand-ins, until the loops within are done and this one is rebuilt
             if arg in self._dependent:
                 known[arg] = stand_ins[arg] = Builder.before(first).full_like(arg, 0.0)
         self.run(body)
@@ -89,18 +107,18 @@ class _Forward:
         inside = {old: self._enter(loop, arg, old) for arg, old in stand_ins.items()}
 
         def tangent(value: SSAValue) -> SSAValue:
-            found = _or_zeros(loop.yields, known, value)
-            return inside.get(found, found)
+            known_tangent = _or_zeros(loop.yields, known, value)
+            return inside.get(known_tangent, known_tangent)
 
         carried = [i for i, carry in enumerate(loop.carries) if carry.arg in stand_ins]
         for carry in [loop.carries[i] for i in carried]:
             init = _or_zeros(scan, known, carry.init)
             arg = inside[stand_ins[carry.arg]]
             loop.carries.append(Carry(init, arg, tangent(carry.next)))
-        made = [i for i, y in enumerate(loop.ys) if y.row in known]
-        loop.ys += [Made(tangent(loop.ys[i].row)) for i in made]
+        yielded = [i for i, y in enumerate(loop.ys) if y.row in known]
+        loop.ys += [Made(tangent(loop.ys[i].row)) for i in yielded]
         scan = loop.rebuild()
-        for results, numbers in ((scan.finals, carried), (scan.ys, made)):
+        for results, numbers in ((scan.finals, carried), (scan.ys, yielded)):
             new = results[len(results) - len(numbers) :]
             known |= {results[i]: tangent for i, tangent in zip(numbers, new, strict=True)}
 
@@ -115,8 +133,8 @@ class _Forward:
         return new
 
 
-def _of_user(b: Builder, op: WithGradient, found: Sequence[SSAValue | None]) -> SSAValue:
-    """What a user's gradient, which is linear, says of tangents: it is transposed.
+def _of_user(b: Builder, op: WithGradient, incoming: Sequence[SSAValue | None]) -> SSAValue:
+    """The tangent by a user's gradient, which is linear: forward mode is its transpose.
 
     Raises:
         CompileError: it is not linear.
@@ -126,13 +144,13 @@ def _of_user(b: Builder, op: WithGradient, found: Sequence[SSAValue | None]) -> 
         raise CompileError(b.loc, what)
     dy = b.full_like(op.y, 0.0)
     grads = b.inline(op.body.block, [dy, *op.reads])
-    pairs = zip(grads, found[1 : 1 + len(grads)], strict=True)
-    given = [(grad, tangent) for grad, tangent in pairs if tangent is not None]
-    [made] = vjp_of_region(b, given, [dy], [dy, *op.reads])
-    return made
+    pairs = zip(grads, incoming[1 : 1 + len(grads)], strict=True)
+    seeds = [(grad, tangent) for grad, tangent in pairs if tangent is not None]
+    [transposed] = vjp_of_region(b, seeds, [dy], [dy, *op.reads])
+    return transposed
 
 
 def _or_zeros(before: Operation, known: Found, value: SSAValue) -> SSAValue:
     """The tangent of a value, made of zeros in front of an op where there is none."""
-    found = known.get(value)
-    return Builder.before(before).full_like(value, 0.0) if found is None else found
+    tangent = known.get(value)
+    return Builder.before(before).full_like(value, 0.0) if tangent is None else tangent

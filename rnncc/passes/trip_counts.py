@@ -1,4 +1,4 @@
-"""Loops of known trip count: it gets a name, so that it can be told from a width.
+"""Names the known trip counts of loops, so that 128 steps differ from a width of 128.
 
 In: a net as imported. `name_trip_counts` puts a symbol in the number's place, so that the passes of
 training treat such a loop as one over time, checkpoints included; `restore_trip_counts` puts the
@@ -20,11 +20,26 @@ from rnncc.ir.types import dims_of, dtype_of, tensor
 
 
 def name_trip_counts(program: Program) -> dict[str, int]:
-    """Name those of the net's own loops that read and make no sequence: name -> number."""
+    """Name those of the net's own loops that read and make no sequence: name -> number.
+
+    Before:
+
+        for t in 0..10, h from h:
+            v1 = tanh(h[t-1])
+            h[t] = v1
+        return h[10-1]
+
+    After:
+
+        for t in 0..K, h from h:
+            v1 = tanh(h[t-1])
+            h[t] = v1
+        return h[K-1]
+    """
     names = dict[str, int]()
     for op in program.net.body.block.ops:
         if not isinstance(op, Scan) or op.xs or op.ys:
-            continue
+            continue  # the new name would have to spread to all that has the sequences' size
         if op.steps.is_static and int(op.steps) > 1:
             name = _free(program, names)
             names[name] = int(op.steps)
@@ -36,10 +51,10 @@ def restore_trip_counts(program: Program, names: Mapping[str, int]) -> Program:
     """A copy with numbers in the place of names; the program itself where there are none."""
     if not names:
         return program
-    made = program.copy()
-    for op in made.module.walk():
+    result = program.copy()
+    for op in result.module.walk():
         _number(op, names)
-    return made
+    return result
 
 
 def _number(op: Operation, names: Mapping[str, int]) -> None:

@@ -28,8 +28,8 @@ class TurnStates(NetPass):
 
     Vectors then run along the long axis, and a sum over a few numbers a unit is one of vectors,
     element by element, rather than one across each vector. What the step computes of that shape
-    turns with the state; what it reads of other shapes is broadcast to the other order. Only where
-    no sequence has that shape, as it would be read or written in another order.
+    takes the state's order; what it reads of other shapes is broadcast to that. Only where no
+    sequence has that shape, as it would be read or written in another order.
 
     Before:
 
@@ -75,7 +75,7 @@ def _order(dims: Dims) -> tuple[int, ...] | None:
     """The axes of a state as it should lie: the longest one and the last change places."""
     *others, last = [int(d) if d.is_static else 0 for d in dims] or [0]
     if not others or not 0 < last < WIDE or max(others) < 2 * last:
-        return None
+        return None  # the last axis fills vectors itself, or none does so much better
     perm, longest = list(range(len(dims))), others.index(max(others))
     perm[longest], perm[-1] = perm[-1], perm[longest]
     return tuple(perm)
@@ -164,6 +164,6 @@ class _Turn:
     def _reduced(self, op: Reduce) -> SSAValue:
         b = Builder.before(op)
         axes = [self.perm.index(axis) for axis in get_ints(op.axes)]
-        made = b.reduce(op.kind.data, self.turned[op.x], sorted(axes))
+        reduced = b.reduce(op.kind.data, self.turned[op.x], sorted(axes))
         kept = [self.perm.index(axis) for axis in op.kept]
-        return b.transpose(made, [sorted(kept).index(axis) for axis in kept])
+        return b.transpose(reduced, [sorted(kept).index(axis) for axis in kept])

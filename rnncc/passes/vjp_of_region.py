@@ -17,8 +17,8 @@ from rnncc.passes.backprop import Backprop
 
 def vjp_of_region(
     b: Builder,
-    given: Sequence[tuple[SSAValue, SSAValue]],
-    asked: Sequence[SSAValue],
+    seeds: Sequence[tuple[SSAValue, SSAValue]],
+    inputs: Sequence[SSAValue],
     sources: Collection[SSAValue],
 ) -> list[SSAValue]:
     """The gradients of some values, built with `b`, which stands behind all ops of the part.
@@ -27,19 +27,19 @@ def vjp_of_region(
     their uses.
 
     Args:
-        given: values of the block, each with its outside gradient of the same type.
-        asked: what to differentiate by, of `sources`.
+        seeds: values of the block, each with its outside gradient of the same type.
+        inputs: what to differentiate by, of `sources`.
         sources: where the part begins; what stands before them is left alone.
     Returns:
         a gradient for each value asked for, of its type; zeros where nothing given depends on it.
     """
-    ends = [value for value, _ in given]
+    ends = [value for value, _ in seeds]
     ops = ops_between(sources, ends)
-    backprop = Backprop(b, active_values(ops, asked, ends))
-    for value, gradient in given:
+    backprop = Backprop(b, active_values(ops, inputs, ends))
+    for value, gradient in seeds:
         backprop.add(value, gradient)
     backprop.run(ops)
-    return [backprop.take_or_zeros(value) for value in asked]
+    return [backprop.take_or_zeros(value) for value in inputs]
 
 
 def ops_between(sources: Collection[SSAValue], ends: Iterable[SSAValue]) -> list[Operation]:

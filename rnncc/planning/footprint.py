@@ -35,27 +35,27 @@ class Footprint:
         """Past the last element, if no stride is negative and no size zero."""
         return sum(((size - 1) * stride for size, stride in self.axes), self.offset + 1)
 
-    def over_turns(self, loop: For) -> Footprint | None:
-        """The elements of all turns of a loop; None where they are no such set."""
+    def over_iterations(self, loop: For) -> Footprint | None:
+        """The elements of all iterations of a loop; None where they are no such set."""
         index, start, count = loop.index.data, get_dim(loop.start), get_dim(loop.count)
         names = {index} | {name.data for name in (loop.extent, loop.turn) if name is not None}
         if any(names & (size.symbols | stride.symbols) for size, stride in self.axes):
             return None
         if loop.chunk is not None and names & self.offset.symbols:
-            return None
+            return None  # the last chunk is shorter: no one stride
         if any(names & atom.inner.symbols for atom in self.offset.atoms):
-            return None
+            return None  # quotients and maxima are not linear in the index
         first, second, third = (self.offset.substitute({index: start + i}) for i in range(3))
         if third - second != second - first:
             return None
         return Footprint(first, (*self.axes, (count, second - first)))
 
 
-def covered(wanted: Footprint, written: Sequence[Footprint]) -> bool:
-    """Whether all wanted elements are among those written, for sure and at every size."""
-    read = Footprint(wanted.offset, tuple(axis for axis in wanted.axes if axis[1] != 0))
+def covered(needed: Footprint, written: Sequence[Footprint]) -> bool:
+    """Whether all needed elements are surely among those written, at every size."""
+    read = Footprint(needed.offset, tuple(axis for axis in needed.axes if axis[1] != 0))
     if not all(at_most(Dim.of(0), stride) for _, stride in read.axes):
-        return False
+        return False  # `end` would be the wrong end
     read = _nested(read)
     return any(_holds(whole, read) for whole in _united([_nested(w) for w in written]))
 
@@ -63,6 +63,7 @@ def covered(wanted: Footprint, written: Sequence[Footprint]) -> bool:
 def _holds(written: Footprint, read: Footprint) -> bool:
     if written == read:
         return True
+    # between the first and the last element of a dense write all are written
     gapless = not written.axes or (len(written.axes) == 1 and written.axes[0][1] == 1)
     return gapless and at_most(written.offset, read.offset) and at_most(read.end, written.end)
 

@@ -25,15 +25,15 @@ def inherited(line: Timeline, alive: dict[Buffer, Lifetime]) -> dict[Buffer, Buf
         if _reads_own_points(use):
             reads[use.position].append(use)
     heirs: dict[Buffer, Buffer] = {}
-    given: set[Buffer] = set()
+    donors: set[Buffer] = set()
     for heir, uses in line.uses.items():
         births = [use for use in uses if use.position == alive[heir].first]
         if len(births) != 1 or not births[0].writes:
-            continue
+            continue  # a buffer that is alive for a whole loop is not born in one of its kernels
         for use in reads[births[0].position]:
-            if use.buffer not in given and _may_give(line, alive, use, births[0]):
+            if use.buffer not in donors and _may_give(line, alive, use, births[0]):
                 heirs[heir] = use.buffer
-                given.add(use.buffer)
+                donors.add(use.buffer)
                 break
     return heirs
 
@@ -48,6 +48,8 @@ def _reads_own_points(use: Use) -> bool:
 
 def _may_give(line: Timeline, alive: dict[Buffer, Lifetime], read: Use, write: Use) -> bool:
     """Whether the read buffer dies here, is read just where the other is written, and fits."""
+    # a second read in the kernel, perhaps at other points, would find what has just been written;
+    # the caller's arrays and slots of the tape are not the workspace's to give
     giver, heir = read.buffer, write.buffer
     touches = [use for use in line.uses[giver] if use.position == write.position]
     owned = all(b.role.data in OWNED and b.within is None for b in (giver, heir))

@@ -69,14 +69,14 @@ def plan(program: KernelProgram) -> Plan:
     multiple of 64 bytes.
     """
     program.weights = place_weights([program])
-    made = make_plan(program)
+    layout = make_plan(program)
     for buffer in program.buffers:
         if buffer.role.data in OWNED:
             buffer.offset = dim_attr(0)  # of those that hold nothing
-    for planned in made.buffers:
+    for planned in layout.buffers:
         planned.buffer.offset = StringAttr(str(planned.offset))
-    program.workspace = made.workspace
-    return made
+    program.workspace = layout.workspace
+    return layout
 
 
 def make_plan(program: KernelProgram) -> Plan:
@@ -111,7 +111,7 @@ def _place_workspace(
     held = [b for b in program.buffers if b in alive and workspace_bytes(b) != 0]
     heirs = inherited(line, alive)
     owners: dict[Buffer, Buffer] = {}
-    for buffer in line.uses:
+    for buffer in line.uses:  # in order of birth: a donor's owner is known by then
         owners[buffer] = owners[heirs[buffer]] if buffer in heirs else buffer
     spans: dict[Buffer, Lifetime] = {}
     for buffer in held:

@@ -1,7 +1,7 @@
 """When each buffer is alive: the first and last position at which its memory must be its own.
 
-A buffer whose every read in a turn of a loop finds what that same turn wrote lives only inside
-the turn; any other is alive for the whole of the loops around it.
+A buffer whose every read in an iteration of a loop finds what that same iteration wrote lives only
+inside the iteration; any other is alive for the whole of the loops around it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def lifetimes(line: Timeline) -> dict[Buffer, Lifetime]:
 
 
 def _lifetime(uses: Sequence[Use], spans: dict[For, tuple[int, int]]) -> Lifetime:
-    """Within the innermost loop whose turns hand nothing of the buffer on to the next."""
+    """Within the innermost loop whose iterations hand nothing of the buffer on to the next."""
     depth = min(_shared(uses[0].loops, use.loops) for use in uses)
-    while depth and not _turns_are_independent(uses, depth):
+    while depth and not _iterations_are_independent(uses, depth):
         depth -= 1
     extents = [_extent(use, depth, spans) for use in uses]
     return Lifetime(min(first for first, _ in extents), max(last for _, last in extents))
@@ -55,29 +55,29 @@ def _extent(use: Use, depth: int, spans: dict[For, tuple[int, int]]) -> tuple[in
     return (use.position, use.position) if len(use.loops) == depth else spans[use.loops[depth]]
 
 
-def _turns_are_independent(uses: Sequence[Use], depth: int) -> bool:
-    """Whether each read finds only what was written in its own turn of the loop at `depth`."""
+def _iterations_are_independent(uses: Sequence[Use], depth: int) -> bool:
+    """Whether each read finds only what was written in its own iteration of the loop at `depth`."""
     writes = [use for use in uses if use.writes]
     return all(use.writes or _is_covered(use, writes, depth) for use in uses)
 
 
 def _is_covered(read: Use, writes: Sequence[Use], depth: int) -> bool:
-    """Whether earlier writes of the same turn, of one loop or another around, fill the read."""
+    """Whether earlier writes of the same iteration, of any loop around, fill the read."""
     for level in range(depth, len(read.loops) + 1):
         earlier = [
             _footprint(write, level)
             for write in writes
             if write.position < read.position and _shared(write.loops, read.loops) == level
         ]
-        wanted = _footprint(read, level)
-        if wanted is not None and covered(wanted, [w for w in earlier if w is not None]):
+        needed = _footprint(read, level)
+        if needed is not None and covered(needed, [w for w in earlier if w is not None]):
             return True
     return False
 
 
 def _footprint(use: Use, level: int) -> Footprint | None:
-    """The elements of a use over all turns of its loops beyond `level`; None where not known."""
+    """The elements of a use over all iterations of its loops beyond `level`; None if unknown."""
     footprint = use.footprint
     for loop in reversed(use.loops[level:]):
-        footprint = footprint and footprint.over_turns(loop)
+        footprint = footprint and footprint.over_iterations(loop)
     return footprint

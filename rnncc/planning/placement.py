@@ -29,20 +29,22 @@ from rnncc.planning.stacking import (
 
 Vector = tuple[int, ...]
 Grain = tuple[int, int]
-"""What a start must be a multiple of, and what it had better be."""
+"""The alignment that a start must have, and the one preferred."""
 
 LINE = 64
 """Bytes of a line of the cache."""
 LITTLE = 4
-"""How many lines make room for rounding up to one more."""
+"""Coefficients of so many lines are rounded up to lines: that adds less than a quarter."""
 NONE, COARSE, ALL = range(3)
 """Starts at lines: nowhere, where that adds little to a coefficient, for constants too."""
 COSTLY = 1.02
-"""For starts at lines no more memory than this is taken, over what else would do."""
+"""Starts at lines may take at most so many times the memory that would do without."""
 FORMULAS = 24
-"""Of so many an offset is the largest, at most."""
+"""The most formulas that an offset is the largest of: the header spells the workspace's out, and
+each block above starts from all of them."""
 SLACK, SLACK_OF_ALL = 0.0005, 0.005
-"""What it may cost to have one formula less: in an offset, in the size of all."""
+"""Memory that may be given up for one formula less, as a part of the least: in an offset, on which
+others add up, less than in the size of all."""
 TYPICAL, TYPICAL_OTHER = {"T": 50, "N": 8}, 50
 """Sizes at which figures are shown unless others are asked for; one for all other symbols."""
 
@@ -64,13 +66,13 @@ def place(blocks: Sequence[Block]) -> tuple[list[Largest], Largest]:
     """
     if not blocks:
         return [], Largest()
-    found = {m for block in blocks for m, _ in block.size.terms}
-    monomials = sorted(found, key=lambda m: (-len(m), m))
+    used = {m for block in blocks for m, _ in block.size.terms}
+    monomials = sorted(used, key=lambda m: (-len(m), m))
     stack = _Stack(blocks, monomials)
     lifetimes = [b.lifetime for b in blocks]
     order, heights = best_order(lifetimes, stack.at_reference, stack.wishes())
     starts, top = stack.of(order, ALL)
-    for care in (COARSE, NONE):
+    for care in (COARSE, NONE):  # less alignment, while it costs too much
         if (stack.heights(top) <= COSTLY * heights).all():
             break
         starts, top = stack.of(order, care)
@@ -97,7 +99,7 @@ class _Stack:
 
         Else a start would be rounded up in each of its coefficients.
         """
-        return [[-wanted for _, wanted in self.grains], [-item for item, _ in self.grains]]
+        return [[-preferred for _, preferred in self.grains], [-item for item, _ in self.grains]]
 
     def heights(self, top: Sequence[Vector]) -> Floats:
         """A stack's height at each of the sizes of reference."""
@@ -118,22 +120,22 @@ class _Stack:
         return starts, self._fewer({v for end in ends for v in end}, SLACK_OF_ALL)
 
     def _directly(self, i: int, rank: dict[int, int], under: list[int]) -> list[int]:
-        """The blocks on which one lies, without those that lie under others of them."""
+        """The blocks on which one lies directly: not those under others of them."""
         placed = [j for j in self.near[i].tolist() if rank[j] < rank[i]]
-        found: list[int] = []
+        supports: list[int] = []
         for j in sorted(placed, key=rank.__getitem__, reverse=True):
             if not under[i] >> j & 1:
-                found.append(j)
+                supports.append(j)
                 under[i] |= under[j] | 1 << j
-        return found
+        return supports
 
     def _aligned(self, start: Vector, i: int, care: int) -> Vector:
-        """Up to a multiple of the wanted grain where that is cheap enough, else of the least."""
-        least, wanted = self.grains[i]
-        cheap = {NONE: inf, COARSE: wanted * LITTLE, ALL: wanted * LITTLE}[care]
+        """Up to a multiple of the preferred grain where that is cheap enough, else of the least."""
+        least, preferred = self.grains[i]
+        cheap = {NONE: inf, COARSE: preferred * LITTLE, ALL: preferred * LITTLE}[care]
         pairs = zip(self.monomials, start, strict=True)
         return tuple(
-            _up(c, wanted if c >= cheap or (care == ALL and not monomial) else least)
+            _up(c, preferred if c >= cheap or (care == ALL and not monomial) else least)
             for monomial, c in pairs
         )
 
@@ -142,18 +144,18 @@ class _Stack:
 
         Of too many those are joined for which it costs least.
         """
-        found = _highest(heights)
-        while len(found) > 1:
-            vectors = np.array(found, float)
+        candidates = _highest(heights)
+        while len(candidates) > 1:
+            vectors = np.array(candidates, float)
             joined = np.maximum(vectors[:, None], vectors) @ self.scales
             costs = ((joined - (vectors @ self.scales).max(axis=0)) / self.least).max(axis=-1)
             costs[np.diag_indices_from(costs)] = np.inf
-            i, j = divmod(int(costs.argmin()), len(found))
-            if len(found) <= FORMULAS and costs[i, j] > slack:
+            i, j = divmod(int(costs.argmin()), len(candidates))
+            if len(candidates) <= FORMULAS and costs[i, j] > slack:
                 break
-            pair = (found[i], found[j])
-            found = _highest([_join(*pair), *(v for v in found if v not in pair)])
-        return found
+            pair = (candidates[i], candidates[j])
+            candidates = _highest([_join(*pair), *(v for v in candidates if v not in pair)])
+        return candidates
 
 
 def _fills_lines(size: Dim) -> bool:
@@ -162,12 +164,12 @@ def _fills_lines(size: Dim) -> bool:
 
 
 def _highest(heights: Iterable[Vector]) -> list[Vector]:
-    """The heights that no other is above of."""
-    found: list[Vector] = []
+    """The maximal heights: those that no other exceeds in every coefficient."""
+    highest: list[Vector] = []
     for height in sorted(set(heights), key=lambda v: (sum(v), v), reverse=True):
-        if not any(_below(height, other) for other in found):
-            found.append(height)
-    return found
+        if not any(_below(height, other) for other in highest):
+            highest.append(height)
+    return highest
 
 
 def _below(a: Vector, b: Vector) -> bool:

@@ -14,7 +14,7 @@ from rnncc.kern.program import KernelProgram
 from rnncc.planning.uses import Use, timeline
 
 MAY_FAIL = (ByIndex, Limit, Reverse)
-"""They end the call with an error, and then the state is to be what it was."""
+"""They may end the call with an error, after which the state must be what it was before."""
 
 
 def in_place(step: KernelProgram, nexts: Mapping[str, str]) -> set[str]:
@@ -24,7 +24,7 @@ def in_place(step: KernelProgram, nexts: Mapping[str, str]) -> set[str]:
     fail, and what it reads of the input itself is the element that it writes.
     """
     line = timeline(step.func)
-    uses = {buffer.label.data: found for buffer, found in line.uses.items()}
+    uses = {buffer.label.data: touches for buffer, touches in line.uses.items()}
     fails = max(
         (u.position for us in uses.values() for u in us if isinstance(u.op, MAY_FAIL)), default=-1
     )

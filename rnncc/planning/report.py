@@ -215,9 +215,9 @@ class PlanReport:
 
     def to_dict(self) -> dict[str, Any]:
         """The report for JSON."""
-        told = asdict(self)
+        entries = asdict(self)
         only_if = {"launches", "machine"}
-        return {k: v for k, v in told.items() if v or k not in only_if}
+        return {k: v for k, v in entries.items() if v or k not in only_if}
 
 
 def plan_report(
@@ -238,34 +238,34 @@ def plan_report(
     """
     symbols = dict.fromkeys(s for _, program, _ in programs for s in program.symbols)
     values = {s: TYPICAL.get(s, TYPICAL_OTHER) for s in symbols} | dict(sizes or {})
-    every = workspace or Largest(f for _, _, made in programs for f in made.workspace.formulas)
-    told = [_program(title, program, made, values) for title, program, made in programs]
+    every = workspace or Largest(f for _, _, plan in programs for f in plan.workspace.formulas)
+    reports = [_program(title, program, plan, values) for title, program, plan in programs]
     blocks = [_shared(block, values) for block in shared]
-    return PlanReport(name, values, str(every), every.evaluate(values), told, blocks)
+    return PlanReport(name, values, str(every), every.evaluate(values), reports, blocks)
 
 
-def _program(title: str, program: KernelProgram, made: Plan, sizes: Sizes) -> ProgramReport:
+def _program(title: str, program: KernelProgram, plan: Plan, sizes: Sizes) -> ProgramReport:
     line = timeline(program.func)
-    peak, bound = made.peak(sizes), made.bound(sizes)
+    peak, bound = plan.peak(sizes), plan.bound(sizes)
     return ProgramReport(
         title,
-        str(made.workspace),
+        str(plan.workspace),
         program.weights,
         peak,
         bound,
         peak / bound if bound else 1.0,
         line.end,
         _kernels(line),
-        list(_buffers(program, made, line, sizes)),
+        list(_buffers(program, plan, line, sizes)),
     )
 
 
 def _buffers(
-    program: KernelProgram, made: Plan, line: Timeline, sizes: Sizes
+    program: KernelProgram, plan: Plan, line: Timeline, sizes: Sizes
 ) -> Iterator[BufferRow]:
     """In order of declaration, without those that nothing uses."""
     alive = lifetimes(line)
-    places = {p.buffer: p for p in (*made.params, *made.buffers)}
+    places = {p.buffer: p for p in (*plan.params, *plan.buffers)}
     for buffer in program.buffers:
         place = places.get(buffer)
         lifetime = place.lifetime if place else alive.get(buffer)
@@ -279,23 +279,23 @@ def _row(buffer: Buffer, live: tuple[int, int], place: Planned | None, sizes: Si
     if place is None:
         return BufferRow(*names, str(buffer.bytes), 0, *live, source=source)
     start, taken = place.offset.evaluate(sizes), max(place.size.evaluate(sizes), 0)
-    told = str(place.offset), start, place.shares, source
-    return BufferRow(*names, str(buffer.bytes), taken, *live, *told)
+    placement = str(place.offset), start, place.shares, source
+    return BufferRow(*names, str(buffer.bytes), taken, *live, *placement)
 
 
 def _kernels(line: Timeline) -> list[KernelRow]:
     """Kernels and loops in order."""
-    found: dict[int, KernelRow] = {}
+    rows: dict[int, KernelRow] = {}
     for buffer, use in ((buffer, use) for buffer, uses in line.uses.items() for use in uses):
         at, name = use.position, use.op.name.removeprefix("kern.")
-        row = found.setdefault(at, KernelRow(at, at, name, len(use.loops)))
+        row = rows.setdefault(at, KernelRow(at, at, name, len(use.loops)))
         if use.writes and buffer.label.data not in row.writes:
             row.writes.append(buffer.label.data)
     spans = line.spans.items()
     for loop, (first, last) in spans:
         depth = sum(start < first and last < end for _, (start, end) in spans)
-        found[first] = KernelRow(first, last, _loop_name(loop), depth)
-    return [found[position] for position in sorted(found)]
+        rows[first] = KernelRow(first, last, _loop_name(loop), depth)
+    return [rows[position] for position in sorted(rows)]
 
 
 def _loop_name(loop: For) -> str:

@@ -32,7 +32,8 @@ FITTED = 6
 GOOD = 1.005
 """Of the least possible height: no better order is looked for."""
 STEP = 0.01
-"""What each step down the list of wishes counts as; by this the aim is lowered after a column."""
+"""What an unfulfilled wish counts as, in parts of the height; after each of the first columns the
+aim is lowered by as much."""
 MANY = 500
 """Of more blocks, as long unrolled nets have, one order is tried: time grows with the square."""
 TRIES = 4
@@ -69,7 +70,7 @@ def least_heights(lifetimes: Sequence[Lifetime], sizes: Floats) -> Floats:
 def best_order(
     lifetimes: Sequence[Lifetime], sizes: Floats, wishes: Sequence[Layers]
 ) -> tuple[Order, Floats]:
-    """The order that is lowest, in the worst of the columns, over what must be; its heights.
+    """The order with the least worst ratio of height to lower bound over the columns; its heights.
 
     Args:
         sizes: bytes, [blocks, sizes of reference].
@@ -116,17 +117,17 @@ class _Search:
 
         Dearer wishes are left alone where the least of them costs too much already.
         """
-        found: list[Floats] = []
+        ends_of: list[Floats] = []
         for unfulfilled, layers in reversed(list(enumerate(self.wishes))):
             changed = tuple(sorted(order, key=layers.__getitem__))
-            found.append(self.ends(changed))
-            ratios = found[-1].max(axis=0) / self.least
+            ends_of.append(self.ends(changed))
+            ratios = ends_of[-1].max(axis=0) / self.least
             if ratios.max() > self.score[0]:
                 break
             score = (float(ratios.max()) + unfulfilled * STEP, float(ratios.mean()))
             if score < self.score:
                 self.best, self.score = changed, score
-        return found[0]
+        return ends_of[0]
 
     def ends(self, order: Order) -> Floats:
         """Where each block ends in the stack, for each column of sizes."""

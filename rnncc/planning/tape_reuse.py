@@ -26,6 +26,7 @@ def reuse_tape(program: KernelProgram, slots: Collection[str]) -> None:
     for giver in line.uses:
         if giver.label.data in slots and (use := line.uses[giver][0]).loops:
             free[_kind(giver, use)].append(giver)
+    # a ring has fewer rows than the tape's slot has
     for heir in (b for b in line.uses if b.role.data == "scratch" and b.rows_kept is None):
         first = next((use for use in line.uses[heir] if use.writes), None)
         if first is None or not first.loops:
@@ -50,23 +51,28 @@ def _fits(line: Timeline, giver: Buffer, heir: Buffer) -> bool:
     """Whether one kernel is the first to write and the last to read each row, point by point."""
     reads, writes = line.uses[giver], [use for use in line.uses[heir] if use.writes]
     kernel, loops = writes[0].op, writes[0].loops
+    # a map reads a point's inputs before it writes the point; a product reads whole rows for each
     once = all(use.op is kernel for use in writes) and isinstance(kernel, Map) and loops
     before = all(use.loops == loops and use.position <= writes[0].position for use in reads)
     parts, written = _footprints([*reads, *writes]), _footprints(writes)
     if not once or not before or parts is None or written is None:
         return False
+    # what the kernel reads of the row it must also write, point by point
     own = _footprints([use for use in reads if use.op is kernel])
     return own is not None and set(own) <= set(written) and _are_rows(loops[-1], parts, written)
 
 
 def _footprints(uses: Sequence[Use]) -> list[Footprint] | None:
-    found = [use.footprint for use in uses]
-    known = [footprint for footprint in found if footprint is not None]
-    return known if len(known) == len(found) else None
+    footprints = [use.footprint for use in uses]
+    known = [footprint for footprint in footprints if footprint is not None]
+    return known if len(known) == len(footprints) else None
 
 
 def _are_rows(loop: For, parts: Sequence[Footprint], written: Sequence[Footprint]) -> bool:
-    """Whether each turn touches a row of its own, and the kernel writes columns apart."""
+    """Whether each iteration touches a row of its own, and the kernel writes columns apart.
+
+    Else what one iteration writes would overwrite what a later one is still to read.
+    """
     if not all(_is_columns(part) for part in parts):
         return False
     rows, stride = parts[0].axes[0]

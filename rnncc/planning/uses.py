@@ -73,6 +73,8 @@ def _visit(
         for value, writes, access, dims in accesses(op):
             known = targets[value]
             for buffer, shift in known.items():
+                # a name of several buffers, such as a loop-carried one, touches one of them: which
+                # elements of which is not known, so that nothing may rely on them
                 sure = shift if len(known) == 1 else None
                 footprint = None if sure is None else Footprint.of(access.shifted(sure), dims)
                 use = Use(buffer, value, op, position, loops, writes, footprint)
@@ -170,36 +172,38 @@ def _flat(value: SSAValue, writes: bool, elements: Dim) -> Touch:
 
 def _targets(func: Func) -> dict[SSAValue, Targets]:
     """Follow every name, round loops until nothing new is found."""
-    found: dict[SSAValue, Targets] = defaultdict(dict)
+    pointees: dict[SSAValue, Targets] = defaultdict(dict)
     ops = [op for op in func.walk() if isinstance(op, Buffer | Row | ShiftedRow | For)]
     named = {op.label.data: op for op in ops if isinstance(op, Buffer)}
-    size = -1
-    while size != (size := sum(len(targets) for targets in found.values())):
+    size = -1  # loop-carried names stand for each other: to a fixed point
+    while size != (size := sum(len(targets) for targets in pointees.values())):
         for op in ops:
             match op:
                 case Buffer():
-                    found[op.y] = {op: ZERO}
+                    pointees[op.y] = {op: ZERO}
                     if op.default is not None:
-                        found[op.y][named[op.default.data]] = None
+                        pointees[op.y][named[op.default.data]] = None
                 case Row():
-                    found[op.y] = {b: _row_shift(op, b, s) for b, s in found[op.buffer].items()}
+                    pointees[op.y] = {
+                        b: _row_shift(op, b, s) for b, s in pointees[op.buffer].items()
+                    }
                 case ShiftedRow():
-                    found[op.y] = dict.fromkeys((*found[op.buffer], *found[op.init]))
+                    pointees[op.y] = dict.fromkeys((*pointees[op.buffer], *pointees[op.init]))
                 case For():
-                    _carry(op, found)
-    return found
+                    _carry(op, pointees)
+    return pointees
 
 
 def _row_shift(row: Row, buffer: Buffer, shift: Dim | None) -> Dim | None:
     if shift is None or buffer.rows_kept is not None:
-        return None
+        return None  # row t of a ring lies at t mod rows, which is no polynomial
     return shift + get_dim(row.index) * get_dim(row.stride)
 
 
-def _carry(loop: For, found: dict[SSAValue, Targets]) -> None:
-    """A carried name may stand for what enters the loop and for what any turn hands on."""
+def _carry(loop: For, pointees: dict[SSAValue, Targets]) -> None:
+    """A carried name may stand for what enters the loop and for what any iteration yields."""
     places = zip(loop.inits, loop.yields, loop.body.block.args, loop.finals, strict=True)
     for init, handed, *names in places:
-        for buffer in (*found[init], *found[handed]):
+        for buffer in (*pointees[init], *pointees[handed]):
             for name in names:
-                found[name][buffer] = None
+                pointees[name][buffer] = None

@@ -1,7 +1,7 @@
 """What the operations on `Dual` numbers give: the value, and its derivative by each operand.
 
 Importing this module teaches numba the operations. Where a function has a kink, the choice is that
-of the `rnn` ops (docs/architecture.md).
+of the `rnn` ops (docs/gradients.md).
 """
 
 # numba's own code has few types, and those of intrinsics are not what a caller sees

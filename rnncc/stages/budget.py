@@ -23,11 +23,11 @@ Chunks = tuple[int, ...]
 Lower = Callable[[Phases], tuple[KernelProgram, KernelProgram]]
 
 PROBES = (4, 16)
-"""Steps of a run at which plans are made to tell how memory grows with it."""
+"""Lengths of runs that are planned first; estimates for others are on the line through them."""
 TRIES = 4
-"""Plans made of those that look as if they took the least."""
+"""Plans made of the candidates with the least estimates; each plan lowers both halves anew."""
 SLACK = 1.1
-"""What estimates may be off."""
+"""How much more than the budget an estimate may be for its candidate to be planned."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ def fit(phases: Phases, lower: Lower, budget: int, sizes: Mapping[str, int]) -> 
         CompileError: no checkpoints make them fit; it names the least that they take.
     """
     whole = Halves.of(phases, lower)
-    found = [whole]
+    planned = [whole]
     if whole.bytes(sizes) > budget:
-        found += _Search(phases, lower, sizes).run(budget)
-    if found[-1].bytes(sizes) <= budget:
-        return replace(found[-1].phases, checkpoints=_told(found[-1], budget, sizes))
-    least = min(one.bytes(sizes) for one in found)
+        planned += _Search(phases, lower, sizes).run(budget)
+    if planned[-1].bytes(sizes) <= budget:
+        return replace(planned[-1].phases, checkpoints=_description(planned[-1], budget, sizes))
+    least = min(one.bytes(sizes) for one in planned)
     at = ", ".join(f"{name}={size}" for name, size in sizes.items())
     what = f"a budget of {budget} bytes cannot be met at {at}: the least is {least}"
     raise CompileError("memory_budget", what)
@@ -99,16 +99,17 @@ class _Search:
         estimate = self._estimate()
         if estimate is None:
             return []
+        # the first that fits is the best, by the candidates' order; the least are for the message
         likely = [c for c in self._candidates() if estimate(c) <= budget * SLACK]
         least = sorted(self._candidates(), key=estimate)[:TRIES]
         for chunks in [*likely[: 2 * TRIES], *least]:
-            made = self._plan(chunks)
-            if made is not None and made.bytes(self.sizes) <= budget:
-                return [*self._done(), made]
+            halves = self._plan(chunks)
+            if halves is not None and halves.bytes(self.sizes) <= budget:
+                return [*self._done(), halves]
         return self._done()
 
     def _done(self) -> list[Halves]:
-        return [made for made in self.made.values() if made is not None]
+        return [halves for halves in self.made.values() if halves is not None]
 
     def _plan(self, chunks: Chunks) -> Halves | None:
         if chunks not in self.made:
@@ -154,7 +155,7 @@ def _steps(phases: Phases, sizes: Mapping[str, int]) -> int:
     return max((op.steps.evaluate(sizes) for op in scans), default=0)
 
 
-def _told(halves: Halves, budget: int, sizes: Mapping[str, int]) -> str:
+def _description(halves: Halves, budget: int, sizes: Mapping[str, int]) -> str:
     """What was chosen, in one line."""
     tape, workspace = halves.tape.evaluate(sizes), halves.workspace.evaluate(sizes)
     total = f"tape {tape} and workspace {workspace} of {budget} bytes"

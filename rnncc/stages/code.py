@@ -19,7 +19,7 @@ def write(compilation: Compilation) -> None:
 
 
 def optimise(compilation: Compilation) -> None:
-    """Run LLVM's passes, in a thread, as the main one then ends at once when interrupted."""
+    """Run LLVM's passes, in a thread, so that Ctrl-C ends the main one at once."""
     c, code = compilation, compilation.code
     assert code is not None, "no code is written yet"
     wait = beside(code.finish)

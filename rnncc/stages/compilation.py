@@ -37,7 +37,7 @@ class Compilation:
         after: the last step that had run where a file of ours holds a half-compiled model, or "".
         programs: in `rnn`, by what they compute: `net` as read; then `init` and `step`, or `run`
             alone where the net cannot stream; or `forward` and `backward`.
-        symbols: the sizes of the net as read.
+        symbols: the sizes of the net as read: what functions take, though passes may drop some.
         inputs: the names of its inputs, in order.
         bounds: formulas of its sizes that must not be negative; passes may join slices.
         streamed: how `init` and `step` work together; None before the cut, and without one.

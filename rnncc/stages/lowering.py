@@ -77,7 +77,7 @@ def assemble(compilation: Compilation) -> None:
 
 def _streaming(c: Compilation, streamed: Streamed) -> Streaming:
     for kernels in c.kernels.values():
-        kernels.symbols = c.symbols
+        kernels.symbols = c.symbols  # every function takes all sizes, in the same order
     init, step = c.kernels["init"], c.kernels["step"]
     over = in_place(step, {k.name: k.next for k in streamed.state if k.next is not None})
     state = [(kept.name, kept.next, kept.given) for kept in streamed.state]

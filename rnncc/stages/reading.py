@@ -81,6 +81,6 @@ def _take(program: Program, init: Any, options: Options) -> Program:
 
 
 def fold(compilation: Compilation) -> None:
-    """Compute what parameters alone decide."""
+    """Compute what depends on parameters alone."""
     for program in compilation.programs.values():
         fold_constants(program)

@@ -12,7 +12,7 @@ STACK = 16 << 20
 
 
 def beside(work: Callable[[], T]) -> Callable[[], T]:
-    """Begin work in another thread, which pays where it holds no lock of Python's, as LLVM does.
+    """Begin work in another thread, which pays where it releases Python's lock, as LLVM does.
 
     Returns:
         What waits for the result, or raises the error that the work ended with.

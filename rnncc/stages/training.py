@@ -48,10 +48,10 @@ def add_gradients(compilation: Compilation) -> None:
     c, program = compilation, compilation.programs["net"]
     if c.options.order == 2:
         outputs, of = _differentiated_outputs(program, c.options), _float_sources(program)
-        made = gradient_program(program, outputs, of, GRADIENT)
+        result = gradient_program(program, outputs, of, GRADIENT)
         gradients = [GRADIENT + name for name in of]
         c.options = replace(c.options, outputs_with_grads=[*outputs, *gradients])
-        c.programs = {"net": made}
+        c.programs = {"net": result}
 
 
 def differentiate(compilation: Compilation) -> None:
@@ -99,7 +99,8 @@ def checkpoint(compilation: Compilation) -> None:
     """
     c, phases = compilation, _phases(compilation)
     if c.options.memory_budget is None:
-        if c.options.recompute == "auto" and c.target.device == "cpu":  # a GPU's steps are dear
+        # on a GPU each step has its waits, so that repeating steps costs more than the memory
+        if c.options.recompute == "auto" and c.target.device == "cpu":
             c.set_phases(_with_states_again(phases, c.trip_counts))
         return
     from rnncc.stages.budget import fit
@@ -123,9 +124,13 @@ def _with_states_again(phases: Phases, trip_counts: Mapping[str, int]) -> Phases
     from rnncc.passes.checkpointing.wide_states import steps_between
 
     steps = steps_between(phases, trip_counts)
-    made = None if steps is None else cut(phases, (steps,))
-    told = f"checkpoints every {steps} steps: states are wider than what a step reads and writes"
-    return phases if made is None else replace(made, checkpoints=told)
+    with_checkpoints = None if steps is None else cut(phases, (steps,))
+    description = (
+        f"checkpoints every {steps} steps: states are wider than what a step reads and writes"
+    )
+    return (
+        phases if with_checkpoints is None else replace(with_checkpoints, checkpoints=description)
+    )
 
 
 def number_trip_counts(compilation: Compilation) -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+import re
+from collections.abc import Iterator, Sequence
 
 from xdsl.dialects.builtin import ArrayAttr, FloatAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, Block, SSAValue
 
+from rnncc.ir.ops.chunks import Chunks
 from rnncc.ir.ops.control import Scan, terminator
 from rnncc.ir.ops.source import Fill, Param
 from rnncc.ir.program import Program
 
 
-def show(program: Program) -> str:
-    """The ops of a net, a line each; inputs, parameters and hinted values go by their names."""
+def show(program: Program, named: bool = False) -> str:
+    """The ops of a net, a line each; inputs, parameters and hinted values go by their names.
+
+    Args:
+        named: whether outputs are told by theirs.
+    """
     names = {value: name for name, value in program.net.inputs.items()}
     lines = list(_lines(program.net.body.block, names))
-    results = ", ".join(names[v] for v in program.net.outputs.values())
+    outputs = program.net.outputs.items()
+    results = ", ".join(f"{o}={names[v]}" if named else names[v] for o, v in outputs)
     return "\n".join([*lines, f"return {results}"])
 
 
@@ -26,8 +34,8 @@ def _lines(block: Block, names: dict[SSAValue, str]) -> Iterator[str]:
             names[op.y] = op.param_name.data
         elif isinstance(op, Fill):
             names[op.y] = f"{op.value.value.data:g}"
-        elif isinstance(op, Scan):
-            yield from _scan(op, names)
+        elif isinstance(op, Scan | Chunks):
+            yield from _loop(op, names)
         elif op.results:
             operands = [names[v] for v in op.operands]
             operands += [f"{n}={_text(a)}" for n, a in op.properties.items() if _counts(a)]
@@ -36,26 +44,40 @@ def _lines(block: Block, names: dict[SSAValue, str]) -> Iterator[str]:
             yield f"{names[result]} = {op.name.removeprefix('rnn.')}({', '.join(operands)})"
 
 
-def _scan(scan: Scan, names: dict[SSAValue, str]) -> Iterator[str]:
-    """Row t of a sequence s is s[t]; the carry c is c[t-1] before a step, c[t] after it."""
-    consts, carry, rows = scan.groups
-    names |= {arg: names[outer] for arg, outer in zip(consts, scan.consts, strict=True)}
-    names |= {arg: f"{names[outer]}[t]" for arg, outer in zip(rows, scan.xs, strict=True)}
-    before, last = ("t+1", "0") if scan.reverse else ("t-1", f"{scan.steps}-1")
+def _loop(loop: Scan | Chunks, names: dict[SSAValue, str]) -> Iterator[str]:
+    """Row t of a sequence s is s[t]; the carry c is c[t-1] before a step, c[t] after it.
+
+    A loop over runs counts them by r: the rows of run r are s[r].
+    """
+    t, runs = ("t", "") if isinstance(loop, Scan) else ("r", f" runs of {loop.extent.data}")
+    trips = loop.steps if isinstance(loop, Scan) else loop.trip_count
+    consts, carry, *rows = loop.groups
+    outer = (*loop.xs, *(loop.marks if isinstance(loop, Chunks) else ()))
+    made = (*loop.ys, *(loop.marked if isinstance(loop, Chunks) else ()))
+    names |= {arg: names[value] for arg, value in zip(consts, loop.consts, strict=True)}
+    args = [arg for group in rows for arg in group]
+    names |= {arg: f"{names[value]}[{t}]" for arg, value in zip(args, outer, strict=True)}
+    before, last = (f"{t}+1", "0") if loop.reverse else (f"{t}-1", f"{trips}-1")
     heads, stems = list[str](), list[str]()
-    for arg, init, final in zip(carry, scan.inits, scan.finals, strict=True):
-        stems.append(names[init] if names[init].isidentifier() else "c")
+    for arg, init, final in zip(carry, loop.inits, loop.finals, strict=True):
+        stems.append(names[init] if names[init].isidentifier() else _stem(names, stems))
         names[arg], names[final] = f"{stems[-1]}[{before}]", f"{stems[-1]}[{last}]"
         heads.append(f"{stems[-1]} from {names[init]}")
-    body = list(_lines(scan.body.block, names))
-    for y in scan.ys:
+    body = list(_lines(loop.body.block, names))
+    for y in made:
         names[y] = _fresh(y, names)
-    order = "reversed " if scan.reverse else ""
-    yield f"for t in {order}0..{scan.steps}{''.join(f', {head}' for head in heads)}:"
+    order = "reversed " if loop.reverse else ""
+    yield f"for {t} in {order}0..{trips}{runs}{''.join(f', {head}' for head in heads)}:"
     yield from (f"    {line}" for line in body)
-    places = [f"{name}[t]" for name in (*stems, *(names[y] for y in scan.ys))]
-    for place, value in zip(places, terminator(scan.body.block), strict=True):
+    places = [f"{name}[{t}]" for name in (*stems, *(names[y] for y in made))]
+    for place, value in zip(places, terminator(loop.body.block), strict=True):
         yield f"    {place} = {names[value]}"
+
+
+def _stem(names: dict[SSAValue, str], others: Sequence[str]) -> str:
+    """A letter for a carry that starts from no name."""
+    taken = {name.partition("[")[0] for name in (*names.values(), *others)}
+    return next(letter for letter in "cdefg" if letter not in taken)
 
 
 def _fresh(value: SSAValue, names: dict[SSAValue, str]) -> str:
@@ -81,3 +103,20 @@ def _text(attribute: Attribute) -> str:
             return f"[{', '.join(_text(a) for a in attribute.data)}]"
         case _:
             return str(attribute)
+
+
+def titled(**programs: Program) -> str:
+    """Several programs by what they are called, with what they take and give."""
+    lines = list[str]()
+    for title, program in programs.items():
+        lines.append(f"{title}({', '.join(program.net.inputs)}):")
+        lines += [f"    {line}" for line in show(program, named=True).splitlines()]
+    return "\n".join(lines)
+
+
+def shown_in(text: str | None) -> list[str]:
+    """The nets that a docstring shows."""
+    found = re.findall(
+        r"^(?:Before|After):\n\n((?:    .*\n?)+)", inspect.cleandoc(text or ""), re.M
+    )
+    return [inspect.cleandoc(block) for block in found]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Callable
 
 import pytest
@@ -12,12 +10,14 @@ from xdsl.ir import SSAValue
 from rnncc.ir.builder import Builder
 from rnncc.ir.rewriting import NetPass
 from rnncc.passes.accumulate import Accumulate
+from rnncc.passes.canonicalize import Canonicalize
 from rnncc.passes.cse import Cse
 from rnncc.passes.dce import Dce
 from rnncc.passes.hoist import Hoist
 from rnncc.passes.mask_rows import MaskRows
 from rnncc.passes.merge_matmuls import MergeMatmuls
 from rnncc.passes.reassociate_sums import ReassociateSums
+from rnncc.passes.simplify import Simplify
 from rnncc.passes.simplify_scans import SimplifyScans
 from rnncc.passes.sink import Sink
 from rnncc.passes.sink_transposes import SinkTransposes
@@ -26,7 +26,8 @@ from rnncc.passes.strip_stop_gradient import StripStopGradient
 from rnncc.passes.sum_late import SumLate
 from rnncc.passes.turn_states import TurnStates
 from tests.passes.helpers import applied
-from tests.passes.notation import show
+from tests.passes.notation import show, shown_in
+from tests.passes.program_examples import EXAMPLES as PROGRAMS
 
 Values = list[SSAValue]
 
@@ -149,7 +150,28 @@ def contracted(b: Builder) -> Values:
     return b.scan([], [h], [x], step)[1]
 
 
+def twice(b: Builder) -> Values:
+    """What naive front ends write: nothing is left of it but x."""
+    x = b.input("x", ["N", 3])
+    turned = b.transpose(b.mul(x, b.fill(1.0, ["N", 3])), [1, 0])
+    return [b.neg(b.neg(b.transpose(turned, [1, 0])))]
+
+
+def repeated(b: Builder) -> Values:
+    """Each of the passes it is made of finds what another has left."""
+    x, h, g = b.input("x", ["T", "N"]), b.input("h", ["N"]), b.input("g", ["N"])
+
+    def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = i.add(i.neg(i.neg(carry[0])), rows[0])
+        return [h, i.exp(carry[1])], [i.tanh(h)]
+
+    (last, _), _ = b.scan([], [h, g], [x], step)
+    return [b.mul(b.exp(last), b.exp(last))]
+
+
 EXAMPLES: dict[type[NetPass], Callable[[Builder], Values]] = {
+    Canonicalize: twice,
+    Simplify: repeated,
     SinkTransposes: windowed,
     StripStopGradient: stops,
     Cse: twins,
@@ -179,6 +201,9 @@ def nets(kind: type[NetPass]) -> tuple[str, str]:
 
 @pytest.mark.parametrize("kind", EXAMPLES, ids=lambda kind: kind.name)
 def test_a_pass_does_what_it_shows(kind: type[NetPass]) -> None:
-    text = inspect.cleandoc(kind.__doc__ or "")
-    shown = re.findall(r"^(?:Before|After):\n\n((?:    .*\n?)+)", text, re.MULTILINE)
-    assert [inspect.cleandoc(block) for block in shown] == list(nets(kind))
+    assert shown_in(kind.__doc__) == list(nets(kind))
+
+
+@pytest.mark.parametrize("action", PROGRAMS, ids=lambda action: action.__name__)
+def test_a_change_of_programs_does_what_it_shows(action: Callable[..., object]) -> None:
+    assert shown_in(action.__doc__) == list(PROGRAMS[action]())

@@ -118,23 +118,23 @@ class RemoteFunctions:
         places = dict(zip(pointers, arguments, strict=False))
         symbols = symbols_of(self.metadata, name)
         sizes = dict(zip(symbols, arguments[len(pointers) :], strict=True))
-        request, made = _Request(), dict[str, int]()
+        request, handles = _Request(), dict[str, int]()
         for pointer, address in places.items():
-            made[pointer] = self._pass(request, pointer, address, sizes, name)
+            handles[pointer] = self._pass(request, pointer, address, sizes, name)
         if name == "backward":  # a tape holds addresses of the process that wrote it
-            self._forward(request, made, sizes)
+            self._forward(request, handles, sizes)
         number = self.names.index(name)
-        request.call(number, list(made.values()), list(sizes.values()))
+        request.call(number, list(handles.values()), list(sizes.values()))
         for pointer, address in places.items():
             if pointer in _WRITTEN or name == "init_parameters":
-                self._want(request, pointer, address, made[pointer], sizes)
+                self._want(request, pointer, address, handles[pointer], sizes)
         return self._exchange(request)
 
     def _forward(
-        self, request: _Request, made: Mapping[str, int], sizes: Mapping[str, int]
+        self, request: _Request, handles: Mapping[str, int], sizes: Mapping[str, int]
     ) -> None:
         blocks = [request.block(self._bytes(spec, sizes)) for spec in self._specs("outputs")]
-        tables = {**made, "outputs": request.table(blocks)}
+        tables = {**handles, "outputs": request.table(blocks)}
         number = self.names.index("forward")
         request.call(number, [tables[p] for p in PARAMETERS["forward"]], list(sizes.values()))
 

@@ -292,22 +292,24 @@ def _script(board: Board, folder: Path) -> Path:
     return path
 
 
-def _run(command: Sequence[str], folder: Path, given: bytes) -> bytes:
+def _run(command: Sequence[str], folder: Path, stdin: bytes) -> bytes:
     """What a command writes."""
     try:
         done = subprocess.run(
-            command, input=given, capture_output=True, cwd=folder, timeout=TIMEOUT, check=False
+            command, input=stdin, capture_output=True, cwd=folder, timeout=TIMEOUT, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CompileError("", f"{command[0]} did not run: {error}") from error
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no message"]
-        told = next((line for line in lines if "error" in line or "undefined" in line), lines[-1])
+        message = next(
+            (line for line in lines if "error" in line or "undefined" in line), lines[-1]
+        )
         name = Path(command[0]).name
         if done.returncode == LACKING:
             what = "which lacks what the code needs (NAME_missing_feature)"
             raise CompileError("", f"{name} emulates a CPU {what}")
-        raise CompileError("", f"{name} ended with status {done.returncode}: {told}")
+        raise CompileError("", f"{name} ended with status {done.returncode}: {message}")
     return done.stdout
 
 

@@ -33,9 +33,9 @@ class Chunks(Sized):
 
     body: (consts..., carry..., segment of each of xs..., row of each of marks...) ->
     (carry..., segment of each of ys..., row of each of marked...).
-    A segment has as many rows as the iteration has steps, which the symbol `extent` tells; the run
-    that is last in time may be shorter. `marks` and `marked` have one row an iteration. It is an
-    error of the run if one of the finals that `limits` numbers, gates of loops inside, is true.
+    A segment has as many rows as the iteration has steps, the symbol `extent`; the run that is last
+    in time may be shorter. `marks` and `marked` have one row an iteration. Traps at run time if any
+    live-out listed in `limits`, the gates of loops inside, is true.
     """
 
     name = "rnn.chunks"

@@ -182,7 +182,7 @@ class Expm1(Unary):
 
 @elementwise("sin", _of_near_angles(np.sin), Cost.FUNCTION)
 class Sin(Unary):
-    """y = sin x; NaN where |x| > 2²³, where float32 tells a turn's parts no more"""
+    """y = sin x; NaN where |x| > 2²³, beyond which float32 does not resolve a period"""
 
     def vjp(self, b: Builder, dy: SSAValue) -> Grads:
         return [b.mul(dy, b.cos(self.x))]
@@ -250,7 +250,7 @@ class Minimum(Binary):
 
 @irdl_op_definition
 class Round(Unary):
-    """y = a whole number near x: floor, ceil, even (the nearest, of two the even one) or trunc"""
+    """y = an integer near x: floor, ceil, even (the nearest, of two the even one) or trunc"""
 
     name = "rnn.round"
     kind = prop_def(StringAttr)

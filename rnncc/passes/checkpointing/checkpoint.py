@@ -29,7 +29,51 @@ VIEWS = (Reshape, Transpose, Broadcast, Slice, Concat)
 
 
 def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
-    """The halves with checkpoints; those given stay as they are.
+    """The halves with checkpoints, as copies.
+
+    Before:
+
+        forward(x, h):
+            for t in 0..T, h from h:
+                v1 = mul(h[t-1], x[t])
+                h[t] = v1
+                v2[t] = v1
+            return y=h[T-1], saved:mul=v2
+        backward(x, h, grad:y, saved:mul):
+            v1 = shift(saved:mul, h)
+            for t in reversed 0..T, c from grad:y:
+                v2 = mul(c[t+1], x[t])
+                v3 = mul(c[t+1], v1[t])
+                c[t] = v2
+                v4[t] = v3
+            return grad:x=v4
+
+    After:
+
+        forward(x, h):
+            for r in 0..T/16 runs of E1, h from h:
+                for t in 0..E1, c from h[r-1]:
+                    v1 = mul(c[t-1], x[r][t])
+                    c[t] = v1
+                    v2[t] = v1
+                h[r] = c[E1-1]
+                v3[r] = h[r-1]
+            return y=h[T/16-1], saved:state=v3
+        backward(x, h, grad:y, saved:state):
+            for r in reversed 0..T/16 runs of E1, c from grad:y:
+                for t in 0..E1, d from saved:state[r]:
+                    v1 = mul(d[t-1], x[r][t])
+                    d[t] = v1
+                    v2[t] = v1
+                v3 = shift(v2, saved:state[r])
+                for t in reversed 0..E1, e from c[r+1]:
+                    v4 = mul(e[t+1], x[r][t])
+                    v5 = mul(e[t+1], v3[t])
+                    e[t] = v4
+                    v6[t] = v5
+                c[r] = e[0]
+                v7[r] = v6
+            return grad:x=v7
 
     Args:
         chunks: the steps between checkpoints on the tape; then of those that backward makes
@@ -39,12 +83,12 @@ def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
         None where no loop can be cut.
     """
     both = _Joined(phases)
-    found = False
+    is_cut = False
     for length in both.cut_lengths:
         for reverse in (False, True):
-            while both.cut(length, chunks, reverse):
-                found = True
-    return both.split() if found else None
+            while both.cut(length, chunks, reverse):  # a cluster at a time: each changes the block
+                is_cut = True
+    return both.split() if is_cut else None
 
 
 class _Joined:
@@ -59,7 +103,7 @@ class _Joined:
         self.program = phases.forward.copy()
         self.net, self.block = self.program.net, self.program.net.body.block
         back = phases.backward.copy()
-        inputs, made = self.net.inputs, self.net.outputs
+        inputs, forward_outputs = self.net.inputs, self.net.outputs
         outputs = self.net.outputs_of(None)
         end = self.block.last_op
         assert isinstance(end, Yield)
@@ -68,7 +112,7 @@ class _Joined:
             if name in grads:
                 outer: SSAValue = self.block.insert_arg(arg.type, len(self.block.args))
             elif name in roles:
-                outer = made[roles[name].of if roles[name].kind == "kept" else name]
+                outer = forward_outputs[roles[name].of if roles[name].kind == "kept" else name]
             else:
                 outer = inputs[name]
             arg.replace_all_uses_with(outer)
@@ -81,7 +125,7 @@ class _Joined:
         back_end.erase()
         self.net.give(outputs, back.net.output_roles)
         self.net.name_added(grads, roles)
-        cse(self.block, (Source, *VIEWS))
+        cse(self.block, (Source, *VIEWS))  # no more: what backward repeats is to stay its own
         Dce().rewrite(self.net)
         late = late_ops(self.net)
         self._symbols = 0
@@ -123,7 +167,7 @@ class _Joined:
         return [op for op in ops if op not in late], [op for op in ops if op in late]
 
     def split(self) -> Phases:
-        """The halves again; between them is what backward needs and cannot make for little."""
+        """The halves again; between them is what backward needs and cannot recompute cheaply."""
         crossing, roles = _Border(self).crossing()
         clones = dict[SSAValue, SSAValue]()
         module = self.program.module.clone(clones)
@@ -158,8 +202,8 @@ class _Border:
         return saved_role(value) if output is None else Role("kept", output)
 
     def _needed(self) -> list[SSAValue]:
-        """What forward makes of what the gradients need, in the order in which it is found."""
-        found, seen = list[SSAValue](), set[SSAValue]()
+        """What forward computes of what the gradients need, in the order of the search."""
+        crossing, seen = list[SSAValue](), set[SSAValue]()
         for grad in self.both.net.outputs_of("grad").values():
             work = [grad]
             while work:
@@ -171,22 +215,22 @@ class _Border:
                 if op in self.late or op in self.both.again or self._is_cheap(value):
                     work += op.operands
                 else:
-                    found.append(value)
-        return found
+                    crossing.append(value)
+        return crossing
 
     def _is_cheap(self, value: SSAValue) -> bool:
-        """Whether views, fills and arithmetic on what the caller gives make a value."""
+        """Whether a value is views, fills and arithmetic on what the caller gives."""
         for inner in () if value in self._cheap else post_order(value, self._makers):
-            made = isinstance(inner.owner, Block | Source)
+            is_free = isinstance(inner.owner, Block | Source)
             makers = [self._cheap[v] for v in self._read(inner)]
-            self._cheap[inner] = made or (bool(makers) and all(makers))
+            self._cheap[inner] = is_free or (bool(makers) and all(makers))
         return self._cheap[value]
 
     def _makers(self, value: SSAValue) -> list[SSAValue]:
         return [v for v in self._read(value) if v not in self._cheap]
 
     def _read(self, value: SSAValue) -> list[SSAValue]:
-        """What a value is made of, if it may be cheap to make again."""
+        """A value's operands, if it may be cheap to compute again."""
         op = value.owner
         if isinstance(op, Block) or not isinstance(op, (Elementwise, *VIEWS)):
             return []

@@ -25,7 +25,7 @@ from rnncc.passes.checkpointing.time_local import is_timed, rows_a_step
 
 @dataclass(frozen=True)
 class Cut:
-    """How time is cut: `length` steps into runs of `chunk`; `extent` is the number of one's."""
+    """How time is cut: `length` steps into runs of `chunk`; the symbol `extent` is one run's."""
 
     length: Dim
     chunk: int
@@ -43,7 +43,7 @@ class Cut:
 
 @dataclass
 class Hand:
-    """A part of the carry: whose it is, what it starts with, and within a run its names."""
+    """One loop-carried value of the runs: its op, its start, and its names within a run."""
 
     op: Operation
     init: SSAValue
@@ -82,8 +82,8 @@ class Body:
                     self._add_scan(op)
                 case OrderedSum():
                     init = self._carried(op.init)
-                    made = self._clone(op, [init, *(self._rows(v) for v in op.operands[1:])])
-                    self.hands.append(Hand(op, op.init, init, made.results[0], op.y))
+                    clone = self._clone(op, [init, *(self._rows(v) for v in op.operands[1:])])
+                    self.hands.append(Hand(op, op.init, init, clone.results[0], op.y))
                 case Shift():
                     self._add_shift(op)
                 case _:
@@ -105,6 +105,7 @@ class Body:
             dims, outer = dims_of(value), value
             while isinstance(outer.owner, Reshape) and is_timed(outer.owner.x, self.cut.length):
                 outer = outer.owner.x
+            # segments have an axis for time alone: rows of T·N are cut where a step begins
             steps = by_step(outer, self.cut.length)
             outer = outer if steps == dims_of(outer) else _after(outer).reshape(outer, steps)
             type_ = tensor(self.cut.inside(dims_of(outer)), dtype_of(value))
@@ -126,20 +127,20 @@ class Body:
         return self.block.insert_arg(type_, len(self.block.args))
 
     def _clone(self, op: Operation, operands: Sequence[SSAValue]) -> Operation:
-        made = type(op).create(
+        clone = type(op).create(
             operands=operands,
             result_types=[self._type(result) for result in op.results],
             properties=op.substituted(self.cut.names) if isinstance(op, Sized) else op.properties,
             regions=[region.clone() for region in op.regions],
         )
-        made.location = op.location
-        self.block.add_op(made)
-        self.ops.append(made)
-        for old, new in zip(op.results, made.results, strict=True):
+        clone.location = op.location
+        self.block.add_op(clone)
+        self.ops.append(clone)
+        for old, new in zip(op.results, clone.results, strict=True):
             new.name_hint = old.name_hint
             if is_timed(old, self.cut.length):
                 self.inner[old] = new
-        return made
+        return clone
 
     def _type(self, value: SSAValue) -> Attribute:
         if not is_timed(value, self.cut.length):
@@ -149,12 +150,12 @@ class Body:
     def _add_scan(self, op: Scan) -> None:
         carry = [self._carried(init) for init in op.inits]
         consts = [self.const(v) for v in op.consts]
-        made = self._clone(op, [*consts, *carry, *(self._rows(x) for x in op.xs)])
-        assert isinstance(made, Scan)
-        if op.is_limited:  # a run may well end before the loop does
-            made.properties["limited"] = BoolAttr.from_bool(False)
+        clone = self._clone(op, [*consts, *carry, *(self._rows(x) for x in op.xs)])
+        assert isinstance(clone, Scan)
+        if op.is_limited:  # a run ends before the loop does: the chunked loop checks the last one
+            clone.properties["limited"] = BoolAttr.from_bool(False)
             self.limited.append(carry[op.groups[1].index(op.open)])
-        parts = zip(op.inits, carry, made.finals, op.finals, strict=True)
+        parts = zip(op.inits, carry, clone.finals, op.finals, strict=True)
         self.hands += [Hand(op, *part) for part in parts]
 
     def _add_shift(self, op: Shift) -> None:
@@ -211,8 +212,8 @@ def finish(
         marks: sequences outside, a row a run -> the body's argument.
         marked: values of the body of which each run leaves one.
     """
-    made = [*(h.next for h in body.hands), *map(body.steps, ys), *marked]
-    body.block.add_op(Yield(made))
+    yielded = [*(h.next for h in body.hands), *map(body.steps, ys), *marked]
+    body.block.add_op(Yield(yielded))
     limits = [i for i, hand in enumerate(body.hands) if hand.arg in body.limited]
     args = [
         *body.consts.values(),

@@ -19,7 +19,7 @@ from rnncc.ir.types import dims_of
 from rnncc.passes.checkpointing.time_local import in_order, is_local, is_timed
 
 REFERENCE = 64
-"""What every symbol is taken to be when sizes are compared."""
+"""The value of every symbol when sizes are compared."""
 
 
 def find_cluster(
@@ -41,15 +41,15 @@ def find_cluster(
 
 
 def _foreign(ops: Sequence[Operation], local: Collection[Operation], length: Dim) -> set[Operation]:
-    """What reads sequences of loops that are not among the local ops; loops that do may stay."""
-    made, foreign = set[SSAValue](), set[Operation]()
+    """Ops that read sequences of loops outside the local ops; loops that do may stay."""
+    outer_results, foreign = set[SSAValue](), set[Operation]()
     for op in ops:
-        reads = any(v in made and is_timed(v, length) for v in op.operands)
+        reads = any(v in outer_results and is_timed(v, length) for v in op.operands)
         outer = isinstance(op, Scan | Chunks) and op not in local
         if reads and not isinstance(op, Scan):
             foreign.add(op)
         if outer or (reads and not isinstance(op, Scan)):
-            made.update(op.results)
+            outer_results.update(op.results)
     return foreign
 
 
@@ -68,7 +68,7 @@ def _attached(
         if isinstance(op, Scan | OrderedSum) or op not in chosen:
             continue
         if op in kept and users and not inside and not _leaves(users, later):
-            kept -= _dear_end(op, kept)
+            kept -= _after_narrowest(op, kept)
         elif op not in kept and inside and all(user in kept or user in later for user in users):
             kept.add(op)
     return kept
@@ -82,8 +82,12 @@ def _leaves(users: set[Operation], later: Collection[Operation]) -> bool:
     return any(isinstance(user, Yield) or user in later for user in users)
 
 
-def _dear_end(op: Operation, kept: Collection[Operation]) -> set[Operation]:
-    """Of a chain of ops that leads out, those behind where the fewest elements would leave."""
+def _after_narrowest(op: Operation, kept: Collection[Operation]) -> set[Operation]:
+    """Of a chain of ops that leads out of the cluster, those after its narrowest point.
+
+    What leaves the cluster is as long as the sequence: a product that widens its rows had better be
+    done outside.
+    """
     chain, best = [op], (_elements(op.results), 0)
     while True:
         rows = [v for v in chain[-1].operands if v.owner in kept]
@@ -102,7 +106,7 @@ def _elements(values: Iterable[SSAValue]) -> int:
 
 def _returning(ops: Sequence[Operation], chosen: set[Operation], length: Dim) -> set[Operation]:
     """Chosen ops that wait for what others lead to: for an op between or for a loop's end."""
-    within, after, found = set[SSAValue](), set[SSAValue](), set[Operation]()
+    within, after, returning = set[SSAValue](), set[SSAValue](), set[Operation]()
     for op in ops:
         waits = not after.isdisjoint(op.operands)
         if op in chosen and not waits:
@@ -110,6 +114,6 @@ def _returning(ops: Sequence[Operation], chosen: set[Operation], length: Dim) ->
             for result, is_row in zip(op.results, timed, strict=True):
                 (within if is_row else after).add(result)
         elif waits or not within.isdisjoint(op.operands):
-            found.update([op] if op in chosen else [])
+            returning.update([op] if op in chosen else [])
             after.update(op.results)
-    return found
+    return returning

@@ -57,6 +57,7 @@ def strip_mine_time(
         return None
     behind = Body(cut)
     hands = behind.add(repeated)
+    # each backward run starts the repeated ops from marks; only gradients go from run to run
     again, behind.hands = len(behind.ops), []
     behind.add(backward)
     done = _needed(forward, [*_read_by_others(forward, both, cut), *(h.op for h in hands)])
@@ -85,28 +86,28 @@ def strip_mine_loops(block: Block, cut: Cut, reverse: bool) -> None:
 
 
 def _numbered(hands: Sequence[Hand]) -> dict[tuple[Operation, int], Hand]:
-    """Parts of the carry by whose they are: states may start alike."""
+    """Loop-carried values by op and number: several may start alike."""
     counts = Counter[Operation]()
-    found: dict[tuple[Operation, int], Hand] = {}
+    numbered: dict[tuple[Operation, int], Hand] = {}
     for hand in hands:
-        found[hand.op, counts[hand.op]] = hand
+        numbered[hand.op, counts[hand.op]] = hand
         counts[hand.op] += 1
-    return found
+    return numbered
 
 
 def _needed(ops: Sequence[Operation], roots: Iterable[Operation]) -> list[Operation]:
     """The ops that roots are or read, directly or not."""
-    found, work = set[Operation](), list(roots)
+    needed, work = set[Operation](), list(roots)
     among, seen = set(ops), set[Operation]()
     while work:
         op = work.pop()
         if op in seen:
             continue
         seen.add(op)
-        found.update([op] if op in among else [])
+        needed.update([op] if op in among else [])
         owners = (v.owner for v in op.operands)
         work += [owner for owner in owners if isinstance(owner, Operation) and owner in among]
-    return [op for op in ops if op in found]
+    return [op for op in ops if op in needed]
 
 
 def _read_by_others(
@@ -135,9 +136,9 @@ def _put(
     """Put loops in the place of ops; each with its body and the values that it yields rows of."""
     end = block.last_op
     assert end is not None
-    block.insert_ops_before([made for made, _, _ in loops], end)
-    for made, body, ys in loops:
-        _replace(made, body, ys)
+    block.insert_ops_before([loop for loop, _, _ in loops], end)
+    for loop, body, ys in loops:
+        _replace(loop, body, ys)
     for op in reversed(list(block.ops)):
         if op in gone:
             op.detach()
@@ -145,17 +146,17 @@ def _put(
     sort(block)
 
 
-def _replace(made: Chunks, body: Body, ys: Sequence[SSAValue]) -> None:
-    for hand, final in zip(body.hands, made.finals, strict=True):
+def _replace(loop: Chunks, body: Body, ys: Sequence[SSAValue]) -> None:
+    for hand, final in zip(body.hands, loop.finals, strict=True):
         if hand.final is not None:
             hand.final.replace_all_uses_with(final)
-    for old, new in zip(ys, made.ys, strict=True):
-        assert made.next_op is not None
-        old.replace_all_uses_with(Builder.before(made.next_op).reshape(new, dims_of(old)))
+    for old, new in zip(ys, loop.ys, strict=True):
+        assert loop.next_op is not None
+        old.replace_all_uses_with(Builder.before(loop.next_op).reshape(new, dims_of(old)))
 
 
 def sort(block: Block) -> None:
-    """Put every op behind those that it reads, else in the order that is there."""
+    """Topological order: every op behind those that it reads, else as before."""
     order = dict[Operation, None]()
 
     def needs(op: Operation) -> list[Operation]:

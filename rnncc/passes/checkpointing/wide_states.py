@@ -1,4 +1,4 @@
-"""Whether states are so much wider than rows that backward had better make them again."""
+"""Whether states are so wide that backward computes them again as fast as it would read them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIDER = 4
 """How much wider than its rows a step's saved states must be: to write and read them takes then
 about as long as to compute them again, as measured with a selective scan of 16 states a unit."""
 SIZE = 64
-"""What every symbol is taken to be: batches cancel out."""
+"""The value of every symbol: the batch is a factor of both sides."""
 
 
 def steps_between(phases: Phases, trip_counts: Mapping[str, int]) -> int | None:
