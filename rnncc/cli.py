@@ -198,7 +198,7 @@ def run(
 ) -> None:
     """Run a net or a compiled library on arrays; without -o, print a summary of the outputs."""
     from rnncc import arrays
-    from rnncc.commands import libraries, running
+    from rnncc.commands import libraries, running, tables
     from rnncc.commands.scoring import score
 
     init = only_init(init_net, init)
@@ -217,7 +217,7 @@ def run(
         return
     results = running.compute(model, given, threads)
     if out is None:
-        running.print_arrays(results)
+        tables.print_arrays(results)
     else:
         arrays.write(results, out)
 

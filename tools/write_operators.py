@@ -12,7 +12,7 @@ from pathlib import Path
 from rnncc.frontends import caffe2
 from rnncc.frontends.caffe2 import reference as caffe2_reference
 from rnncc.frontends.onnx import reference as onnx_reference
-from rnncc.frontends.onnx import table as onnx_table
+from rnncc.frontends.onnx import unread
 from tools.wrapping import wrap
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -50,7 +50,7 @@ def caffe2_page() -> str:
 def onnx_page() -> str:
     """docs/onnx_operators.md"""
     lines = {family: _onnx_lines(es) for family, es in onnx_reference.entries().items()}
-    return _page(ONNX_HEAD, lines, onnx_table.REFUSED)
+    return _page(ONNX_HEAD, lines, unread.REFUSED)
 
 
 def _page(head: str, families: Mapping[str, Sequence[str]], refused: Mapping[str, str]) -> str:

@@ -28,14 +28,14 @@ def report() -> dict[str, Any]:
 
 def onnx_report() -> dict[str, Any]:
     """The ONNX operators as plain data, ready for JSON."""
-    from rnncc.frontends.onnx import reference, table
+    from rnncc.frontends.onnx import reference, unread
 
     supported = {
         entry.name: {"family": family, "does": entry.about, "refused": list(entry.refused)}
         for family, operators in reference.entries().items()
         for entry in operators
     }
-    return {"supported": supported, "refused": table.REFUSED}
+    return {"supported": supported, "refused": unread.REFUSED}
 
 
 def print_report(told: dict[str, Any]) -> None:

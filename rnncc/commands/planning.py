@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from rnncc.commands.tables import print_table, printable
 from rnncc.kern.signatures import SYNC_BYTES
-from rnncc.planning.report import BufferRow, LaunchRow, MachineReport, PlanReport, ProgramReport
+from rnncc.planning.report import PlanReport
+from rnncc.planning.rows import BufferRow, LaunchRow, MachineReport, ProgramReport
 
 LAUNCHES = ("program", "kernel", "blocks", "at most", "threads", "shared", "registers", "spills")
 COLUMNS = ("name", "role", "size", "first", "last", "offset", "at", "bytes", "takes over")

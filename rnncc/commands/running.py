@@ -13,7 +13,6 @@ from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
 from rnncc import arrays
 from rnncc.arrays import Array, Arrays
 from rnncc.commands.scoring import SUFFIX, Scoring, typed
-from rnncc.commands.tables import print_table, shape_text
 from rnncc.errors import CompileError
 from rnncc.sources import read_bytes
 
@@ -174,15 +173,3 @@ def compute(model: Model | TrainableModel, given: Arrays, threads: int) -> Array
         return model.run(inputs)
     with Pool(threads) as pool:
         return model.run(inputs, pool=pool)
-
-
-def print_arrays(results: Mapping[str, Array]) -> None:
-    """A table of what the arrays hold."""
-
-    def row(name: str, array: Array) -> list[object]:
-        values = (array.min(), array.mean(), array.max()) if array.size else ("", "", "")
-        numbers = [f"{value:.6g}" if value != "" else "" for value in values]
-        return [name, array.dtype, shape_text(array.shape), *numbers]
-
-    columns = ["output", "dtype", "shape", "min", "mean", "max"]
-    print_table("", columns, [row(name, array) for name, array in results.items()])

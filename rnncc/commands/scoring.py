@@ -18,7 +18,7 @@ from rnncc_runtime import Model, Pool, TensorSpec, TrainableModel
 
 from rnncc import arrays
 from rnncc.arrays import Array, Arrays
-from rnncc.commands.tables import terminal_bar
+from rnncc.commands.tables import print_arrays, terminal_bar
 from rnncc.errors import CompileError
 from rnncc.writing import writing
 
@@ -265,8 +265,6 @@ def _writer(out: Path | None) -> Generator[Callable[[Columns, Mapping[str, Any]]
 
     yield keep
     if out is None:
-        from rnncc.commands.running import print_arrays
-
         print_arrays(
             {name: np.concatenate([r.ravel() for r in rows]) for name, rows in held.items()}
         )

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rnncc.arrays import Array
 
 GAP = 3
 """Columns between cells."""
@@ -120,3 +124,15 @@ def terminal_bar(total: int) -> Generator[Callable[[int], None]]:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("rows", total=total)
         yield lambda count: progress.advance(task, count)
+
+
+def print_arrays(results: Mapping[str, Array]) -> None:
+    """A table of what the arrays hold."""
+
+    def row(name: str, array: Array) -> list[object]:
+        values = (array.min(), array.mean(), array.max()) if array.size else ("", "", "")
+        numbers = [f"{value:.6g}" if value != "" else "" for value in values]
+        return [name, array.dtype, shape_text(array.shape), *numbers]
+
+    columns = ["output", "dtype", "shape", "min", "mean", "max"]
+    print_table("", columns, [row(name, array) for name, array in results.items()])

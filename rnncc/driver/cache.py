@@ -18,7 +18,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import rnncc
 from rnncc.errors import CompileError
 from rnncc.options import Options
 from rnncc.sizes import parse_bytes
@@ -254,7 +253,7 @@ def _program(program: Program) -> bytes:
 def _sources() -> str:
     """Says when rnncc itself has changed: sizes and times of its files."""
     digest = blake2b(digest_size=16)
-    for name, size, changed in sorted(_files(Path(rnncc.__file__).parent)):
+    for name, size, changed in sorted(_files(Path(__file__).parents[1])):
         digest.update(f"{name} {size} {changed}\n".encode())
     return digest.hexdigest()
 

@@ -13,7 +13,7 @@ from rnncc.kern.largest import Largest
 from rnncc.kern.library import Library
 from rnncc.kern.signatures import TIME
 from rnncc.options import Options
-from rnncc.planning.report import MachineReport, RamRow
+from rnncc.planning.rows import MachineReport, RamRow
 from rnncc.stages.compilation import Compilation
 
 

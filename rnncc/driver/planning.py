@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rnncc.driver.footprint import machine_report
 from rnncc.options import Options
 from rnncc.planning.layout import make_plan
-from rnncc.planning.report import LaunchRow, PlanReport, SharedBlock, plan_report
+from rnncc.planning.report import PlanReport, SharedBlock, plan_report
+from rnncc.planning.rows import LaunchRow
 from rnncc.sizes import Given, given_sizes
 
 if TYPE_CHECKING:

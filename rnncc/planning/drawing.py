@@ -11,10 +11,12 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from rnncc.netdef.drawing.colours import DARK, INK, LIGHT
-from rnncc.planning.report import BufferRow, KernelRow, PlanReport, ProgramReport, SharedReport
+from rnncc.planning.rows import BufferRow, KernelRow, ProgramReport, SharedReport
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+    from rnncc.planning.report import PlanReport
 
 COLUMN, LEAST_WIDTH = 17.0, 1060.0
 """Across: a kernel's share, and the whole at least."""

@@ -19,7 +19,8 @@ import onnx
 from onnx import helper, numpy_helper, parser
 
 from rnncc.frontends.onnx.importer import import_model
-from rnncc.frontends.onnx.table import BY_DEFINITION, OPERATORS
+from rnncc.frontends.onnx.table import OPERATORS
+from rnncc.frontends.onnx.unread import BY_DEFINITION
 from tests.fuzz.harness import (
     FLOATS,
     VALUES,

@@ -9,7 +9,7 @@ import pytest
 import rnncc
 from rnncc.driver.planning import report_of
 from rnncc.options import Options
-from rnncc.planning.report import MachineReport
+from rnncc.planning.rows import MachineReport
 from rnncc.platforms import PLATFORMS
 
 GRU = rnncc.cells.gru(16, 16)

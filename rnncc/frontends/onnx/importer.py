@@ -20,6 +20,7 @@ from rnncc.frontends.onnx.model import Model
 from rnncc.frontends.onnx.node import FLOATS
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Scope
+from rnncc.frontends.onnx.table import OPERATORS
 from rnncc.frontends.onnx.values import Array, Value, name_of
 from rnncc.frontends.shapes import Sizes
 from rnncc.ir.builder import Builder
@@ -90,7 +91,9 @@ def read_model(
     opsets, tensors, known = opsets_of(message), Tensors(source), Known()
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     for _ in range(MOST_LEARNT):
-        model = Model(file, tensors, opsets, own, max_iterations, training, functions or {})
+        model = Model(
+            file, tensors, opsets, own, OPERATORS, max_iterations, training, functions or {}
+        )
         model.known = known
         scope = Scope(model, Builder.net(name or stem or message.graph.name or "net"))
         try:

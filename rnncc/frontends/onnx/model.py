@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdsl.ir import Operation, SSAValue
 
@@ -17,6 +17,9 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.size_proofs import is_natural
 from rnncc.scalar import Scalar
 
+if TYPE_CHECKING:
+    from rnncc.frontends.onnx.node import Operator
+
 
 @dataclass
 class Model:
@@ -26,6 +29,7 @@ class Model:
         file: for messages.
         opsets: domain -> version.
         functions: the model's own.
+        operators: how each operator is read, by its name.
         arrays: the parameters so far.
         taken: names of parameters and inputs.
         inputs: what the model's inputs were built as -> name.
@@ -48,6 +52,7 @@ class Model:
     tensors: Tensors
     opsets: Mapping[str, int]
     functions: Mapping[FunctionKey, Any]
+    operators: Mapping[str, Operator]
     max_iterations: int | None = None
     training: bool = False
     scalars: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])

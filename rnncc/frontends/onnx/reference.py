@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 
-from rnncc.frontends.onnx.table import BY_DEFINITION, FAMILIES
+from rnncc.frontends.onnx.table import FAMILIES
+from rnncc.frontends.onnx.unread import BY_DEFINITION
 
 _REFUSED = "Refused: "
 

@@ -22,7 +22,7 @@ from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT
 from rnncc.frontends.onnx.order import in_order
 from rnncc.frontends.onnx.reading import opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
-from rnncc.frontends.onnx.table import BY_DEFINITION, CONTRIBUTED, OPERATORS, REFUSED, UNVERSIONED
+from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
 from rnncc.frontends.onnx.values import (
     Array,
     NoFormula,
@@ -247,7 +247,7 @@ class Scope:
     def _operator(self, name: str) -> Operator | None:
         """How an operator is read: by a user's function, where there is one."""
         user = self.model.scalars.get(name)
-        return OPERATORS.get(name) if user is None else _applied(user)
+        return self.model.operators.get(name) if user is None else _applied(user)
 
     def _fold(self, node: Node, operator: Operator) -> Any:
         """The outputs, where all inputs are known and that decides them."""

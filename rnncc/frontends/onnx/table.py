@@ -1,4 +1,4 @@
-"""The operators that the importer knows, and those it refuses with a reason."""
+"""The operators that are read by a function each, by family."""
 
 from rnncc.frontends.onnx.node import Operator
 from rnncc.frontends.onnx.ops import (
@@ -55,38 +55,3 @@ OPERATORS: dict[str, Operator] = {
     name: operator for family in FAMILIES.values() for name, operator in family.items()
 }
 """Operator -> how it is read; with its domain in front where that is not the standard's."""
-
-CONTRIBUTED = "com.microsoft"
-"""The domain of ONNX Runtime's own operators."""
-UNVERSIONED: tuple[str, ...] = ("LayerNormalization", "SimplifiedLayerNormalization")
-"""Operators that ONNX Runtime writes in the standard's domain, in models of any opset."""
-
-BY_DEFINITION: tuple[str, ...] = (
-    *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
-    *("CausalConvWithState", "LinearAttention", "SwiGLU"),
-    *("HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
-    *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
-)
-"""Operators that are read as the standard defines them by others."""
-
-REFUSED: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "RandomNormal",
-            "RandomNormalLike",
-            "RandomUniform",
-            "RandomUniformLike",
-            "Multinomial",
-            "Bernoulli",
-        ),
-        "its results are random",
-    ),
-    **dict.fromkeys(
-        ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
-        "texts are not read",
-    ),
-    **dict.fromkeys(
-        ("NonMaxSuppression", "Unique"), "the size of its result depends on computed elements"
-    ),
-}
-"""Operator -> why it is not supported."""

@@ -1,0 +1,40 @@
+"""Operators that no function here reads: those that the standard defines by others, those refused.
+
+Apart from the table of those that are read, since that imports all of their functions, and these
+run graphs within theirs.
+"""
+
+CONTRIBUTED = "com.microsoft"
+"""The domain of ONNX Runtime's own operators."""
+UNVERSIONED: tuple[str, ...] = ("LayerNormalization", "SimplifiedLayerNormalization")
+"""Operators that ONNX Runtime writes in the standard's domain, in models of any opset."""
+
+BY_DEFINITION: tuple[str, ...] = (
+    *("AffineGrid", "Attention", "BlackmanWindow", "CenterCropPad", "GroupNormalization"),
+    *("CausalConvWithState", "LinearAttention", "SwiGLU"),
+    *("HammingWindow", "HannWindow", "MeanVarianceNormalization", "NegativeLogLikelihoodLoss"),
+    *("RotaryEmbedding", "SoftmaxCrossEntropyLoss"),
+)
+"""Operators that are read as the standard defines them by others."""
+
+REFUSED: dict[str, str] = {
+    **dict.fromkeys(
+        (
+            "RandomNormal",
+            "RandomNormalLike",
+            "RandomUniform",
+            "RandomUniformLike",
+            "Multinomial",
+            "Bernoulli",
+        ),
+        "its results are random",
+    ),
+    **dict.fromkeys(
+        ("StringConcat", "StringNormalizer", "StringSplit", "RegexFullMatch", "TfIdfVectorizer"),
+        "texts are not read",
+    ),
+    **dict.fromkeys(
+        ("NonMaxSuppression", "Unique"), "the size of its result depends on computed elements"
+    ),
+}
+"""Operator -> why it is not supported."""
