@@ -8,7 +8,7 @@ from rnncc.stages.threads import beside
 
 
 def describe(compilation: Compilation) -> None:
-    """Write down what the library tells of itself."""
+    """Write the library's metadata."""
     compilation.metadata = metadata_of(compilation.planned, compilation.target)
 
 
