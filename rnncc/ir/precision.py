@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from rnncc.ir.ops.base import Array
+from rnncc.arrays import Array
 from rnncc.ir.types import NARROW_FLOATS
 
 MOST = 127

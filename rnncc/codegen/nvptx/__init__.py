@@ -1,1 +1,1 @@
-"""NVIDIA GPUs: each kernel program as one persistent launch, as PTX (docs/gpu-target.md)."""
+"""NVIDIA GPUs: each kernel program as one persistent launch, as PTX (docs/nvptx.md)."""
