@@ -13,7 +13,9 @@ WEIGHTS = torch.linspace(-0.9, 0.8, 16).view(4, 4).requires_grad_()
 
 
 class FastSigmoid(Function):
-    """A step with the slope of a smooth one."""
+    """A step with the slope of a smooth one, whose scale is the class's."""
+
+    scale = 2.0
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -22,7 +24,7 @@ class FastSigmoid(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return grad / (1 + ctx.saved_tensors[0].abs()) ** 2
+        return grad / (1 + FastSigmoid.scale * ctx.saved_tensors[0].abs()) ** 2
 
 
 class Atan(Function):
@@ -73,7 +75,7 @@ class Reversal(Function):
 
 
 class Clipped(Function):
-    """Not linear in the gradient: each step's is clipped by itself."""
+    """Not linear in the gradient: each step's is clipped by itself, in place."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, bound: float) -> Any:
@@ -82,7 +84,7 @@ class Clipped(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return grad.clamp(-ctx.bound, ctx.bound), None
+        return grad.clamp_(-ctx.bound, ctx.bound), None
 
 
 class OfNorm(Function):

@@ -219,6 +219,23 @@ def drawn(layer: Any, x: Any) -> Any:
     return h
 
 
+def new_axes(layer: Any, x: Any) -> Any:
+    """Rows that get a new axis as they are read."""
+    h = x[:, 0, None] * 0
+    for t in range(9):
+        h = torch.tanh(layer(h) + x[:, t, None, :])
+    return h
+
+
+def clocked(layer: Any, x: Any) -> Any:
+    """Units that change at every second, third, ... step, and rows that are viewed as others."""
+    h, out = x[:, 0] * 0, x.new_zeros(2, 9, 4)
+    for t in range(9):
+        h = torch.where(t % torch.arange(1, 5) == 0, torch.tanh(layer(h) + x[:, t]), h)
+        out[:, t] = h
+    return out.view(18, 4)
+
+
 BODIES: dict[Any, list[int]] = {
     alternating: [4],
     own_weights: [],
@@ -232,6 +249,8 @@ BODIES: dict[Any, list[int]] = {
     outer_state: [9],
     integers: [9],
     drawn: [],
+    new_axes: [9],
+    clocked: [9],
 }
 
 

@@ -44,7 +44,7 @@ STAND_INS = ("rows", "states", "kept")
 """The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""
 _HOOKS = {"register_hook", "register_post_accumulate_grad_hook", "retain_grad"}
 _STATUS = {"requires_grad", "is_leaf", "grad_fn", "grad", "_version", "is_inference"}
-_CHANGES = {"requires_grad_", "requires_grad =", "data", "data =", "backward", "detach_"}
+_CHANGES = {"requires_grad_", "requires_grad =", "data =", "backward", "detach_"}
 _PYTORCH = str(Path(torch.__file__).parent) + "/"
 _RNNCC = str(Path(__file__).parents[2]) + "/"
 _UNREAD = (Unsupported, ObservedException, TorchRuntimeError)
@@ -147,6 +147,8 @@ class Questions(TorchFunctionMode):
         asked = name in _HOOKS | _STATUS | _CHANGES
         if asked and not _is_own_question(name, _asking_code(sys._getframe(1))):
             _check(name, lambda: _location(name))
+        if name == "data":  # reading it leaves no mark in a graph
+            return args[0].detach()
         return func(*args, **(kwargs or {}))
 
 
@@ -214,7 +216,7 @@ def _check(name: str, where: Callable[[], Location]) -> None:
     if name in _STATUS:
         _refuse(where(), "what autograd knows of a tensor is not known here", "decide it outside")
     if name in _CHANGES:
-        hint = "x = x.detach()" if name in ("data", "detach_") else None
+        hint = "x = x.detach()" if name == "detach_" else None
         _refuse(where(), "is not supported here", hint)
     if _is_hooked():
         _refuse(where(), "hooks within compiled code are not supported", "register it outside")

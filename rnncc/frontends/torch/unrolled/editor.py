@@ -139,8 +139,10 @@ class Editor:
         return self.turned(self.move(x, axis, 0), sweep.step)
 
     def joined(self, rows: Node, axis: int, new: bool) -> Node:
-        """Rows side by side along an axis: one of their own, or a new one."""
+        """Rows side by side along an axis: one of their own, or a new one; a tensor that is
+        contiguous, as that which it stands for may be viewed in any shape."""
         x = self.move(rows, 0, axis)
+        x = x if x is rows else self.apart(x)
         return x if new else self.new(aten.flatten.using_ints, x, axis, axis + 1)
 
     def filled(self, init: Node, sweep: Sweep, rows: Node, count: int) -> Node:
