@@ -75,7 +75,7 @@ class Reversal(Function):
 
 
 class Clipped(Function):
-    """Not linear in the gradient: each step's is clipped by itself, in place."""
+    """Not linear in the gradient: each step's is clipped by itself."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, bound: float) -> Any:
@@ -84,7 +84,7 @@ class Clipped(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
-        return grad.clamp_(-ctx.bound, ctx.bound), None
+        return grad.clamp(-ctx.bound, ctx.bound), None
 
 
 class OfNorm(Function):

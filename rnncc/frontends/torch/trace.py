@@ -192,7 +192,7 @@ def _call_instead(module: GraphModule) -> None:
         part.recompile()
 
 
-_DATA: Any = torch._C._autograd._get_data_attr
+_DATA: Any = torch._C._autograd._get_data_attr  # pyright: ignore
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach)
 _FORGOTTEN = {
     "inference_mode": ("torch.inference_mode() is not supported here", "x.detach()"),

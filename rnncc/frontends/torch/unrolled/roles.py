@@ -30,7 +30,8 @@ from rnncc.frontends.torch.unrolled.view import (
 LONGEST_LAG = 8
 """How many repeats ago a value may have been computed."""
 ARITHMETIC = frozenset(
-    "add sub rsub mul div truediv floordiv floor_divide mod remainder fmod eq ne lt le gt ge".split()
+    "add sub rsub mul div truediv floordiv floor_divide mod remainder fmod "
+    "eq ne lt le gt ge".split()
 )
 """What takes a tensor of rank 0 for a number."""
 VIEWS = frozenset(

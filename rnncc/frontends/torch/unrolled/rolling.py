@@ -170,7 +170,9 @@ def _read_rows_first(module: GraphModule) -> None:
         editor.like = node
         with module.graph.inserting_before(node):
             part = editor.new(operator.getitem, x, tuple([e for e in index if e is not None]))
-            whole = [slice(None) if isinstance(e, slice) else e for e in index if type(e) is not int]
+            whole = [
+                slice(None) if isinstance(e, slice) else e for e in index if type(e) is not int
+            ]
             made = editor.call(operator.getitem, (part, tuple(whole)), {}, value_of(node))
         node.replace_all_uses_with(made)
         module.graph.erase_node(node)
