@@ -20,7 +20,7 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule, Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
@@ -33,7 +33,7 @@ from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import beside_core, refused_by
-from rnncc.frontends.torch.types import as_computed, type_name
+from rnncc.frontends.torch.types import LARGEST_CONSTANT, as_computed, type_name
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
@@ -90,6 +90,7 @@ def import_exported(
     settle_modes(exported)
     plain = _decomposed(exported)
     rolled = GraphModule(plain.graph_module, copied(plain.graph))
+    _share_constants(plain, rolled.graph)
     found = roll_loops(rolled, plain=True)
     if found.lengths:
         with suppress(CompileError):
@@ -97,6 +98,19 @@ def import_exported(
     if found.left is not None and found.left[1] >= MOST_REPEATS:
         warnings.warn(f"rnncc compiles an unrolled loop: {unrolled(found)}", stacklevel=2)
     return _import(exported, plain, plain.graph_module, name, names, packed)
+
+
+def _share_constants(exported: ExportedProgram, graph: Graph) -> None:
+    """Let equal constants be one: a step that writes one down has its own at each repeat."""
+    places = {node.name: node for node in graph.find_nodes(op="placeholder")}
+    known = dict[Any, Node]()
+    for spec in exported.graph_signature.input_specs:
+        if spec.kind != InputKind.CONSTANT_TENSOR or spec.target is None:
+            continue
+        tensor, place = held_tensor(exported, spec.target), places[spec.arg.name]
+        if tensor.numel() <= LARGEST_CONSTANT:
+            key = tensor.dtype, tensor.device, tensor.shape, repr(tensor.tolist())
+            place.replace_all_uses_with(known.setdefault(key, place))
 
 
 def _import(
