@@ -344,6 +344,30 @@ def test_exported_loops_have_gradients(seed: int) -> None:
     torch.testing.assert_close(made, known, **CLOSE)
 
 
+def falling(layer: Any, x: Any) -> Any:
+    """A step that writes a constant down."""
+    h = x[:, 0] * 0
+    for t in range(9):
+        h = 0.9**t * torch.tanh(layer(h) + x[:, t]) + torch.tensor([0.0, 0.5, -1.0, 2.0])
+    return h
+
+
+def test_exported_loops_are_rolled_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch takes milliseconds for each node that it takes apart."""
+    exported: Any = torch.export.ExportedProgram
+    own, sizes = exported.run_decompositions, list[int]()
+
+    def decompose(program: Any, table: Any) -> Any:
+        sizes.append(len(program.graph.nodes))
+        return own(program, table)
+
+    monkeypatch.setattr(exported, "run_decompositions", decompose)
+    module = Function(falling, nn.Linear(4, 4))
+    net = rnncc.torch.compile(module, (X,))
+    torch.testing.assert_close(gradients(net, module, X), gradients(module, module, X), **CLOSE)
+    assert sizes and max(sizes) < 40
+
+
 def test_exported_checks_of_types_are_no_part_of_a_loop() -> None:
     """`torch.export` puts a check beside each change of a dtype."""
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -34,6 +35,7 @@ from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import beside_core, refused_by
 from rnncc.frontends.torch.types import LARGEST_CONSTANT, as_computed, type_name
+from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
@@ -88,6 +90,10 @@ def import_exported(
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
     settle_modes(exported)
+    with suppress(CompileError):
+        if (early := _rolled(exported)) is not None:
+            plain = _decomposed(early)
+            return _import(exported, plain, plain.graph_module, name, names, packed)
     plain = _decomposed(exported)
     rolled = GraphModule(plain.graph_module, copied(plain.graph))
     _share_constants(plain, rolled.graph)
@@ -98,6 +104,22 @@ def import_exported(
     if found.left is not None and found.left[1] >= MOST_REPEATS:
         warnings.warn(f"rnncc compiles an unrolled loop: {unrolled(found)}", stacklevel=2)
     return _import(exported, plain, plain.graph_module, name, names, packed)
+
+
+def _rolled(exported: ExportedProgram) -> ExportedProgram | None:
+    """A program with its loops rolled before PyTorch runs it, which takes time for each node.
+
+    Only where loops are plain to see, and nothing is changed in place in other ways than those.
+    """
+    module = GraphModule(exported.graph_module, copied(exported.graph))
+    module.graph.set_codegen(exported.graph._codegen)
+    _share_constants(exported, module.graph)
+    if not without_changes(module) or not roll_loops(module, plain=False).lengths:
+        return None
+    module.meta.update(exported.graph_module.meta)
+    made: Any = copy.copy(exported)
+    made._graph_module = module
+    return made
 
 
 def _share_constants(exported: ExportedProgram, graph: Graph) -> None:

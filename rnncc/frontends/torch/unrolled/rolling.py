@@ -116,7 +116,8 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
 
     Args:
         module: nodes know their results as fakes; changed in place.
-        plain: whether it is a graph of aten operators, which is lowered as it is.
+        plain: whether it is a graph of aten operators that is lowered as it is; else it is traced
+            again.
     """
     if plain:
         _drop_copies(module)
