@@ -133,6 +133,10 @@ def _share_constants(exported: ExportedProgram, graph: Graph) -> None:
         if tensor.numel() <= LARGEST_CONSTANT:
             key = tensor.dtype, tensor.device, tensor.shape, repr(tensor.tolist())
             place.replace_all_uses_with(known.setdefault(key, place))
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.detach_.default):
+        if node.args[0].target is torch.ops.aten.lift_fresh_copy.default:  # a constant anyway
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
 
 
 def _import(

@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Graphs of TorchDynamo without changes in place: what is changed becomes a new tensor.
+"""Graphs without changes in place: what is changed becomes a new tensor.
 
 Only where that is plain to see: the tensor was made within the graph, and no view of it is read
 after a change. All else is left to PyTorch's tracing.
@@ -198,11 +198,24 @@ def _made(editor: Editor, node: Node) -> Node | None:
     elif (bound := _bound(node)) is not None:
         bound.arguments["inplace"] = False
         made = editor.new(target, *bound.args, **bound.kwargs)
+    elif (same := _without_change(node.target)) is not None:
+        made = editor.new(same, *args, **node.kwargs)
     elif node.op == "call_method" and _is_pointwise(target):
         made = editor.new(getattr(torch.Tensor, target[:-1]), *args, **node.kwargs)
     else:
         return None
     return made if type_of(value_of(made)) == type_of(value_of(args[0])) else None
+
+
+def _without_change(operator: Any) -> Any:
+    """The operator of aten that makes what another one puts into its first argument."""
+    if not isinstance(operator, torch._ops.OpOverload):
+        return None
+    name = operator._schema.name.partition("::")[2]
+    packet = getattr(torch.ops.aten, name[:-1], None)
+    if packet is None or not (_is_pointwise(name) or name in _FILLS):
+        return None
+    return getattr(packet, operator._overloadname, None)
 
 
 def _is_pointwise(name: str) -> bool:
