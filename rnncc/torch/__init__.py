@@ -7,7 +7,7 @@ rnncc.torch.build(module, (x,), out="build")  # the same as a library
 
 from __future__ import annotations
 
-from rnncc.torch.supported import is_unknown, refusal, trying
+from rnncc.torch.supported import refusal, trying
 
 if (reason := refusal()) is not None:
     raise ImportError(reason)
@@ -18,7 +18,6 @@ with trying():
     from rnncc.torch.modules import CompiledModule, build, compile, export
     from rnncc.torch.scanning import scan
 
-    if is_unknown():
-        prove_watching()
+    prove_watching()
 
 __all__ = ["CompiledModule", "build", "compile", "elementwise", "export", "scan"]

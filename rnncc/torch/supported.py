@@ -31,11 +31,6 @@ def refusal() -> str | None:
     return f"rnncc.torch needs PyTorch {_OLDEST} or later{told}: pip install 'rnncc[torch]'"
 
 
-def is_unknown() -> bool:
-    """Whether it is later than all that rnncc was tested with."""
-    return _found()[1] > NEWEST
-
-
 @contextmanager
 def trying() -> Generator[None]:
     """Import what reaches into PyTorch; into one that is not known with a warning.
@@ -43,10 +38,10 @@ def trying() -> Generator[None]:
     Raises:
         ImportError: an unknown one lacks what is needed.
     """
-    if not is_unknown():
+    found, numbers = _found()
+    if numbers <= NEWEST:
         yield
         return
-    found = _found()[0]
     known = f"rnncc.torch is tested with PyTorch {_OLDEST} to {_NEWEST}, and this is {found}"
     warnings.warn(f"{known}: pip install 'rnncc[torch]' if it fails", stacklevel=3)
     try:

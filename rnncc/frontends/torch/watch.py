@@ -85,9 +85,13 @@ def watching(
 def prove_watching() -> None:
     """See that this PyTorch lets the backward of a Function be read, which else would be lost.
 
+    Transforms of torch.func, within which `apply` is another, are not asked.
+
     Raises:
         RuntimeError: it does not.
     """
+    if torch._C._are_functorch_transforms_active():
+        return
     read = list[bool]()
 
     class Same(torch.autograd.Function):
