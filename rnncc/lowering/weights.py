@@ -109,7 +109,7 @@ class Weights:
         panel = lowering.target.of(dtype_of(op.b)).panel(len(starts), units)
         key = (place.buffer, tuple(sources), units, depth, panel)
         if key not in self._packed:
-            if place.buffer in self._arrays:
+            if place.buffer in self._arrays and place.access.offset.is_static:
                 made = self._pack_now(place.buffer, sources, units, depth, panel)
             else:
                 home = self._home(op.b, place)

@@ -7,13 +7,17 @@ rnncc.torch.build(module, (x,), out="build")  # the same as a library
 
 from __future__ import annotations
 
-from rnncc.torch.supported import refusal
+from rnncc.torch.supported import refusal, trying
 
 if (reason := refusal()) is not None:
     raise ImportError(reason)
 
-from rnncc.torch.elementwise import elementwise
-from rnncc.torch.modules import CompiledModule, build, compile, export
-from rnncc.torch.scanning import scan
+with trying():
+    from rnncc.frontends.torch.watch import prove_watching
+    from rnncc.torch.elementwise import elementwise
+    from rnncc.torch.modules import CompiledModule, build, compile, export
+    from rnncc.torch.scanning import scan
+
+    prove_watching()
 
 __all__ = ["CompiledModule", "build", "compile", "elementwise", "export", "scan"]

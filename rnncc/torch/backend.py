@@ -31,6 +31,7 @@ from rnncc.torch.autograd import apply
 from rnncc.torch.devices import check_tensor
 from rnncc.torch.nets import TorchNet
 from rnncc.torch.opening import opened
+from rnncc.torch.versions import quiet
 
 MOST_CELLS = 16
 """Calls of cells in one graph; more are a loop that was unrolled, for which `scan` is the way."""
@@ -42,7 +43,8 @@ _said: set[str] = set()
 def backend(module: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
     """A graph's compiled form, or the graph itself where it is left to PyTorch."""
     try:
-        return _compiled(module)
+        with quiet():
+            return _compiled(module)
     except CompileError as error:
         return _left(module, str(error))
 

@@ -96,11 +96,11 @@ def _patch() -> None:
     """Copy the tensors that a cell holds, too, which only the operator itself gets to see."""
     own = ScanOp.__call__
 
-    def call(self: Any, function: Any, init: Any, xs: Any, held: Any) -> Any:
+    def call(self: Any, function: Any, init: Any, xs: Any, held: Any, **options: Any) -> Any:
+        run = partial(own, self, function, **options)
         if not _own.exporting:
-            return own(self, function, init, xs, held)
+            return run(init, xs, held)
         held = _copied(held)
-        run = partial(own, self, function)
         given = (*init, *xs, *held)
         if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in given):
             return list(_Loop.apply(run, len(init), len(xs), *given))

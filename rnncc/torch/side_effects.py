@@ -19,7 +19,7 @@ from torch._dynamo.variables.base import (
 )
 from torch._dynamo.variables.tensor import TensorVariable
 
-from rnncc.frontends.torch.watch import is_stand_in
+from rnncc.frontends.torch.watch_dynamo import is_stand_in
 
 _EXISTING = (AttributeMutationExisting, ValueMutationExisting)
 

@@ -3,21 +3,51 @@
 from __future__ import annotations
 
 import re
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import metadata
 
-OLDEST, NEWEST = (2, 11), (2, 13)
-"""`rnncc.frontends.torch.watch` reaches into parts of PyTorch that no version promises to keep."""
+OLDEST, NEWEST = (2, 11), (2, 14)
+"""`rnncc.frontends.torch` reaches into parts of PyTorch that no version promises to keep: later
+ones are tried."""
+_OLDEST, _NEWEST = (".".join(map(str, version)) for version in (OLDEST, NEWEST))
 
 
-def refusal() -> str | None:
-    """Why the PyTorch that is installed will not do; None if it will."""
+def _found() -> tuple[str, tuple[int, ...]]:
     try:
         found = metadata.version("torch")
     except metadata.PackageNotFoundError:
         found = ""
-    numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
-    if OLDEST <= numbers <= NEWEST:
+    return found, tuple(int(number) for number in re.findall(r"\d+", found)[:2])
+
+
+def refusal() -> str | None:
+    """Why the PyTorch that is installed will not do; None if it will, or might."""
+    found, numbers = _found()
+    if numbers >= OLDEST:
         return None
-    oldest, newest = (".".join(map(str, version)) for version in (OLDEST, NEWEST))
     told = f", and this is {found}" if found else ""
-    return f"rnncc.torch needs PyTorch {oldest} to {newest}{told}: pip install 'rnncc[torch]'"
+    return f"rnncc.torch needs PyTorch {_OLDEST} or later{told}: pip install 'rnncc[torch]'"
+
+
+@contextmanager
+def trying() -> Generator[None]:
+    """Import what reaches into PyTorch; into one that is not known with a warning.
+
+    Raises:
+        ImportError: an unknown one lacks what is needed.
+    """
+    found, numbers = _found()
+    if numbers <= NEWEST:
+        yield
+        return
+    known = f"rnncc.torch is tested with PyTorch {_OLDEST} to {_NEWEST}, and this is {found}"
+    warnings.warn(f"{known}: pip install 'rnncc[torch]' if it fails", stacklevel=3)
+    try:
+        yield
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise ImportError(
+            f"{known}, which differs ({reason}): pip install 'rnncc[torch]'"
+        ) from error

@@ -9,7 +9,7 @@ import pytest
 from xdsl.ir import SSAValue
 
 from rnncc.codegen.cpu.machines import resolve_target
-from rnncc.ir.builder import Builder
+from rnncc.ir.builder import Builder, Values
 from rnncc.ir.dims import Dim
 from rnncc.ir.interpreter import run
 from rnncc.kern import interpreter as kern_interpreter
@@ -49,6 +49,26 @@ def test_rearranged(name: str) -> None:
     np.testing.assert_allclose(found, want, 1e-5, 1e-6)
     with guards(True) as memory:
         code = Bare(made, resolve_target()).run(inputs, {"T": 5, "N": 1}, memory)["y"]
+    np.testing.assert_allclose(code, want, 1e-5, 1e-6)
+
+
+def test_known_matrices_of_each_step() -> None:
+    """A loop that reads a matrix of known numbers for each step."""
+    rng = np.random.default_rng(0)
+    x, h = (rng.standard_normal(shape, np.float32) for shape in ((3, 2, 4), (2, 4)))
+
+    def body(b: Builder, _: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
+        h = b.add(b.matmul(carry[0], rows[0], transpose_b=True), rows[1])
+        return [h], [h]
+
+    b = Builder.net("made")
+    known = b.constant(rng.standard_normal((3, 4, 4), np.float32))
+    _, (y,) = b.scan([], [b.input("h", (2, 4))], [known, b.input("x", (3, 2, 4))], body)
+    program, inputs = b.finish({"y": y}), {"x": x, "h": h}
+    want, made = run(program, inputs)["y"], as_it_is(program)
+    np.testing.assert_allclose(kern_interpreter.run(made, inputs)["y"], want, 1e-5, 1e-6)
+    with guards(True) as memory:
+        code = Bare(made, resolve_target()).run(inputs, {"T": 1, "N": 1}, memory)["y"]
     np.testing.assert_allclose(code, want, 1e-5, 1e-6)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.torch.cells import CLOSE, loop, nn, torch
-from tests.torch.functions import FACTORS, FUNCTIONS, WEIGHTS
+from tests.torch.functions import FACTORS, FUNCTIONS, WEIGHTS, Clipped
 
 rt: Any = pytest.importorskip("rnncc.torch")
 pytestmark = pytest.mark.peers
@@ -39,6 +39,25 @@ def test_in_cells(name: str) -> None:
 
     ours = gradients(lambda x, h: rt.scan(cell, x, h)[0], XS, H)
     torch.testing.assert_close(ours, gradients(lambda x, h: loop(cell, x, h)[0], XS, H), **CLOSE)
+
+
+class ClippedInPlace(Clipped):
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return grad.clamp_(-ctx.bound, ctx.bound), None
+
+
+def test_gradients_changed_in_place() -> None:
+    """The change reaches nobody else who is given this gradient, as it may in PyTorch."""
+
+    def run(function: Any) -> Any:
+        def cell(x: Any, h: Any) -> Any:
+            h = torch.tanh(x + function.apply(h, 0.1)) + 0.3 * h
+            return h, h
+
+        return gradients(lambda x, h: rt.scan(cell, x, h)[0], XS, H)
+
+    torch.testing.assert_close(run(ClippedInPlace), run(Clipped), rtol=0, atol=0)
 
 
 class Applied(nn.Module):

@@ -225,8 +225,7 @@ REFUSED: dict[str, tuple[Function, str]] = {
     "requires_grad": (lambda x: x if x.requires_grad else x * 2, "requires_grad: what autograd"),
     "is_leaf": (lambda x: x if (x * 2).is_leaf else x * 2, "is_leaf: what autograd knows"),
     "version": (lambda x: x * x._version, "_version: what autograd knows"),
-    "data": (lambda x: x.data * x, r"data: is not supported here \(x = x.detach"),
-    "by data": (by_data, "data: is not supported here"),
+    "by data": (by_data, r"test_hidden.py:\d+: .* by way of its detached self"),
     "by detached": (by_detached, r"test_hidden.py:\d+: .* by way of its detached self"),
     "inference": (inference, r"test_hidden.py:\d+: inference_mode: is not supported"),
     "reentrant": (
@@ -362,6 +361,7 @@ halved = nn.Sequential(nn.Tanh())
 halved[0].register_forward_hook(lambda module, x, y: y * 0.5)
 KEPT: dict[str, Function] = {
     "detached": detaching,
+    "data": lambda x: x.data * x + torch.zeros_like(x.data),
     "without": without,
     "sampled": lambda x: mask(x) * torch.sigmoid(x),
     "checkpoint": lambda x: checkpoint(torch.tanh, x, use_reentrant=False),

@@ -219,6 +219,23 @@ def drawn(layer: Any, x: Any) -> Any:
     return h
 
 
+def new_axes(layer: Any, x: Any) -> Any:
+    """Rows that get a new axis as they are read."""
+    h = x[:, 0, None] * 0
+    for t in range(9):
+        h = torch.tanh(layer(h) + x[:, t, None, :])
+    return h
+
+
+def clocked(layer: Any, x: Any) -> Any:
+    """Units that change at every second, third, ... step, and rows that are viewed as others."""
+    h, out = x[:, 0] * 0, x.new_zeros(2, 9, 4)
+    for t in range(9):
+        h = torch.where(t % torch.arange(1, 5) == 0, torch.tanh(layer(h) + x[:, t]), h)
+        out[:, t] = h
+    return out.view(18, 4)
+
+
 BODIES: dict[Any, list[int]] = {
     alternating: [4],
     own_weights: [],
@@ -232,6 +249,8 @@ BODIES: dict[Any, list[int]] = {
     outer_state: [9],
     integers: [9],
     drawn: [],
+    new_axes: [9],
+    clocked: [9],
 }
 
 
@@ -323,6 +342,30 @@ def test_exported_loops_have_gradients(seed: int) -> None:
     net = rnncc.torch.compile(module, (x,))
     made, known = gradients(net, module, x), gradients(module, module, x)
     torch.testing.assert_close(made, known, **CLOSE)
+
+
+def falling(layer: Any, x: Any) -> Any:
+    """A step that writes a constant down."""
+    h = x[:, 0] * 0
+    for t in range(9):
+        h = 0.9**t * torch.tanh(layer(h) + x[:, t]) + torch.tensor([0.0, 0.5, -1.0, 2.0])
+    return h
+
+
+def test_exported_loops_are_rolled_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch takes milliseconds for each node that it takes apart."""
+    exported: Any = torch.export.ExportedProgram
+    own, sizes = exported.run_decompositions, list[int]()
+
+    def decompose(program: Any, table: Any) -> Any:
+        sizes.append(len(program.graph.nodes))
+        return own(program, table)
+
+    monkeypatch.setattr(exported, "run_decompositions", decompose)
+    module = Function(falling, nn.Linear(4, 4))
+    net = rnncc.torch.compile(module, (X,))
+    torch.testing.assert_close(gradients(net, module, X), gradients(module, module, X), **CLOSE)
+    assert sizes and max(sizes) < 40
 
 
 def test_exported_checks_of_types_are_no_part_of_a_loop() -> None:

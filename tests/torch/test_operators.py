@@ -27,6 +27,7 @@ OPERATORS: dict[str, Operator] = {
         F.pad(x[None], (2, 3), "circular")
         + F.pad(y[None, None], (5, 0, 1, 3), "circular")[0, 0, 2, :]
     ),
+    "cut and padded": lambda x, y, n: F.pad(x, (0, 0, 1, -1)) + F.pad(y, (-2, 2, -1, 1), value=0.5),
     "empty slice": lambda x, y, n: x[5:3],
     "select from the end": lambda x, y, n: x[-2],
     "unbind": lambda x, y, n: x.unbind(0)[2] - x.unbind(1)[1].sum(),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+import warnings
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -15,21 +17,50 @@ from tests.torch.cells import torch
 rt: Any = pytest.importorskip("rnncc.torch")
 tracing: Any = pytest.importorskip("rnncc.torch.tracing")
 supported: Any = pytest.importorskip("rnncc.torch.supported")
+watch: Any = pytest.importorskip("rnncc.frontends.torch.watch")
 versions: Any = pytest.importorskip("rnncc.torch.versions")
 pytestmark = pytest.mark.peers
 READINGS = 12
 
 
-@pytest.mark.parametrize("version", ["2.11.0", "2.12.1+cu130", "2.13.0+cpu"])
+@pytest.mark.parametrize("version", ["2.11.0", "2.12.1+cu130", "2.14.1+cpu"])
 def test_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(metadata, "version", lambda _: version)
     assert supported.refusal() is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with supported.trying():
+            pass
 
 
-@pytest.mark.parametrize("version", ["2.10.1", "1.13.1", "2.14.0", "2.15.0.dev20260101+cu130", "3"])
-def test_other_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+@pytest.mark.parametrize("version", ["2.10.1", "1.13.1"])
+def test_old_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(metadata, "version", lambda _: version)
-    assert f"PyTorch 2.11 to 2.13, and this is {version}: pip" in supported.refusal()
+    assert f"PyTorch 2.11 or later, and this is {version}: pip" in supported.refusal()
+
+
+@pytest.mark.parametrize("version", ["2.15.0.dev20260101+cu130", "3.0"])
+def test_unknown_versions(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(metadata, "version", lambda _: version)
+    known = rf"tested with PyTorch 2.11 to 2.14, and this is {re.escape(version)}"
+    assert supported.refusal() is None
+    with pytest.warns(UserWarning, match=known), supported.trying():
+        pass
+    differs = rf"{known}, which differs \(AttributeError: no such attribute\): pip install"
+    with (
+        pytest.warns(UserWarning),
+        pytest.raises(ImportError, match=differs),
+        supported.trying(),
+    ):
+        raise AttributeError("no such attribute")
+
+
+def test_that_functions_are_read_is_proved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later PyTorch whose `apply` asks a class for other things would lose gradients."""
+    watch.prove_watching()
+    monkeypatch.setattr(watch, "watch_functions", lambda _: None)
+    with pytest.raises(RuntimeError, match=r"backward of a .* cannot be read"):
+        watch.prove_watching()
 
 
 def test_no_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,7 +68,7 @@ def test_no_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
         raise metadata.PackageNotFoundError
 
     monkeypatch.setattr(metadata, "version", missing)
-    assert "PyTorch 2.11 to 2.13: pip install" in supported.refusal()
+    assert "PyTorch 2.11 or later: pip install" in supported.refusal()
 
 
 def test_what_is_installed_by_the_extra() -> None:

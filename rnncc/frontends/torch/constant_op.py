@@ -64,7 +64,7 @@ def _write(part: GraphModule, node: Node) -> None:
         what = "a tensor that a step makes of so many, or complex, numbers"
         raise CompileError(location(node), what, "make it outside of the step")
     with part.graph.inserting_before(node):
-        made = part.graph.call_function(CONSTANT, (_number_of(held), held.device))
+        made = part.graph.call_function(CONSTANT, (number_of(held), held.device))
     made.meta = dict(node.meta)
     node.replace_all_uses_with(made)
     part.graph.erase_node(node)
@@ -72,7 +72,7 @@ def _write(part: GraphModule, node: Node) -> None:
         delattr(part, str(node.target))
 
 
-def _number_of(held: torch.Tensor) -> int:
+def number_of(held: torch.Tensor) -> int:
     """What stands for a constant; it is kept."""
     values = held.detach().cpu().clone()
     key = values.dtype, values.shape, values.reshape(-1).view(torch.uint8).numpy().tobytes()

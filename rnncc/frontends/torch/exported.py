@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +21,7 @@ from torch.export.graph_signature import (
     SymIntArgument,
     TensorArgument,
 )
-from torch.fx import GraphModule
+from torch.fx import Graph, GraphModule, Node
 from xdsl.ir import SSAValue
 
 from rnncc.errors import CompileError
@@ -33,7 +34,8 @@ from rnncc.frontends.torch.modes import settle_modes
 from rnncc.frontends.torch.randomness import Random
 from rnncc.frontends.torch.sizes import Sizes
 from rnncc.frontends.torch.trace import beside_core, refused_by
-from rnncc.frontends.torch.types import as_computed, type_name
+from rnncc.frontends.torch.types import LARGEST_CONSTANT, as_computed, type_name
+from rnncc.frontends.torch.unrolled.functional import without_changes
 from rnncc.frontends.torch.unrolled.rolling import copied, roll_loops, unrolled
 from rnncc.frontends.torch.watch import watching
 from rnncc.ir.builder import Builder
@@ -88,8 +90,13 @@ def import_exported(
         CompileError: an operator or a dtype is not supported; it names the user's line.
     """
     settle_modes(exported)
+    with suppress(CompileError):
+        if (early := _rolled(exported)) is not None:
+            plain = _decomposed(early)
+            return _import(exported, plain, plain.graph_module, name, names, packed)
     plain = _decomposed(exported)
     rolled = GraphModule(plain.graph_module, copied(plain.graph))
+    _share_constants(plain, rolled.graph)
     found = roll_loops(rolled, plain=True)
     if found.lengths:
         with suppress(CompileError):
@@ -97,6 +104,39 @@ def import_exported(
     if found.left is not None and found.left[1] >= MOST_REPEATS:
         warnings.warn(f"rnncc compiles an unrolled loop: {unrolled(found)}", stacklevel=2)
     return _import(exported, plain, plain.graph_module, name, names, packed)
+
+
+def _rolled(exported: ExportedProgram) -> ExportedProgram | None:
+    """A program with its loops rolled before PyTorch runs it, which takes time for each node.
+
+    Only where loops are plain to see, and nothing is changed in place in other ways than those.
+    """
+    module = GraphModule(exported.graph_module, copied(exported.graph))
+    module.graph.set_codegen(exported.graph._codegen)
+    _share_constants(exported, module.graph)
+    if not without_changes(module) or not roll_loops(module, plain=False).lengths:
+        return None
+    module.meta.update(exported.graph_module.meta)
+    made: Any = copy.copy(exported)
+    made._graph_module = module
+    return made
+
+
+def _share_constants(exported: ExportedProgram, graph: Graph) -> None:
+    """Let equal constants be one: a step that writes one down has its own at each repeat."""
+    places = {node.name: node for node in graph.find_nodes(op="placeholder")}
+    known = dict[Any, Node]()
+    for spec in exported.graph_signature.input_specs:
+        if spec.kind != InputKind.CONSTANT_TENSOR or spec.target is None:
+            continue
+        tensor, place = held_tensor(exported, spec.target), places[spec.arg.name]
+        if tensor.numel() <= LARGEST_CONSTANT:
+            key = tensor.dtype, tensor.device, tensor.shape, repr(tensor.tolist())
+            place.replace_all_uses_with(known.setdefault(key, place))
+    for node in graph.find_nodes(op="call_function", target=torch.ops.aten.detach_.default):
+        if node.args[0].target is torch.ops.aten.lift_fresh_copy.default:  # a constant anyway
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
 
 
 def _import(

@@ -114,7 +114,7 @@ def applied(
         _gradient_given(y, open, context.materialize_grads)
         for y, open in zip(outputs, live, strict=True)
     ]
-    given = backward(context, *grads)
+    given = backward(context, *map(_copy, grads))
     given = given if isinstance(given, tuple) else (given,)
     if once:
         given = tuple([_detached(x) for x in given])
@@ -150,7 +150,7 @@ def with_graphs(
     _check(args, outputs)
     live = [_has_gradient(y) and i not in non_differentiable_idx for i, y in enumerate(outputs)]
     grads = [_gradient_given(y, open, True) for y, open in zip(outputs, live, strict=True)]
-    given = run(backward, *grads, *context.saved_tensors)
+    given = run(backward, *map(_copy, grads), *context.saved_tensors)
     given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
     results = _results(outputs, live, args, grads, given)
     return results if isinstance(made, (tuple, list)) else results[0]
@@ -206,6 +206,11 @@ def _detached(x: Any) -> Any:
     And what a backward gives that is differentiable once.
     """
     return x.detach() if _has_gradient(x) else x
+
+
+def _copy(grad: Any) -> Any:
+    """What backward may change in place."""
+    return grad.clone() if isinstance(grad, torch.Tensor) else grad
 
 
 def _gradient_given(y: Any, live: bool, materialize: bool) -> Any:

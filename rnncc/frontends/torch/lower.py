@@ -144,6 +144,7 @@ class _Lowering:
         if node.target in SIZES:
             return _size_of(node, args)
         if node.target in _HIGHER:
+            _refuse_options(node)
             return _HIGHER[node.target](self, node, *args)
         site = Site(self.b, node, self.size, self.random)
         translation = translation_of(node.target, site.is_complex, is_complex((args, kwargs)))
@@ -237,6 +238,13 @@ _HIGHER: dict[Any, Callable[..., list[Any]]] = {
     torch.ops.higher_order.while_loop: _Lowering.while_loop,
 }
 """Operators whose arguments are graphs."""
+
+
+def _refuse_options(node: Node) -> None:
+    """Refuse what versions of PyTorch later than ours may tell of such an operator besides."""
+    for name, value in node.kwargs.items():
+        if value:
+            raise CompileError(location(node), f"{name} = {value!r} is not supported")
 
 
 def _rounded(b: Builder, node: Node, made: Any) -> Any:

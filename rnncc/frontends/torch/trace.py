@@ -55,7 +55,7 @@ def aten_graph(
     """
     without_switches(module)
     _refuse_forgotten(module)
-    _keep_cells_whole(module)
+    _call_instead(module)
     if any(node.target in _DETACHING for part in graphs_of(module) for node in part.graph.nodes):
         refuse_hidden_changes(_traced(module, examples, mode, functional=False))
     made = _traced(module, examples, mode)
@@ -183,14 +183,16 @@ class _Whole(Interpreter):
         return super().call_function(target, args, kwargs)
 
 
-def _keep_cells_whole(module: GraphModule) -> None:
+def _call_instead(module: GraphModule) -> None:
+    """Keep cells whole; let `x.data` be seen to share the memory of x."""
     for part in graphs_of(module):
-        for function, operator in CELLS.items():
+        for function, operator in {**CELLS, _DATA: torch.Tensor.detach}.items():
             for node in list(part.graph.find_nodes(op="call_function", target=function)):
                 node.target = operator
         part.recompile()
 
 
+_DATA: Any = torch._C._autograd._get_data_attr  # pyright: ignore
 _DETACHING = ("detach", torch.detach, torch.Tensor.detach)
 _FORGOTTEN = {
     "inference_mode": ("torch.inference_mode() is not supported here", "x.detach()"),

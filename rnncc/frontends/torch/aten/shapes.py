@@ -133,14 +133,23 @@ def repeat(at: Site, x: Value, repeats: Sequence[Size]) -> Value:
 
 
 def pad(at: Site, x: Value, pads: Sequence[Size], value: Number = 0) -> Value:
-    """A number around it; pads begin with the last axis"""
+    """A number around it, or less of it where pads are below 0; pads begin with the last axis"""
     for number, (before, after) in enumerate(zip(pads[::2], pads[1::2], strict=True)):
         axis = rank_of(x) - 1 - number
-        size, front = dims_of(x)[axis], Dim.of(before)
-        if any(d.is_static and int(d) < 0 for d in (front, Dim.of(after))):
-            at.refuse("a pad below 0 is not supported", "slice")
-        x = at.b.pad(x, axis, front, size + front + after, float(value))
+        size = dims_of(x)[axis]
+        (front, cut_front), (behind, cut_behind) = _pad_or_cut(before), _pad_or_cut(after)
+        left = size - cut_front - cut_behind
+        if left != size:
+            x = at.b.slice(x, axis, cut_front, left)
+        x = at.b.pad(x, axis, front, left + front + behind, float(value))
     return x
+
+
+def _pad_or_cut(size: Size) -> tuple[Dim, Dim]:
+    """How much stands at one end of an axis, and how much of the axis goes there."""
+    least = Dim.of(0)
+    below = Dim.of(size).is_static and int(size) < 0
+    return (least, Dim.of(-size)) if below else (Dim.of(size), least)
 
 
 def broadcast_tensors(at: Site, tensors: Sequence[Value]) -> tuple[Value, ...]:

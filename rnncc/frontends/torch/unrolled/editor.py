@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
+from rnncc.frontends.torch.constant_op import CONSTANT, number_of
 from rnncc.frontends.torch.trace import fake_mode
 from rnncc.frontends.torch.unrolled.places import END, Place, Sweep, read_of, sweep_of
 from rnncc.frontends.torch.unrolled.view import known, name_of, value_of
@@ -26,14 +27,16 @@ class Editor:
 
     Args:
         module: the graph.
-        plain: whether it consists of aten operators and stays as it is; else it is traced again.
+        plain: whether it stays as it is; else it is traced again.
     """
 
     def __init__(self, module: GraphModule, plain: bool) -> None:
         self.module, self.graph, self.plain = module, module.graph, plain
         values = [value_of(node) for node in module.graph.nodes]
         self.mode = fake_mode([part for x in values for part in _parts(x)])
-        self.key = "val" if plain else "example_value"
+        self.is_aten = any("val" in node.meta for node in module.graph.nodes)
+        """Whether it consists of aten operators."""
+        self.key = "val" if self.is_aten else "example_value"
         self.like: Node | None = None
         """Whose line of the program new nodes have."""
 
@@ -73,13 +76,10 @@ class Editor:
 
     def constant(self, values: Sequence[int | float], dtype: torch.dtype, device: Any) -> Node:
         """A tensor of one axis."""
-        if not self.plain:
+        if not self.is_aten:
             return self.new(torch.tensor, list(values), dtype=dtype, device=device)
-        own = self._free_name("numbers")
-        self.module.register_buffer(own, torch.tensor(values, dtype=dtype, device=device))
-        node = self.graph.get_attr(own)
-        node.meta[self.key] = self.fake(torch.empty, len(values), dtype=dtype, device=device)
-        return node
+        number = number_of(torch.tensor(values, dtype=dtype))
+        return self.new(CONSTANT, number, torch.device(device))
 
     def apart(self, node: Node) -> Node:
         """A copy, where operators that are traced want tensors that share no memory."""
@@ -139,8 +139,10 @@ class Editor:
         return self.turned(self.move(x, axis, 0), sweep.step)
 
     def joined(self, rows: Node, axis: int, new: bool) -> Node:
-        """Rows side by side along an axis: one of their own, or a new one."""
+        """Rows side by side along an axis: one of their own, or a new one; a tensor that is
+        contiguous, as that which it stands for may be viewed in any shape."""
         x = self.move(rows, 0, axis)
+        x = x if x is rows else self.apart(x)
         return x if new else self.new(aten.flatten.using_ints, x, axis, axis + 1)
 
     def filled(self, init: Node, sweep: Sweep, rows: Node, count: int) -> Node:

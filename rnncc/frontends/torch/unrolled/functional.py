@@ -1,5 +1,5 @@
 # pyright: basic, reportMissingImports=false
-"""Graphs of TorchDynamo without changes in place: what is changed becomes a new tensor.
+"""Graphs without changes in place: what is changed becomes a new tensor.
 
 Only where that is plain to see: the tensor was made within the graph, and no view of it is read
 after a change. All else is left to PyTorch's tracing.
@@ -38,6 +38,7 @@ def without_changes(module: GraphModule) -> bool:
     """
     if any(node.target is _enter_autocast or _is_wrapped(node) for node in module.graph.nodes):
         return False
+    _name_places(module)
     changes = {
         node: target for node in module.graph.nodes if (target := _changed(node)) is not None
     }
@@ -52,6 +53,34 @@ def without_changes(module: GraphModule) -> bool:
     for node in reversed(changes):
         module.graph.erase_node(node)
     return True
+
+
+def _name_places(module: GraphModule) -> None:
+    """Let what aten copies over part of a tensor be `x[i] = y`, as it was in Python."""
+    copies = module.graph.find_nodes(op="call_function", target=torch.ops.aten.copy_.default)
+    for node in copies:
+        part: Any = node.args[0]
+        place = _place_on_axis(part)
+        if place is None or node.users or set(part.users) != {node}:
+            continue
+        base, axis = part.args[:2]
+        index = (*[slice(None)] * (axis % value_of(base).dim()), place)
+        with module.graph.inserting_before(node):
+            made = module.graph.call_function(operator.setitem, (base, index, node.args[1]))
+        made.meta = {key: x for key, x in node.meta.items() if key == "stack_trace"}
+        module.graph.erase_node(node)
+        module.graph.erase_node(part)
+
+
+def _place_on_axis(part: Node) -> int | slice | None:
+    """Which part of an axis aten takes, if that is told by numbers."""
+    numbers: list[Any] = list(part.args[2:])
+    if part.kwargs or not all(isinstance(x, int) for x in numbers):
+        return None
+    if part.target is torch.ops.aten.select.int:
+        return numbers[0]
+    whole = part.target is torch.ops.aten.slice.Tensor and len(numbers) == 2
+    return slice(*numbers) if whole else None
 
 
 def _is_wrapped(node: Node) -> bool:
@@ -198,11 +227,24 @@ def _made(editor: Editor, node: Node) -> Node | None:
     elif (bound := _bound(node)) is not None:
         bound.arguments["inplace"] = False
         made = editor.new(target, *bound.args, **bound.kwargs)
+    elif (same := _without_change(node.target)) is not None:
+        made = editor.new(same, *args, **node.kwargs)
     elif node.op == "call_method" and _is_pointwise(target):
         made = editor.new(getattr(torch.Tensor, target[:-1]), *args, **node.kwargs)
     else:
         return None
     return made if type_of(value_of(made)) == type_of(value_of(args[0])) else None
+
+
+def _without_change(operator: Any) -> Any:
+    """The operator of aten that makes what another one puts into its first argument."""
+    if not isinstance(operator, torch._ops.OpOverload):
+        return None
+    name = operator._schema.name.partition("::")[2]
+    packet = getattr(torch.ops.aten, name[:-1], None)
+    if packet is None or not (_is_pointwise(name) or name in _FILLS):
+        return None
+    return getattr(packet, operator._overloadname, None)
 
 
 def _is_pointwise(name: str) -> bool:

@@ -29,7 +29,10 @@ from rnncc.frontends.torch.unrolled.view import (
 
 LONGEST_LAG = 8
 """How many repeats ago a value may have been computed."""
-ARITHMETIC = frozenset("add sub rsub mul div truediv eq ne lt le gt ge".split())
+ARITHMETIC = frozenset(
+    "add sub rsub mul div truediv floordiv floor_divide mod remainder fmod "
+    "eq ne lt le gt ge".split()
+)
 """What takes a tensor of rank 0 for a number."""
 VIEWS = frozenset(
     "alias chunk contiguous expand flatten getitem movedim narrow permute reshape select slice "

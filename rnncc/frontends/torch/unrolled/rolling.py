@@ -116,10 +116,13 @@ def roll_loops(module: GraphModule, plain: bool) -> Rolled:
 
     Args:
         module: nodes know their results as fakes; changed in place.
-        plain: whether it is a graph of aten operators, which is lowered as it is.
+        plain: whether it is a graph of aten operators that is lowered as it is; else it is traced
+            again.
     """
     if plain:
         _drop_copies(module)
+    else:
+        _read_rows_first(module)
     _drop_unread(module)
     nodes = _calls(module)
     done, editor = Rolled(), None
@@ -156,6 +159,33 @@ def _drop_unread(module: GraphModule) -> None:
     for node in reversed(module.graph.nodes):
         if node.target in COMPARISONS and not node.users:
             module.graph.erase_node(node)
+
+
+def _read_rows_first(module: GraphModule) -> None:
+    """`x[:, t, None]` becomes `x[:, t][:, None]`: a row as any other, and then a new axis."""
+    added = [node for node in module.graph.nodes if _adds_axes(node)]
+    editor = Editor(module, plain=False) if added else None
+    for node in added:
+        assert editor is not None
+        x, index = node.args
+        editor.like = node
+        with module.graph.inserting_before(node):
+            part = editor.new(operator.getitem, x, tuple([e for e in index if e is not None]))
+            whole = [
+                slice(None) if isinstance(e, slice) else e for e in index if type(e) is not int
+            ]
+            made = editor.call(operator.getitem, (part, tuple(whole)), {}, value_of(node))
+        node.replace_all_uses_with(made)
+        module.graph.erase_node(node)
+
+
+def _adds_axes(node: Node) -> bool:
+    """Whether a node reads a place by numbers, and gives it new axes."""
+    index: Any = node.args[1] if node.target is operator.getitem else None
+    if not isinstance(index, tuple) or None not in index:
+        return False
+    known = all(e is None or e is Ellipsis or type(e) in (int, slice) for e in index)
+    return known and any(type(e) is int for e in index)
 
 
 def _drop_copies(module: GraphModule) -> None:

@@ -1,0 +1,151 @@
+# pyright: basic, reportMissingImports=false
+"""Watches where TorchDynamo takes apart, or answers, what it does not run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from inspect import getattr_static
+from typing import Any
+
+from torch._dynamo.exc import ObservedException, TorchRuntimeError, Unsupported, unimplemented
+from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.source import AttrSource
+from torch._dynamo.variables.base import VariableTracker
+from torch._dynamo.variables.ctx_manager import InferenceModeVariable
+from torch._dynamo.variables.distributed import BackwardHookVariable
+from torch._dynamo.variables.lists import TupleVariable
+from torch._dynamo.variables.misc import AutogradFunctionVariable
+from torch._dynamo.variables.tensor import TensorVariable
+
+from rnncc.errors import CompileError, Location
+from rnncc.frontends.torch.function_op import applied, in_order, is_once, methods_of
+from rnncc.frontends.torch.readings import (
+    CHANGES,
+    HOOKS,
+    STATUS,
+    check,
+    check_backward_hook,
+    check_first,
+    is_own_question,
+    is_read,
+    is_users,
+    readings,
+    refuse_function,
+    refuse_inference,
+    within_function,
+)
+from rnncc.frontends.torch.site import reason_of
+from rnncc.frontends.torch.switches import SWITCH
+
+STAND_INS = ("rows", "states", "kept")
+"""The names under which TorchDynamo finds tensors that stand for others (`tracing._step`)."""
+_UNREAD = (Unsupported, ObservedException, TorchRuntimeError)
+"""What TorchDynamo raises where it cannot go on."""
+_GETATTR = "tp_getattro_impl" if hasattr(VariableTracker, "tp_getattro_impl") else "var_getattr"
+"""The method by which TorchDynamo reads attributes; before PyTorch 2.14 it had another name."""
+
+
+def patch_dynamo() -> None:
+    """Put checks into TorchDynamo."""
+    own = AutogradFunctionVariable.call_method
+
+    def call_method(variable: Any, tx: Any, name: str, args: Any, kwargs: Any) -> Any:
+        applies = bool(readings.stack) and name == "apply"
+        if applies and _in_dynamo(tx, lambda where: is_read(variable.fn_cls, where)):
+            return _applied_in_dynamo(variable, tx, args, kwargs)
+        return own(variable, tx, name, args, kwargs)
+
+    setattr(AutogradFunctionVariable, "call_method", call_method)  # noqa: B010
+    get: Any = getattr(AutogradFunctionVariable, _GETATTR)
+
+    def get_constant(variable: Any, tx: Any, name: str) -> Any:
+        value = getattr_static(variable.fn_cls, name, None)
+        if readings.stack and isinstance(value, bool | int | float | str):
+            source = AttrSource(variable.source, name) if variable.source else None
+            return VariableTracker.build(tx, value, source)
+        return get(variable, tx, name)
+
+    setattr(AutogradFunctionVariable, _GETATTR, get_constant)
+
+    def check_hook(tx: Any, *_: Any) -> None:
+        _in_dynamo(tx, check_backward_hook)
+
+    def check_mode(tx: Any, *_: Any) -> None:
+        _in_dynamo(tx, refuse_inference)
+
+    check_first(BackwardHookVariable, "create", check_hook)
+    check_first(InferenceModeVariable, "create", check_mode)
+    for method in (_GETATTR, "call_method"):
+        check_first(TensorVariable, method, _check_question)
+    # else a hook that a module gets later would not be noticed
+    empty = "EMPTY_NN_MODULE_HOOKS_DICT"
+    check_first(GuardBuilder, empty, lambda builder, guard: builder.SEQUENCE_LENGTH(guard))
+
+
+def _check_question(variable: Any, tx: Any, name: str, *_: Any) -> None:
+    if name not in HOOKS | STATUS | CHANGES or name == "detach_":  # which Dynamo puts in place
+        return
+    if is_own_question(name, tx.f_code) or _is_true(variable, name):
+        return
+    _in_dynamo(tx, lambda where: check(name, lambda: where(name)))
+
+
+def _is_true(variable: Any, name: str) -> bool:
+    """Whether what Dynamo knows of a tensor is so in the run too, which guards see to.
+
+    A stand-in needs no gradient where what it stands for may, and so it is with their results.
+    """
+    if name not in STATUS or name == "_version" or not readings.stack[-1].guarded:
+        return False
+    held = variable.source is not None and not is_stand_in(variable)
+    return held or (name == "requires_grad" and variable.requires_grad)
+
+
+def is_stand_in(variable: Any) -> bool:
+    """Whether what Dynamo knows of a tensor is that it stands for others."""
+    source = variable.source
+    while hasattr(source, "base"):
+        source = source.base
+    return getattr(source, "local_name", "") in STAND_INS
+
+
+def _in_dynamo(tx: Any, check: Callable[[Callable[[str], Location]], Any]) -> Any:
+    """What a check says; Dynamo stops where something is refused."""
+
+    def where(name: str) -> Location:
+        frame = tx
+        while frame.parent is not None and not is_users(frame.f_code.co_filename):
+            frame = frame.parent
+        return Location(f"{frame.f_code.co_filename}:{frame.lineno}", name)
+
+    try:
+        return check(where)
+    except CompileError as error:
+        unimplemented(gb_type="rnncc", context="", explanation=str(error), hints=[])
+
+
+def _applied_in_dynamo(variable: Any, tx: Any, args: Any, kwargs: Any) -> Any:
+    """The same where TorchDynamo reads, which takes our part of it for the user's."""
+    function, source = variable.fn_cls, variable.source
+
+    def built(name: str | None) -> Any:
+        if name is None:
+            return VariableTracker.build(tx, None)
+        own = AttrSource(source, name) if source else None
+        return VariableTracker.build(tx, getattr(function, name), own)
+
+    methods = [built(name) for name in methods_of(function)]
+    before = set(tx.output.graph.nodes)
+    try:
+        with within_function():
+            given = TupleVariable(in_order(function, args, kwargs))
+            once = VariableTracker.build(tx, is_once(function))
+            operands = [*methods, given, once]
+            made = VariableTracker.build(tx, applied).call_function(tx, operands, {})
+    except _UNREAD as error:
+        reason = reason_of(str(error))
+        _in_dynamo(tx, lambda where: refuse_function(function, where, reason))
+    for node in tx.output.graph.find_nodes(op="call_function", target=SWITCH):
+        if node not in before:  # within a Function there are no gradients to be switched on
+            tx.output.graph.erase_node(node)
+    return made
