@@ -145,6 +145,8 @@ def as_array(name: str, value: object) -> Array:
     """An array of NumPy's; raises `ArrayError` where none can be made."""
     if type(value) is np.ndarray:
         return value
+    if np.ma.is_masked(value):
+        raise ArrayError(f"{name} has masked elements: fill them, or give their lengths")
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
