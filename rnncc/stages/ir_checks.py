@@ -18,7 +18,7 @@ from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Sized, expect
 from rnncc.ir.ops.control import Net
 from rnncc.ir.program import Program
-from rnncc.ir.types import dims_of, is_tensor
+from rnncc.ir.types import dims_of, is_tensor, tensor
 from rnncc.passes.split_phases import Phases
 from rnncc.passes.streaming import Streamed
 from rnncc.stages.compilation import Compilation
@@ -61,6 +61,11 @@ def check_facts(c: Compilation) -> None:
         own = set(program.net.inputs_of(None))
         state = {kept.name for kept in c.streamed.state} if c.streamed else set[str]()
         expect(own <= {*c.inputs, *state, *c.initial}, "an input of a net is none of the model's")
+    for name, (told, axis) in c.counts.items():
+        [net] = (program.net for program in c.programs.values())
+        outputs, places = net.outputs, range(len(dims_of(net.outputs[name])))
+        expect(outputs[told].type == tensor((), "i64"), f"{told} is no number of rows")
+        expect(axis in places, f"{name} has no axis {axis}")
     if c.streamed is not None:
         _check_streamed(c.streamed)
     if c.phases is not None:

@@ -112,6 +112,7 @@ def _facts(c: Compilation, after: str) -> dict[str, Any]:
         "symbols": c.symbols,
         "inputs": c.inputs,
         "bounds": [str(bound) for bound in c.bounds],
+        **({"counts": [[name, *told] for name, told in c.counts.items()]} if c.counts else {}),
         "refusal": c.refusal,
         "trip_counts": [list(pair) for pair in c.trip_counts.items()],
         "initial": list(c.initial),
@@ -144,6 +145,7 @@ def _restore(
     c.symbols = facts.get("symbols", first.symbols)
     c.inputs = facts.get("inputs", list(first.net.inputs))
     c.refusal = facts.get("refusal", "")
+    c.counts = {name: (told, axis) for name, told, axis in facts.get("counts", ())}
     c.trip_counts = dict(facts.get("trip_counts", ()))
     c.bounds = completed(map(Dim.parse, facts.get("bounds", ())), c)
     c.initial = {name: _initial(name, held, source) for name in facts.get("initial", ())}

@@ -108,6 +108,14 @@ def check_outputs(out: Mapping[str, Array], specs: Specs) -> list[Array | None]:
     return [out.get(name) for name in specs]
 
 
+def cut(outputs: dict[str, Array], counts: Mapping[str, Sequence[Any]]) -> dict[str, Array]:
+    """Outputs without the rows that do not count, where `counts` names the output that tells how
+    many do, and the axis of the rows."""
+    for name, (told, axis) in counts.items():
+        outputs[name] = outputs[name][(slice(None),) * axis + (slice(int(outputs[told])),)]
+    return outputs
+
+
 def check_apart(names: Sequence[str], places: Sequence[Place], inputs: int) -> None:
     """Refuse an output that shares memory with an input or with another output.
 
