@@ -121,11 +121,13 @@ def run_from_net(compilation: Compilation, *further: Sequence[Step]) -> str:
     """
     c = compilation
     run(c, pipeline.IMPORT)
-    steps = [*pipeline.net_steps(c.options), *(step for steps in further for step in steps)]
+    before = pipeline.net_steps(c.options)
+    steps = [*before, *(step for steps in further for step in steps)]
     names, last = [step.name for step in steps], c.options.stop_after
-    for name, where in ((last, "--stop-after"), (c.after, c.origin)):
-        if name and name not in names:
-            raise CompileError(where, f"no step is named {name}", ", ".join(names))
+    left = names[: len(before)]
+    for name, where, known in ((last, "--stop-after", names), (c.after, c.origin, left)):
+        if name and name not in known:
+            raise CompileError(where, f"no step is named {name}", ", ".join(known))
     # a half-compiled model goes on behind its last step
     begin = names.index(c.after) + 1 if c.after else len(pipeline.IMPORT)
     if ("net" in c.programs) != (begin <= names.index(pipeline.CUT[c.options.train])):

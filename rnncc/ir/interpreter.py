@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from rnncc_runtime.arrays import cut
 from rnncc_runtime.sizes import Size
 from xdsl.ir import Block, SSAValue
 
@@ -54,7 +55,7 @@ def run(
     args = [cast[name] for name in program.net.inputs]
     with np.errstate(all="ignore"):
         values = _run_block(context, cast, program.net.body.block, args)
-    return dict(zip(program.net.outputs, values, strict=True))
+    return cut(dict(zip(program.net.outputs, values, strict=True)), program.counts)
 
 
 def _cast(context: Context, value: SSAValue, array: Array) -> Array:

@@ -13,6 +13,8 @@ from rnncc.ir.ops.control import Net
 from rnncc.ir.ops.source import Param
 from rnncc.ir.types import dims_of
 
+Counts = dict[str, tuple[str, int]]
+
 
 @dataclass(repr=False)
 class Program:
@@ -26,6 +28,8 @@ class Program:
             by the backward pass, not kept.
         zeros: inputs that may be absent where that is free, and are zeros then.
         bounds: formulas of sizes that must not be negative, besides those that its ops need.
+        counts: an output whose number of rows the run decides -> the output that tells it, an
+            int64 without axes, and the axis of the rows; the others of its rows mean nothing.
     """
 
     module: ModuleOp
@@ -35,6 +39,7 @@ class Program:
     recompute: frozenset[str] = frozenset()
     zeros: frozenset[str] = frozenset()
     bounds: tuple[Dim, ...] = ()
+    counts: Counts = field(default_factory=dict[str, tuple[str, int]])
 
     def __repr__(self) -> str:
         return str(self.module)

@@ -79,6 +79,17 @@ def dtype_of(value: SSAValue | Attribute) -> str:
     return _NAMES[_type(value).element_type]
 
 
+def is_tensor(type_: Attribute) -> bool:
+    """Whether a type is as `tensor` makes it: a symbolic shape, of elements that there are."""
+    if not isinstance(type_, TensorType):
+        return False
+    made = cast(Tensor, type_)
+    try:
+        return tensor(_dims(made), _NAMES[made.element_type]) == made
+    except (KeyError, ValueError, AttributeError):  # no list of formulas, or no type of ours
+        return False
+
+
 NARROW_FLOATS = ("f16", "bf16")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ class Library:
         shared: whether several threads may compute one call of `run` together.
         weights: bytes of the block that all programs read.
         bounds: formulas of a whole sequence's sizes that must not be negative.
+        counts: output -> the output that tells how many of its rows count, and their axis.
         flushes: whether denormals are flushed during a call.
         max_steps: the most steps of a call, if there is such a limit.
     """
@@ -51,6 +52,7 @@ class Library:
     refusal: str = ""
     shared: bool = False
     bounds: tuple[Dim, ...] = ()
+    counts: Mapping[str, tuple[str, int]] = field(default_factory=dict[str, tuple[str, int]])
     flushes: bool = False
     max_steps: int | None = None
 

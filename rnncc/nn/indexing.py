@@ -11,7 +11,7 @@ from rnncc.ir.dims import Dim, product
 from rnncc.ir.ops.source import Constant, Iota
 from rnncc.ir.types import FLOATS, dims_of, dtype_of
 from rnncc.nn.axes import move_axis
-from rnncc.nn.reduction import reduce_keepdims
+from rnncc.nn.reduction import cumulate, reduce_keepdims, total
 
 MAX_RANKED = 4096
 """Elements of an axis that are compared each with each, as `top_k` does."""
@@ -158,6 +158,18 @@ def put_slices(
     return b.reshape(put(b, rows, new, place, kind), dims)
 
 
+def first_places(b: Builder, flags: SSAValue) -> tuple[SSAValue, SSAValue]:
+    """The numbers of the rows of a vector of bools that are true, in order, then zeros: as many as
+    there are rows; and how many are true."""
+    (size,) = dims_of(flags)
+    ones = b.cast(flags, "i64")
+    before = cumulate(b, ones, 0, Builder.add, 0, exclusive=True)
+    target = b.select(flags, before, b.broadcast(b.size(size, "i64"), (size,), []))
+    none = b.fill(0, (size + 1,), "i64")  # the last one takes the numbers of what is false
+    made = b.scatter("max", none, b.iota((size,), 0, "i64"), target, 0)
+    return b.slice(made, 0, 0, size), total(b, ones, [0])
+
+
 def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = "") -> SSAValue:
     """x where row index[j] along axis 0 is rows[j], of several for one row the last; or where it is
     folded with all of them, by a kind of `rnn.scatter` or by "mul"."""
@@ -168,6 +180,8 @@ def put(b: Builder, x: SSAValue, rows: SSAValue, index: SSAValue, kind: str = ""
     size, count = dims_of(x)[0], dims_of(rows)[0]
     if count == 0:
         return x
+    if not count.is_static:  # so that there is a row to read for those that nothing replaces
+        rows = b.concat([rows, b.fill(0, (1, *dims_of(rows)[1:]), dtype_of(rows))], 0)
     none = b.fill(-1, (size,), "i64")
     last = b.scatter("max", none, b.iota((count,), 0, "i64"), index, 0)
     new = b.gather(rows, b.maximum(last, b.full_like(last, 0)), 0)

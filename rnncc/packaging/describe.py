@@ -40,6 +40,9 @@ def describe(library: Library, target: Target) -> dict[str, Any]:
         **(_training(library.name, library.training) if library.training else {}),
         "stream": _stream(streaming) if streaming else {"refused": library.refusal},
         **({"bounds": [str(formula) for formula in library.bounds]} if library.bounds else {}),
+        **(
+            {"counts": {n: [*told] for n, told in library.counts.items()}} if library.counts else {}
+        ),
         **({"line": streaming.line} if streaming and streaming.line != LINE else {}),
         **({} if library.max_steps is None else {"max_steps": library.max_steps}),
         "workspace": str(_workspace(library, target.device)),

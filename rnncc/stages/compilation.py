@@ -16,7 +16,7 @@ from rnncc.ir.rewriting import NetPass
 if TYPE_CHECKING:
     from rnncc.codegen.target import Code, Forms, Target
     from rnncc.ir.dims import Dim
-    from rnncc.ir.program import Program
+    from rnncc.ir.program import Counts, Program
     from rnncc.kern.library import Library
     from rnncc.kern.program import KernelProgram
     from rnncc.options import Options
@@ -40,6 +40,7 @@ class Compilation:
         symbols: the sizes of the net as read: what functions take, though passes may drop some.
         inputs: the names of its inputs, in order.
         bounds: formulas of its sizes that must not be negative; passes may join slices.
+        counts: see `Program`.
         streamed: how `init` and `step` work together; None before the cut, and without one.
         refusal: why the net cannot stream, where it cannot.
         phases: how `forward` and `backward` work together.
@@ -62,6 +63,7 @@ class Compilation:
     symbols: list[str] = field(default_factory=list[str])
     inputs: list[str] = field(default_factory=list[str])
     bounds: tuple[Dim, ...] = ()
+    counts: Counts = field(default_factory=dict[str, tuple[str, int]])
     streamed: Streamed | None = None
     refusal: str = ""
     phases: Phases | None = None

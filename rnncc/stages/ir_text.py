@@ -33,6 +33,7 @@ from rnncc.ir.types import NUMPY, dims_of, dtype_of
 from rnncc.passes.streaming import Kept, Streamed
 from rnncc.sources import called, read_bytes
 from rnncc.stages.compilation import Array, Compilation
+from rnncc.stages.ir_checks import check_facts, check_order, check_types, completed
 
 if TYPE_CHECKING:
     from xdsl.ir import Attribute
@@ -95,6 +96,9 @@ def read(compilation: Compilation) -> None:
         if FACTS in module.attributes:
             facts = _plain(module.attributes[FACTS])
         _restore(c, module, facts, held, name)
+        check_facts(c)
+    except VerifyException as error:
+        raise CompileError(name, f"its attributes do not fit its nets: {error}") from error
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise CompileError(name, "its attributes are not as rnncc writes them") from error
 
@@ -108,6 +112,7 @@ def _facts(c: Compilation, after: str) -> dict[str, Any]:
         "symbols": c.symbols,
         "inputs": c.inputs,
         "bounds": [str(bound) for bound in c.bounds],
+        **({"counts": [[name, *told] for name, told in c.counts.items()]} if c.counts else {}),
         "refusal": c.refusal,
         "trip_counts": [list(pair) for pair in c.trip_counts.items()],
         "initial": list(c.initial),
@@ -133,16 +138,20 @@ def _restore(
         own = {n.removeprefix(f"{key}/"): a for n, a in held.items() if n.startswith(f"{key}/")}
         extras = frozenset(recompute), frozenset(zeros)
         program = Program(ModuleOp([net]), own, name, source, *extras)
-        _check_arrays(program)
+        _check_arrays(own, _typed(program), source)
         c.programs[key] = program
     first = next(iter(c.programs.values()))
     c.after = _text(facts.get("after", ""))
     c.symbols = facts.get("symbols", first.symbols)
     c.inputs = facts.get("inputs", list(first.net.inputs))
-    c.bounds = tuple(Dim.parse(text) for text in facts.get("bounds", ()))
     c.refusal = facts.get("refusal", "")
+    c.counts = {name: (told, axis) for name, told, axis in facts.get("counts", ())}
     c.trip_counts = dict(facts.get("trip_counts", ()))
-    c.initial = {name: held[f"{_INITIAL}/{name}"] for name in facts.get("initial", ())}
+    c.bounds = completed(map(Dim.parse, facts.get("bounds", ())), c)
+    c.initial = {name: _initial(name, held, source) for name in facts.get("initial", ())}
+    for program in c.programs.values():
+        typed = _typed(program)
+        _check_arrays({n: a for n, a in c.initial.items() if n in typed}, typed, source)
     if "state" in facts:
         state = [Kept(*row) for row in facts["state"]]
         defaults = dict(facts["defaults"])
@@ -156,6 +165,15 @@ def _restore(
         c.options = replace(c.options, train=True)
     elif c.options.train and c.streamed is not None:
         raise CompileError(source, "holds a net for inference", "leave --train out")
+
+
+def _initial(name: Any, held: Mapping[str, Array], source: str) -> Array:
+    """What a parameter that is trained starts with."""
+    array = held.get(f"{_INITIAL}/{name}")
+    if array is None:
+        what = f'no array is there for the parameter "{name}"'
+        raise CompileError(source, what, "give the .npz that was written with it as init")
+    return array
 
 
 def _text(value: Any) -> str:
@@ -176,7 +194,9 @@ def _parsed(content: bytes, name: str) -> ModuleOp:
     context.load_dialect(RNN)
     try:
         module = Parser(context, content.decode()).parse_module()
+        check_types(module)
         module.verify()
+        check_order(module.body.block)
     except ParseError as error:
         line = content.count(b"\n", 0, error.span.start) + 1
         raise CompileError(f"{name}: line {line}", error.msg) from error
@@ -200,18 +220,17 @@ def _arrays(source: Any) -> dict[str, Array]:
     return held
 
 
-def _check_arrays(program: Program) -> None:
+def _check_arrays(arrays: Mapping[str, Array], values: Mapping[str, SSAValue], source: str) -> None:
     """Raise `CompileError` for an array that is not of its parameter's type."""
-    values = _typed(program)
-    for name, array in program.arrays.items():
+    for name, array in arrays.items():
         if name not in values:
-            raise CompileError(program.source, f'nothing takes the parameter "{name}"')
+            raise CompileError(source, f'nothing takes the parameter "{name}"')
         value = values[name]
         dims = dims_of(value)
         fits = [array.shape[i] == d for i, d in enumerate(dims)] if len(dims) == array.ndim else [0]
         if not all(fits) or array.dtype != NUMPY[dtype_of(value)]:
             what = f'parameter "{name}" is {array.dtype} {list(array.shape)}'
-            raise CompileError(program.source, f"{what}, expected {value.type}")
+            raise CompileError(source, f"{what}, expected {value.type}")
 
 
 def _typed(program: Program) -> dict[str, SSAValue]:

@@ -59,6 +59,8 @@ def lower_and_plan(compilation: Compilation) -> None:
 def assemble(compilation: Compilation) -> None:
     """Make one library of the planned programs."""
     c = compilation
+    if c.counts and c.target.device != "cpu":
+        raise CompileError(c.origin, "the run decides how many rows an output has: for CPUs alone")
     c.library = Library(
         c.options.name,
         c.origin,
@@ -68,6 +70,7 @@ def assemble(compilation: Compilation) -> None:
         refusal=c.refusal,
         shared=c.options.threads,
         bounds=c.bounds,
+        counts=c.counts,
         flushes=c.options.flush_denormals,
         max_steps=c.options.max_steps,
     )

@@ -26,7 +26,7 @@ def read(compilation: Compilation) -> None:
     program = import_source(c.source, c.init, c.options)
     c.programs = {"net": program}
     c.symbols, c.inputs = program.symbols, list(program.net.inputs)
-    c.bounds = bounds_of(program.net, program.bounds)
+    c.bounds, c.counts = bounds_of(program.net, program.bounds), program.counts
 
 
 def import_source(net: Any, init: Any, options: Options) -> Program:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rnncc.errors import CompileError
 from rnncc.passes.explicit_state import make_state_explicit
 from rnncc.passes.streaming import NotCausal, split_stream
 from rnncc.stages.compilation import Compilation
@@ -15,6 +16,12 @@ def cut(compilation: Compilation) -> None:
     """
     c, program = compilation, compilation.programs["net"]
     state = c.options.state
+    if c.counts:
+        what = "the run decides how many rows an output has"
+        if state:
+            raise CompileError(c.origin, f"state given for a net of which {what}")
+        c.refusal, c.programs = what, {"run": program}
+        return
     try:
         c.streamed = make_state_explicit(program, state) if state else split_stream(program)
     except NotCausal as reason:

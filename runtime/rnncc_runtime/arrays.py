@@ -108,6 +108,14 @@ def check_outputs(out: Mapping[str, Array], specs: Specs) -> list[Array | None]:
     return [out.get(name) for name in specs]
 
 
+def cut(outputs: dict[str, Array], counts: Mapping[str, Sequence[Any]]) -> dict[str, Array]:
+    """Outputs without the rows that do not count, where `counts` names the output that tells how
+    many do, and the axis of the rows."""
+    for name, (told, axis) in counts.items():
+        outputs[name] = outputs[name][(slice(None),) * axis + (slice(int(outputs[told])),)]
+    return outputs
+
+
 def check_apart(names: Sequence[str], places: Sequence[Place], inputs: int) -> None:
     """Refuse an output that shares memory with an input or with another output.
 
@@ -145,6 +153,8 @@ def as_array(name: str, value: object) -> Array:
     """An array of NumPy's; raises `ArrayError` where none can be made."""
     if type(value) is np.ndarray:
         return value
+    if np.ma.is_masked(value):
+        raise ArrayError(f"{name} has masked elements: fill them, or give their lengths")
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import addressof, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ from rnncc_runtime.arrays import (
     check_apart,
     check_inputs,
     check_outputs,
+    cut,
     read_specs,
 )
 from rnncc_runtime.compiled import Compiled, Origin, Shape, Shapeds, remember, shapes_of
@@ -64,6 +65,7 @@ class Model(Compiled):
     ) -> None:
         super().__init__(metadata, functions, keep, origin)
         self.parameters = read_specs(metadata["parameters"])
+        self._counts: Mapping[str, Sequence[Any]] = metadata.get("counts", {})
         self._frame = _Frame(len(self.inputs), len(self.outputs))
         self._known: dict[tuple[Shape | None, ...], _Sizes] = {}
         sizes = parse_largest(metadata["workspace"])
@@ -85,7 +87,8 @@ class Model(Compiled):
                 `np.asarray` makes one of, with exactly the dtype of its spec. What is not
                 contiguous is copied.
             out: arrays to write into, contiguous and apart from the inputs; only these outputs
-                are computed. Without it, every output is computed into a new array.
+                are computed. Without it, every output is computed into a new array, without the
+                rows that do not count where the run decides how many there are.
             pool: threads that compute the call together, as many of them as are worth it, if the
                 model was compiled with `threads`: a `Pool`, or another `Parallel`. The results have
                 the same bits.
@@ -113,7 +116,8 @@ class Model(Compiled):
             check_apart([*self.inputs, *self.outputs], places, len(sources))
         self._call(sizes, sources, targets, pool)
         named = zip(self.outputs, results, strict=True)
-        return {name: array for name, array in named if array is not None}
+        made = {name: array for name, array in named if array is not None}
+        return cut(made, self._counts) if out is None else made
 
     def stream(
         self, batch: int | None = None, inputs: Mapping[str, object] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.metadata import entry_points
@@ -10,13 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rnncc_runtime
 from hypothesis import given
 
+import rnncc
 from rnncc import arrays, cells, pipeline
 from rnncc.cli import main
 from rnncc.driver import compiling
 from rnncc.errors import CompileError
 from rnncc.ir.builder import Builder
+from rnncc.ir.dims import Dim
 from rnncc.ir.program import Program
 from rnncc.options import Options
 from rnncc.sources import Content
@@ -174,6 +178,19 @@ GOOD = text_of(cells.elman(2, 3))
         (GOOD.replace("after =", "again ="), "other programs than reading leaves"),
         (GOOD.replace('after = "simplify-last"', 'after = "read"'), "other programs than read"),
         (GOOD.replace('after = "simplify-last"', "after = 3 : i64"), "not as rnncc writes them"),
+        (GOOD.replace('after = "simplify-last"', 'after = "lower"'), "no step is named lower"),
+        (GOOD.replace('["T", "N"], inputs', '["N", "T"], inputs'), "first symbols are T and N"),
+        (GOOD.replace('["T", "N"], inputs', '["T", "N", "T/0"], inputs'), "symbols are names"),
+        (
+            GOOD.replace('"N"', '"Q"').replace('["T", "Q"], inputs', '["T", "N"], inputs'),
+            "no symbols",
+        ),
+        (GOOD.replace('inputs = ["x"]', 'inputs = ["y"]'), "none of the model's"),
+        (GOOD.replace('"next:0", unit', '"next:1", unit'), "of one type in both nets"),
+        (GOOD.replace("xf32, [", "xindex, ["), "no type of values"),
+        (GOOD.replace("xf32, [", "xf32, [[], "), "no type of values"),
+        (GOOD.replace('dims = ["T", "N"', 'dims = [unit, "N"'), "unit is no size"),
+        (re.sub(r'(%\w+) = "rnn.tanh"\(%\w+\)', r'\1 = "rnn.tanh"(\1)', GOOD), "made behind it"),
         (GOOD.replace("?x", "?x" * 20_000, 1), "net.rnn.mlir"),
         ("builtin.module " + "{" * 100_000, "line 1"),
         ("\udcff", "utf-8"),
@@ -185,6 +202,42 @@ def test_damaged_texts_are_refused(text: str, what: str, tmp_path: Path) -> None
     with pytest.raises(CompileError, match=what) as error:
         code_of(path, None)
     assert "net.rnn.mlir" in str(error.value)
+
+
+def test_bounds_that_a_file_leaves_out_hold(tmp_path: Path) -> None:
+    """A file is not trusted: without its bounds, a slice would read in front of its rows."""
+    b = Builder.net("net")
+    x = b.input("x", ["T", 3])
+    text = text_of(b.finish({"y": b.slice(x, 0, 2, Dim.of("T") - 2)}))
+    assert 'bounds = ["T - 2"]' in text
+    path = tmp_path / "net.rnn.mlir"
+    path.write_text(text.replace('bounds = ["T - 2"]', "bounds = []"))
+    with pytest.raises(rnncc_runtime.ArrayError, match="T - 2 would be -1"):
+        rnncc.compile(path).run({"x": np.zeros((1, 3), np.float32)})
+
+
+def test_damaged_texts_of_training_are_refused(tmp_path: Path) -> None:
+    text, params = emitted(cells.lstm(2, 3), None, tmp_path, train=True)
+    good = text.read_text()
+    assert params is not None
+    held = arrays.read(params)
+    assert isinstance(held, dict)
+    name = re.findall(r'param_name = "(\w+)"', good)[-1]
+    with pytest.raises(CompileError, match="no array is there for the parameter"):
+        code_of(text, None, train=True)
+    arrays.write({**held, f"initial/{name}": np.zeros((7, 7), np.float32)}, params)
+    with pytest.raises(CompileError, match="expected tensor"):
+        code_of(text, params, train=True)
+    arrays.write(held, params)
+    at = good.rindex(f'param_name = "{name}"')
+    for changed, what in (
+        (good[:at] + good[at:].replace(f'"{name}"', '"frob"', 1), "frob is of one type in both"),
+        (re.sub(r"saved = \[[^]]*\]", "saved = []", good), "what backward reads is saved"),
+        (re.sub(r"kept = \[[^]]*\]", "kept = []", good), "what backward reads is kept"),
+    ):
+        text.write_text(changed)
+        with pytest.raises(CompileError, match=what):
+            code_of(text, params, train=True)
 
 
 def test_parameters_have_to_fit(tmp_path: Path) -> None:

@@ -84,6 +84,7 @@ def test_read_only_and_unaligned_inputs(model: Model) -> None:
         ({"in/x": None}, "inputs missing: in/x (the model's inputs: in/x, lengths)"),
         ({"z": 1}, "inputs unknown: z (the model's inputs: in/x, lengths)"),
         ({"in/x": np.zeros((4, 2, 3))}, "in/x is float64, expected float32"),
+        ({"in/x": np.ma.masked_less(np.zeros((4, 2, 3), np.float32), 1)}, "has masked elements"),
         ({"in/x": np.zeros((4, 2, 3), ">f4")}, "in/x is >f4, expected float32"),
         ({"in/x": [[1.0], []]}, "in/x is a list that is not an array"),
         ({"lengths": np.zeros(5, np.int32)}, "N is 2 in in/x but 5 in lengths"),

@@ -66,18 +66,25 @@ class Conditions:
         self.rounded += [(EXACT[x.dtype], each) for each in (a, b)] if x.dtype in EXACT else []
 
 
-def conditions_of(names: Names, name: str) -> Conditions:
+def conditions_of(names: Names, name: str, some: bool = False) -> Conditions:
     """What must hold for a bool to be true.
 
+    Args:
+        some: leave out what is no comparison of formulas.
     Raises:
         Unproven: it is no conjunction of comparisons of formulas.
     """
     found, waiting, seen = Conditions(), [(name, True)], set[tuple[str, bool]]()
     while waiting:
         one = waiting.pop()
-        if one not in seen:
-            seen.add(one)
+        if one in seen:
+            continue
+        seen.add(one)
+        try:
             waiting += _parts(names, *one, found)
+        except Unproven:
+            if not some:
+                raise
     return found
 
 
@@ -89,6 +96,8 @@ def _parts(names: Names, name: str, wanted: bool, found: Conditions) -> Iterable
         found.formulas += [] if bool(numbers.all()) == wanted else [Dim.of(-1)]
         return ()
     kind = op.op_type if op is not None and op.domain in ("", "ai.onnx") else ""
+    if op is not None and kind == "If":
+        return _branches(names, op, wanted)
     if op is None or kind not in (*COMPARISONS, *PASSING, "Not", "And" if wanted else "Or"):
         raise Unproven
     if kind not in COMPARISONS:
@@ -99,6 +108,22 @@ def _parts(names: Names, name: str, wanted: bool, found: Conditions) -> Iterable
         raise Unproven
     found.compare(compared, *(names.value(side) for side in op.input))
     return ()
+
+
+def _branches(names: Names, op: NodeProto, wanted: bool) -> list[tuple[str, bool]]:
+    """An `If` of which one branch is not as wanted: the other one is taken, and is so.
+
+    Python's `and` and `or` are exported as such.
+    """
+    taken = {a.name: a.g.output[0].name for a in op.attribute if len(a.g.output) == 1}
+    if len(taken) < 2:
+        raise Unproven
+    for branch, other in (("then_branch", "else_branch"), ("else_branch", "then_branch")):
+        value = names.value(taken[branch])
+        numbers = None if value is None else value.numbers
+        if numbers is not None and bool(numbers.all()) != wanted:
+            return [(op.input[0], other == "then_branch"), (taken[other], wanted)]
+    raise Unproven
 
 
 def formula_of(value: Value) -> Dim:

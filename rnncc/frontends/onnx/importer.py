@@ -18,13 +18,15 @@ from rnncc.frontends.onnx.learning import MOST_LEARNT, Known, Learnt
 from rnncc.frontends.onnx.lists import Names, Nothing, Rows, element_names, elements
 from rnncc.frontends.onnx.model import Model
 from rnncc.frontends.onnx.node import FLOATS
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.table import OPERATORS
 from rnncc.frontends.onnx.values import Array, Value, name_of
 from rnncc.frontends.shapes import Sizes
 from rnncc.ir.builder import Builder
-from rnncc.ir.program import Program
+from rnncc.ir.ports import fresh
+from rnncc.ir.program import Counts, Program
 from rnncc.ir.size_proofs import is_natural
 from rnncc.scalar import Scalar
 from rnncc.sources import called
@@ -107,16 +109,30 @@ def read_model(
 
 def _finished(scope: Scope, graph: Any, defaults: Mapping[str, Array]) -> Imported:
     """Run a graph's nodes, and make a program of its outputs."""
-    outputs, model = dict[str, SSAValue](), scope.model
-    held = {
-        info.name: _add_output(scope, info.name, value, outputs)
-        for info, value in zip(graph.output, scope.run(graph), strict=True)
-    }
+    outputs, model, partial = dict[str, SSAValue](), scope.model, dict[str, Partial]()
+    held = dict[str, Names]()
+    for info, value in zip(graph.output, scope.run(graph), strict=True):
+        if isinstance(value, Partial):
+            partial[info.name], value = value, value.whole()
+        held[info.name] = _add_output(scope, info.name, value, outputs)
+    counts = _add_counts(partial, outputs)
     program = scope.b.finish(outputs, {**model.arrays, **defaults}, model.file)
-    program.bounds = tuple(model.bounds)
+    program.bounds, program.counts = tuple(model.bounds), counts
     named = {*program.params, *defaults}  # of a loop that became no scan, parameters are left over
     program.arrays = {name: array for name, array in program.arrays.items() if name in named}
     return Imported(program, held)
+
+
+def _add_counts(partial: Mapping[str, Partial], outputs: dict[str, SSAValue]) -> Counts:
+    """Add to the outputs how many rows of others count."""
+    counts, told = Counts(), dict[SSAValue, str]()
+    for name, value in partial.items():
+        assert value.count is not None
+        if value.count not in told:
+            told[value.count] = fresh(f"{name}.count", outputs)
+            outputs[told[value.count]] = value.count
+        counts[name] = told[value.count], value.axis
+    return counts
 
 
 def _add_output(scope: Scope, name: str, value: Value, outputs: dict[str, SSAValue]) -> Names:

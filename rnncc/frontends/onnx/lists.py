@@ -12,9 +12,11 @@ from typing import Any
 from xdsl.ir import SSAValue
 
 from rnncc.frontends.onnx.errors import NeedsValue, Unsupported
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Value
 from rnncc.ir.builder import Builder
 
+PARTIAL_LISTS = "its length, and all elements put together, may be read"
 MAX_LISTED = 1024
 """Elements of a list, but for those that are rows of one tensor."""
 
@@ -118,6 +120,8 @@ def check_readable(b: Builder, rows: Rows) -> None:
     if rows.earlier is not None:
         what = "reads a list that the turns of a loop append to"
         raise NeedsValue(b.loc, what, "a loop of up to 64 known turns may", [])
+    if isinstance(rows.stacked, Partial):
+        raise Unsupported(b.loc, "reads a list whose length the run decides", PARTIAL_LISTS)
 
 
 def elements(b: Builder, rows: Rows) -> list[Value]:

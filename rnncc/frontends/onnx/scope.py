@@ -20,6 +20,7 @@ from rnncc.frontends.onnx.learning import Learnt
 from rnncc.frontends.onnx.model import Model
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, Operator
 from rnncc.frontends.onnx.order import in_order
+from rnncc.frontends.onnx.partial_rules import build_partial, has_partial
 from rnncc.frontends.onnx.reading import opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
@@ -99,10 +100,10 @@ class Scope:
 
     def ssa(self, value: Value) -> SSAValue:
         """A value in this block; known numbers become constants or parameters here."""
-        if value.made is not None:
-            return value.made
         if not value.is_tensor:
             raise Unsupported(self.b.loc, f"takes {value} for a tensor")
+        if value.made is not None:
+            return value.made
         if value not in self._made:
             self._made[value] = self._literal(value)
         return self._made[value]
@@ -233,16 +234,20 @@ class Scope:
             return
         try:
             with np.errstate(all="ignore"):
-                results = self._fold(node, operator)
-                if results is None:
-                    results = operator.build(node)
-            self._store(node, results)
+                self._store(node, self._results(node, name, operator))
         except SizeOverflow as error:
             raise node.error(f"computes a size beyond {TEXT[str(error)]}") from error
         except (CompileError, Learnt, InternalError, KeyboardInterrupt, MemoryError):
             raise
         except Exception as error:
             raise InternalError.at(location, error) from error
+
+    def _results(self, node: Node, name: str, operator: Operator) -> Any:
+        """The outputs, folded or built."""
+        if has_partial(node):
+            return build_partial(node, name, operator)
+        folded = self._fold(node, operator)
+        return operator.build(node) if folded is None else folded
 
     def _operator(self, name: str) -> Operator | None:
         """How an operator is read: by a user's function, where there is one."""
@@ -277,12 +282,13 @@ class Scope:
                 continue
             if result is None:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
-            self.define(name, self._value(node, index, result), node.location)
+            self.define(name, self.value(node, index, result), node.location)
         for name in node.op.output[len(found) :]:
             if name:
                 raise node.unsupported(f'has the output "{name}", which is not supported')
 
-    def _value(self, node: Node, index: int, result: Any) -> Value:
+    def value(self, node: Node, index: int, result: Any) -> Value:
+        """What an operator gives as an output, as the type that the standard says."""
         if isinstance(result, Value):
             return result
         if isinstance(result, np.ndarray):

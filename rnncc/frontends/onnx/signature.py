@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.reading import onnx_package
 from rnncc.frontends.onnx.values import Value
 
@@ -192,6 +193,7 @@ def _check_type(
 ) -> None:
     """Check one input; `groups` holds the first input of each group."""
     shown = f'input "{n.op.input[index]}"'
+    value = value.whole() if isinstance(value, Partial) else value
     if not value.is_tensor:
         if not any(t.startswith(("seq(", "optional(")) for t in formal.types):
             raise n.error(f"{shown} is {value}, not a tensor")

@@ -11,6 +11,7 @@ them fails.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,10 +29,12 @@ from rnncc.frontends.onnx.conditions import (
     iterations,
 )
 from rnncc.frontends.onnx.node import INTEGERS, Node
+from rnncc.frontends.onnx.reading import graphs_in
 from rnncc.frontends.onnx.sizes import Undecided
-from rnncc.frontends.onnx.values import Value, size_value, varies
+from rnncc.frontends.onnx.values import Value, is_step, size_value, varies
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
+from rnncc.ir.size_proofs import larger
 from rnncc.ir.types import tensor
 
 if TYPE_CHECKING:
@@ -58,6 +61,8 @@ class Trips:
         count: how many iterations there are, where that is a formula of sizes.
         always: whether the body's condition is known to hold.
         endless: whether the loop is known never to end.
+        most: where there is no count, the most iterations that the condition allows if it has a
+            part that is a formula.
     """
 
     step: str
@@ -66,6 +71,7 @@ class Trips:
     count: Dim | None
     always: bool
     endless: bool
+    most: Dim | None = None
 
     def counter(self, index: int, like: Value, step: Dim) -> Value:
         """A carried value that counts, as it is in an iteration."""
@@ -76,15 +82,17 @@ def trips_of(n: Node, graph: GraphProto, carried: Sequence[Value]) -> Trips:
     """What is known of a Loop whose body is a graph."""
     body = _Body(n, graph, carried)
     known = body.step, body.fixed, body.counters
+    if not n.has(1):
+        _check_ignored(n, body, graph.output[0].name)
     try:
         again = conditions_of(body, graph.output[0].name) if n.has(1) else Conditions()
     except Unproven:
-        return Trips(*known, None, False, False)
+        return Trips(*known, None, False, False, _bound(body, graph.output[0].name))
     always = not again.formulas
     try:
         count = _count(n, body.step, again)
     except (Unproven, Undecided):
-        return Trips(*known, None, always, False)
+        return Trips(*known, None, always, False, _bound(body, graph.output[0].name))
     return Trips(*known, count, always, count is None)
 
 
@@ -115,7 +123,7 @@ class _Body:
         self._around, self.step = _Around(n.scope), n.scope.model.new_step()
         self._inputs = [info.name for info in graph.input]
         self._kept = [info.name for info in graph.output][1:]
-        self._nodes = {name: op for op in graph.node for name in op.output if name}
+        self._nodes = _writers(graph, n.scope)
         self.fixed = frozenset(i for i in range(len(carried)) if self._is_fixed(i))
         self.counters = self._find_counters()
         self._check_counters()
@@ -175,6 +183,9 @@ class _Body:
         scope.steps[self.step] = number
         known = {i: self._carried[i] for i in self.fixed if not self._carried[i].varying}
         names = {self._inputs[2 + i]: value for i, value in {**known, **counted}.items()}
+        formulas = [formula for value in counted.values() for formula in value.formulas()]
+        steps = {symbol for formula in formulas for symbol in filter(is_step, formula.symbols)}
+        scope.steps.update(dict.fromkeys(steps, number))  # what is built here is thrown away
         names[self._inputs[0]] = size_value(Dim.of(self.step))
         names[self._inputs[1]] = Value.of(np.array(True))
         scope.names, self._scope, self._tried = names, scope, set[str]()
@@ -210,6 +221,16 @@ class _Body:
             self._scope.run_node(op, 0, self._n.inside)
 
 
+def _writers(graph: GraphProto, around: Scope) -> dict[str, NodeProto]:
+    """The nodes that write names; those in branches of an `If` too, where no other has the name."""
+    own = {name: op for op in graph.node for name in op.output if name}
+    inner = [g for op in graph.node if op.op_type == "If" for g in graphs_in(op)]
+    within = [(name, op) for g in inner for op in g.node for name in op.output if name]
+    times = Counter(name for name, _ in within)
+    single = {n: op for n, op in within if times[n] == 1 and around.find(n) is None}
+    return {**single, **own}
+
+
 def _is_integer(value: Value) -> bool:
     """Whether a value is one integer that is known."""
     known = value.known
@@ -241,6 +262,37 @@ def _count(n: Node, step: str, again: Conditions) -> Dim | None:
         if not model.within(limit, [formula]):
             raise Unproven
     return count
+
+
+def _check_ignored(n: Node, body: _Body, condition: str) -> None:
+    """Raise `Unsupported` where it matters whether a condition is read that has no first value.
+
+    By the standard it is not; ONNX Runtime ends the loop by it.
+    """
+    try:
+        again = conditions_of(body, condition)
+        if not again.formulas:
+            return
+        count = iterations(Conditions(), again, body.step, _most(n), {})
+    except (Unproven, Undecided):
+        count = None
+    if count is None or count != given_count(n):
+        what = "has a condition without a first one, which the standard ignores, but readers do not"
+        raise n.unsupported(what, "a first condition that is true says that it ends the loop")
+
+
+def _bound(body: _Body, condition: str) -> Dim | None:
+    """The most iterations, by those parts of a condition that are formulas."""
+    again = conditions_of(body, condition, some=True)
+    if again.rounded:
+        return None
+    try:
+        count = iterations(Conditions(), again, body.step, None, {})
+    except (Unproven, Undecided):
+        return None
+    if count is None or varies(count):
+        return None
+    return larger(count, Dim.of(1))  # the first one may start
 
 
 def _most(n: Node) -> Dim | None:

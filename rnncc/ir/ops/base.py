@@ -423,25 +423,29 @@ def ints_attr(values: Sequence[int]) -> ArrayAttr[IntAttr]:
 
 def get_dims(attribute: Attribute) -> tuple[Dim, ...]:
     """The shape in an attribute."""
-    assert isinstance(attribute, ArrayAttr)
+    if not isinstance(attribute, ArrayAttr):
+        raise VerifyException(f"{attribute} is no list of sizes")
     return tuple(get_dim(item) for item in cast(ArrayAttr[Attribute], attribute).data)
 
 
 def get_dim(attribute: Attribute) -> Dim:
     """The size in an attribute."""
-    assert isinstance(attribute, StringAttr)
+    if not isinstance(attribute, StringAttr):
+        raise VerifyException(f"{attribute} is no size")
     return Dim.parse(attribute.data)
 
 
 def get_ints(attribute: Attribute) -> tuple[int, ...]:
     """The numbers in an attribute."""
-    assert isinstance(attribute, ArrayAttr)
+    if not isinstance(attribute, ArrayAttr):
+        raise VerifyException(f"{attribute} is no list of numbers")
     return tuple(get_int(item) for item in cast(ArrayAttr[Attribute], attribute).data)
 
 
 def get_int(attribute: Attribute) -> int:
     """The number in an IntAttr."""
-    assert isinstance(attribute, IntAttr)
+    if not isinstance(attribute, IntAttr):
+        raise VerifyException(f"{attribute} is no number")
     return cast(IntAttr, attribute).data
 
 
@@ -453,5 +457,6 @@ def expect_kind(properties: Properties, known: Collection[str]) -> None:
 
 def get_text(attribute: Attribute) -> str:
     """The text in an attribute."""
-    assert isinstance(attribute, StringAttr)
+    if not isinstance(attribute, StringAttr):
+        raise VerifyException(f"{attribute} is no text")
     return attribute.data

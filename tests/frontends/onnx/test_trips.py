@@ -16,6 +16,7 @@ from tests.frontends.onnx.models import (
     assert_close,
     body,
     by_onnxruntime,
+    graph,
     imported,
     info,
     interpreted,
@@ -28,6 +29,7 @@ H = np.array([[0.5, -1.0, 2.0], [0.1, 0.2, 0.3]], np.float32)
 NUMBERS = {
     **{"zero0": np.array([0]), "one0": np.array([1]), "w": W, "yes": np.array(True)},
     **{"zero": np.int32(0), "one": np.int32(1), "two": np.int32(2), "five": np.int32(5)},
+    **{"no": np.array(False), "most_m": np.float32(0.97)},
     **{"fzero": np.float32(0), "most": np.array(2**31 - 1), "half": np.float32(0.5)},
 }
 SIZES = [
@@ -152,22 +154,51 @@ def test_no_iterations() -> None:
     [
         [node("Less", "r half", "go2")],
         [node("Greater", "k2 t", "go2")],
-        [node("Mul", "k2 t", "kt"), node("Less", "kt t", "go2")],
-        [node("Less", "k2 t", "a"), node("Less", "r half", "b"), node("And", "a b", "go2")],
+        [node("Mul", "k2 t", "kt"), node("Less", "t kt", "go2")],
         [node("Less", "k2 t", "a"), node("Less", "k2 five", "b"), node("Or", "a b", "go2")],
         [node("Add", "kf half", "kh"), node("Less", "kh tf", "go2")],
     ],
-    ids=["data", "upwards", "steps of a size", "partly data", "either", "fractions"],
+    ids=["data", "upwards", "steps of a size", "either", "fractions"],
 )
 def test_ends_that_are_no_formulas(condition: list[Any]) -> None:
     with pytest.raises(CompileError, match="may end early, and has scan outputs"):
         imported(looped(condition, STARTS))
 
 
-def test_starts_that_are_no_formulas() -> None:
-    """It starts if the sequence has two rows, and ends behind the last of them."""
-    with pytest.raises(CompileError, match="may end early, and has scan outputs"):
-        imported(looped([node("Less", "k2 t", "go2")], IF_TWO))
+BOTH = [
+    *[node("Less", "k2 t", "b"), node("ReduceMax", "v2", "m", keepdims=0)],
+    node("Less", "m most_m", "a"),
+]
+BRANCHES = {
+    f"{name}_branch": graph([node("Identity", value, name)], [], [info(name, [], "i1")])
+    for name, value in (("then", "b"), ("else", "no"))
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "first"),
+    [
+        ([*BOTH, node("And", "a b", "go2")], ALWAYS),
+        ([*BOTH, node("If", "a", "go2", **BRANCHES)], STARTS),  # a and b, as Python's are exported
+        ([node("Less", "k2 t", "go2")], IF_TWO),
+    ],
+    ids=["and", "if", "a start that is no formula"],
+)
+def test_data_may_end_a_loop_whose_counter_bounds_it(condition: Any, first: Any) -> None:
+    """Scan outputs have the rows that the run counts, of those that a formula allows."""
+    pytest.importorskip("onnxruntime")
+    made = looped(condition, first)
+    compiled = rnncc.compile(made)
+    assert compiled.metadata["counts"] == {"ys": ["ys.count", 0]}
+    rows = set[int]()
+    for steps in (1, 2, 9):
+        x = np.random.default_rng(steps).standard_normal((steps, 2, 3)).astype(np.float32)
+        want = by_onnxruntime(made, {"x": x, "h": H})
+        rows.add(len(want["ys"]))
+        for got in (interpreted(made, {"x": x, "h": H}), compiled.run({"x": x, "h": H})):
+            assert got.pop("ys.count") == len(want["ys"])
+            assert_close(got, want)
+    assert len(rows) > 1
 
 
 def test_sizes_that_float32_rounds_are_errors_of_the_run() -> None:

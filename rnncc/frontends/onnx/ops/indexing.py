@@ -190,39 +190,6 @@ def _reverse_sequence(n: Node) -> SSAValue:
     return made if time == 0 else b.transpose(made, swap)
 
 
-def _compress(n: Node) -> SSAValue:
-    """The rows of X where a known condition holds.
-
-    Refused: a condition that is computed at run time.
-    """
-    b, condition = n.b, n.numbers(1).reshape(-1)
-    x, dims = n.x(), n.dims()
-    if n.given("axis"):
-        axis = n.axis(n.integer("axis"), len(dims))
-    else:
-        x, axis = b.reshape(x, (product(dims),)), 0
-    size = dims_of(x)[axis]
-    if size.is_static and len(condition) > int(size):
-        raise n.unsupported(f"has {len(condition)} conditions for {size} rows")
-    return b.gather(x, n.literal(np.flatnonzero(condition).astype(np.int64)), axis)
-
-
-def _fold_non_zero(n: Node, arrays: list[Array]) -> Array | None:
-    if arrays[0].dtype == object:
-        return None
-    if not arrays[0].ndim:  # unlike NumPy's, its places have no numbers
-        return np.zeros((0, int(arrays[0] != 0)), np.int64)
-    return np.array(np.nonzero(arrays[0]), np.int64)
-
-
-def _non_zero(n: Node) -> SSAValue:
-    """The places of known elements that are not 0.
-
-    Refused: computed elements.
-    """
-    raise n.unsupported("has a result of a size that depends on computed elements")
-
-
 def _scatter_elements(n: Node) -> SSAValue:
     """X with elements replaced at known or computed places along an axis, or folded with others.
     Of several for one place the last one stays.
@@ -357,7 +324,5 @@ OPERATORS: dict[str, Operator] = {
     "OneHot": Operator(_one_hot),
     "Trilu": Operator(_trilu),
     "ReverseSequence": Operator(_reverse_sequence),
-    "Compress": Operator(_compress),
-    "NonZero": Operator(_non_zero, _fold_non_zero),
     "EyeLike": Operator(_eye_like),
 }

@@ -22,11 +22,12 @@ from rnncc.frontends.onnx.ops.control import (
     tensors_in,
     types_in,
 )
+from rnncc.frontends.onnx.partial import first_rows
 from rnncc.frontends.onnx.trips import Trips, given_count, is_endless, trips_of
 from rnncc.frontends.onnx.values import Value, size_value
 from rnncc.ir.builder import Builder
 from rnncc.ir.dims import Dim
-from rnncc.ir.gates import DEFAULT_LIMIT, repeat
+from rnncc.ir.gates import DEFAULT_LIMIT
 from rnncc.ir.types import dims_of, tensor
 
 if TYPE_CHECKING:
@@ -42,8 +43,8 @@ MAX_UNROLLED = 64
 def _loop(n: Node) -> list[Any]:
     """Run a graph again and again: so often, or while its condition holds.
 
-    Refused: scan outputs whose number of rows the run decides; values that change shape, type or
-    length from turn to turn, but in 64 known turns; more turns than `--max-iterations`.
+    Refused: values that change shape, type or length from turn to turn, but in 64 known turns; more
+    turns than `--max-iterations`; scan outputs of a loop that data ends where nothing bounds it.
     """
     graph = n.graph("body")
     carried = [n.value(i) for i in range(2, len(n.inputs))]
@@ -55,8 +56,9 @@ def _loop(n: Node) -> list[Any]:
         return _counted(_Parts.of(n, graph, trips, carried), trips.count)
     if trips.endless:
         raise n.error("has neither a trip count nor a condition that ends it")
+    parts = _Parts.of(n, graph, trips, carried)
     try:
-        return _gated(_Parts.of(n, graph, trips, carried))
+        return _ended(parts)
     except NeedsValue:
         for index in (i for i in (0, 1) if trips.always and n.has(i)):
             n.known(index)  # with a known count and first condition it could be built turn by turn
@@ -165,14 +167,12 @@ def _scanned(loop: _Parts, count: Dim, may_grow: Callable[[Value], bool]) -> lis
     inside = Inside(n, captures, [*types, tensor((), "i64")])
     *carry, number = inside.given
     inside.scope.steps[loop.trips.step] = number
-    filled = zip(refilled(starts, carry), grows, strict=True)
-    given = [Rows.listing(earlier=object()) if grown else v for v, grown in filled]
+    given, rows = _growing(refilled(starts, carry), grows), list[Value | None]()
     loop.bind(inside.scope, size_value(Dim.of(loop.trips.step)), given)
     made = inside.scope.run(loop.graph, n.inside)[1:]
-    after, scans = loop.chosen(made), made[len(loop.carried) :]
-    rows = [_appended(*each) for each in zip(given, after, grows, strict=True)]
-    kept = [new if row is None else old for old, new, row in zip(given, after, rows, strict=True)]
-    if types_in(kept) != types_in(given) or not all(map(_fits, loop.starts, rows)):
+    scans = made[len(loop.carried) :]
+    kept = _kept(loop, given, loop.chosen(made), grows, rows)
+    if kept is None:
         return None
     stacks = [row for row in rows if row is not None] + scans
     results = [*tensors_in(inside.scope, kept), *(inside.scope.ssa(v) for v in stacks)]
@@ -186,6 +186,27 @@ def _scanned(loop: _Parts, count: Dim, may_grow: Callable[[Value], bool]) -> lis
         )
     ]
     return [*loop.finals(last), *stacked]
+
+
+def _growing(values: Sequence[Value], grows: Sequence[bool]) -> list[Value]:
+    """What the body is given: lists that may grow are others than those it appends to."""
+    pairs = zip(values, grows, strict=True)
+    return [Rows.listing(earlier=object()) if grown else value for value, grown in pairs]
+
+
+def _kept(
+    loop: _Parts,
+    given: Sequence[Value],
+    after: Sequence[Value],
+    grows: Sequence[bool],
+    rows: list[Value | None],
+) -> list[Value] | None:
+    """The values that go on to the next turn, without the elements that this one appends, which
+    `rows` gets; None where shapes, types or lengths change."""
+    rows[:] = [_appended(*each) for each in zip(given, after, grows, strict=True)]
+    kept = [new if row is None else old for old, new, row in zip(given, after, rows, strict=True)]
+    fits = types_in(kept) == types_in(given) and all(map(_fits, loop.starts, rows))
+    return kept if fits else None
 
 
 def _fits(start: Value, row: Value | None) -> bool:
@@ -268,11 +289,25 @@ def _unrolled(n: Node, graph: GraphProto, trips: int, carried: list[Value]) -> l
     return [*carried, *scans]
 
 
-def _gated(loop: _Parts) -> list[Any]:
-    """A loop that a condition may end."""
-    n, starts, most = loop.n, loop.starts, given_count(loop.n)
-    if len(loop.graph.output) > 1 + len(loop.carried):
-        raise _early(n, "has scan outputs, whose number of rows the run would decide")
+def _ended(loop: _Parts) -> list[Any]:
+    """A loop that a condition may end, whose lists may grow."""
+    try:
+        return _gated(loop, lambda value: False)
+    except NeedsValue:
+        if not any(map(Rows.may_grow_on, loop.starts)):
+            raise
+    return _gated(loop, Rows.may_grow_on)
+
+
+def _gated(loop: _Parts, may_grow: Callable[[Value], bool]) -> list[Any]:
+    """A loop that a condition may end.
+
+    Of scan outputs, and of lists that may grow, the run decides how many rows count.
+    """
+    n, most, grows = loop.n, given_count(loop.n), [may_grow(v) for v in loop.starts]
+    starts = [Rows.listing() if grown else v for v, grown in zip(loop.starts, grows, strict=True)]
+    stacks = any(grows) or len(loop.graph.output) > 1 + len(loop.carried)
+    length, limited = _row_limit(loop, most) if stacks else _limit(n, most)
     b, captures = n.b, loop.captures()
     consts, inits = list(captures.consts), tensors_in(n.scope, starts)
     number, gate = b.fill(0, (), "i64"), b.fill(1, (), "i1")
@@ -281,22 +316,60 @@ def _gated(loop: _Parts) -> list[Any]:
     if counted:
         consts.append(b.reshape(n.x(0, ("i64",)), ()))
         gate = b.logical("and", gate, b.compare("lt", number, consts[-1]))
+    appended = list[Value | None]()
 
-    def turn(inner: Builder, given: list[SSAValue], carry: list[SSAValue]) -> Sequence[SSAValue]:
-        scope = captures.inside(inner, given[: len(captures.consts)])
-        loop.bind(scope, Value.computed(carry[1]), refilled(starts, carry[2:]))
+    def turn(inner: Builder, held: Any, carry: Any, rows: Any) -> tuple[Any, Any]:
+        scope = captures.inside(inner, held[: len(captures.consts)])
+        given = _growing(refilled(starts, carry[2:]), grows)
+        loop.bind(scope, Value.computed(carry[1]), given)
         condition, *made = results_of(n, scope, loop.graph)
-        results = loop.chosen(made)
-        if types_in(results) != types_in(starts):
+        kept = _kept(loop, given, loop.chosen(made), grows, appended)
+        if kept is None:
             raise _early(n, "carries values whose shapes, types or lengths change")
         following = inner.add(carry[1], inner.fill(1, (), "i64"))
         goes_on = inner.reshape(scope.ssa(condition), ())
         if counted:
-            goes_on = inner.logical("and", goes_on, inner.compare("lt", following, given[-1]))
-        return [goes_on, following, *tensors_in(scope, results)]
+            goes_on = inner.logical("and", goes_on, inner.compare("lt", following, held[-1]))
+        stacked = [row for row in appended if row is not None] + made[len(loop.carried) :]
+        values = tensors_in(scope, kept)
+        return [goes_on, following, *values], [scope.ssa(row) for row in stacked]
 
-    finals = repeat(b, consts, [gate, number, *inits], turn, *_limit(n, most))[2:]
-    return loop.finals(refilled(starts, finals))
+    finals, ys = b.scan(
+        consts, [gate, number, *inits], [], turn, length=length, gate=len(consts), limited=limited
+    )
+    waiting = iter(ys)
+    ends = refilled(starts, finals[2:])
+    last = [
+        _partly(n, first, next(waiting), finals[1]) if row is not None else first if grown else end
+        for first, end, row, grown in zip(loop.starts, ends, appended, grows, strict=True)
+    ]
+    return [*loop.finals(last), *(first_rows(b, y, finals[1]) for y in waiting)]
+
+
+def _partly(n: Node, start: Value, rows: SSAValue, count: SSAValue) -> Value:
+    """A list of the elements that it began with and of rows, of which the first count."""
+    behind = _behind(n, start, rows)
+    assert isinstance(behind, Rows) and behind.stacked is not None
+    joined = n.scope.ssa(behind.stacked)
+    first = dims_of(joined)[0] - dims_of(rows)[0]
+    together = n.b.add(count, n.b.size(first, "i64"))
+    return Rows.listing(stacked=first_rows(n.b, joined, together))
+
+
+def _row_limit(loop: _Parts, most: Dim | None) -> tuple[Dim, bool]:
+    """The rows of outputs of which the run decides how many count, and whether more turns are an
+    error of the run."""
+    n, model = loop.n, loop.n.scope.model
+    if model.training:
+        what = "has outputs whose number of rows the run decides"
+        raise n.unsupported(what, "for inference that is supported")
+    if most is not None:
+        return most, not most.is_static
+    if model.max_iterations is None and loop.trips.most is None:
+        what = "may end early, and has scan outputs, whose number of rows the run would decide"
+        inputs = model.inputs_behind(n.value(0)) if n.has(0) and not is_endless(n) else []
+        raise NeedsValue(n.location, what, "--max-iterations bounds it", inputs)
+    return loop.trips.most or Dim.of(model.max_iterations or 0), True
 
 
 def _early(n: Node, what: str) -> NeedsValue:
@@ -305,15 +378,15 @@ def _early(n: Node, what: str) -> NeedsValue:
     )
 
 
-def _limit(n: Node, trips: Dim | None) -> tuple[int, bool]:
+def _limit(n: Node, trips: Dim | None) -> tuple[Dim, bool]:
     """The most turns, and whether more are an error of the run."""
     model = n.scope.model
     if trips is not None and trips.is_static:
-        return int(trips), False
+        return trips, False
     if model.training and model.max_iterations is None:
         what = "takes a number of turns that the run decides"
         raise n.unsupported(what, "training needs --max-iterations")
-    return model.max_iterations or DEFAULT_LIMIT, True
+    return Dim.of(model.max_iterations or DEFAULT_LIMIT), True
 
 
 OPERATORS: dict[str, Operator] = {

@@ -11,6 +11,7 @@ from rnncc.frontends.onnx.lists import MAX_LISTED, Rows, check_readable, element
 from rnncc.frontends.onnx.node import Node, Operator
 from rnncc.frontends.onnx.ops.control import inline
 from rnncc.frontends.onnx.ops.indexing import gathered
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.values import Array, Value, size_value
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dims_of
@@ -110,6 +111,8 @@ def _at(n: Node) -> Value:
 def _length(n: Node) -> Value:
     """How many elements a list has."""
     rows = _rows(n)
+    if isinstance(rows.stacked, Partial) and rows.stacked.count is not None:
+        return Value.computed(n.b.add(rows.stacked.count, n.b.fill(len(rows.items), (), "i64")))
     check_readable(n.b, rows)
     first = Dim.of(0) if rows.stacked is None else rows.stacked.dims[0]
     return size_value(first + len(rows.items))
@@ -165,6 +168,8 @@ def _concat(n: Node) -> SSAValue | Value:
     rows, new, given = _rows(n), n.flag("new_axis", 0), n.integer("axis")
     if rows.is_empty:
         raise n.unsupported("puts nothing together")
+    if isinstance(rows.stacked, Partial) and not rows.items:
+        return _partial_rows(n, rows.stacked, given, new)
     check_readable(n.b, rows)
     axis = n.axis(given, rows.tensors()[-1].rank - (not rows.items) + new)
     known = [item.known for item in rows.items if item.known is not None]
@@ -181,6 +186,18 @@ def _concat(n: Node) -> SSAValue | Value:
         value, dims = n.scope.ssa(item), list(item.dims)
         parts.append(n.b.reshape(value, [*dims[:axis], 1, *dims[axis:]]) if new else value)
     return n.b.concat(parts, axis)
+
+
+def _partial_rows(n: Node, stacked: Partial, given: int, new: bool) -> Value:
+    """The elements of a list whose length the run decides: rows, or one row each of an axis."""
+    axis, dims = n.axis(given, stacked.rank - (not new)), [*stacked.dims[1:]]
+    rows = stacked.dims[0]
+    if not new and dims[axis] != 1:
+        what = f"puts {dims[axis]} rows of each element of a list together, whose length the run"
+        raise n.unsupported(f"{what} decides", "of one row each that is supported")
+    kept = dims if new else [*dims[:axis], *dims[axis + 1 :]]
+    flat = n.b.reshape(n.scope.ssa(stacked.whole()), (rows, *kept))
+    return Partial.counted(Value.computed(move_axis(n.b, flat, 0, axis)), axis, stacked.count)
 
 
 def _agree(arrays: Sequence[Array], axis: int, new: bool) -> bool:

@@ -124,7 +124,7 @@ def _perm(n: Node) -> list[int]:
     return perm
 
 
-def _axes_input(n: Node, index: int = 1) -> list[int] | None:
+def axes_input(n: Node, index: int = 1) -> list[int] | None:
     """The axes in the attribute up to opset 12, in an input from then on."""
     if n.given("axes"):
         return n.integers("axes")
@@ -132,7 +132,7 @@ def _axes_input(n: Node, index: int = 1) -> list[int] | None:
 
 
 def _squeezed(n: Node) -> list[Dim]:
-    dims, axes = n.dims(), _axes_input(n)
+    dims, axes = n.dims(), axes_input(n)
     if axes is None:
         unsure = [d for d in dims if not d.is_static and may_equal(d, 1)]
         if unsure and n.scope.model.branches:
@@ -154,7 +154,7 @@ def _squeezed(n: Node) -> list[Dim]:
 
 
 def _unsqueezed(n: Node) -> list[Dim]:
-    dims, axes = n.dims(), _axes_input(n) or []
+    dims, axes = n.dims(), axes_input(n) or []
     rank = len(dims) + len(axes)
     added, left = n.axes(axes, rank), list(dims)
     return [Dim.of(1) if axis in added else left.pop(0) for axis in range(rank)]

@@ -1,0 +1,74 @@
+"""Operators that choose rows by conditions: where these are computed, the run decides how many."""
+
+from __future__ import annotations
+
+import numpy as np
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import NUMBERS, Node, Operator
+from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.values import Array, Value
+from rnncc.ir.dims import product
+from rnncc.ir.types import dims_of, dtype_of
+from rnncc.nn.arithmetic import floor_divide, modulo
+from rnncc.nn.indexing import first_places
+
+
+def _compress(n: Node) -> SSAValue | Partial:
+    """The rows of X where a condition holds.
+
+    Refused: in training, a condition that is computed at run time.
+    """
+    b, x, dims = n.b, n.x(), n.dims()
+    if n.given("axis"):
+        axis = n.axis(n.integer("axis"), len(dims))
+    else:
+        x, axis = b.reshape(x, (product(dims),)), 0
+    (size, conditions), known = (dims_of(x)[axis], product(n.dims(1))), n.value(1).numbers
+    if size.is_static and conditions.is_static and int(conditions) > int(size):
+        raise n.unsupported(f"has {conditions} conditions for {size} rows")
+    if known is not None:
+        return b.gather(x, n.literal(np.flatnonzero(known).astype(np.int64)), axis)
+    _check_inference(n)
+    b.require(size - conditions)
+    places, count = first_places(b, b.reshape(n.x(1, ("i1",)), (conditions,)))
+    return Partial.counted(Value.computed(b.gather(x, places, axis)), axis, count)
+
+
+def _check_inference(n: Node) -> None:
+    if n.scope.model.training:
+        what = "gives a tensor whose number of rows the run decides"
+        raise n.unsupported(what, "for inference that is supported")
+
+
+def _fold_non_zero(n: Node, arrays: list[Array]) -> Array | None:
+    if arrays[0].dtype == object:
+        return None
+    if not arrays[0].ndim:  # unlike NumPy's, its places have no numbers
+        return np.zeros((0, int(arrays[0] != 0)), np.int64)
+    return np.array(np.nonzero(arrays[0]), np.int64)
+
+
+def _non_zero(n: Node) -> Partial:
+    """The places of elements that are not 0, a column each.
+
+    Refused: computed elements in training, or without axes.
+    """
+    _check_inference(n)
+    b, x, dims = n.b, n.x(0, (*NUMBERS, "i1")), n.dims()
+    if not dims:
+        raise n.unsupported("tells whether a number without axes is 0")
+    zero = b.compare("eq", x, b.full_like(x, 0)) if dtype_of(x) != "i1" else b.logical_not(x)
+    places, count = first_places(b, b.reshape(b.logical_not(zero), (product(dims),)))
+    rows = list[SSAValue]()
+    for size in reversed(dims):
+        extent = b.size(size, "i64")
+        rows.insert(0, b.reshape(modulo(b, places, extent), (1, product(dims))))
+        places = floor_divide(b, places, extent)
+    return Partial.counted(Value.computed(b.concat(rows, 0)), 1, count)
+
+
+OPERATORS: dict[str, Operator] = {
+    "Compress": Operator(_compress),
+    "NonZero": Operator(_non_zero, _fold_non_zero),
+}

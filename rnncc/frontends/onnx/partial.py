@@ -1,0 +1,54 @@
+"""Tensors of which the run decides how many rows count: those of a bound are there.
+
+What the rows behind those that count hold means nothing, but may be computed with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.values import Value
+from rnncc.ir.builder import Builder
+from rnncc.ir.types import dims_of, dtype_of
+
+
+@dataclass(frozen=True, eq=False)
+class Partial(Value):
+    """A tensor whose size along an axis is a bound.
+
+    Attributes:
+        axis: of the rows.
+        count: how many of them count, an int64 without axes.
+    """
+
+    axis: int = 0
+    count: SSAValue | None = None
+
+    @staticmethod
+    def counted(value: Value, axis: int, count: SSAValue | None) -> Partial:
+        """A computed value of which the first rows along an axis count."""
+        return Partial(value.dtype, value.dims, made=value.made, axis=axis, count=count)
+
+    @property
+    def form(self) -> tuple[Any, ...]:
+        """No tensor's."""
+        return "partial", self.axis, self.count
+
+    def whole(self) -> Value:
+        """The rows of the bound."""
+        return Value(self.dtype, self.dims, made=self.made)
+
+    def __str__(self) -> str:
+        return "a tensor whose number of rows the run decides"
+
+
+def first_rows(b: Builder, rows: SSAValue, count: SSAValue) -> Partial:
+    """Rows along axis 0, of which the first count; the others, which may be anything, become 0."""
+    dims = dims_of(rows)
+    counts = b.compare("lt", b.iota((dims[0],), 0, "i64"), b.broadcast(count, (dims[0],), []))
+    counts = b.broadcast(counts, dims, [0])
+    kept = b.select(counts, rows, b.fill(0, dims, dtype_of(rows)))
+    return Partial.counted(Value.computed(kept), 0, count)

@@ -1,0 +1,212 @@
+"""Operators that pass on tensors whose number of rows the run decides, as each row of their result
+is computed of one row; what reads rows together is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from xdsl.ir import SSAValue
+
+from rnncc.frontends.onnx.node import Node, Operator
+from rnncc.frontends.onnx.ops import activations, arithmetic, elementwise, logic
+from rnncc.frontends.onnx.ops.reduce import reduced_axes
+from rnncc.frontends.onnx.ops.shape import axes_input
+from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.values import Value
+
+Given = Sequence[Value | None]
+"""The inputs as they are; the node's own have all rows of the bound."""
+Rule = Callable[[Node, Given], int | None]
+_HINT = "operators that compute row by row, Shape and outputs may"
+
+
+def has_partial(n: Node) -> bool:
+    """Whether a node reads such a tensor."""
+    return any(isinstance(value, Partial) for value in n.inputs)
+
+
+def build_partial(n: Node, name: str, operator: Operator) -> list[Any]:
+    """The outputs of a node that reads such tensors.
+
+    Raises:
+        Unsupported: it reads rows together.
+    """
+    given = n.inputs
+    n.inputs = [v.whole() if isinstance(v, Partial) else v for v in given]
+    count = _counted(given)[0].count
+    if name == "Shape":
+        return [_shape(n, _counted(given)[0])]
+    axis = RULES[name](n, given) if name in RULES else None
+    if axis is None:
+        raise n.unsupported("reads a tensor whose number of rows the run decides", _HINT)
+    made: Any = operator.build(n)
+    results = cast(Sequence[Any], made if isinstance(made, (list, tuple)) else [made])
+    values = [n.scope.value(n, at, result) for at, result in enumerate(results)]
+    return [Partial.counted(value, axis, count) for value in values]
+
+
+def _counted(given: Given) -> list[Partial]:
+    return [value for value in given if isinstance(value, Partial)]
+
+
+def _shape(n: Node, x: Partial) -> SSAValue:
+    """The sizes, of which one is the number of rows that count."""
+    sizes = [n.b.size(d, "i64") for d in x.dims]
+    assert x.count is not None
+    sizes[x.axis] = x.count
+    first = _from_end(n.integer("start", 0), x.rank)
+    end = _from_end(n.integer("end", x.rank), x.rank)
+    if first >= end:
+        raise n.unsupported("takes no sizes of a tensor whose number of rows the run decides")
+    return n.b.concat([n.b.reshape(size, (1,)) for size in sizes[first:end]], 0)
+
+
+def _from_end(axis: int, rank: int) -> int:
+    return min(max(axis + rank if axis < 0 else axis, 0), rank)
+
+
+# Along which axis the rows of the result lie; None where a row is not computed by itself
+
+
+def _elementwise(n: Node, given: Given) -> int | None:
+    rank = max(v.rank for v in given if v is not None)
+    axes = {rank - v.rank + v.axis for v in _counted(given)}
+    if len(axes) > 1 or len({v.count for v in _counted(given)}) > 1:
+        return None
+    axis = axes.pop()
+    for value in given:
+        if value is None or isinstance(value, Partial):
+            continue
+        own = axis - rank + value.rank
+        if own >= 0 and value.dims[own] != 1:
+            return None
+    return axis
+
+
+def _single(given: Given, index: int = 0) -> Partial | None:
+    """The tensor, where an input is the only one of its kind."""
+    value = given[index] if index < len(given) else None
+    return value if isinstance(value, Partial) and len(_counted(given)) == 1 else None
+
+
+def _transpose(n: Node, given: Given) -> int | None:
+    [x] = _counted(given)
+    order = n.integers("perm") or [*reversed(range(x.rank))]
+    return order.index(x.axis) if sorted(order) == [*range(x.rank)] else None
+
+
+def _squeeze(n: Node, given: Given) -> int | None:
+    x, axes = _single(given), axes_input(n)
+    if x is None or not axes:
+        return None
+    gone = n.axes(axes, x.rank)
+    return None if x.axis in gone else x.axis - sum(axis < x.axis for axis in gone)
+
+
+def _unsqueeze(n: Node, given: Given) -> int | None:
+    x, axes = _single(given), axes_input(n)
+    if x is None or axes is None:
+        return None
+    rank = x.rank + len(axes)
+    added = n.axes(axes, rank)
+    return [axis for axis in range(rank) if axis not in added][x.axis]
+
+
+def _reshape(n: Node, given: Given) -> int | None:
+    """Axes of size 1 come and go."""
+    x = _single(given)
+    if x is None or any(d != 1 for at, d in enumerate(x.dims) if at != x.axis):
+        return None
+    sizes = [int(size) if size.is_static else 0 for size in n.sizes(1)]
+    return sizes.index(-1) if sorted(sizes) == [-1, *[1] * (len(sizes) - 1)] else None
+
+
+def _gather(n: Node, given: Given) -> int | None:
+    rank = n.value(0).rank
+    axis, index = n.axis(n.integer("axis", 0), rank), n.value(1)
+    if (x := _single(given)) is not None:
+        if x.axis == axis:
+            return None
+        return x.axis if x.axis < axis else x.axis - 1 + index.rank
+    places = _single(given, 1)
+    return None if places is None else axis + places.axis
+
+
+def _gather_nd(n: Node, given: Given) -> int | None:
+    places = _single(given, 1)
+    if places is None or n.integer("batch_dims", 0) or places.axis == places.rank - 1:
+        return None
+    return places.axis
+
+
+def _concat(n: Node, given: Given) -> int | None:
+    parts = _counted(given)
+    same = len({(part.axis, part.count) for part in parts}) == 1 and len(parts) == len(given)
+    axis = n.axis(n.integer("axis"), parts[0].rank)
+    return parts[0].axis if same and axis != parts[0].axis else None
+
+
+def _product(n: Node, given: Given) -> int | None:
+    """Rows of a left operand times a matrix."""
+    x = _single(given)
+    if x is None or x.axis == x.rank - 1 or n.value(1).rank != 2:
+        return None
+    return x.axis
+
+
+def _gemm(n: Node, given: Given) -> int | None:
+    x = _single(given)
+    if x is None or x.axis or n.flag("transA", 0):
+        return None
+    added = n.inputs[2] if n.has(2) else None
+    return 0 if added is None or added.rank < 2 or added.dims[0] == 1 else None
+
+
+def _along(n: Node, given: Given) -> int | None:
+    """Along another axis, whose size stays."""
+    x = _single(given)
+    if x is None or n.opset < 13:
+        return None
+    return None if n.axis(n.integer("axis", -1), x.rank) == x.axis else x.axis
+
+
+def _without(axes_of: Callable[[Node], list[int]]) -> Rule:
+    """Along other axes, which go or become 1."""
+
+    def rule(n: Node, given: Given) -> int | None:
+        x, axes = _single(given), axes_of(n)
+        if x is None or not axes:
+            return None
+        gone = n.axes(axes, x.rank)
+        if x.axis in gone:
+            return None
+        return x.axis if n.flag("keepdims", 1) else x.axis - sum(axis < x.axis for axis in gone)
+
+    return rule
+
+
+_PLAIN = {
+    *elementwise.OPERATORS,
+    *activations.OPERATORS,
+    *arithmetic.OPERATORS,
+    *logic.OPERATORS,
+} - {"CastLike", "Dropout", "PRelu"}
+_REDUCED = ("Sum", "Mean", "Max", "Min", "Prod", "L1", "L2", "LogSumExp", "SumSquare", "LogSum")
+
+RULES: dict[str, Rule] = {
+    **dict.fromkeys(_PLAIN, _elementwise),
+    **{f"Reduce{name}": _without(reduced_axes) for name in _REDUCED},
+    **dict.fromkeys(("ArgMax", "ArgMin"), _without(lambda n: [n.integer("axis", 0)])),
+    **dict.fromkeys(("Softmax", "LogSoftmax"), _along),
+    "Transpose": _transpose,
+    "Squeeze": _squeeze,
+    "Unsqueeze": _unsqueeze,
+    "Reshape": _reshape,
+    "Gather": _gather,
+    "GatherND": _gather_nd,
+    "Concat": _concat,
+    "MatMul": _product,
+    "Gemm": _gemm,
+}

@@ -1,0 +1,147 @@
+"""What a half-compiled model in a file must be besides what its ops verify themselves.
+
+In: a `Compilation` that `ir_text` has read. A file is no more to be trusted than any other model:
+what the steps that follow take for granted is looked at here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, SSAValue
+
+from rnncc.errors import CompileError
+from rnncc.ir.bounds import bounds_of
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import Sized, expect
+from rnncc.ir.ops.control import Net
+from rnncc.ir.program import Program
+from rnncc.ir.types import dims_of, is_tensor, tensor
+from rnncc.passes.split_phases import Phases
+from rnncc.passes.streaming import Streamed
+from rnncc.stages.compilation import Compilation
+
+_SYMBOL = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def check_types(module: ModuleOp) -> None:
+    """Raise `VerifyException` for values of no type of ours, which ops' own checks take for one."""
+    for op in module.walk():
+        arguments = (a for region in op.regions for block in region.blocks for a in block.args)
+        for value in (*arguments, *op.results):
+            expect(is_tensor(value.type), f"{value.type} is no type of values")
+
+
+def check_order(block: Block) -> None:
+    """Raise `VerifyException` where a value is read before it is made, in blocks inside too.
+
+    These see nothing of the blocks around them.
+    """
+    known = set[SSAValue](block.args)
+    for op in block.ops:
+        expect(all(v in known for v in op.operands), f"{op.name} reads what is made behind it")
+        for inner in (block for region in op.regions for block in region.blocks):
+            check_order(inner)
+        known.update(op.results)
+
+
+def check_facts(c: Compilation) -> None:
+    """Raise `VerifyException` for attributes of the module that its nets do not bear out."""
+    names = [*c.symbols, *c.trip_counts]
+    expect(_are_names(names) and all(map(_SYMBOL.fullmatch, names)), "symbols are names")
+    expect(c.symbols[:2] == ["T", "N"], "the first symbols are T and N")
+    expect(_are_numbers(c.trip_counts.values()), "counts are numbers")
+    expect(_are_names(c.inputs), "inputs are names")
+    expect(_are_names([c.refusal]), "a refusal is a text")
+    for program in c.programs.values():
+        missing = sorted(_symbols_of(program.net).difference(names))
+        expect(not missing, f"no symbols are {', '.join(missing)}")
+        own = set(program.net.inputs_of(None))
+        state = {kept.name for kept in c.streamed.state} if c.streamed else set[str]()
+        expect(own <= {*c.inputs, *state, *c.initial}, "an input of a net is none of the model's")
+    for name, (told, axis) in c.counts.items():
+        [net] = (program.net for program in c.programs.values())
+        outputs, places = net.outputs, range(len(dims_of(net.outputs[name])))
+        expect(outputs[told].type == tensor((), "i64"), f"{told} is no number of rows")
+        expect(axis in places, f"{name} has no axis {axis}")
+    if c.streamed is not None:
+        _check_streamed(c.streamed)
+    if c.phases is not None:
+        _check_phases(c.phases, c.initial)
+
+
+def _symbols_of(net: Net) -> set[str]:
+    """Those of all shapes, and of what else ops have of sizes."""
+    found = {s for value in net.body.block.args for dim in dims_of(value) for s in dim.symbols}
+    for op in net.walk():
+        sizes = op.sizes if isinstance(op, Sized) else []
+        shapes = (dims_of(value) for value in op.results)
+        found.update(symbol for dims in (sizes, *shapes) for dim in dims for symbol in dim.symbols)
+    return found
+
+
+def _are_names(names: Collection[object]) -> bool:
+    return all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+
+
+def _are_numbers(numbers: Iterable[object]) -> bool:
+    return all(isinstance(number, int) and number >= 0 for number in numbers)
+
+
+def _check_streamed(streamed: Streamed) -> None:
+    init, step = streamed.init.net, streamed.step.net
+    expect(init.inputs.keys() == streamed.defaults.keys(), "defaults are those of init's inputs")
+    numbers = [number for number in streamed.defaults.values() if number is not None]
+    expect(_are_numbers(numbers), "defaults are numbers")
+    expect(_are_names([kept.name for kept in streamed.state]), "parts of the state are names")
+    expect(init.outputs.keys() == {k.name for k in streamed.state}, "init gives the state")
+    for kept in streamed.state:
+        made = init.outputs[kept.name]
+        _check_equal(made, step.inputs.get(kept.name), kept.name)
+        if kept.next is not None:
+            _check_equal(made, step.outputs.get(kept.next), kept.next)
+        if kept.given is not None:
+            expect(kept.given in init.inputs, f"no input is {kept.given}")
+
+
+def _given(program: Program) -> dict[str, SSAValue]:
+    """A half's inputs that are the net's, and its parameters."""
+    held = {name: op.y for name, op in program.params.items()}
+    return {**program.net.inputs_of(None), **held}
+
+
+def _check_phases(phases: Phases, initial: Collection[str]) -> None:
+    forward, backward = phases.forward.net, phases.backward.net
+    expect(_are_names([phases.checkpoints]), "checkpoints are a text")
+    expect(_are_names([*phases.saved, *phases.kept]), "what is saved or kept is named")
+    expect(set(phases.saved) == set(backward.inputs_of("saved")), "what backward reads is saved")
+    expect(set(phases.kept) == set(backward.inputs_of("kept")), "what backward reads is kept")
+    for name in phases.saved:
+        _check_equal(backward.inputs[name], forward.outputs_of("saved").get(name), name)
+    for name in phases.kept:
+        kept = forward.outputs_of(None).get(backward.input_roles[name].of)
+        _check_equal(backward.inputs[name], kept, name)
+    given, read = _given(phases.forward), _given(phases.backward)
+    for name, value in read.items():
+        _check_equal(value, given.get(name, value if name in initial else None), name)
+
+
+def _check_equal(one: SSAValue, other: SSAValue | None, name: str) -> None:
+    expect(other is not None and one.type == other.type, f"{name} is of one type in both nets")
+
+
+def completed(bounds: Iterable[Dim], c: Compilation) -> tuple[Dim, ...]:
+    """Bounds as the file has them, and those that ops of its nets need besides."""
+    given = tuple(bounds)
+    least = {(b - b.coefficient()): b.coefficient() for b in given}
+    for program in c.programs.values():
+        for formula in bounds_of(program.net):
+            bound = formula.substitute(c.trip_counts)
+            rest, number = bound - bound.coefficient(), bound.coefficient()
+            if rest.is_static and number < 0:
+                raise CompileError(program.source, f"a size {formula} is negative")
+            if not rest.is_static and least.setdefault(rest, number) > number:
+                least[rest] = number
+    return tuple(rest + number for rest, number in least.items())
