@@ -43,7 +43,7 @@ def _cpu(system: str) -> Row:
     told = SYSTEMS.get(system, SYSTEMS["linux"])
     knobs = ("cache", "vectors", "chains")
     versions = "rnncc.codegen.cpu.versions"
-    return Row("rnncc.codegen.cpu.target", told.products, told.by_default, knobs, versions)
+    return Row("rnncc.codegen.cpu.machines", told.products, told.by_default, knobs, versions)
 
 
 CPU = _cpu("linux")

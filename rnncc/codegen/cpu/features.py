@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import Protocol
 
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.platforms import architecture_of
 
 BASELINE = {"x86_64": "x86-64", "aarch64": "generic"}
@@ -101,11 +101,23 @@ LEVELS = {"x86-64-v2": _LEVEL2, "x86-64-v3": _LEVEL3, "x86-64-v4": _LEVEL4}
 """What the levels of x86-64 are, which need not be found out."""
 
 
-def needed(target: CpuTarget) -> list[str]:
+class Named(Protocol):
+    """A machine as LLVM names it."""
+
+    @property
+    def triple(self) -> str: ...
+    @property
+    def cpu(self) -> str: ...
+    @property
+    def features(self) -> str: ...
+
+
+def needed(target: Named) -> list[str]:
     """The extensions without which code for a machine may not run, as LLVM names them."""
     told = {text[1:]: text[0] == "+" for text in target.features.split(",") if text}
-    known = SIGNS.get(target.architecture, told)
-    if target.architecture not in BASELINE:
+    architecture = architecture_of(target.triple)
+    known = SIGNS.get(architecture, told)
+    if architecture not in BASELINE:
         return [name for name in known if told.get(name)]
     if known.keys() <= told.keys():  # a machine that LLVM has looked at: this one
         return [name for name in known if told[name]]

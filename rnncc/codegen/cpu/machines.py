@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import llvmlite.binding
 
 from rnncc.codegen.cpu.cpus import CPUS
-from rnncc.codegen.cpu.features import BASELINE, features_of_cpu, needed
+from rnncc.codegen.cpu.features import BASELINE, features_of_cpu
 from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.errors import CompileError
 from rnncc.platforms import (
@@ -33,6 +34,18 @@ SLOW_BF16 = ("cooperlake", "sapphirerapids", "emeraldrapids", "graniterapids", "
 reached 81 to 87 GFLOP/s with it, and 172 to 181 with float32."""
 USUAL = {"x86_64": "x86-64-v3", "aarch64": "generic"}
 """Architecture -> the cpu of a triple that is not this machine's."""
+
+
+def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> CpuTarget:
+    """A machine as `resolve_target` has it, with settings of the code generator."""
+    return replace(resolve_target(triple, cpu), **knobs)
+
+
+def load(code: bytes) -> Any:
+    """An object in this process."""
+    from rnncc.codegen.llvm.objects import load_object  # resolving needs no code generator
+
+    return load_object(code)
 
 
 def resolve_target(triple: str | None = None, cpu: str | None = None) -> CpuTarget:
@@ -127,20 +140,3 @@ def _check_cpu(architecture: str, cpu: str) -> None:
         near = difflib.get_close_matches(cpu, CPUS[architecture], 3)
         hint = f"did you mean {' or '.join(near)}?" if near else "rnncc targets lists some"
         raise CompileError("", f"cpu {cpu!r} is not one that LLVM knows for {architecture}", hint)
-
-
-def check_runs_here(target: CpuTarget) -> None:
-    """Refuse code for another machine.
-
-    Raises:
-        CompileError: this machine lacks what the target has.
-    """
-    own = resolve_target()
-    lacking = "another architecture"
-    if system_of(target.triple) != system_of(own.triple):
-        lacking = "another system"
-    elif target.architecture == own.architecture:
-        lacking = ", ".join(sorted(set(needed(target)) - set(needed(own))))
-    if lacking:
-        what = f"code for {target.cpu} ({target.triple}) does not run on this machine, a {own.cpu}"
-        raise CompileError("", f"{what}: {lacking}", "rnncc.build writes it to files")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -191,20 +190,6 @@ class CpuTarget:
         return Code(text, ".ll", finish, symbols)
 
     def check_runs_here(self) -> None:
-        from rnncc.codegen.cpu.machines import check_runs_here
+        from rnncc.codegen.cpu.host import check_runs_here  # asks LLVM
 
         check_runs_here(self)
-
-
-def resolve(triple: str | None, cpu: str | None, knobs: Mapping[str, int]) -> CpuTarget:
-    """A CPU; see `rnncc.codegen.cpu.machines`."""
-    from rnncc.codegen.cpu.machines import resolve_target
-
-    return replace(resolve_target(triple, cpu), **knobs)
-
-
-def load(code: bytes) -> Any:
-    """An object in this process."""
-    from rnncc.codegen.llvm.objects import load_object
-
-    return load_object(code)

@@ -164,7 +164,7 @@ class NvptxTarget:
         return Code(device.text, ".ll", finish, symbols)
 
     def check_runs_here(self) -> None:
-        from rnncc.codegen.cpu.machines import check_runs_here
+        from rnncc.codegen.cpu.host import check_runs_here
 
         check_runs_here(self.host)
 
