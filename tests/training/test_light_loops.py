@@ -14,6 +14,8 @@ from rnncc.driver.compiling import build_library
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.kern.dialect import For
+from rnncc.kern.kernels import Reduce
 from rnncc.options import Options
 from tests.codegen.random_programs import examples, single
 from tests.golden import Arrays
@@ -118,3 +120,11 @@ def test_nothing_wide_is_as_long_as_the_sequence(states: int, rows: int) -> None
     assert library.training is not None
     tape = library.training.tape.evaluate({"T": 1000, "N": 2})
     assert tape <= 4 * rows * 2 * UNITS * states + 256
+
+
+def test_what_is_made_again_is_read() -> None:
+    """Backward makes the states of a run again, not the sums that forward's loop gave of them."""
+    backward = build_library(selective_scan(16), None, Options(train=True)).programs["backward"]
+    loops = [op for op in backward.func.walk() if isinstance(op, For) and not op.reverse]
+    assert len(loops) == 1
+    assert not any(isinstance(op, Reduce) for op in loops[0].walk())
