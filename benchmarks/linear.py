@@ -6,7 +6,7 @@ PyTorch's loop, rnncc, JAX's scans and the float64 oracle all run the same lines
 against `touch`: an elementwise kernel of rnncc that reads and writes as many bytes of sequences.
 
     --only NAME,...    some of the cases
-    --rounds K         rounds in which all contenders take turns; medians are printed
+    --rounds K         rounds in which all contenders take turns; the least times are printed
     --no-eager         leave out PyTorch's loop, which takes seconds a call
     --json FILE        write the figures
 """
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -361,7 +361,10 @@ def worst(ours: Any, exact: Any) -> float:
 
 
 def seconds(calls: dict[str, Any], rounds: int) -> dict[str, float]:
-    """Medians of rounds in which all take turns; what takes long takes part in few."""
+    """The least time of rounds in which all take turns; what takes long takes part in few.
+
+    It is the processor's time for this process: what else runs on the machine takes none of it.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -369,10 +372,10 @@ def seconds(calls: dict[str, Any], rounds: int) -> dict[str, float]:
         for name, call in calls.items():
             if times[name] and sum(times[name]) > 4 and number > 1:
                 continue
-            start = perf_counter()
+            start = process_time()
             call()
-            times[name].append(perf_counter() - start)
-    return {name: float(np.median(spent)) for name, spent in times.items()}
+            times[name].append(process_time() - start)
+    return {name: min(spent) for name, spent in times.items()}
 
 
 def measure(case: Case, train: bool, rounds: int, with_eager: bool) -> dict[str, Any]:

@@ -13,7 +13,18 @@ from rnncc.ir.ops.base import get_ints
 from rnncc.ir.ops.control import Net, Yield
 from rnncc.ir.ops.shape import Broadcast
 from rnncc.ir.ops.source import Constant, Fill, Iota, Size
-from rnncc.ir.rewriting import Carry, Loop, Made, NetPass, Rows, is_used, run_all, scans_of
+from rnncc.ir.rewriting import (
+    Carry,
+    Loop,
+    Made,
+    NetPass,
+    Rows,
+    blocks_of,
+    dce,
+    is_used,
+    run_all,
+    scans_of,
+)
 from rnncc.ir.types import dims_of, dtype_of, tensor
 from rnncc.passes.batching import spread
 from rnncc.passes.rows_by_number import find_rows
@@ -65,6 +76,17 @@ class SimplifyScans(NetPass):
                 loop.rebuild()
                 changed = True
         return changed
+
+
+def drop_dead(block: Block) -> None:
+    """Drop what nobody needs of the scans in a block, and of the block itself."""
+    dce(block)
+    for scan in scans_of(block):
+        loop = Loop(scan)
+        if run_all((_drop_dead(loop), loop.drop_unused())):
+            loop.rebuild()
+    for inner in blocks_of(block):
+        dce(inner)
 
 
 def _drop_dead(loop: Loop) -> bool:

@@ -55,7 +55,7 @@ class Timeline:
 def timeline(func: Func) -> Timeline:
     """Number the ops of a function and collect what they read and write."""
     line = Timeline()
-    _visit(func.body.block, (), _targets(func), line)
+    _visit(func.body.block, (), targets(func), line)
     return line
 
 
@@ -170,7 +170,7 @@ def _flat(value: SSAValue, writes: bool, elements: Dim) -> Touch:
     return value, writes, Access(ZERO, (Dim.of(1),)), (elements,)
 
 
-def _targets(func: Func) -> dict[SSAValue, Targets]:
+def targets(func: Func) -> dict[SSAValue, Targets]:
     """Follow every name, round loops until nothing new is found."""
     pointees: dict[SSAValue, Targets] = defaultdict(dict)
     ops = [op for op in func.walk() if isinstance(op, Buffer | Row | ShiftedRow | For)]

@@ -14,6 +14,8 @@ from rnncc.ir.program import Program
 Values = list[SSAValue]
 Make = Callable[[Builder, SSAValue], SSAValue]
 UNITS, STATES = 64, 3
+TAIL = 8
+"""More units than fill vectors."""
 
 FACTORS: list[Make] = [
     lambda b, x: b.sigmoid(x),
@@ -29,32 +31,33 @@ def light_programs(draw: Callable[..., Any]) -> Program:
     """h = a · h + b with a of rows, parameters or both; y is of h, contracted where h is wide."""
     b = Builder.net("light")
     wide, pair = draw(st.booleans()), draw(st.booleans())
-    dims = ["N", UNITS, STATES] if wide else ["N", UNITS]
-    x, z = b.input("x", ["T", "N", UNITS]), b.input("z", ["T", "N", UNITS])
-    c = b.input("c", ["T", "N", STATES])
+    units, states = UNITS + draw(st.sampled_from([0, TAIL])), draw(st.sampled_from([STATES, 16]))
+    dims = ["N", units, states] if wide else ["N", units]
+    x, z = b.input("x", ["T", "N", units]), b.input("z", ["T", "N", units])
+    c = b.input("c", ["T", "N", states])
     starts = [b.input(f"h{i}", dims) for i in range(1 + pair)]
-    consts = [b.param("p", [UNITS]), b.param("q", [UNITS, STATES])]
+    consts = [b.param("p", [units]), b.param("q", [units, states])]
     factors = draw(st.lists(st.sampled_from(FACTORS), min_size=2, max_size=2))
     by_row, gated = draw(st.booleans()), draw(st.booleans())
 
     def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
         p, q = consts
         x, z, c = rows
-        per_unit = x if by_row else i.broadcast(p, ["N", UNITS], [1])
+        per_unit = x if by_row else i.broadcast(p, ["N", units], [1])
         if wide:
             inner = i.mul(i.broadcast(per_unit, dims, [0, 1]), i.broadcast(q, dims, [1, 2]))
             added = i.mul(i.broadcast(z, dims, [0, 1]), i.broadcast(c, dims, [0, 2]))
         else:
             inner, added = per_unit, i.mul(z, x)
         a = factors[0](i, inner)
-        states = [i.add(i.mul(a, carry[0]), added)]
+        after = [i.add(i.mul(a, carry[0]), added)]
         if pair:
             other = i.mul(factors[1](i, inner), carry[0])
-            states = [i.sub(states[0], i.mul(a, carry[1])), i.add(other, i.mul(a, carry[1]))]
-        y = states[-1]
+            after = [i.sub(after[0], i.mul(a, carry[1])), i.add(other, i.mul(a, carry[1]))]
+        y = after[-1]
         if wide:
             y = i.reduce("sum", i.mul(y, i.broadcast(c, dims, [0, 2])), [2])
-        return states, [i.mul(y, i.sigmoid(z)) if gated else y]
+        return after, [i.mul(y, i.sigmoid(z)) if gated else y]
 
     reverse = draw(st.booleans())
     finals, ys = b.scan(consts, starts, [x, z, c], step, reverse=reverse)

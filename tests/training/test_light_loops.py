@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
+from rnncc_runtime import Pool
 
+import rnncc
 from rnncc.driver.compiling import build_library
 from rnncc.ir.builder import Builder
 from rnncc.ir.interpreter import run
 from rnncc.ir.program import Program
+from rnncc.kern.dialect import For
+from rnncc.kern.kernels import Reduce
 from rnncc.options import Options
 from tests.codegen.random_programs import examples, single
 from tests.golden import Arrays
 from tests.strategies import make_inputs
-from tests.training.light_programs import STATES, UNITS, Values, light_programs
-from tests.training.models import RECOMPUTE, check_close, with_gradients
+from tests.teams import insistent
+from tests.training.light_programs import STATES, TAIL, UNITS, Values, light_programs
+from tests.training.models import RECOMPUTE, assert_same_bits, check_close, with_gradients
 from tests.training.random_nets import check_trained
 
 SIZES = [{"T": 0, "N": 2}, {"T": 1, "N": 1}, {"T": 37, "N": 2}]
@@ -62,11 +69,33 @@ def test_finite_differences(program: Program) -> None:
     assert abs(measured - slope) <= 1e-5 * max(1.0, abs(slope))
 
 
-def selective_scan(states: int) -> Program:
-    """h = exp(-q · x) · h + z · c over [N, UNITS, states]; y = Σ h · c."""
+@pytest.mark.parametrize("units", [UNITS, UNITS + TAIL])
+def test_bits_are_those_of_one_step_after_another(
+    units: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Place by place, and with threads that share the places, as step by step."""
+    program = selective_scan(16, units)
+    sizes = {"T": 19, "N": 2}
+    _, drawn = make_inputs(with_gradients(program, ["y"]), sizes, 3)
+    inputs = {name: single(array) for name, array in drawn.items()}
+    made = list[Arrays]()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for number in range(2):
+        model = insistent(rnncc.compile(program, train=True, threads=True))
+        with Pool(3) as pool:
+            outputs, tape = model.forward({n: inputs[n] for n in model.inputs}, pool=pool)
+            grads = model.backward(tape, {"y": inputs["grad:y"]}, pool=pool)
+        made.append(outputs | {f"grad:{name}": array for name, array in grads.items()})
+        monkeypatch.setattr("rnncc.codegen.cpu.function.fits", lambda *_: False)
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / str(number)))
+    assert_same_bits(made[0], made[1], "place by place")
+
+
+def selective_scan(states: int, units: int = UNITS) -> Program:
+    """h = exp(-q · x) · h + z · c over [N, units, states]; y = Σ h · c."""
     b = Builder.net("selective")
-    dims = ["N", UNITS, states]
-    rows = [b.input(name, ["T", "N", UNITS]) for name in ("x", "z")]
+    dims = ["N", units, states]
+    rows = [b.input(name, ["T", "N", units]) for name in ("x", "z")]
     rows.append(b.input("c", ["T", "N", states]))
 
     def step(i: Builder, consts: Values, carry: Values, rows: Values) -> tuple[Values, Values]:
@@ -77,7 +106,7 @@ def selective_scan(states: int) -> Program:
         return [h], [i.reduce("sum", i.mul(h, c), [2])]
 
     start = b.input("h", dims)
-    return b.finish({"y": b.scan([b.param("q", [UNITS, states])], [start], rows, step)[1][0]})
+    return b.finish({"y": b.scan([b.param("q", [units, states])], [start], rows, step)[1][0]})
 
 
 @pytest.mark.parametrize(("states", "rows"), [(1, 1000), (STATES, 1000), (16, 32)])
@@ -91,3 +120,11 @@ def test_nothing_wide_is_as_long_as_the_sequence(states: int, rows: int) -> None
     assert library.training is not None
     tape = library.training.tape.evaluate({"T": 1000, "N": 2})
     assert tape <= 4 * rows * 2 * UNITS * states + 256
+
+
+def test_what_is_made_again_is_read() -> None:
+    """Backward makes the states of a run again, not the sums that forward's loop gave of them."""
+    backward = build_library(selective_scan(16), None, Options(train=True)).programs["backward"]
+    loops = [op for op in backward.func.walk() if isinstance(op, For) and not op.reverse]
+    assert len(loops) == 1
+    assert not any(isinstance(op, Reduce) for op in loops[0].walk())

@@ -16,6 +16,7 @@ from rnncc.codegen.cpu.contract import Buffers, emit_contract
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.product import emit_gemm
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
+from rnncc.codegen.cpu.interchanged import emit_interchanged, fits
 from rnncc.codegen.cpu.list_rows import emit_list_rows
 from rnncc.codegen.cpu.map import emit_map
 from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_scatter
@@ -30,10 +31,11 @@ from rnncc.codegen.llvm.walk import Walk
 from rnncc.ir.dims import Dim
 from rnncc.ir.types import dtype_of
 from rnncc.kern.access import buffer_dtype
-from rnncc.kern.dialect import Buffer
+from rnncc.kern.dialect import Buffer, For
 from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
+from rnncc.planning.interchange import interchanges
 
 
 def emit_program(
@@ -83,6 +85,7 @@ class _Body(Walk[CpuEmit]):
         self.inputs, self.outputs, self.shared = inputs, outputs, shared
         self.numbers = {port.name: i for i, port in enumerate(program.inputs)}
         self.places = {port.name: i for i, port in enumerate(program.outputs)}
+        self.interchanges = interchanges(program.func)
 
     def check(self, bounds: Sequence[Dim]) -> None:
         """Sizes and tables."""
@@ -119,6 +122,18 @@ class _Body(Walk[CpuEmit]):
         around, self.emit.turn = self.emit.turn, number
         yield
         self.emit.turn = around
+
+    def loop(self, op: For) -> None:
+        plan = self.interchanges.get(op)
+        if plan is None or len({_element(part.op) for part in plan.parts}) > 1:
+            super().loop(op)
+            return
+        with self.emit.elements(_element(plan.parts[0].op)):
+            if fits(self.emit, plan, self.shared):
+                emit_interchanged(self.emit, plan, self.pointers, self.row)
+                self.emit.together()
+                return
+        super().loop(op)
 
     def kernel(self, op: Operation) -> None:
         if isinstance(op, Reverse):

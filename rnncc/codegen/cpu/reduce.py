@@ -17,7 +17,7 @@ from xdsl.ir import SSAValue
 from rnncc.codegen.cpu.emit import CpuEmit, Part
 from rnncc.codegen.cpu.row_list import RowList
 from rnncc.codegen.llvm.emit import I32, I64, Pointer, Value
-from rnncc.codegen.llvm.reductions import Folding, Lanes, lanes_of
+from rnncc.codegen.llvm.reductions import Folding, Lanes, fold_together, lanes_of
 from rnncc.codegen.llvm.region import RegionCode
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Reduce
@@ -78,11 +78,25 @@ class _ReduceCode:
         taps = op.dims[self.kept :]
         few = across and len(taps) > 1 and all(d.is_static for d in taps)
         self.unrolled = few and prod(map(int, taps)) <= FEW
+        self.folds_together = along and self._folds_together()
+
+    def _folds_together(self) -> bool:
+        """Whether there is a vector of neighbouring results, whose terms fill vectors too."""
+        op, kept, lanes = self.op, self.kept, self.lanes
+        if op.kind.data != "sum" or self.folding.real is None or op.some_rows is not None:
+            return False
+        if kept < 2 or op.reduced.data != 1 or self.access[-1].strides[kept - 1] != 1:
+            return False
+        sizes = op.dims[kept - 1 :]
+        return lanes > 1 and all(size.is_static and int(size) % lanes == 0 for size in sizes)
 
     def run(self, listed: Pointer | None) -> None:
         emit, dims, some = self.emit, self.op.dims, self.op.some_rows
         outer = dims[: self.kept - 1] if self.across else dims[: self.kept]
-        body = self._row if self.across else self._element
+        if self.folds_together:
+            outer, body = outer[:-1], self._neighbours
+        else:
+            body = self._row if self.across else self._element
         if some is not None and listed is not None:
             rows = RowList(emit, self.op, outer[: some.axes], listed)
             rows.nest([emit.dim(d) for d in outer[some.axes :]], body)
@@ -153,6 +167,27 @@ class _ReduceCode:
 
     def _element(self, indices: list[Value]) -> None:
         self._result([_Place(indices)], None)
+
+    def _neighbours(self, indices: list[Value]) -> None:
+        """A row of results, as many at a time as a vector holds."""
+        emit, b, lanes = self.emit, self.emit.b, self.lanes
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            first = b.mul(i, I64(lanes))
+            places = [_Place([*indices, b.add(first, I64(j))]) for j in range(lanes)]
+            totals = [self._start(place, 1, None) for place in places]
+            vectors = I64(int(self.op.dims[-1]) // lanes)
+
+            def terms(k: Value, carried: list[Value]) -> list[Value]:
+                return self._sum(places, [b.mul(k, I64(lanes))], [], carried)
+
+            total = fold_together(self.folding, emit.loop(vectors, terms, totals))
+            emit.store(
+                total, self._pointer(self.out, len(self.access) - 1, places[0].indices), lanes
+            )
+            return []
+
+        emit.loop(I64(int(self.op.dims[self.kept - 1]) // lanes), turn)
 
     def _result(self, places: list[_Place], part: Part | None) -> None:
         """Vectors of results at some places, or the `part` of them that a chunk of rows adds."""

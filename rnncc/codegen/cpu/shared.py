@@ -76,11 +76,15 @@ class Shared:
                 self.forms[op] = form, symbols
                 self.counts[form] += 2 if large else 1
 
+    def is_function(self, op: Operation) -> bool:
+        """Whether a kernel stands more than once, or in a large program."""
+        return op in self.forms and self.counts[self.forms[op][0]] > 1
+
     def call(self, emit: CpuEmit, op: Operation, pointers: Mapping[SSAValue, Pointer]) -> bool:
         """Call the function of a kernel that stands more than once; False for others."""
-        form, symbols = self.forms.get(op, ("", []))
-        if self.counts[form] < 2:
+        if not self.is_function(op):
             return False
+        form, symbols = self.forms[op]
         held = {value: pointers[value] for value in op.operands}
         kinds = tuple((p.dtype, p.absent is None, p.ring, p.skippable) for p in held.values())
         key = form, kinds, emit.team is None  # a single step is for one thread in any library

@@ -93,3 +93,26 @@ class Folding:
     @property
     def _order(self) -> str:
         return ">" if self.kind == "max" else "<"
+
+
+def fold_together(folding: Folding, totals: Sequence[Value]) -> Value:
+    """Vectors of as many lanes, each folded as alone: its upper half onto its lower one, and so on.
+
+    Two vectors of halves make one: as many additions fold all as would else fold a few.
+    """
+    b, lanes = folding.emit.b, len(totals)
+    part, values = lanes, list(totals)
+    while part > 1:
+        part //= 2
+        places = [first + i for first in range(0, 2 * lanes, 2 * part) for i in range(part)]
+        low, high = (_lanes([place + by for place in places]) for by in (0, part))
+        pairs = zip(values[::2], values[1::2], strict=True)
+        values = [
+            folding.halves(b.shuffle_vector(x, y, low), b.shuffle_vector(x, y, high))
+            for x, y in pairs
+        ]
+    return values[0]
+
+
+def _lanes(numbers: Sequence[int]) -> Value:
+    return ir.Constant(ir.VectorType(ir.IntType(32), len(numbers)), list(numbers))

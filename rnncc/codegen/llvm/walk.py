@@ -127,12 +127,8 @@ class Walk(ABC, Generic[E]):
                     continue
                 case Yield():
                     return self.all(op.values)
-                case Row():
-                    index, stride = (self.emit.dim(get_dim(d)) for d in (op.index, op.stride))
-                    row = self.emit.row(self.pointers[op.buffer], index, stride)
-                    self.pointers[op.y] = row
-                case ShiftedRow():
-                    self.pointers[op.y] = self._shifted(op)
+                case Row() | ShiftedRow():
+                    self.pointers[op.y] = self.row(op)
                 case For():
                     self.loop(op)
                 case Limit():
@@ -146,8 +142,12 @@ class Walk(ABC, Generic[E]):
         """The pointers of several buffers."""
         return [self.pointers[v] for v in values]
 
-    def _shifted(self, op: ShiftedRow) -> Pointer:
+    def row(self, op: Row | ShiftedRow) -> Pointer:
+        """Where a row is, given the indices of the loops around."""
         emit, b = self.emit, self.emit.b
+        if isinstance(op, Row):
+            index, stride = (emit.dim(get_dim(d)) for d in (op.index, op.stride))
+            return emit.row(self.pointers[op.buffer], index, stride)
         index, stride, edge = (emit.dim(get_dim(d)) for d in (op.index, op.stride, op.edge))
         at_edge = b.icmp_signed("==", index, edge)
         row = emit.row(self.pointers[op.buffer], b.add(index, I64(op.step.data)), stride)

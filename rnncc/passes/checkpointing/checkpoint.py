@@ -13,7 +13,8 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from rnncc.ir.dims import Dim
 from rnncc.ir.ops.base import Elementwise, Source
-from rnncc.ir.ops.control import Scan, Yield
+from rnncc.ir.ops.chunks import Chunks
+from rnncc.ir.ops.control import Net, Scan, Yield
 from rnncc.ir.ops.shape import Broadcast, Concat, Reshape, Slice, Transpose
 from rnncc.ir.order import post_order
 from rnncc.ir.ports import Role, labelled
@@ -22,6 +23,7 @@ from rnncc.passes.checkpointing.chunk_body import Cut
 from rnncc.passes.checkpointing.strip_mine_time import strip_mine_loops, strip_mine_time
 from rnncc.passes.cse import cse
 from rnncc.passes.dce import Dce
+from rnncc.passes.simplify_scans import drop_dead
 from rnncc.passes.split_phases import Phases, make_backward, make_forward, phases_of, saved_role
 from rnncc.passes.step_pairs import late_ops
 
@@ -88,7 +90,17 @@ def checkpoint(phases: Phases, chunks: Sequence[int]) -> Phases | None:
         for reverse in (False, True):
             while both.cut(length, chunks, reverse):  # a cluster at a time: each changes the block
                 is_cut = True
-    return both.split() if is_cut else None
+    if not is_cut:
+        return None
+    made = both.split()
+    _drop_unread(made.backward.net)
+    return made
+
+
+def _drop_unread(net: Net) -> None:
+    """Runs that backward makes again give what its gradients read, not all that forward's gave."""
+    for op in reversed([op for op in net.walk() if isinstance(op, Chunks)]):  # innermost first
+        drop_dead(op.body.block)
 
 
 class _Joined:

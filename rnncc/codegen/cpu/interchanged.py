@@ -1,0 +1,138 @@
+"""A loop over time place by place: a few steps of one vector of units, then those of the next.
+
+The state of these units is in registers during such a run of steps, and what kernels hand on to
+each other is so too. A run is short: then each row of a sequence is read from one end to the other,
+as memory is fast, and what comes next is near. A team's threads share the units, not the steps, and
+need not wait for each other before the end.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.cpu.interchanged_run import InterchangedLoop, Places, Rows, Run
+from rnncc.codegen.cpu.shared import Shared
+from rnncc.codegen.llvm.emit import FAR, I64, Pointer, Value
+from rnncc.codegen.llvm.reductions import Lanes, lanes_of
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import Cost, cost_of, get_dim
+from rnncc.kern.dialect import Row, ShiftedRow
+from rnncc.kern.kernels import Reduce
+from rnncc.planning.interchange import Interchange
+
+ROWS = 16
+"""Of sequences that a run reads and writes: as many as memory delivers as fast as one."""
+MOST_STEPS = 4
+"""Of a run; more gain little, and rows a power of two apart drive each other out of the cache."""
+CHAINS, LONG_RUN = 8, 8
+"""Elements of a state that keep the pipeline busy while each waits for the step before, and the
+steps of a run then, if functions are what takes the time."""
+LINE = 16
+"""Units of which no two threads have some each: those of a line of the cache."""
+
+
+def steps_of(plan: Interchange) -> int:
+    """The steps of a run: what is read and written more often than in that many are the states.
+
+    Where functions take the time, steps of the same units wait for each other longer than states
+    take to read and write, unless these are many more than what else a step reads and writes.
+    """
+    bodies = [op for part in plan.parts for op in part.op.body.block.ops]
+    moved, states = _moved(plan), sum(len(c.offsets) for c in plan.carried)
+    if sum(cost_of(op) > Cost.ARITHMETIC for op in bodies) > 1:
+        return LONG_RUN if states >= max(CHAINS, 2 * len(moved)) else 1
+    sequences = {value for value, _ in moved}
+    return max(1, min(MOST_STEPS, ROWS // max(1, len(sequences))))
+
+
+def _moved(plan: Interchange) -> set[tuple[SSAValue, Dim]]:
+    """The elements that a step of a place reads from sequences, or writes to them."""
+    found = set[tuple[SSAValue, Dim]]()
+    for part in plan.parts:
+        for value, access in part.operands:
+            row, timed = value.owner, plan.loop.index.data in access.offset.symbols
+            if isinstance(row, Row | ShiftedRow) and value not in plan.inside:
+                found |= {(row.buffer, offset) for offset in part.offsets(access)}
+            elif timed and part.along(access)[-1] != 0:
+                found |= {(value, offset) for offset in part.offsets(access)}
+    return found
+
+
+def fits(emit: CpuEmit, plan: Interchange, shared: Shared) -> bool:
+    """Whether lanes run along the units of every kernel, none is a function of its own, and
+    something stays in registers."""
+    if emit.target.compact or int(plan.frame[-1]) < emit.target.lanes:
+        return False
+    if len(plan.parts) == 1 and steps_of(plan) == 1:
+        return False
+    if any(shared.is_function(part.op) for part in plan.parts):
+        return False
+    for part in plan.parts:
+        unit, reads = part.axes[-1], part.op.in_accesses
+        if isinstance(part.op, Reduce) and lanes_of(part.op) is not Lanes.ACROSS:
+            return False
+        steps = [access.strides[unit] for access in (*reads, *part.op.out_accesses)]
+        if not all(s.is_static and 0 <= int(s) <= FAR for s in steps):
+            return False
+    return True
+
+
+def emit_interchanged(
+    emit: CpuEmit, plan: Interchange, pointers: dict[SSAValue, Pointer], rows: Rows
+) -> None:
+    """Write a loop, and give its results their pointers.
+
+    Args:
+        pointers: of all values outside of the loop's body.
+        rows: the pointer of a row, where the loop's index is a symbol.
+    """
+    _Loop(emit, plan, pointers, rows).write()
+
+
+class _Loop(InterchangedLoop):
+    """The loop over runs, and inside over vectors of units."""
+
+    def __init__(
+        self, emit: CpuEmit, plan: Interchange, pointers: dict[SSAValue, Pointer], rows: Rows
+    ) -> None:
+        super().__init__(emit, plan, pointers, rows)
+        self.steps, units = steps_of(plan), emit.dim(plan.frame[-1])
+        team = emit.team
+        self.first, self.units = (I64(0), units) if team is None else team.share(units, LINE)
+
+    def write(self) -> None:
+        """All runs, and the pointers that the loop ends with."""
+        emit, b, loop = self.emit, self.emit.b, self.plan.loop
+        start, count = emit.dim(get_dim(loop.start)), emit.dim(get_dim(loop.count))
+        single = self.steps == 1 or (isinstance(count, ir.Constant) and count.constant == 1)
+        size = I64(1 if single else self.steps)
+        like = [self.pointers[value] for value in loop.inits]
+
+        def turn(i: Value, carried: list[Value]) -> list[Value]:
+            for argument, base, one in zip(loop.body.block.args, carried, like, strict=True):
+                self.pointers[argument] = Pointer(base, one.dtype)
+            done = b.mul(i, size)
+            rest = b.sub(count, done)
+            steps = size if single else b.select(b.icmp_signed("<", rest, size), rest, size)
+            begin = b.add(start, b.sub(rest, I64(1)) if self.back else done)
+            return self._run(Run(self, begin, steps))
+
+        finals = emit.loop(
+            count if single else emit.parts(count, size), turn, [p.base for p in like]
+        )
+        for result, base, one in zip(loop.finals, finals, like, strict=True):
+            self.pointers[result] = Pointer(base, one.dtype)
+
+    def _run(self, run: Run) -> list[Value]:
+        emit, plan = self.emit, self.plan
+
+        def outer(indices: list[Value]) -> None:
+            def vector(start: Value, mask: Value | None) -> None:
+                Places(run, indices, emit.b.add(self.first, start), mask).emit_steps()
+
+            emit.in_vectors(self.units, self.lanes, vector)
+
+        emit.nest([emit.dim(size) for size in plan.frame[:-1]], outer)
+        return [run.ends[row].base for row in plan.loop.yields]

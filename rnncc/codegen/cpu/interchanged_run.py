@@ -1,0 +1,323 @@
+"""A run of steps of an interchanged loop: operands, states in registers, kernels in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from xdsl.ir import SSAValue
+
+from rnncc.codegen.cpu.emit import CpuEmit
+from rnncc.codegen.llvm.emit import I64, Pointer, Value
+from rnncc.codegen.llvm.reductions import Folding
+from rnncc.codegen.llvm.region import RegionCode
+from rnncc.ir.dims import Dim
+from rnncc.ir.ops.base import get_dim
+from rnncc.kern.access import Access
+from rnncc.kern.dialect import Row, ShiftedRow
+from rnncc.kern.kernels import Reduce
+from rnncc.planning.interchange import Interchange, Part, Strides
+
+FIXED = 12
+"""Vectors that are the same in all steps and are read once for a run of them."""
+
+ZERO = Dim.of(0)
+Rows = Callable[[Row | ShiftedRow], Pointer]
+_Key = tuple[SSAValue, Dim, Strides]
+"""A value, the offset of an element of the frame's first place, the strides along the frame."""
+_Moving = tuple[Strides, object]
+"""Strides along the frame, and the step from row to row."""
+
+
+class InterchangedLoop:
+    """What all runs of a loop share.
+
+    Attributes:
+        pointers: of all values outside of the loop's body, and of its arguments.
+        rows: the pointer of a row, where the loop's index is a symbol.
+        written: what its kernels write.
+    """
+
+    def __init__(
+        self, emit: CpuEmit, plan: Interchange, pointers: dict[SSAValue, Pointer], rows: Rows
+    ) -> None:
+        self.emit, self.plan, self.pointers, self.rows = emit, plan, pointers, rows
+        self.back, self.lanes = bool(plan.loop.reverse), emit.target.lanes
+        self.written = {value for part in plan.parts for value in part.op.outs}
+        self.codes = [self._code(part) for part in plan.parts]
+
+    def _code(self, part: Part) -> RegionCode:
+        unit, arguments = part.axes[-1], part.op.body.block.args
+        steps = (access.strides[unit] for access in part.op.in_accesses)
+        varying = [v for v, step in zip(arguments, steps, strict=True) if step != 0]
+        return RegionCode(self.emit, part.op.body.block, varying, unit)
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """Where a kernel's operand is at the first step of a run, and how far apart its steps are.
+
+    Attributes:
+        at: None where each step finds its row anew.
+        step: elements: a formula or, where it hangs on the caller's pointer, its value.
+    """
+
+    at: Pointer | None = None
+    step: Dim | Value = ZERO
+
+
+class Run:
+    """A run of steps.
+
+    Attributes:
+        ends: the rows that states are in behind its last step.
+    """
+
+    def __init__(self, loop: InterchangedLoop, begin: Value, steps: Value) -> None:
+        self.emit, self.plan, self.loop = loop.emit, loop.plan, loop
+        self.begin, self.steps, self.block = begin, steps, loop.plan.loop.body.block
+        self.index = loop.plan.loop.index.data
+        self.streams = dict[tuple[SSAValue, Dim], _Stream]()
+        with self.at_step(self.emit.b.sub(steps, I64(1))):
+            self.ends = {row: loop.rows(_row_of(row)) for row in self.plan.loop.yields}
+        with self.at_step(I64(0)):
+            for part in self.plan.parts:
+                for value, access in part.operands:
+                    if value not in self.plan.inside and value not in self.block.args:
+                        key = value, access.offset
+                        self.streams[key] = self.streams.get(key) or self._stream(*key)
+
+    def at_step(self, step: Value) -> AbstractContextManager[None]:
+        """The loop's index as a symbol, at a step of the run."""
+        b = self.emit.b
+        time = b.sub(self.begin, step) if self.loop.back else b.add(self.begin, step)
+        return self.emit.symbols_set({self.index: time})
+
+    def _stream(self, value: SSAValue, offset: Dim) -> _Stream:
+        emit, row = self.emit, self._row(value)
+        held = self.loop.pointers[value if row is None else row.buffer]
+        start = ZERO if row is None else get_dim(row.index) * get_dim(row.stride)
+        step = self._step(start + offset)
+        many = row is not None and held.ring not in (None, 1)
+        if step is None or isinstance(row, ShiftedRow) or many:
+            return _Stream()
+        if row is None or held.ring is None:
+            return _Stream(emit.at(replace(held, ring=None), emit.dim(start + offset)), step)
+        if self._step(offset) != 0:
+            return _Stream()
+        at, ahead = I64(0), ZERO  # a ring of one row, unless the caller has them all
+        if held.absent is not None:
+            at = emit.b.select(held.absent, at, emit.dim(start))
+            ahead = emit.b.select(held.absent, I64(0), emit.dim(step))
+        return _Stream(emit.at(emit.at(replace(held, ring=None), at), emit.dim(offset)), ahead)
+
+    def _row(self, value: SSAValue) -> Row | ShiftedRow | None:
+        """What makes a value within the loop."""
+        row = value.owner
+        return row if isinstance(row, Row | ShiftedRow) and row.parent is self.block else None
+
+    def _step(self, offset: Dim) -> Dim | None:
+        """How far an offset goes from a step to the next; None where that differs."""
+        move = offset.substitute({self.index: Dim.of(self.index) + 1}) - offset
+        if self.index in move.symbols or any(self.index in a.inner.symbols for a in offset.atoms):
+            return None
+        return -move if self.loop.back else move
+
+    def found(self, value: SSAValue, offset: Dim) -> Pointer:
+        """Where an operand is that has no stream, at the step that the symbols tell."""
+        row = self._row(value)
+        at = self.loop.pointers[value] if row is None else self.loop.rows(row)
+        at = replace(at, ring=None)
+        return self.emit.at(at, self.emit.dim(offset))
+
+
+class Places:
+    """A vector of units during a run of steps.
+
+    Attributes:
+        moving: strides and step -> where elements are at the first step, and how far apart.
+    """
+
+    def __init__(self, run: Run, indices: list[Value], unit: Value, mask: Value | None) -> None:
+        self.run, self.emit, self.loop, self.mask = run, run.emit, run.loop, mask
+        self.indices, self.unit, self.lanes = indices, unit, run.loop.lanes
+        self.shifts = dict[Strides, Value]()
+        self.fixed = dict[_Key, Value]()
+        self.moving = dict[_Moving, tuple[Value, Value]]()
+
+    def emit_steps(self) -> None:
+        """Read states, compute, write them."""
+        emit, plan, run = self.emit, self.loop.plan, self.run
+        self._prepare()
+        elements = [(c, offset) for c in plan.carried for offset in c.offsets]
+        states = [
+            emit.load(
+                self._at(self.loop.pointers[c.argument], offset, c.along), self.lanes, self.mask
+            )
+            for c, offset in elements
+        ]
+        begin = [first for first, _ in self.moving.values()]
+
+        def turn(k: Value, carried: list[Value]) -> list[Value]:
+            places = dict(zip(self.moving, carried[len(states) :], strict=True))
+            step = _Step(self, places)
+            for (c, offset), value in zip(elements, carried, strict=False):
+                step.known[c.argument, offset] = value
+            with run.at_step(k):
+                step.compute()
+            ahead = [emit.b.add(places[key], by) for key, (_, by) in self.moving.items()]
+            return [*(step.known[c.row, offset] for c, offset in elements), *ahead]
+
+        after = emit.loop(run.steps, turn, [*states, *begin])
+        last = {(c.row, offset): (c, v) for (c, offset), v in zip(elements, after, strict=False)}
+        for (row, offset), (c, value) in last.items():
+            if row in plan.last:
+                emit.store(value, self._at(run.ends[row], offset, c.along), self.lanes, self.mask)
+
+    def _at(self, pointer: Pointer, offset: Dim, along: Strides) -> Pointer:
+        return self.emit.at(self.emit.at(pointer, self.emit.dim(offset)), self.shift(along))
+
+    def shift(self, along: Strides) -> Value:
+        """Where the first unit is along the frame."""
+        if along not in self.shifts:
+            b, total = self.emit.b, I64(0)
+            for index, stride in zip([*self.indices, self.unit], along, strict=True):
+                total = b.add(total, b.mul(index, self.emit.dim(stride)))
+            self.shifts[along] = total
+        return self.shifts[along]
+
+    def _prepare(self) -> None:
+        """Offsets that move on from step to step, and what is the same in each."""
+        for part in self.loop.plan.parts:
+            for number, (value, access) in enumerate(part.operands):
+                along, stream = part.along(access), self.run.streams.get((value, access.offset))
+                if stream is None or stream.at is None:
+                    continue
+                if stream.step != ZERO:
+                    by = stream.step
+                    by = self.emit.dim(by) if isinstance(by, Dim) else by
+                    self.moving[along, stream.step] = self.shift(along), by
+                elif number < len(part.op.ins) and value not in self.loop.written:
+                    self._read_fixed(part, value, access)
+
+    def _read_fixed(self, part: Part, value: SSAValue, access: Access) -> None:
+        for indices in part.points((*part.short, *part.reduced)):
+            key = value, part.beside(access, indices), part.along(access)
+            if key not in self.fixed and len(self.fixed) < FIXED:
+                self.fixed[key] = self.read(part, value, access, indices, {})
+
+    def address(
+        self,
+        part: Part,
+        value: SSAValue,
+        access: Access,
+        indices: Mapping[int, int],
+        places: Mapping[_Moving, Value],
+    ) -> Pointer:
+        """Of the first unit, at some indices beside the frame."""
+        emit, along = self.emit, part.along(access)
+        stream = self.run.streams[value, access.offset]
+        at = stream.at or self.run.found(value, access.offset)
+        moved = places.get((along, stream.step)) if stream.at is not None else None
+        at = emit.at(at, self.shift(along) if moved is None else moved)
+        return emit.at(at, emit.dim(part.beside(access, indices) - access.offset))
+
+    def read(
+        self,
+        part: Part,
+        value: SSAValue,
+        access: Access,
+        indices: Mapping[int, int],
+        places: Mapping[_Moving, Value],
+    ) -> Value:
+        """A vector, or what is the same for all its units."""
+        at, step = self.address(part, value, access, indices, places), int(part.along(access)[-1])
+        if step == 0:
+            return self.emit.load(at)
+        return self.emit.spaced(at, step, self.lanes, self.mask)
+
+
+class _Step:
+    """A step of a vector of units.
+
+    Attributes:
+        known: what is in registers: states, and what kernels have written.
+    """
+
+    def __init__(self, places: Places, at: Mapping[_Moving, Value]) -> None:
+        self.places, self.emit, self.loop, self.at = places, places.emit, places.loop, at
+        self.known = dict[tuple[SSAValue, Dim], Value]()
+        self.read = dict(places.fixed)
+
+    def compute(self) -> None:
+        """All kernels, in order."""
+        for part, code in zip(self.loop.plan.parts, self.loop.codes, strict=True):
+            for indices in part.points(part.short):
+                if isinstance(part.op, Reduce):
+                    values = [self._sum(part, part.op, code, indices)]
+                else:
+                    values = self._point(part, code, indices)
+                for value, (out, access) in zip(
+                    values, part.operands[len(part.op.ins) :], strict=True
+                ):
+                    self._write(part, out, access, indices, value)
+
+    def _sum(self, part: Part, op: Reduce, code: RegionCode, indices: dict[int, int]) -> Value:
+        """The terms one after another."""
+        folding, points = Folding.of(self.emit, op), list(part.points(part.reduced))
+        total = folding.initial(self.places.lanes)
+        for point in reversed(points) if op.order.data == "down" else points:
+            [term] = self._point(part, code, {**indices, **point})
+            total = folding.combined(total, term, self.places.lanes)
+        return total
+
+    def _point(self, part: Part, code: RegionCode, indices: dict[int, int]) -> list[Value]:
+        """What a kernel's body yields."""
+        places, arguments = self.places, part.op.body.block.args
+        read = [
+            self._read(part, *operand, indices) for operand in part.operands[: len(part.op.ins)]
+        ]
+        pairs = list(zip(arguments, read, strict=True))
+        known: dict[SSAValue, Value] = {v: x for v, x in pairs if v in code.varying}
+        fixed: dict[SSAValue, Value] = {v: x for v, x in pairs if v not in code.varying}
+        at = {axis: I64(i) for axis, i in indices.items()}
+        at |= dict(zip(part.axes, places.indices, strict=False))
+
+        def index(axis: int) -> Value:
+            if axis == part.axes[-1]:
+                return self.emit.lane_numbers(places.unit, places.lanes)
+            return self.emit.splat(at[axis], places.lanes)
+
+        scalars = code.invariants(fixed, lambda axis: at[axis])
+        return code.vectors(scalars, known, index, places.lanes)
+
+    def _read(
+        self, part: Part, value: SSAValue, access: Access, indices: Mapping[int, int]
+    ) -> Value:
+        offset, along = part.beside(access, indices), part.along(access)
+        if (value, offset) in self.known:
+            return self.known[value, offset]
+        if (value, offset, along) not in self.read:
+            made = self.places.read(part, value, access, indices, self.at)
+            self.read[value, offset, along] = made
+        return self.read[value, offset, along]
+
+    def _write(
+        self,
+        part: Part,
+        out: SSAValue,
+        access: Access,
+        indices: Mapping[int, int],
+        value: Value,
+    ) -> None:
+        places = self.places
+        self.known[out, part.beside(access, indices)] = value
+        if out not in self.loop.plan.inside:
+            at = places.address(part, out, access, indices, self.at)
+            self.emit.store(value, at, places.lanes, places.mask)
+
+
+def _row_of(value: SSAValue) -> Row:
+    assert isinstance(value.owner, Row)
+    return value.owner
