@@ -87,12 +87,12 @@ def trips_of(n: Node, graph: GraphProto, carried: Sequence[Value]) -> Trips:
     try:
         again = conditions_of(body, graph.output[0].name) if n.has(1) else Conditions()
     except Unproven:
-        return Trips(*known, None, False, False, _bound(body, graph.output[0].name))
+        return Trips(*known, None, False, False, _bound(n, body, graph.output[0].name))
     always = not again.formulas
     try:
         count = _count(n, body.step, again)
     except (Unproven, Undecided):
-        return Trips(*known, None, always, False, _bound(body, graph.output[0].name))
+        return Trips(*known, None, always, False, _bound(n, body, graph.output[0].name))
     return Trips(*known, count, always, count is None)
 
 
@@ -281,18 +281,19 @@ def _check_ignored(n: Node, body: _Body, condition: str) -> None:
         raise n.unsupported(what, "a first condition that is true says that it ends the loop")
 
 
-def _bound(body: _Body, condition: str) -> Dim | None:
+def _bound(n: Node, body: _Body, condition: str) -> Dim | None:
     """The most iterations, by those parts of a condition that are formulas."""
-    again = conditions_of(body, condition, some=True)
-    if again.rounded:
-        return None
+    again, model = conditions_of(body, condition, some=True), n.scope.model
     try:
         count = iterations(Conditions(), again, body.step, None, {})
     except (Unproven, Undecided):
         return None
     if count is None or varies(count):
         return None
-    return larger(count, Dim.of(1))  # the first one may start
+    most = larger(count, Dim.of(1))  # the first one may start
+    model.trip_counts[body.step] = most
+    exact = all(model.within(limit, [formula]) for limit, formula in again.rounded)
+    return most if exact else None
 
 
 def _most(n: Node) -> Dim | None:
