@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.ir import Block, SSAValue
@@ -124,6 +124,7 @@ class _Body:
         self._inputs = [info.name for info in graph.input]
         self._kept = [info.name for info in graph.output][1:]
         self._nodes = _writers(graph, n.scope)
+        self._held = _held_inside(graph, n.scope)
         self.fixed = frozenset(i for i in range(len(carried)) if self._is_fixed(i))
         self.counters = self._find_counters()
         self._check_counters()
@@ -190,6 +191,8 @@ class _Body:
         names[self._inputs[1]] = Value.of(np.array(True))
         scope.names, self._scope, self._tried = names, scope, set[str]()
         scope.initialise(self._graph, n.inside)
+        for name in self._held.keys() - self._nodes.keys() - names.keys():
+            names[name] = scope.constant(self._held[name], n.location)
 
     def writer(self, name: str) -> NodeProto | None:
         """The node that writes a name."""
@@ -219,6 +222,15 @@ class _Body:
             self._scope.names[name] = value
         with suppress(CompileError):
             self._scope.run_node(op, 0, self._n.inside)
+
+
+def _held_inside(graph: GraphProto, around: Scope) -> dict[str, Any]:
+    """The initialisers in branches of an `If`, where no other has the name."""
+    inner = [g for op in graph.node if op.op_type == "If" for g in graphs_in(op)]
+    held = [tensor for g in inner for tensor in g.initializer]
+    names = [name for g in inner for op in g.node for name in op.output]
+    times = Counter([*names, *(tensor.name for tensor in held)])
+    return {t.name: t for t in held if times[t.name] == 1 and around.find(t.name) is None}
 
 
 def _writers(graph: GraphProto, around: Scope) -> dict[str, NodeProto]:

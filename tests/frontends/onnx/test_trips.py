@@ -174,6 +174,7 @@ BRANCHES = {
     f"{name}_branch": graph([node("Identity", value, name)], [], [info(name, [], "i1")])
     for name, value in (("then", "b"), ("else", "no"))
 }
+FOLDED = graph([], [], [info("else", [], "i1")], {"else": np.array(False)})
 
 
 @pytest.mark.parametrize(
@@ -182,9 +183,10 @@ BRANCHES = {
         ([*BOTH, node("And", "a b", "go2")], ALWAYS),
         ([node("Less", "kf tf", "b"), *BOTH[1:], node("And", "a b", "go2")], ALWAYS),
         ([*BOTH, node("If", "a", "go2", **BRANCHES)], STARTS),  # a and b, as Python's are exported
+        ([*BOTH, node("If", "a", "go2", **{**BRANCHES, "else_branch": FOLDED})], STARTS),
         ([node("Less", "k2 t", "go2")], IF_TWO),
     ],
-    ids=["and", "as float32", "if", "a start that is no formula"],
+    ids=["and", "as float32", "if", "folded if", "a start that is no formula"],
 )
 def test_data_may_end_a_loop_whose_counter_bounds_it(condition: Any, first: Any) -> None:
     """Scan outputs have the rows that the run counts, of those that a formula allows."""
