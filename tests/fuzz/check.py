@@ -157,10 +157,15 @@ class _Comparison:
             for name, array in results.items():
                 if not array.size:
                     continue  # no rows of a loop: of what shape only its body says
-                if made[name][i].shape == array.shape:
-                    made[name][i] = array
+                ours = made[name][i, ...]  # a view, also of numbers without axes
+                if name in self._program.counts:
+                    told, axis = self._program.counts[name]
+                    made[told][i] = array.shape[axis]
+                    ours = ours[(slice(None),) * axis + (slice(array.shape[axis]),)]
+                if ours.shape == array.shape:
+                    ours[...] = array
                 else:
-                    shapes = made[name][i].shape, array.shape
+                    shapes = ours.shape, array.shape
                     self._fail("import", f"{name}: shape {shapes[0]}, expected {shapes[1]}")
         return made, answered
 

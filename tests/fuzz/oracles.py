@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 from unittest import mock
@@ -42,7 +43,7 @@ class Interpreted:
     """
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        self.program = replace(program, counts={})  # with the rows that do not count
 
     @cached_property
     def _many(self) -> Program:

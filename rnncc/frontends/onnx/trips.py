@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from xdsl.ir import Block, SSAValue
@@ -87,12 +87,12 @@ def trips_of(n: Node, graph: GraphProto, carried: Sequence[Value]) -> Trips:
     try:
         again = conditions_of(body, graph.output[0].name) if n.has(1) else Conditions()
     except Unproven:
-        return Trips(*known, None, False, False, _bound(body, graph.output[0].name))
+        return Trips(*known, None, False, False, _bound(n, body, graph.output[0].name))
     always = not again.formulas
     try:
         count = _count(n, body.step, again)
     except (Unproven, Undecided):
-        return Trips(*known, None, always, False, _bound(body, graph.output[0].name))
+        return Trips(*known, None, always, False, _bound(n, body, graph.output[0].name))
     return Trips(*known, count, always, count is None)
 
 
@@ -124,6 +124,7 @@ class _Body:
         self._inputs = [info.name for info in graph.input]
         self._kept = [info.name for info in graph.output][1:]
         self._nodes = _writers(graph, n.scope)
+        self._held = _held_inside(graph, n.scope)
         self.fixed = frozenset(i for i in range(len(carried)) if self._is_fixed(i))
         self.counters = self._find_counters()
         self._check_counters()
@@ -190,6 +191,8 @@ class _Body:
         names[self._inputs[1]] = Value.of(np.array(True))
         scope.names, self._scope, self._tried = names, scope, set[str]()
         scope.initialise(self._graph, n.inside)
+        for name in self._held.keys() - self._nodes.keys() - names.keys():
+            names[name] = scope.constant(self._held[name], n.location)
 
     def writer(self, name: str) -> NodeProto | None:
         """The node that writes a name."""
@@ -219,6 +222,15 @@ class _Body:
             self._scope.names[name] = value
         with suppress(CompileError):
             self._scope.run_node(op, 0, self._n.inside)
+
+
+def _held_inside(graph: GraphProto, around: Scope) -> dict[str, Any]:
+    """The initialisers in branches of an `If`, where no other has the name."""
+    inner = [g for op in graph.node if op.op_type == "If" for g in graphs_in(op)]
+    held = [tensor for g in inner for tensor in g.initializer]
+    names = [name for g in inner for op in g.node for name in op.output]
+    times = Counter([*names, *(tensor.name for tensor in held)])
+    return {t.name: t for t in held if times[t.name] == 1 and around.find(t.name) is None}
 
 
 def _writers(graph: GraphProto, around: Scope) -> dict[str, NodeProto]:
@@ -281,18 +293,19 @@ def _check_ignored(n: Node, body: _Body, condition: str) -> None:
         raise n.unsupported(what, "a first condition that is true says that it ends the loop")
 
 
-def _bound(body: _Body, condition: str) -> Dim | None:
+def _bound(n: Node, body: _Body, condition: str) -> Dim | None:
     """The most iterations, by those parts of a condition that are formulas."""
-    again = conditions_of(body, condition, some=True)
-    if again.rounded:
-        return None
+    again, model = conditions_of(body, condition, some=True), n.scope.model
     try:
         count = iterations(Conditions(), again, body.step, None, {})
     except (Unproven, Undecided):
         return None
     if count is None or varies(count):
         return None
-    return larger(count, Dim.of(1))  # the first one may start
+    most = larger(count, Dim.of(1))  # the first one may start
+    model.trip_counts[body.step] = most
+    exact = all(model.within(limit, [formula]) for limit, formula in again.rounded)
+    return most if exact else None
 
 
 def _most(n: Node) -> Dim | None:

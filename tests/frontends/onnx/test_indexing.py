@@ -247,3 +247,14 @@ def test_a_mean_never_counts_what_is_behind_the_pads() -> None:
     made = model(nodes, [info("x", [1, 1, 5, 4])], [info("y", None)])
     y = interpreted(made, {"x": np.ones((1, 1, 5, 4), np.float32)})["y"]
     assert y[0, 0, 2].tolist() == [0.5, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_an_open_number_of_updates_may_be_none(count: int) -> None:
+    made = model(
+        [node("ScatterND", "x i u", "y")],
+        [info("x", [2, 3]), info("i", ["K", 1], "i64"), info("u", ["K", 3])],
+        [info("y", None)],
+    )
+    inputs = {"x": X, "i": np.zeros((count, 1), np.int64), "u": np.ones((count, 3), np.float32)}
+    assert_close(rnncc.compile(made).run(inputs), by_onnxruntime(made, inputs))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import numpy_helper
 
 import rnncc
 from rnncc.errors import CompileError
@@ -173,16 +174,19 @@ BRANCHES = {
     f"{name}_branch": graph([node("Identity", value, name)], [], [info(name, [], "i1")])
     for name, value in (("then", "b"), ("else", "no"))
 }
+FOLDED = graph([], [], [info("else", [], "i1")], {"else": np.array(False)})
 
 
 @pytest.mark.parametrize(
     ("condition", "first"),
     [
         ([*BOTH, node("And", "a b", "go2")], ALWAYS),
+        ([node("Less", "kf tf", "b"), *BOTH[1:], node("And", "a b", "go2")], ALWAYS),
         ([*BOTH, node("If", "a", "go2", **BRANCHES)], STARTS),  # a and b, as Python's are exported
+        ([*BOTH, node("If", "a", "go2", **{**BRANCHES, "else_branch": FOLDED})], STARTS),
         ([node("Less", "k2 t", "go2")], IF_TWO),
     ],
-    ids=["and", "if", "a start that is no formula"],
+    ids=["and", "as float32", "if", "folded if", "a start that is no formula"],
 )
 def test_data_may_end_a_loop_whose_counter_bounds_it(condition: Any, first: Any) -> None:
     """Scan outputs have the rows that the run counts, of those that a formula allows."""
@@ -338,3 +342,26 @@ def test_gradients_of_a_loop_that_a_condition_ends() -> None:
     for name in ("grad:x", "grad:h"):
         np.testing.assert_array_equal(found[0][name], found[1][name])
         assert np.abs(found[0][name]).max() > 0.01
+
+
+def test_tokens_that_a_loop_carries_are_no_counters() -> None:
+    """Known at first, they choose rows of a table that is known too."""
+    nodes = [node("Gather", "w k", "row"), node("Add", "row v", "q"), node("Tanh", "q", "v2")]
+    nodes += [node("ArgMax", "v2", "at", axis=1, keepdims=0), node("Gather", "at zero", "k2")]
+    inside = body(nodes, "k v")
+    inside.input[2].type.tensor_type.elem_type = inside.output[1].type.tensor_type.elem_type = 7
+    loop = [node("Loop", "five64 _ start h", "k3 y", body=inside)]
+    numbers = {**NUMBERS, "five64": np.array(5), "start": np.array(0)}
+    inside.output[0].name = "go"
+    outputs = [info("k3", None, "i64"), info("y", None)]
+    made = model(loop, [info("h", [2, 3])], outputs, numbers)
+    assert_close(rnncc.compile(made).run({"h": H}), by_onnxruntime(made, {"h": H}))
+
+
+def test_conditions_that_readers_do_not_agree_on() -> None:
+    """The standard ignores one without a first value; ONNX Runtime does not."""
+    made = looped([node("Less", "r half", "go2")], [], most="five64")
+    made.graph.node[-1].input[1] = ""
+    made.graph.initializer.append(numpy_helper.from_array(np.array(5), "five64"))
+    with pytest.raises(CompileError, match="a condition without a first one"):
+        imported(made)

@@ -1,0 +1,137 @@
+"""Results whose number of rows the run decides, against ONNX Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import rnncc
+from rnncc import onnx_backend
+from rnncc.errors import CompileError
+from rnncc.ir.interpreter import run
+from tests.frontends.onnx.models import (
+    assert_close,
+    body,
+    by_onnxruntime,
+    graph,
+    imported,
+    info,
+    model,
+    node,
+)
+from tests.golden import Arrays
+
+CONSTANTS = {
+    **{"w": np.arange(12, dtype=np.float32).reshape(4, 3), "table": np.eye(3, dtype=np.float32)},
+    **{"last": np.array([-1]), "flat": np.array([-1]), "b": np.ones(3, np.float32)},
+    **{"one": np.array(1), "limit": np.float32(0.3), "many": np.array(9), "most": np.array(40)},
+}
+MASK = [node("NonZero", "m", "i"), node("Transpose", "i", "j", perm=[1, 0])]
+MASK += [node("GatherND", "x j", "y"), node("Shape", "y", "s")]
+ROWS = [node("Compress", "x c", "r", axis=0), node("MatMul", "r w", "p"), node("Add", "p b", "q")]
+ROWS += [node("Softmax", "q", "y", axis=-1), node("ArgMax", "y", "k", axis=1, keepdims=0)]
+ROWS += [node("Gather", "table k", "g"), node("Concat", "y g", "z", axis=1)]
+ROWS += [node("ReduceMax", "z", "top", axes=[1], keepdims=0), node("Unsqueeze", "top one1", "t1")]
+ROWS += [node("Squeeze", "t1 one1", "t2"), node("Reshape", "t2 flat", "t3")]
+NUMBERS = {**CONSTANTS, "one1": np.array([1])}
+
+
+def compared(made: Any, calls: list[Arrays], **options: Any) -> None:
+    """By ONNX Runtime, the interpreter and machine code, which tell the number of rows besides."""
+    compiled, program = rnncc.compile(made, **options), imported(made, **options)
+    for inputs in calls:
+        want = by_onnxruntime(made, inputs)
+        for got in (compiled.run(inputs), run(program, inputs)):
+            assert_close({name: got[name] for name in want}, want)
+
+
+def flags(*numbers: int) -> Any:
+    return np.array(numbers, bool)
+
+
+def rows(count: int, size: int = 4) -> Any:
+    return np.random.default_rng(count).standard_normal((count, size)).astype(np.float32)
+
+
+def test_masks() -> None:
+    pytest.importorskip("onnxruntime")
+    outputs = [info("y", None), info("i", None, "i64"), info("s", None, "i64")]
+    made = model(MASK, [info("x", ["N", "T"]), info("m", ["N", "T"], "i1")], outputs)
+    calls = [{"x": rows(2, 3), "m": flags(1, 0, 1, 0, 1, 1).reshape(2, 3)}]
+    calls += [{"x": rows(1, 1), "m": flags(each).reshape(1, 1)} for each in (0, 1)]
+    compared(made, [*calls, {"x": rows(0, 2), "m": np.zeros((0, 2), bool)}])
+    told = rnncc.compile(made).metadata
+    assert told["counts"] == {"y": ["y.count", 0], "i": ["y.count", 1]}
+    assert told["stream"] == {"refused": "the run decides how many rows an output has"}
+    (y, i, _) = onnx_backend.run_model(made, list(calls[0].values()))
+    assert y.shape == (4,) and i.shape == (2, 4)
+
+
+def test_rows_that_a_condition_chooses_are_passed_on() -> None:
+    pytest.importorskip("onnxruntime")
+    outputs = [info("z", None), info("k", None, "i64"), info("t3", None)]
+    made = model(ROWS, [info("x", ["N", 4]), info("c", ["N"], "i1")], outputs, NUMBERS)
+    compared(made, [{"x": rows(3), "c": flags(0, 1, 1)}, {"x": rows(1), "c": flags(0)}])
+
+
+@pytest.mark.parametrize("axis", [None, 1])
+def test_compress(axis: int | None) -> None:
+    pytest.importorskip("onnxruntime")
+    made = model(
+        [node("Compress", "x c", "y", **({} if axis is None else {"axis": axis}))],
+        [info("x", ["N", 4]), info("c", ["K"], "i1")],
+        [info("y", None)],
+    )
+    compared(made, [{"x": rows(2), "c": flags(0, 1, 1)}, {"x": rows(3), "c": flags(1, 0, 0, 1)}])
+
+
+def until(outputs: list[Any], count: str = "_", extra: Sequence[Any] = ()) -> Any:
+    """x is halved until no element is above a limit; a row for each turn, and a list of them."""
+    nodes = [node("Mul", "v half", "v2"), node("ReduceMax", "v2", "m", keepdims=0)]
+    nodes += [node("Greater", "m limit", "go2"), node("SequenceInsert", "l v2", "l2")]
+    listed = helper.make_tensor_sequence_value_info("l", TensorProto.FLOAT, None)
+    after = helper.make_tensor_sequence_value_info("l2", TensorProto.FLOAT, None)
+    go = [info("i", [], "i64"), info("go", [], "i1")]
+    inside = graph(
+        nodes,
+        [*go, info("v", ["N", 4]), listed],
+        [info("go2", [], "i1"), info("v2", ["N", 4]), after, info("m", [])],
+        {"half": np.float32(0.5)},
+    )
+    loop = [node("SequenceEmpty", "", "e"), node("Loop", f"{count} yes x e", "h f ms", body=inside)]
+    behind = [node("ConcatFromSequence", "f", "y", axis=1, new_axis=1)]
+    behind += [node("SequenceLength", "f", "n"), node("Exp", "ms", "em"), *extra]
+    constants = {**CONSTANTS, "yes": np.array(True)}
+    inputs = [info("x", ["N", 4]), *([info("k", [], "i64")] if count == "k" else [])]
+    return model([*loop, *behind], inputs, outputs, constants)
+
+
+OUTPUTS = [info("h", None), info("y", None), info("n", None, "i64"), info("em", None)]
+
+
+@pytest.mark.parametrize(("count", "limit"), [("most", None), ("_", 40), ("k", 40)])
+def test_loops_that_data_ends(count: str, limit: int | None) -> None:
+    pytest.importorskip("onnxruntime")
+    more = {"k": np.array(3)} if count == "k" else {}
+    calls = [{"x": abs(rows(2)) * scale, **more} for scale in (1, 1000, 1e-6)]
+    compared(until(OUTPUTS, count), calls, max_iterations=limit)
+
+
+def test_what_is_refused() -> None:
+    def refused(made: Any, what: str, **options: Any) -> None:
+        with pytest.raises(CompileError, match=what):
+            rnncc.compile(made, **options)
+
+    refused(until(OUTPUTS), "number of rows the run would decide .--max-iterations bounds it")
+    refused(until(OUTPUTS, "most"), "for inference", train=True)
+    made = until([info("t", None)], "most", [node("ReduceSum", "ms", "t")])
+    refused(made, "reads a tensor whose number of rows the run decides .operators that")
+    made = until([info("d", None)], "most", [node("SequenceAt", "f one", "d")])
+    refused(made, "takes a tensor whose number of rows the run decides for a tensor")
+    inside = body([node("Add", "v ms", "v2")], "v")
+    made = until([info("o", None)], "most", [node("Loop", "many _ x", "o", body=inside)])
+    refused(made, "takes a tensor whose number of rows the run decides for a tensor")
