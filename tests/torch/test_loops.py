@@ -345,11 +345,12 @@ def test_exported_loops_have_gradients(seed: int) -> None:
 
 
 def falling(layer: Any, x: Any) -> Any:
-    """A step that writes a constant down."""
-    h = x[:, 0] * 0
+    """A step that writes a constant down, changes a tensor in place, and writes a row."""
+    h, out = x[:, 0] * 0, x.new_zeros(2, 9, 4)
     for t in range(9):
         h = 0.9**t * torch.tanh(layer(h) + x[:, t]) + torch.tensor([0.0, 0.5, -1.0, 2.0])
-    return h
+        out[:, t] = h + (x[:, t] * 1.0).pow_(2)
+    return out
 
 
 def test_exported_loops_are_rolled_first(monkeypatch: pytest.MonkeyPatch) -> None:

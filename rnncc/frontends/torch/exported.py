@@ -114,8 +114,9 @@ def _rolled(exported: ExportedProgram) -> ExportedProgram | None:
     module = GraphModule(exported.graph_module, copied(exported.graph))
     module.graph.set_codegen(exported.graph._codegen)
     _share_constants(exported, module.graph)
-    if not without_changes(module) or not roll_loops(module, plain=False).lengths:
-        return None
+    with refused_by("", "rolling"):
+        if not without_changes(module) or not roll_loops(module, plain=False).lengths:
+            return None
     module.meta.update(exported.graph_module.meta)
     made: Any = copy.copy(exported)
     made._graph_module = module

@@ -244,7 +244,12 @@ def _without_change(operator: Any) -> Any:
     packet = getattr(torch.ops.aten, name[:-1], None)
     if packet is None or not (_is_pointwise(name) or name in _FILLS):
         return None
-    return getattr(packet, operator._overloadname, None)
+    overloads = (getattr(packet, each) for each in packet.overloads())
+    return next((x for x in overloads if _arguments(x) == _arguments(operator)), None)
+
+
+def _arguments(operator: Any) -> list[tuple[str, str]]:
+    return [(x.name, str(x.type)) for x in operator._schema.arguments]
 
 
 def _is_pointwise(name: str) -> bool:
