@@ -3,7 +3,7 @@
 Each table of float32 is a weighted minimax fit (Lawson's reweighted least squares), repeated once
 for every coefficient: after each fit one more is rounded to float32 and held, so that the later
 ones make up for its rounding. Those of float64 have terms to spare, so that Chebyshev's points will
-do. Run `python tools/fit_polynomials.py`; needs NumPy and mpmath, takes seconds.
+do. Run `python -m tools.fit_polynomials`; needs NumPy and mpmath, takes seconds.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Markdown at 100 columns: python tools/wrapping.py PAGE... wraps pages in place.
+"""Markdown at 100 columns: python -m tools.wrapping PAGE... wraps pages in place.
 
 The tools that write pages wrap them here too. Only paragraphs and list items with a line that is
 too long are filled again; code, tables and headings stay as they are.

@@ -1,4 +1,4 @@
-"""Writes docs/ir.md from the ops' own docstrings: python tools/write_ir_reference.py"""
+"""Writes docs/ir.md from the ops' own docstrings: python -m tools.write_ir_reference"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes docs/life-of-an-lstm.md, one net at every stage: python tools/write_life.py"""
+"""Writes docs/life-of-an-lstm.md, one net at every stage: python -m tools.write_life"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Writes docs/operators.md and docs/onnx_operators.md from the importers' own tables.
 
-python tools/write_operators.py
+python -m tools.write_operators
 """
 
 from __future__ import annotations

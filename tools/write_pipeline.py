@@ -1,4 +1,4 @@
-"""Writes docs/pipeline.md from the lists of rnncc/pipeline.py: python tools/write_pipeline.py"""
+"""Writes docs/pipeline.md from the lists of rnncc/pipeline.py: python -m tools.write_pipeline"""
 
 from __future__ import annotations
 

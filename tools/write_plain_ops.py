@@ -1,4 +1,4 @@
-"""Writes rnncc/ir/plain_ops.pyi from the classes of the ops: python tools/write_plain_ops.py"""
+"""Writes rnncc/ir/plain_ops.pyi from the classes of the ops: python -m tools.write_plain_ops"""
 
 from __future__ import annotations
 

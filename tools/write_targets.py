@@ -1,6 +1,6 @@
 """Writes docs/targets.md from the tables of platforms, linkers and runners.
 
-python tools/write_targets.py
+python -m tools.write_targets
 """
 
 from __future__ import annotations

@@ -12,4 +12,4 @@ def test_every_op_is_there() -> None:
 
 
 def test_it_is_up_to_date() -> None:
-    assert PATH.read_text() == reference(), "run python tools/write_ir_reference.py"
+    assert PATH.read_text() == reference(), "run python -m tools.write_ir_reference"

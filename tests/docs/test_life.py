@@ -6,4 +6,4 @@ from tools.write_life import PATH, page
 
 
 def test_page_is_current() -> None:
-    assert PATH.read_text() == page(), "run python tools/write_life.py"
+    assert PATH.read_text() == page(), "run python -m tools.write_life"

@@ -8,7 +8,7 @@ from tools.write_operators import DOCS, onnx_page
 
 def test_it_is_up_to_date() -> None:
     text = (DOCS / "onnx_operators.md").read_text()
-    assert text == onnx_page(), "run python tools/write_operators.py"
+    assert text == onnx_page(), "run python -m tools.write_operators"
 
 
 def test_every_operator_says_what_it_does() -> None:

@@ -7,4 +7,4 @@ from tools.write_operators import DOCS, caffe2_page
 
 def test_it_is_up_to_date() -> None:
     text = (DOCS / "operators.md").read_text()
-    assert text == caffe2_page(), "run python tools/write_operators.py"
+    assert text == caffe2_page(), "run python -m tools.write_operators"

@@ -7,7 +7,7 @@ from tools.write_pipeline import LISTS, PATH, page
 
 
 def test_page_is_current() -> None:
-    assert PATH.read_text() == page(), "run python tools/write_pipeline.py"
+    assert PATH.read_text() == page(), "run python -m tools.write_pipeline"
 
 
 def test_every_list_is_on_it() -> None:

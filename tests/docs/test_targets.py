@@ -6,4 +6,4 @@ from tools.write_targets import PAGE, page
 
 
 def test_it_is_up_to_date() -> None:
-    assert PAGE.read_text() == page(), "run python tools/write_targets.py"
+    assert PAGE.read_text() == page(), "run python -m tools.write_targets"

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import I32, I64, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
 from rnncc.errors import CompileError
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 _VOID = ir.VoidType()
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.tiling import DEPTH, MOST_HEIGHT
 from rnncc.codegen.llvm.emit import I1, I8, I32, I64, POINTER, VALUE, Body, Emit, Pointer, Value
 from rnncc.codegen.llvm.vector import Real, declared
 
 if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
     from rnncc.codegen.cpu.team import Team
 
 SUMS = 48

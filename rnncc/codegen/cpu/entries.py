@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
@@ -19,7 +19,6 @@ from rnncc.codegen.cpu.entry_points import emit_entry_point
 from rnncc.codegen.cpu.function import emit_kernel, emit_program
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import emit_size, emit_threads
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import alone
 from rnncc.codegen.llvm.emit import I8, I32, POINTER
 from rnncc.codegen.llvm.user_functions import applied_texts
@@ -28,6 +27,9 @@ from rnncc.kern.exports import size_functions
 from rnncc.kern.library import Library
 from rnncc.kern.signatures import BATCH, TIME
 from rnncc.planning.teamwork import CYCLE, Teamwork
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 PART = 4
 """The place of a program's `part`: behind weights, tables and workspace."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.sizes import bad_size
 from rnncc.codegen.cpu.tape_seal import TapeSeal
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team, alone
 from rnncc.codegen.llvm.emit import BAD_SIZE, I8, I32, I64, NULL_POINTER, OK, POINTER, Value
 from rnncc.codegen.llvm.vector import declared
@@ -37,6 +37,9 @@ from rnncc.kern.entry_points import (
 )
 from rnncc.kern.library import Library
 from rnncc.kern.signatures import BATCH, PART, TIME
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 _NULL = ir.Constant(POINTER, None)
 

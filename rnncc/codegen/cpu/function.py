@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from xdsl.ir import Operation, SSAValue
@@ -23,7 +24,6 @@ from rnncc.codegen.cpu.moves import emit_gather, emit_pack, emit_reverse, emit_s
 from rnncc.codegen.cpu.reduce import emit_reduce
 from rnncc.codegen.cpu.shared import Shared
 from rnncc.codegen.cpu.sizes import bad_size
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.llvm.emit import BAD_SIZE, I32, I64, NULL_POINTER, OK, POINTER, Pointer, Value
 from rnncc.codegen.llvm.vector import Real
@@ -36,6 +36,9 @@ from rnncc.kern.kernels import Contract, Gemm, Kernel, Map, Reduce
 from rnncc.kern.moves import Gather, ListRows, Pack, Reverse, Scatter
 from rnncc.kern.program import KernelProgram
 from rnncc.planning.interchange import interchanges
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 
 def emit_program(

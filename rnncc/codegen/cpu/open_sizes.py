@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from xdsl.dialects.builtin import ArrayAttr, IntAttr, StringAttr
 from xdsl.ir import Attribute, Operation
 
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.gemm.terms import Terms
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import FAR
 from rnncc.ir.dims import Dim, Monomial, Term
 from rnncc.ir.ops.base import dims_attr, get_dims
 from rnncc.ir.types import FLOATS, ITEM_BYTES
 from rnncc.kern.access import buffer_dtype
 from rnncc.kern.kernels import Gemm, Kernel, Map, Reduce
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 
 @dataclass(frozen=True)

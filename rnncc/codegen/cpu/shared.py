@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import prod
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from xdsl.ir import Attribute, Operation, SSAValue
@@ -21,13 +22,15 @@ from xdsl.ir import Attribute, Operation, SSAValue
 from rnncc.codegen.cpu.emit import CpuEmit
 from rnncc.codegen.cpu.gemm.sizes import GemmSizes
 from rnncc.codegen.cpu.open_sizes import Opened
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.cpu.team import Team
 from rnncc.codegen.llvm.emit import I1, I64, POINTER, Pointer
 from rnncc.kern.dialect import For
 from rnncc.kern.kernels import Contract, Gemm, Map, Reduce
 from rnncc.kern.moves import ListRows, Pack
 from rnncc.kern.program import KernelProgram
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 Write = Callable[[CpuEmit, Operation, Mapping[SSAValue, Pointer], GemmSizes | None], None]
 

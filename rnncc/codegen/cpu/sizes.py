@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
 from rnncc.codegen.cpu.emit import CpuEmit
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.codegen.llvm.emit import I64, Value
 from rnncc.ir.dims import Dim
 from rnncc.kern.largest import Largest
 from rnncc.planning.teamwork import START, Teamwork
 from rnncc.platforms import pointer_bytes
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 LARGEST_SIZE, LARGEST_PRODUCT = 2**31 - 1, 2**40
 """Bounds on each symbol and on the product of all: formulas of sizes then fit in 64 bits. Where the

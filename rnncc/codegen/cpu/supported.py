@@ -8,10 +8,13 @@ begin with an instruction that the CPU lacks. They walk a table of what the libr
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rnncc.codegen.cpu.features import BASELINE, SIGNS, Sign
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.platforms import pointer_bytes
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 _LACKING = """
 @{name}_signs = private constant [{count} x [8 x i32]] [{rows}]

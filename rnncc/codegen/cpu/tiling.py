@@ -6,8 +6,11 @@ The lowering asks for the memory, the code generator for the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rnncc.codegen.cpu.target import CpuTarget
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
+
 
 DEPTH = 128
 """Rows of both operands that are packed and summed at a time."""

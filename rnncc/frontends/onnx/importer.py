@@ -19,6 +19,7 @@ from rnncc.frontends.onnx.lists import Names, Nothing, Rows, element_names, elem
 from rnncc.frontends.onnx.model import Model
 from rnncc.frontends.onnx.node import FLOATS
 from rnncc.frontends.onnx.partial import Partial
+from rnncc.frontends.onnx.partial_rules import build_partial
 from rnncc.frontends.onnx.reading import Tensors, load, opsets_of
 from rnncc.frontends.onnx.scope import Scope
 from rnncc.frontends.onnx.table import OPERATORS
@@ -94,7 +95,15 @@ def read_model(
     stem = Path(source).stem if isinstance(source, (str, Path)) else ""
     for _ in range(MOST_LEARNT):
         model = Model(
-            file, tensors, opsets, own, OPERATORS, max_iterations, training, functions or {}
+            file,
+            tensors,
+            opsets,
+            own,
+            OPERATORS,
+            build_partial,
+            max_iterations,
+            training,
+            functions or {},
         )
         model.known = known
         scope = Scope(model, Builder.net(name or stem or message.graph.name or "net"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from rnncc.ir.size_proofs import is_natural
 from rnncc.scalar import Scalar
 
 if TYPE_CHECKING:
-    from rnncc.frontends.onnx.node import Operator
+    from rnncc.frontends.onnx.node import Node, Operator
 
 
 @dataclass
@@ -30,6 +30,8 @@ class Model:
         opsets: domain -> version.
         functions: the model's own.
         operators: how each operator is read, by its name.
+        build_partial: reads a node, by its name and operator, some of whose inputs have rows of
+            which the run decides how many count.
         arrays: the parameters so far.
         taken: names of parameters and inputs.
         inputs: what the model's inputs were built as -> name.
@@ -53,6 +55,7 @@ class Model:
     opsets: Mapping[str, int]
     functions: Mapping[FunctionKey, Any]
     operators: Mapping[str, Operator]
+    build_partial: Callable[[Node, str, Operator], list[Any]]
     max_iterations: int | None = None
     training: bool = False
     scalars: Mapping[str, Scalar] = field(default_factory=dict[str, Scalar])

@@ -22,11 +22,6 @@ Rule = Callable[[Node, Given], int | None]
 _HINT = "operators that compute row by row, Shape and outputs may"
 
 
-def has_partial(n: Node) -> bool:
-    """Whether a node reads such a tensor."""
-    return any(isinstance(value, Partial) for value in n.inputs)
-
-
 def build_partial(n: Node, name: str, operator: Operator) -> list[Any]:
     """The outputs of a node that reads such tensors.
 

@@ -20,7 +20,7 @@ from rnncc.frontends.onnx.learning import Learnt
 from rnncc.frontends.onnx.model import Model
 from rnncc.frontends.onnx.node import COMPUTED, FLOATS, MAX_FOLDED, STORED, TEXT, Node, Operator
 from rnncc.frontends.onnx.order import in_order
-from rnncc.frontends.onnx.partial_rules import build_partial, has_partial
+from rnncc.frontends.onnx.partial import Partial
 from rnncc.frontends.onnx.reading import opsets_of, plain_domain
 from rnncc.frontends.onnx.signature import schema_of, size_type
 from rnncc.frontends.onnx.unread import BY_DEFINITION, CONTRIBUTED, REFUSED, UNVERSIONED
@@ -244,8 +244,8 @@ class Scope:
 
     def _results(self, node: Node, name: str, operator: Operator) -> Any:
         """The outputs, folded or built."""
-        if has_partial(node):
-            return build_partial(node, name, operator)
+        if any(isinstance(value, Partial) for value in node.inputs):
+            return self.model.build_partial(node, name, operator)
         folded = self._fold(node, operator)
         return operator.build(node) if folded is None else folded
 

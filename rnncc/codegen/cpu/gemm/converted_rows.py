@@ -6,9 +6,12 @@ The lowering asks for the memory, the code generator for the rest.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.kern.packing import GROUP
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 WORD = 4
 """Bytes: a group of k."""

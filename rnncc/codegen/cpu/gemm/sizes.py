@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from rnncc.codegen.cpu.target import CpuTarget
 from rnncc.ir.dims import Dim
 from rnncc.kern.kernels import Gemm
+
+if TYPE_CHECKING:
+    from rnncc.codegen.cpu.target import CpuTarget
 
 CACHE_BYTES = 32 * 1024
 """Of the smallest first-level cache."""
